@@ -1,0 +1,301 @@
+"""What a model is, as frozen data: the encoder with every switch of the paper, its heads, and the named presets.
+
+No torch here. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and `embedding_size == hidden_size`.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from litebert.errors import ConfigError
+
+Share = Literal["none", "attention", "ffn", "all"]
+Activation = Literal["gelu_tanh", "gelu_erf", "relu"]
+Norm = Literal["post", "pre"]
+HeadKind = Literal["masked", "order", "classify", "regress", "span", "joint_span", "choose", "tag"]
+
+# Sizes beyond these are a mistake or an attack: a hostile config must not make us allocate.
+SIZE_LIMITS = {
+    "vocab_size": 2_000_000,
+    "embedding_size": 65_536,
+    "hidden_size": 65_536,
+    "num_layers": 1_000,
+    "num_attention_heads": 1_024,
+    "ffn_size": 262_144,
+    "num_groups": 1_000,
+    "layers_per_group": 64,
+    "max_positions": 1_048_576,
+    "num_segments": 1_024,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """The shape of an encoder. The defaults are albert-base-v2."""
+
+    vocab_size: int = 30_000
+    """Number of pieces in the vocabulary, V."""
+    embedding_size: int = 128
+    """Width of the token, position and segment embeddings, E. A mapping E→H follows unless E equals H."""
+    hidden_size: int = 768
+    """Width of the states between layers, H."""
+    num_layers: int = 12
+    """How many times a group is visited; with `layers_per_group` distinct layers in each visit."""
+    num_attention_heads: int = 12
+    """Heads of attention; they divide H."""
+    ffn_size: int = 3072
+    """Width inside the feed-forward part."""
+    share: Share = "all"
+    """Which parameters layers share: none, attention, ffn (feed-forward) or all."""
+    num_groups: int = 1
+    """Into how many groups of consecutive layers sharing is divided."""
+    layers_per_group: int = 1
+    """Distinct layers run one after another at each visit of a group (Google's inner_group_num)."""
+    activation: Activation = "gelu_tanh"
+    """Of the feed-forward part and the masked-token head. Google trained all of ALBERT with the tanh form."""
+    norm: Norm = "post"
+    """Layer norm after each residual sum (the paper) or before each part, with one more at the end."""
+    embedding_dropout: float = 0.0
+    """Probability of dropping a value after the embedding's norm."""
+    attention_dropout: float = 0.0
+    """Probability of dropping an attention weight."""
+    attention_output_dropout: float = 0.0
+    """Probability of dropping a value of the attention part before its residual sum."""
+    ffn_dropout: float = 0.0
+    """Probability of dropping a value of the feed-forward part before its residual sum."""
+    norm_epsilon: float = 1e-12
+    """Added to the variance in every layer norm."""
+    max_positions: int = 512
+    """Longest input, in tokens."""
+    num_segments: int = 2
+    """Kinds of segment."""
+    init_std: float = 0.02
+    """Standard deviation of the truncated normal that weights start from."""
+    pooler: bool = True
+    """Whether a dense layer with tanh over the first token's state exists; sentence heads read it."""
+    hf_compat: bool = False
+    """Deviate as Hugging Face's AlbertModel does: no feed-forward dropout, a mapping even where E equals H, its rounding
+    of groups, and an untruncated normal with a zero row for the pad token at start."""
+
+    def __post_init__(self) -> None:
+        for name, limit in SIZE_LIMITS.items():
+            _check_int(self, name, at_least=1, at_most=limit)
+        for field in fields(self):
+            choices = _CHOICES.get(field.name)
+            value = getattr(self, field.name)
+            if choices and value not in choices:
+                raise ConfigError(f"{field.name} is one of {', '.join(choices)}; got {value!r}")
+            if field.name.endswith("_dropout"):
+                _check_number(self, field.name, at_least=0.0, below=1.0)
+            if field.type is bool and not isinstance(value, bool):
+                raise ConfigError(f"{field.name} is true or false; got {value!r}")
+        _check_number(self, "norm_epsilon", at_least=0.0, below=1.0)
+        _check_number(self, "init_std", at_least=0.0, below=100.0)
+        if self.hidden_size % self.num_attention_heads:
+            raise ConfigError(
+                f"hidden_size must be a multiple of num_attention_heads; "
+                f"{self.hidden_size} is not a multiple of {self.num_attention_heads}"
+            )
+        if self.num_groups > self.num_layers:
+            raise ConfigError(
+                f"num_groups is at most num_layers; got {self.num_groups} groups, {self.num_layers} layers"
+            )
+
+    @property
+    def has_mapping(self) -> bool:
+        """Whether a dense layer E→H stands between embedding and layers."""
+        return self.embedding_size != self.hidden_size or self.hf_compat
+
+    def plan(self) -> list[tuple[int, int]]:
+        """The owner of attention and the owner of feed-forward for each application, in the order they run."""
+        applications = [(i, j) for i in range(self.num_layers) for j in range(self.layers_per_group)]
+        attention, ffn = (self._owners(applications, part) for part in ("attention", "ffn"))
+        return list(zip(attention, ffn, strict=True))
+
+    def _owners(self, applications: list[tuple[int, int]], part: str) -> list[int]:
+        if part not in SHARED[self.share]:
+            return list(range(len(applications)))
+        return [self.group(i) * self.layers_per_group + j for i, j in applications]
+
+    def group(self, layer: int) -> int:
+        """Which group layer `layer` belongs to: with 12 layers in 2 groups, group(7) is 1."""
+        if self.hf_compat:
+            return int(layer / (self.num_layers / self.num_groups))
+        return layer * self.num_groups // self.num_layers
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "EncoderConfig":
+        _check_keys(cls, data)
+        return cls(**data)
+
+
+# A switch is a table: which parts have owners in common.
+SHARED: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "attention": ("attention",),
+    "ffn": ("ffn",),
+    "all": ("attention", "ffn"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """A head on top of the encoder: from states to logits."""
+
+    kind: HeadKind
+    """What it predicts."""
+    labels: tuple[str, ...] = ()
+    """Names of the classes, for classify and tag; their number is the width of the output."""
+    dropout: float = 0.0
+    """Probability of dropping a value before the head's last product."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(HeadKind):
+            raise ConfigError(f"a head is one of {', '.join(get_args(HeadKind))}; got {self.kind!r}")
+        _check_number(self, "dropout", at_least=0.0, below=1.0)
+        if (self.kind in ("classify", "tag")) != bool(self.labels):
+            expected = "needs labels" if self.kind in ("classify", "tag") else "has no labels"
+            raise ConfigError(f"a {self.kind} head {expected}; got {len(self.labels)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"labels": list(self.labels)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "HeadConfig":
+        _check_keys(cls, data)
+        labels = data.get("labels", ())
+        if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
+            raise ConfigError(f"labels is a list of strings; got {labels!r}")
+        return cls(**{**data, "labels": tuple(labels)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """An encoder and its heads: what a checkpoint's config.json holds."""
+
+    encoder: EncoderConfig
+    """The shape of the encoder."""
+    heads: tuple[HeadConfig, ...] = ()
+    """The heads, at most one of each kind."""
+
+    def __post_init__(self) -> None:
+        kinds = [head.kind for head in self.heads]
+        if len(set(kinds)) < len(kinds):
+            raise ConfigError(f"a model has at most one head of each kind; got {', '.join(kinds)}")
+        pooled = [kind for kind in kinds if kind in POOLED_HEADS]
+        if pooled and not self.encoder.pooler:
+            raise ConfigError(f"the {pooled[0]} head reads the pooled state, so the encoder needs pooler=True")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"encoder": self.encoder.to_dict(), "heads": [head.to_dict() for head in self.heads]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ModelConfig":
+        _check_keys(cls, data)
+        encoder, heads = data.get("encoder"), data.get("heads", [])
+        if not isinstance(encoder, Mapping):
+            raise ConfigError(f"encoder is an object of encoder settings; got {encoder!r}")
+        if not isinstance(heads, list) or not all(isinstance(head, Mapping) for head in heads):
+            raise ConfigError(f"heads is a list of head settings; got {heads!r}")
+        return cls(
+            encoder=EncoderConfig.from_dict(encoder),
+            heads=tuple(HeadConfig.from_dict(head) for head in heads),
+        )
+
+
+# Heads that read the pooled state; the others read every state.
+POOLED_HEADS = ("order", "classify", "regress", "choose")
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "share": get_args(Share),
+    "activation": get_args(Activation),
+    "norm": get_args(Norm),
+}
+
+
+def _check_int(config: object, name: str, *, at_least: int, at_most: int) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= at_most:
+        raise ConfigError(f"{name} is a whole number from {at_least} to {at_most}; got {value!r}")
+
+
+def _check_number(config: object, name: str, *, at_least: float, below: float) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not at_least <= value < below:
+        raise ConfigError(f"{name} is a number from {at_least:g} to below {below:g}; got {value!r}")
+
+
+def _check_keys(cls: type, data: Mapping[str, Any]) -> None:
+    known = {field.name for field in fields(cls)}
+    for key in data:
+        if key not in known:
+            hint = difflib.get_close_matches(str(key), known, n=1)
+            raise ConfigError(
+                f"{cls.__name__} has no setting {key!r}" + (f"; did you mean {hint[0]!r}?" if hint else "")
+            )
+
+
+def _dropped(config: EncoderConfig, probability: float) -> EncoderConfig:
+    return replace(
+        config,
+        embedding_dropout=probability,
+        attention_dropout=probability,
+        attention_output_dropout=probability,
+        ffn_dropout=probability,
+    )
+
+
+def _albert(hidden_size: int, num_layers: int, num_attention_heads: int) -> EncoderConfig:
+    return EncoderConfig(
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        num_attention_heads=num_attention_heads,
+        ffn_size=4 * hidden_size,
+    )
+
+
+def _bert(hidden_size: int, num_layers: int, num_attention_heads: int) -> EncoderConfig:
+    shape = _albert(hidden_size, num_layers, num_attention_heads)
+    return _dropped(replace(shape, share="none", embedding_size=hidden_size), 0.1)
+
+
+def _presets() -> dict[str, EncoderConfig]:
+    presets: dict[str, EncoderConfig] = {}
+    # ALBERT Table 1; v1 was trained with dropout 0.1 (but for xxlarge), v2 without any.
+    for size, shape in {
+        "base": _albert(768, 12, 12),
+        "large": _albert(1024, 24, 16),
+        "xlarge": _albert(2048, 24, 16),
+        "xxlarge": _albert(4096, 12, 64),
+    }.items():
+        presets[f"albert-{size}-v1"] = _dropped(shape, 0.0 if size == "xxlarge" else 0.1)
+        presets[f"albert-{size}-v2"] = shape
+    presets["bert-base"] = _bert(768, 12, 12)
+    presets["bert-large"] = _bert(1024, 24, 16)
+    presets["bert-xlarge"] = _bert(2048, 24, 16)
+    presets["tiny"] = EncoderConfig(
+        vocab_size=256,
+        embedding_size=16,
+        hidden_size=32,
+        num_layers=3,
+        num_attention_heads=4,
+        ffn_size=64,
+        max_positions=64,
+    )
+    return presets
+
+
+PRESETS: dict[str, EncoderConfig] = _presets()
+
+
+def preset(name: str) -> EncoderConfig:
+    """The preset called `name`, or a ConfigError that names the known ones."""
+    if name not in PRESETS:
+        hint = difflib.get_close_matches(name, PRESETS, n=1)
+        meant = f"did you mean {hint[0]!r}? " if hint else ""
+        raise ConfigError(f"there is no preset {name!r}; {meant}known: {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,67 @@
+"""Counting without building: parameters, FLOPs per token, and bytes, from a config alone (no torch).
+
+Exact to the last parameter (ALBERT Table 1); tests hold the formulas against real modules and real saved activations.
+"""
+
+from litebert.config import EncoderConfig, HeadConfig
+
+TRAINING_BYTES = 16
+"""Per parameter in float32: the weight, its gradient and two moments."""
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
+    return inputs * outputs + (outputs if bias else 0)
+
+
+def count_encoder(config: EncoderConfig) -> dict[str, int]:
+    """Parameters of the encoder by part; their sum is the total."""
+    size, embedding = config.hidden_size, config.embedding_size
+    plan = config.plan()
+    num_attentions, num_ffns = (1 + max(owners) for owners in zip(*plan, strict=True))
+    return {
+        "embedding": (config.vocab_size + config.max_positions + config.num_segments + 2) * embedding,
+        "mapping": linear(embedding, size) if config.has_mapping else 0,
+        "attention": num_attentions * (4 * linear(size, size) + 2 * size),
+        "ffn": num_ffns * (linear(size, config.ffn_size) + linear(config.ffn_size, size) + 2 * size),
+        "final norm": 2 * size if config.norm == "pre" else 0,
+        "pooler": linear(size, size) if config.pooler else 0,
+    }
+
+
+def count_head(config: EncoderConfig, head: HeadConfig) -> int:
+    """Parameters that a head adds; the masked-token head's product is tied and adds only its bias."""
+    size, embedding = config.hidden_size, config.embedding_size
+    if head.kind == "masked":
+        return linear(size, embedding) + 2 * embedding + config.vocab_size
+    if head.kind == "joint_span":
+        return 2 * linear(size, 1) + 2 * linear(2 * size, size) + 2 * size + size
+    width = len(head.labels) or {"order": 2, "span": 2, "regress": 1, "choose": 1}[head.kind]
+    return linear(size, width)
+
+
+def flops_per_token(config: EncoderConfig, *, seq: int, masked_fraction: float = 0.0, training: bool = False) -> float:
+    """Multiply-adds counted as two. The vocabulary's product counts at masked positions only; backward is twice forward."""
+    size, embedding = config.hidden_size, config.embedding_size
+    applications = config.num_layers * config.layers_per_group
+    layer = 8 * size**2 + 4 * size * config.ffn_size + 4 * seq * size
+    mapping = 2 * embedding * size if config.has_mapping else 0
+    masked = masked_fraction * 2 * (size * embedding + embedding * config.vocab_size)
+    return (3 if training else 1) * (applications * layer + mapping + masked)
+
+
+def activation_bytes(config: EncoderConfig, *, batch: int, seq: int, checkpoint_every: int = 0, width: int = 4) -> int:
+    """Bytes that the layers keep for backward without dropout, `width` bytes a number; norms keep float32 statistics.
+
+    With gradient checkpointing: the states between stretches, and all activations of one stretch while it is recomputed.
+    """
+    size, tokens = config.hidden_size, batch * seq
+    # input, query, key, value, attended; two sums before norms; the input of ffn; ffn before and after its activation
+    kept = width * (8 * size + 2 * config.ffn_size)
+    statistics = 4 * (4 + config.num_attention_heads)
+    per_application = tokens * (kept + statistics)
+    applications = config.num_layers * config.layers_per_group
+    if not checkpoint_every:
+        return applications * per_application
+    stretch = min(checkpoint_every * config.layers_per_group, applications)
+    num_stretches = -(-applications // stretch)
+    return num_stretches * tokens * width * size + stretch * per_application

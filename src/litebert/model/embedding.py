@@ -1,0 +1,40 @@
+"""Token, position and segment embeddings of width E, summed, normed, then mapped to H (ALBERT §3.1, factorized embedding).
+
+Ids in, the first states out.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from litebert.config import EncoderConfig
+from litebert.errors import DataError
+from litebert.model.layers import dropout, layer_norm
+
+
+class Embedding(nn.Module):
+    """V×E and E×H in place of V×H; the mapping is absent where E equals H, as in Google's code."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        size = config.embedding_size
+        padding = 0 if config.hf_compat else None  # Hugging Face keeps the pad token's row at zero
+        self.token = nn.Embedding(config.vocab_size, size, padding_idx=padding)
+        self.position = nn.Embedding(config.max_positions, size)
+        self.segment = nn.Embedding(config.num_segments, size)
+        self.norm = layer_norm(size, config)
+        self.dropout = dropout(config.embedding_dropout)
+        self.mapping = nn.Linear(size, config.hidden_size) if config.has_mapping else nn.Identity()
+
+    def forward(
+        self, token_ids: Int[Tensor, "batch seq"], segment_ids: Int[Tensor, "batch seq"] | None = None
+    ) -> Float[Tensor, "batch seq hidden"]:
+        length, limit = token_ids.shape[1], self.position.num_embeddings
+        if length > limit:
+            raise DataError(f"the input has {length} tokens, the model reads at most {limit}; shorten or truncate it")
+        positions = torch.arange(length, device=token_ids.device)
+        segments = self.segment.weight[0] if segment_ids is None else self.segment(segment_ids)
+        states: Tensor = self.mapping(
+            self.dropout(self.norm(self.token(token_ids) + segments + self.position(positions)))
+        )
+        return states

@@ -1,0 +1,105 @@
+"""The encoder: who owns which parameters, and the walk of the states through the layers (ALBERT §3.1, parameter sharing).
+
+Ids in, states out. Sharing is a plan, not a branch: a list of (attention owner, feed-forward owner), one pair for each
+application. none / attention / ffn / all, groups, several layers per group and BERT itself are one class with another plan.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from litebert.config import EncoderConfig
+from litebert.errors import ConfigError
+from litebert.model.embedding import Embedding
+from litebert.model.layers import Attention, FeedForward, KeyMask, States, layer_norm
+
+Ids = Int[Tensor, "batch seq"]
+Mask = Bool[Tensor, "batch seq"]
+Pooled = Float[Tensor, "batch hidden"]
+
+
+class Encoder(nn.Module):
+    """ALBERT or BERT, by its config; `checkpoint_every=k` recomputes activations in stretches of k layers."""
+
+    def __init__(self, config: EncoderConfig, *, checkpoint_every: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self.checkpoint_every = checkpoint_every
+        self.plan = config.plan()
+        size = config.hidden_size
+        self.embedding = Embedding(config)
+        self.attentions = nn.ModuleList(Attention(config) for _ in range(1 + max(a for a, _ in self.plan)))
+        self.feed_forwards = nn.ModuleList(FeedForward(config) for _ in range(1 + max(f for _, f in self.plan)))
+        # Without a norm at its end a pre-norm stack would hand on an unnormed sum.
+        self.norm = layer_norm(size, config) if config.norm == "pre" else nn.Identity()
+        self.pooler = nn.Linear(size, size) if config.pooler else None
+        initialize(self, config)
+
+    def forward(
+        self, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None, *, depth: int | None = None
+    ) -> States:
+        """The last states. `mask` is True at real tokens, None where all are; `depth` stops after that many layers."""
+        states, key_mask = self.embedding(token_ids, segment_ids), broadcast(mask)
+        plan = self.plan_to(depth)
+        if self.checkpoint_every and torch.is_grad_enabled():
+            stride = self.checkpoint_every * self.config.layers_per_group
+            for start in range(0, len(plan), stride):
+                stretch = plan[start : start + stride]
+                states = checkpoint(self.run, stretch, states, key_mask, use_reentrant=False)
+        else:
+            states = self.run(plan, states, key_mask)
+        final: Tensor = self.norm(states)
+        return final
+
+    def all_states(
+        self, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None
+    ) -> list[Float[Tensor, "batch seq hidden"]]:
+        """The states after the embedding and after every application; the last item is what `forward` returns."""
+        found, key_mask = [self.embedding(token_ids, segment_ids)], broadcast(mask)
+        for application in self.plan:
+            found.append(self.run([application], found[-1], key_mask))
+        found[-1] = self.norm(found[-1])
+        return found
+
+    def run(self, plan: Sequence[tuple[int, int]], states: States, key_mask: KeyMask | None) -> States:
+        """Apply the layers that `plan` names, one after another."""
+        for attention, feed_forward in plan:
+            states = self.feed_forwards[feed_forward](self.attentions[attention](states, key_mask))
+        return states
+
+    def plan_to(self, depth: int | None) -> list[tuple[int, int]]:
+        """The plan of the first `depth` layers."""
+        if depth is None:
+            return self.plan
+        if not 1 <= depth <= self.config.num_layers:
+            raise ConfigError(f"depth is from 1 to the model's {self.config.num_layers} layers; got {depth}")
+        return self.plan[: depth * self.config.layers_per_group]
+
+    def pool(self, states: States) -> Pooled:
+        """The first token's state through a dense layer and tanh."""
+        if self.pooler is None:
+            raise ConfigError("this encoder has no pooler; sentence heads need one, so build it with pooler=True")
+        return torch.tanh(self.pooler(states[:, 0]))
+
+
+def broadcast(mask: Mask | None) -> KeyMask | None:
+    """The mask of real tokens as SDPA reads it, over heads and queries."""
+    return None if mask is None else mask[:, None, None, :]
+
+
+def initialize(module: nn.Module, config: EncoderConfig) -> None:
+    """Truncated normal at two standard deviations, zero biases, unit norms: as Google's code."""
+    std = config.init_std
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            if config.hf_compat:
+                nn.init.normal_(part.weight, std=std)
+            else:
+                nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(part, nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            nn.init.zeros_(part.weight[part.padding_idx])

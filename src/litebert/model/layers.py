@@ -1,0 +1,91 @@
+"""The two parts of a layer, each with its residual sum and layer norm: attention, and feed-forward (ALBERT §3.1).
+
+States in, states out, of the same shape. Attention goes through SDPA; a dropout of probability 0 is no operation at all.
+"""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from litebert.config import EncoderConfig
+
+States = Float[Tensor, "batch seq hidden"]
+KeyMask = Bool[Tensor, "batch 1 1 seq"]
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
+    "gelu_erf": nn.GELU,
+    "relu": nn.ReLU,
+}
+
+
+def dropout(probability: float) -> nn.Module:
+    """Dropout, or nothing where the probability is 0."""
+    return nn.Dropout(probability) if probability else nn.Identity()
+
+
+def layer_norm(size: int, config: EncoderConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(size, eps=config.norm_epsilon)
+
+
+def post_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+    """The paper's placement: LN(x + part(x))."""
+    normed: Tensor = norm(states + part(states))
+    return normed
+
+
+def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+    """The placement that trains more readily: x + part(LN(x))."""
+    return states + part(norm(states))
+
+
+RESIDUALS = {"post": post_norm, "pre": pre_norm}
+
+
+class Attention(nn.Module):
+    """Self-attention over all real tokens, with its residual sum and norm."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.num_heads = config.num_attention_heads
+        self.probability = config.attention_dropout
+        self.query = nn.Linear(size, size)
+        self.key = nn.Linear(size, size)
+        self.value = nn.Linear(size, size)
+        self.output = nn.Linear(size, size)
+        self.norm = layer_norm(size, config)
+        self.dropout = dropout(config.attention_output_dropout)
+        self.residual = RESIDUALS[config.norm]
+
+    def forward(self, states: States, key_mask: KeyMask | None) -> States:
+        return self.residual(self.norm, lambda x: self.dropout(self.output(self.attend(x, key_mask))), states)
+
+    def attend(self, states: States, key_mask: KeyMask | None) -> States:
+        batch, seq, size = states.shape
+        query, key, value = (
+            project(states).view(batch, seq, self.num_heads, -1).transpose(1, 2)
+            for project in (self.query, self.key, self.value)
+        )
+        probability = self.probability if self.training else 0.0
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=key_mask, dropout_p=probability)
+        return attended.transpose(1, 2).reshape(batch, seq, size)
+
+
+class FeedForward(nn.Module):
+    """H → ffn_size → H with an activation between, with its residual sum and norm."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.hidden_size, config.ffn_size)
+        self.activation = ACTIVATIONS[config.activation]()
+        self.outer = nn.Linear(config.ffn_size, config.hidden_size)
+        self.norm = layer_norm(config.hidden_size, config)
+        # Hugging Face's AlbertLayer builds this dropout and never calls it.
+        self.dropout = dropout(0.0 if config.hf_compat else config.ffn_dropout)
+        self.residual = RESIDUALS[config.norm]
+
+    def forward(self, states: States) -> States:
+        return self.residual(self.norm, lambda x: self.dropout(self.outer(self.activation(self.inner(x)))), states)
