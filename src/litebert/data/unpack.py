@@ -1,0 +1,127 @@
+"""Compressed files as a stream of plain bytes, in bounded memory, that says when the file is damaged.
+
+In: a path and its compression. Out: Unpacked, with an exact `read`. What is readable before the damage is delivered
+first; then `read` raises DamagedError. A file that unpacks to far more than text ever does is taken for a bomb.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import zlib
+from types import TracebackType
+from typing import IO, Any, cast
+
+from litebert.errors import DataError, MissingExtraError
+
+BOMB_BYTES = 64 * 2**20
+"""What any file may unpack to, whatever its own size."""
+BOMB_RATIO = 200
+"""Text shrinks 2 to 20 times; beyond this much, after BOMB_BYTES, a file is refused."""
+
+
+class DamagedError(Exception):
+    """The file cannot be read further; the message says why, without the file's name."""
+
+
+class Unpacked:
+    """The plain bytes of a file."""
+
+    def __init__(self, path: str, compression: str) -> None:
+        try:
+            self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by __exit__
+            self._stream = _unpack(self._raw, compression)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be opened ({error.strerror or error})") from error
+        self._packed = compression != "none"
+        self._packed_bytes = os.fstat(self._raw.fileno()).st_size
+        self._delivered = 0
+        self._damage: DamagedError | None = None
+
+    def __enter__(self) -> "Unpacked":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._raw.close()
+
+    @property
+    def packed_offset(self) -> int:
+        """How far into the file itself the reading is."""
+        return self._raw.tell()
+
+    def read(self, size: int) -> bytes:
+        """Exactly `size` bytes, fewer at the end. Damage is raised once all that came before it was delivered."""
+        parts: list[bytes] = []
+        missing = size
+        while missing and not self._damage:
+            try:
+                part = self._stream.read(missing)
+            # OSError: also a bad gzip header or checksum; EOFError: an end before the end mark
+            except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+                self._damage = DamagedError(f"cannot be read further ({str(error) or type(error).__name__})")
+                break
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        self._delivered += size - missing
+        if self._packed and self._delivered > max(BOMB_BYTES, BOMB_RATIO * self._packed_bytes):
+            self._damage = DamagedError(
+                f"unpacks to more than {BOMB_RATIO} times its {self._packed_bytes} bytes, which text does not; "
+                "unpack it yourself if it is right"
+            )
+        if self._damage and not parts:
+            raise self._damage
+        return b"".join(parts)
+
+
+def _unpack(raw: io.FileIO, compression: str) -> IO[bytes]:
+    if compression == "gzip":
+        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+    if compression == "xz":
+        return lzma.LZMAFile(raw)
+    if compression == "bzip2":
+        return bz2.BZ2File(raw)
+    if compression == "zstd":
+        return cast(IO[bytes], _ZstdFile(raw))
+    return raw
+
+
+class _ZstdFile:
+    """Zstandard frames, one after another. The package's own reader takes a truncated file for a whole one."""
+
+    # A frame's smallest unit unpacks to 128 KiB out of 4 bytes, so the input is fed in small bites to bound the output.
+    BITE = 2048
+
+    def __init__(self, raw: io.FileIO) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingExtraError("zstandard", extra="zstd", purpose="reading .zst files") from error
+        self._input = io.BufferedReader(raw, 2**18)
+        self._context = zstandard.ZstdDecompressor(max_window_size=2**27)  # 128 MiB, what `zstd --long` uses
+        self._error: type[Exception] = zstandard.ZstdError
+        self._frame: Any = None
+        self._ready = b""
+
+    def read(self, size: int) -> bytes:
+        while not self._ready:
+            bite = self._input.read(self.BITE)
+            if not bite:
+                if self._frame is not None:
+                    raise EOFError("the file ends inside a zstd frame")
+                return b""
+            parts: list[bytes] = []
+            try:
+                while bite:
+                    frame = self._frame = self._frame or self._context.decompressobj()
+                    parts.append(frame.decompress(bite))
+                    bite = b""
+                    if frame.eof:
+                        bite, self._frame = frame.unused_data, None
+            except self._error as error:
+                raise OSError(str(error)) from error
+            self._ready = b"".join(parts)
+        part, self._ready = self._ready[:size], self._ready[size:]
+        return part
