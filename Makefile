@@ -1,6 +1,7 @@
 # Needs only Python >= 3.11, pip and make. `make test` and `make demo` set up by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: setup demo test check bench test-system clean
 
@@ -9,9 +10,8 @@ setup: .venv/.ready
 # torch first and exactly as tested, so that nothing after it asks for another build
 .venv/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]" --group dev
+	$(PIP) torch
+	$(PIP) -e ".[all,dev]"
 	touch $@
 
 demo: setup
@@ -31,7 +31,7 @@ bench: setup
 
 # what needs a cluster or a browser; installs the extras it needs
 test-system: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all,ray]"
+	$(PIP) -e ".[all,dev,ray]"
 	$(BIN)/python -m pytest -q -m system
 
 clean:

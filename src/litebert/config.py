@@ -1,6 +1,6 @@
 """What a model is, as frozen data: the encoder with every switch of the paper, its heads, and the named presets.
 
-No torch here. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and `embedding_size == hidden_size`.
+No torch here. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and E equal to H.
 """
 
 import difflib
@@ -98,9 +98,7 @@ class EncoderConfig:
                 f"{self.hidden_size} is not a multiple of {self.num_attention_heads}"
             )
         if self.num_groups > self.num_layers:
-            raise ConfigError(
-                f"num_groups is at most num_layers; got {self.num_groups} groups, {self.num_layers} layers"
-            )
+            raise ConfigError(f"num_groups is at most num_layers; got {self.num_groups} groups, {self.num_layers} layers")
 
     @property
     def has_mapping(self) -> bool:
@@ -234,9 +232,7 @@ def _check_keys(cls: type, data: Mapping[str, Any]) -> None:
     for key in data:
         if key not in known:
             hint = difflib.get_close_matches(str(key), known, n=1)
-            raise ConfigError(
-                f"{cls.__name__} has no setting {key!r}" + (f"; did you mean {hint[0]!r}?" if hint else "")
-            )
+            raise ConfigError(f"{cls.__name__} has no setting {key!r}" + (f"; did you mean {hint[0]!r}?" if hint else ""))
 
 
 def _dropped(config: EncoderConfig, probability: float) -> EncoderConfig:

@@ -1,0 +1,108 @@
+"""The command line: one table of commands. A command's module is imported only when it runs, so `--help` is instant.
+
+Exit codes: 0 success, 2 wrong usage, 3 bad data, 4 diverged, 75 interrupted and resumable, 1 anything else.
+"""
+
+import difflib
+import importlib
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from litebert import __version__
+from litebert.errors import LitebertError
+
+INTERRUPTED = 75
+
+# command → (module:function, what it does)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("litebert.commands.demo:demo", "The whole walk on a small corpus, in minutes on two cores."),
+    "info": ("litebert.commands.info:info", "Exact parameters, FLOPs per token and memory of a preset."),
+    "doctor": ("litebert.commands.doctor:doctor", "What this machine can do, and what is missing."),
+    "tokenizer train": ("litebert.commands.tokenizer_train:train", "Train a vocabulary on a corpus."),
+    "data build": ("litebert.commands.data_build:build", "Turn a corpus into shards of token ids."),
+    "data show": ("litebert.commands.data_show:show", "Print training examples as a person would read them."),
+    "convert": ("litebert.commands.convert:convert", "Weights from and to Hugging Face, and from Google's checkpoints."),
+}
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command that `args` name and exit with its code."""
+    sys.exit(run(sys.argv[1:] if args is None else list(args)))
+
+
+def run(args: list[str]) -> int:
+    """Run a command; its exit code."""
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if args[0] in ("-V", "--version"):
+        print(f"litebert {__version__}")
+        return 0
+    name, rest = find(args)
+    if name is None:
+        return usage(args)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        # tyro only here: the overview does without it
+        import tyro
+
+        tyro.cli(load(name), prog=f"litebert {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
+    except LitebertError as error:
+        print(f"litebert {name}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"litebert {name}: interrupted; the same command again goes on", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
+        return 1
+    except SystemExit as exit:  # how tyro ends after --help or wrong flags
+        return exit.code if isinstance(exit.code, int) else 1
+    return 0
+
+
+def find(args: list[str]) -> tuple[str | None, list[str]]:
+    """The command that `args` begin with, of one word or two, and what follows it."""
+    for words in (2, 1):
+        name = " ".join(args[:words])
+        if name in COMMANDS:
+            return name, args[words:]
+    return None, args
+
+
+def load(name: str) -> Callable[..., Any]:
+    module, function = COMMANDS[name][0].split(":")
+    loaded: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return loaded
+
+
+def overview() -> str:
+    """What `litebert --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  litebert {name:<{width}}  {help}" for name, (_, help) in COMMANDS.items()]
+    return "\n".join(
+        ["litebert: ALBERT from raw text to a served model", "", *lines, "", "litebert COMMAND --help explains every flag."]
+    )
+
+
+def usage(args: list[str]) -> int:
+    """Say what was wrong with an unknown command."""
+    name = args[0]
+    family = [command for command in COMMANDS if command.split()[0] == name]
+    if family:
+        print(f"litebert {name}: choose one of: {', '.join(family)}", file=sys.stderr)
+    else:
+        close = difflib.get_close_matches(name, [command.split()[0] for command in COMMANDS], n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        print(f"litebert: there is no command {name!r}; {meant}litebert --help lists them", file=sys.stderr)
+    return 2
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What this machine can do and what is missing: a list of findings, gathered without changing or fetching anything."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# module → (extra that brings it, what it is for)
+OPTIONAL = {
+    "pyarrow": ("parquet", "read .parquet files"),
+    "zstandard": ("zstd", "read .zst files"),
+    "ray": ("ray", "build data on a cluster"),
+}
+CORE = ("torch", "numpy", "safetensors", "sentencepiece", "tyro", "rich", "jaxtyping")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing looked at."""
+
+    name: str
+    """What was looked at."""
+    good: bool
+    """False where something that litebert can do is not possible here."""
+    value: str
+    """What was found."""
+    advice: str = ""
+    """What to do, where something is missing."""
+
+
+def examine(folder: Path | str = ".") -> list[Finding]:
+    """Look at Python, packages, processor, memory, disk at `folder`, and accelerators."""
+    found = [Finding(name="python", good=True, value=f"{platform.python_version()} on {platform.platform()}")]
+    found += [_package(name) for name in CORE]
+    found += [_extra(name, extra, purpose) for name, (extra, purpose) in OPTIONAL.items()]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    found.append(Finding(name="processor", good=True, value=f"{cores} cores"))
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        found.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
+    free = shutil.disk_usage(folder).free
+    low = free < 2**30
+    advice = "make room: a snapshot of albert-base takes about 200 MB" if low else ""
+    found.append(Finding(name="disk", good=not low, value=f"{free / 2**30:.1f} GiB free", advice=advice))
+    return found + _accelerators()
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name=name, good=True, value=importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name=name, good=False, value="missing", advice="pip install litebert")
+
+
+def _extra(name: str, extra: str, purpose: str) -> Finding:
+    if importlib.util.find_spec(name) is None:
+        advice = f"to {purpose}: pip install 'litebert[{extra}]'"
+        return Finding(name=name, good=False, value="missing", advice=advice)
+    return Finding(name=name, good=True, value=f"{importlib.metadata.version(name)} ({purpose})")
+
+
+def _accelerators() -> list[Finding]:
+    import torch
+
+    threads = Finding(name="torch threads", good=True, value=str(torch.get_num_threads()))
+    if torch.cuda.is_available():
+        return [threads, *(_cuda(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count()))]
+    advice = "training runs on the processor, in float32; presets above tiny sizes want a GPU"
+    return [threads, Finding(name="gpu", good=False, value="none that torch sees", advice=advice)]
+
+
+def _cuda(device: Any) -> Finding:
+    bf16 = "bfloat16" if device.major >= 8 else "float16 and float32 only"
+    return Finding(name="gpu", good=True, value=f"{device.name}, {device.total_memory / 2**30:.0f} GiB, {bf16}")

@@ -1,0 +1,209 @@
+"""Laws of the encoder: sharing is sharing, masks hide, dropout at 0 is nothing, checkpointing changes no bit."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from litebert.config import PRESETS, EncoderConfig
+from litebert.errors import ConfigError, DataError
+from litebert.model.encoder import Encoder
+
+TINY = PRESETS["tiny"]
+SWITCHES: list[dict[str, Any]] = [
+    {},
+    {"share": "none"},
+    {"share": "attention"},
+    {"share": "ffn", "num_groups": 2},
+    {"num_groups": 3, "layers_per_group": 2},
+    {"norm": "pre"},
+    {"activation": "relu", "embedding_size": 32},
+    {"activation": "gelu_erf", "embedding_size": 32, "hf_compat": True},
+]
+
+
+def ids(batch: int = 2, seq: int = 9) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(5, TINY.vocab_size, (batch, seq), generator=generator)
+
+
+def make(config: EncoderConfig = TINY, **settings: Any) -> Encoder:
+    torch.manual_seed(0)
+    return Encoder(config, **settings)
+
+
+@pytest.mark.parametrize("changes", SWITCHES)
+def test_forward_is_the_last_of_all_states(changes: dict[str, Any]) -> None:
+    config = replace(TINY, **changes)
+    encoder = make(config).eval()
+    states = encoder.all_states(ids())
+    assert len(states) == 1 + config.num_layers * config.layers_per_group
+    assert torch.equal(states[-1], encoder(ids()))
+    assert encoder.pool(states[-1]).shape == (2, config.hidden_size)
+
+
+@pytest.mark.parametrize("changes", SWITCHES)
+def test_padding_changes_nothing(changes: dict[str, Any]) -> None:
+    encoder = make(replace(TINY, **changes)).double().eval()
+    short = encoder(ids(seq=6))
+    padded = torch.cat([ids(seq=6), torch.zeros(2, 4, dtype=torch.long)], 1)
+    mask = torch.arange(10).expand(2, 10) < 6
+    torch.testing.assert_close(encoder(padded, None, mask)[:, :6], short, rtol=0, atol=1e-12)
+
+
+def test_a_wholly_padded_row_stays_finite_and_harms_no_other() -> None:
+    encoder = make().double()
+    mask = torch.tensor([[True] * 9, [False] * 9])
+    states = encoder(ids(), None, mask)
+    assert states.isfinite().all()
+    torch.testing.assert_close(states[:1], encoder(ids()[:1]), rtol=0, atol=1e-12)
+    states.sum().backward()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in encoder.parameters())
+
+
+def test_without_segments_all_tokens_are_of_the_first() -> None:
+    encoder = make().eval()
+    assert torch.equal(encoder(ids()), encoder(ids(), torch.zeros_like(ids())))
+    assert not torch.equal(encoder(ids()), encoder(ids(), torch.ones_like(ids())))
+
+
+def test_a_shared_layer_equals_the_unshared_with_copied_weights() -> None:
+    """What sharing means: the same function as an unshared stack whose layers happen to be equal."""
+    shared = make(replace(TINY, num_groups=2, layers_per_group=2)).eval()
+    unshared = make(replace(TINY, share="none", layers_per_group=2)).eval()
+    with torch.no_grad():
+        for mine, theirs in (("attentions", 0), ("feed_forwards", 1)):
+            for application, owners in enumerate(shared.plan):
+                copy = getattr(unshared, mine)[application]
+                copy.load_state_dict(getattr(shared, mine)[owners[theirs]].state_dict())
+        unshared.embedding.load_state_dict(shared.embedding.state_dict())
+    assert torch.equal(shared(ids()), unshared(ids()))
+
+
+def test_sharing_attention_alone_shares_attention_alone() -> None:
+    encoder = make(replace(TINY, share="attention"))
+    assert (len(encoder.attentions), len(encoder.feed_forwards)) == (1, 3)
+    encoder = make(replace(TINY, share="ffn"))
+    assert (len(encoder.attentions), len(encoder.feed_forwards)) == (3, 1)
+
+
+def test_depth_stops_early() -> None:
+    encoder = make(replace(TINY, layers_per_group=2)).eval()
+    assert torch.equal(encoder(ids(), depth=2), encoder.all_states(ids())[4])
+    with pytest.raises(ConfigError, match="depth is from 1 to the model's 3 layers; got 4"):
+        encoder(ids(), depth=4)
+
+
+def test_no_dropout_is_no_operation() -> None:
+    encoder = make()
+    assert not any(isinstance(part, nn.Dropout) for part in encoder.modules())
+    assert torch.equal(encoder.train()(ids()), encoder.eval()(ids()))
+
+
+@pytest.mark.parametrize("place", ["embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout"])
+def test_each_dropout_acts_in_training_only(place: str) -> None:
+    encoder = make(replace(TINY, **{place: 0.5}))
+    assert not torch.equal(encoder(ids()), encoder(ids()))
+    encoder.eval()
+    assert torch.equal(encoder(ids()), encoder(ids()))
+
+
+def test_hf_compat_forgets_the_ffn_dropout() -> None:
+    encoder = make(replace(TINY, ffn_dropout=0.5, hf_compat=True))
+    assert torch.equal(encoder(ids()), encoder(ids()))
+
+
+def test_hf_compat_keeps_the_mapping_and_a_zero_pad_row() -> None:
+    square = replace(TINY, embedding_size=TINY.hidden_size)
+    assert isinstance(make(square).embedding.mapping, nn.Identity)
+    encoder = make(replace(square, hf_compat=True))
+    assert isinstance(encoder.embedding.mapping, nn.Linear)
+    assert encoder.embedding.token.weight[0].abs().sum() == 0
+
+
+def test_weights_start_as_a_truncated_normal() -> None:
+    encoder = make(replace(TINY, vocab_size=20_000, init_std=0.05))
+    weight = encoder.embedding.token.weight.detach()
+    assert weight.abs().max() <= 0.1
+    # a normal cut at two deviations keeps 0.8796 of its own
+    assert weight.std().item() == pytest.approx(0.05 * 0.8796, rel=0.01)
+    assert all(parameter.abs().sum() == 0 for name, parameter in encoder.named_parameters() if name.endswith("bias"))
+    compat = make(replace(TINY, vocab_size=20_000, init_std=0.05, hf_compat=True)).embedding.token.weight.detach()
+    assert compat[1:].std().item() == pytest.approx(0.05, rel=0.01)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("changes", [*SWITCHES, {"attention_dropout": 0.2, "ffn_dropout": 0.3, "embedding_dropout": 0.1}])
+def test_gradient_checkpointing_changes_no_bit(changes: dict[str, Any], every: int) -> None:
+    gradients = []
+    for checkpoint_every in (0, every):
+        encoder = make(replace(TINY, num_layers=5, **changes), checkpoint_every=checkpoint_every)
+        torch.manual_seed(3)
+        encoder.pool(encoder(ids(4, 16))).square().sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in encoder.named_parameters()})
+    plain, checkpointed = gradients
+    for name, gradient in plain.items():
+        assert gradient is not None or name == "norm.weight", name
+        assert torch.equal(gradient, checkpointed[name]), name
+
+
+@pytest.mark.parametrize("changes", [*SWITCHES, {"num_layers": 1, "num_attention_heads": 1}])
+def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> None:
+    """A whole pass written out with plain products, softmax and sums: the encoder gives the same."""
+    config = replace(TINY, **changes)
+    encoder = make(config).double().eval()
+    token_ids, mask = ids(), torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
+    w = {name: value.detach() for name, value in encoder.named_parameters()}
+
+    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return (
+            centred / (centred.square().mean(-1, keepdim=True) + config.norm_epsilon).sqrt() * w[name + ".weight"]
+            + w[name + ".bias"]
+        )
+
+    def dense(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x @ w[name + ".weight"].T + w[name + ".bias"]
+
+    def act(x: torch.Tensor) -> torch.Tensor:
+        if config.activation == "relu":
+            return x.clamp(min=0)
+        if config.activation == "gelu_erf":
+            return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+    def attention(x: torch.Tensor, name: str) -> torch.Tensor:
+        heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+        q, k, v = (dense(x, f"{name}.{part}").reshape(2, 9, heads, width) for part in ("query", "key", "value"))
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(width)
+        weights = scores.masked_fill(~mask[:, None, None, :], -1e30).softmax(-1)
+        return dense(torch.einsum("bhqk,bkhd->bqhd", weights, v).reshape(2, 9, -1), name + ".output")
+
+    def ffn(x: torch.Tensor, name: str) -> torch.Tensor:
+        return dense(act(dense(x, name + ".inner")), name + ".outer")
+
+    table = w["embedding.token.weight"][token_ids] + w["embedding.position.weight"][:9] + w["embedding.segment.weight"][0]
+    x = norm(table, "embedding.norm")
+    if "embedding.mapping.weight" in w:
+        x = dense(x, "embedding.mapping")
+    for a, f in config.plan():
+        for part, name in ((attention, f"attentions.{a}"), (ffn, f"feed_forwards.{f}")):
+            x = norm(x + part(x, name), name + ".norm") if config.norm == "post" else x + part(norm(x, name + ".norm"), name)
+    if config.norm == "pre":
+        x = norm(x, "norm")
+    torch.testing.assert_close(encoder(token_ids, None, mask), x, rtol=0, atol=1e-12)
+
+
+def test_a_long_input_is_refused_in_one_sentence() -> None:
+    with pytest.raises(DataError, match="the input has 65 tokens, the model reads at most 64; shorten or truncate it"):
+        make()(torch.zeros(1, 65, dtype=torch.long))
+    assert make()(torch.zeros(1, 64, dtype=torch.long)).shape == (1, 64, 32)
+
+
+def test_an_encoder_without_pooler_says_so() -> None:
+    encoder = make(replace(TINY, pooler=False))
+    with pytest.raises(ConfigError, match="this encoder has no pooler"):
+        encoder.pool(encoder(ids()))

@@ -1,0 +1,111 @@
+"""Heads read the right states; the joint span head's beam agrees with its training form."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.errors import ConfigError
+from litebert.model.joint_span import JointSpanHead
+from litebert.model.model import Model
+
+TINY = PRESETS["tiny"]
+
+
+def make(*heads: HeadConfig) -> Model:
+    torch.manual_seed(0)
+    return Model(ModelConfig(encoder=replace(TINY, init_std=0.3), heads=heads)).eval()
+
+
+def states(seq: int = 7) -> torch.Tensor:
+    return torch.randn(3, seq, TINY.hidden_size, generator=torch.Generator().manual_seed(2))
+
+
+def test_masked_logits_at_chosen_positions_are_those_of_all() -> None:
+    model = make(HeadConfig(kind="masked"))
+    everywhere = model.masked_logits(states())
+    assert everywhere.shape == (21, TINY.vocab_size)
+    positions = torch.tensor([0, 5, 20])
+    torch.testing.assert_close(model.masked_logits(states(), positions), everywhere[positions], rtol=1e-6, atol=1e-6)
+
+
+def test_the_masked_head_is_tied_to_the_embedding() -> None:
+    model = make(HeadConfig(kind="masked"))
+    assert not any("token" in name or "decoder" in name for name, _ in model.heads.named_parameters())
+    before = model.masked_logits(states())
+    with torch.no_grad():
+        model.encoder.embedding.token.weight[17] *= 2
+        model.heads["masked"].bias[17] += 1  # type: ignore[index, operator]
+    changed = (model.masked_logits(states()) != before).any(0)
+    assert changed.nonzero().flatten().tolist() == [17]
+
+
+@pytest.mark.parametrize(
+    ("head", "shape"),
+    [
+        (HeadConfig(kind="order"), (3, 2)),
+        (HeadConfig(kind="classify", labels=("a", "b", "c", "d")), (3, 4)),
+        (HeadConfig(kind="regress"), (3, 1)),
+        (HeadConfig(kind="choose"), (3, 1)),
+        (HeadConfig(kind="tag", labels=("O", "B", "I")), (3, 7, 3)),
+        (HeadConfig(kind="span"), (3, 7, 2)),
+    ],
+)
+def test_each_head_reads_its_states(head: HeadConfig, shape: tuple[int, ...]) -> None:
+    model = make(head)
+    logits = model.logits(head.kind, states())
+    assert logits.shape == shape
+    other = states()
+    other[:, 1:] = 0  # all but the first token
+    pooled = head.kind in ("order", "classify", "regress", "choose")
+    assert torch.equal(model.logits(head.kind, other), logits) == pooled
+
+
+def test_head_dropout_acts_in_training_only() -> None:
+    model = make(HeadConfig(kind="classify", labels=("a", "b"), dropout=0.5))
+    assert torch.equal(model.logits("classify", states()), model.logits("classify", states()))
+    model.train()
+    assert not torch.equal(model.logits("classify", states()), model.logits("classify", states()))
+
+
+def test_a_missing_head_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"this model has no classify head \(it has: order\); fine-tune one"):
+        make(HeadConfig(kind="order")).logits("classify", states())
+
+
+class TestJointSpan:
+    def head(self) -> JointSpanHead:
+        found = make(HeadConfig(kind="joint_span", dropout=0.1)).heads["joint_span"]
+        assert isinstance(found, JointSpanHead)
+        return found
+
+    allowed = torch.tensor([[True] * 7, [True, False, False, True, True, False, False], [True] + [False] * 6])
+
+    def test_the_beam_is_a_search_over_the_training_form(self) -> None:
+        """For every start in the beam, its ends are the best of the logits that training would give for that start."""
+        head, x = self.head(), states()
+        beam = head.beam(x, self.allowed, size=3)
+        for k in range(3):
+            given = head(x, self.allowed, beam.start[:, k])
+            best = given.end.log_softmax(-1).topk(3)
+            torch.testing.assert_close(beam.end_log_prob[:, k], best.values, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(given.unanswerable, beam.unanswerable)
+        starts = head.start_logits(x, self.allowed).log_softmax(-1)
+        torch.testing.assert_close(beam.start_log_prob, starts.sort(descending=True).values[:, :3])
+
+    def test_forbidden_positions_are_never_chosen_before_allowed_ones(self) -> None:
+        beam = self.head().beam(states(), self.allowed, size=3)
+        assert self.allowed[1, beam.start[1]].all()
+        assert beam.start[2, 0] == 0
+        assert beam.end[2, 0, 0] == 0
+
+    def test_half_precision_stays_finite(self) -> None:
+        head = self.head().to(torch.bfloat16)
+        logits = head(states().to(torch.bfloat16), self.allowed, torch.zeros(3, dtype=torch.long))
+        losses = logits.start.float().log_softmax(-1)[:, 0] + logits.end.float().log_softmax(-1)[:, 0]
+        assert losses.isfinite().all()
+        assert logits.unanswerable.isfinite().all()
+
+    def test_a_beam_wider_than_the_input_is_the_input(self) -> None:
+        assert self.head().beam(states(2), self.allowed[:, :2], size=5).end.shape == (3, 2, 2)

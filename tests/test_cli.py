@@ -1,0 +1,90 @@
+"""The command line's surface: help is instant, errors are one sentence with the promised exit code, --json is JSON."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from litebert import cli
+from litebert.config import PRESETS
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "litebert.cli", *args], capture_output=True, text=True, timeout=60)
+
+
+def test_every_command_in_the_table_loads_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in cli.COMMANDS:
+        assert cli.run([*name.split(), "--help"]) == 0, name
+        assert f"usage: litebert {name}" in capsys.readouterr().out
+
+
+def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"litebert {name}" in shown for name in cli.COMMANDS)
+
+
+def test_help_and_errors_of_usage_import_neither_torch_nor_tyro() -> None:
+    program = "import sys, litebert.cli as c; c.run(['--help']); c.run(['nothing']); print({'torch', 'tyro', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("set()\n"), done
+
+
+def test_info_of_a_preset_imports_no_torch() -> None:
+    program = "import sys, litebert.cli as c; c.run(['info', 'tiny', '--json']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("False\n"), done
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["inf"], 2, "litebert: there is no command 'inf'; did you mean 'info'? litebert --help lists them"),
+        (["data"], 2, "litebert data: choose one of: data build, data show"),
+        (["info", "albert-huge"], 2, "litebert info: there is no preset 'albert-huge'; "),
+        (["info", "tiny", "--seq", "0"], 2, "litebert info: seq and batch are at least 1; got 0 and 1"),
+        (["info", "--nonsense"], 2, "Unrecognized options: --nonsense"),
+    ],
+)
+def test_wrong_usage_is_answered_in_one_sentence(args: list[str], code: int, message: str) -> None:
+    done = run(*args)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"litebert {cli.__version__}\n"
+
+
+def test_info_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["info", "albert-base-v2", "--seq", "128", "--batch", "4", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["preset"] == "albert-base-v2"
+    assert facts["parameters"]["encoder"] == 11_683_584
+    assert facts["flops_per_token"]["seq"] == 128
+    assert facts["bytes"]["weights_float32"] == 4 * 11_683_584
+    assert cli.run(["info", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == set(PRESETS)
+
+
+def test_info_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["info", "albert-xxlarge-v1"]) == 0
+    assert "222,595,584" in capsys.readouterr().out
+    assert cli.run(["info"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in PRESETS)
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.run(["doctor", "--json"]) == 0
+    findings = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert findings["torch"]["good"]
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.run(["doctor"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "litebert[ray]" in shown
