@@ -1,0 +1,1 @@
+"""Gradients → weights: LAMB and AdamW, who is decayed, and the rate at each step."""

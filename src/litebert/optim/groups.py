@@ -1,0 +1,62 @@
+"""Which parameters are decayed and adapted, and the optimizer of a recipe. In: named parameters. Out: an optimizer.
+
+Norms and biases are neither decayed nor adapted (Google's optimization.py); embeddings are both.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from litebert.errors import ConfigError
+from litebert.optim.lamb import Lamb
+from litebert.recipes import OptimizerSpec
+
+
+def is_exempt(name: str) -> bool:
+    """Whether a parameter of this name is a bias or belongs to a norm: `encoder.embedding.norm.weight` does."""
+    *owners, last = name.split(".")
+    return last == "bias" or any(owner == "norm" or owner.endswith("_norm") for owner in owners)
+
+
+def parameter_groups(named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec) -> list[dict[str, Any]]:
+    """Two groups, without empty ones: decayed, and exempt. Names travel along, so that a snapshot can tell them apart."""
+    trained = [(name, parameter) for name, parameter in named_parameters if parameter.requires_grad]
+    if not trained:
+        raise ConfigError("no parameter asks for a gradient, so there is nothing to train; unfreeze some")
+    decayed = [(name, parameter) for name, parameter in trained if not is_exempt(name)]
+    exempt = [(name, parameter) for name, parameter in trained if is_exempt(name)]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": spec.weight_decay, "adapt": spec.name == "lamb"},
+        {"params": exempt, "weight_decay": 0.0, "adapt": False},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def make_optimizer(named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec) -> Optimizer:
+    """The optimizer that `spec` describes, its rate still at the peak: the loop sets it with `set_rate` before each step."""
+    groups = parameter_groups(named_parameters, spec)
+    if spec.name == "lamb" or not spec.bias_correction:
+        # LAMB without its ratio and its corrections is the AdamW of Google's fine-tuning, which torch does not have.
+        return Lamb(
+            groups,
+            lr=spec.rate,
+            betas=spec.betas,
+            eps=spec.epsilon,
+            bias_correction=spec.bias_correction,
+            clamp=spec.norm_clamp,
+        )
+    for group in groups:
+        del group["adapt"]
+    on_cuda = all(parameter.is_cuda for group in groups for _, parameter in group["params"])
+    # Fused is one kernel on a GPU; on a CPU it is as fast as foreach and equally exact, but younger.
+    kernel = {"fused": True} if on_cuda else {"foreach": True}
+    return torch.optim.AdamW(groups, lr=spec.rate, betas=spec.betas, eps=spec.epsilon, **kernel)
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Give every group the rate of this step."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
