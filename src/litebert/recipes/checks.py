@@ -1,0 +1,47 @@
+"""Checks of a frozen setting, shared by the recipes. In: a dataclass instance. Out: nothing, or a ConfigError."""
+
+import difflib
+from collections.abc import Collection
+from typing import Any
+
+from litebert.errors import ConfigError
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_number(owner: object, name: str, low: float, high: float, *, optional: bool = False) -> None:
+    value = getattr(owner, name)
+    if not (optional and value is None) and not (is_number(value) and low <= value <= high):
+        raise ConfigError(f"{name} is a number from {low:g} to {high:g}{_or_none(optional)}; got {value!r}")
+
+
+def check_whole(owner: object, name: str, low: int, high: int, *, optional: bool = False) -> None:
+    value = getattr(owner, name)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (optional and value is None) and not (whole and low <= value <= high):
+        raise ConfigError(f"{name} is a whole number from {low} to {high}{_or_none(optional)}; got {value!r}")
+
+
+def check_choice(owner: object, name: str, choices: Collection[Any]) -> None:
+    value = getattr(owner, name)
+    if value not in choices:
+        raise ConfigError(f"{name} is one of {', '.join(map(str, choices))}; got {value!r}")
+
+
+def check_type(owner: object, name: str, kind: type, what: str) -> None:
+    value = getattr(owner, name)
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} is {what}; got {value!r}")
+
+
+def check_known(what: str, name: object, known: Collection[str]) -> None:
+    if name not in known:
+        close = difflib.get_close_matches(str(name), known, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise ConfigError(f"there is no {what} {name!r}; {meant}known: {', '.join(known)}")
+
+
+def _or_none(optional: bool) -> str:
+    return ", or none" if optional else ""

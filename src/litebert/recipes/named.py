@@ -1,0 +1,67 @@
+"""The named recipes: the paper's, those that one device can afford, and the demo's."""
+
+from litebert.recipes.checks import check_known
+from litebert.recipes.optimizer import OptimizerSpec
+from litebert.recipes.pretrain import PretrainRecipe
+from litebert.recipes.stages import Stages
+
+NAMED: dict[str, PretrainRecipe] = {
+    # ALBERT §4.1 and Google's released flags: 4096 × 512 tokens for 125,000 steps; 20 predictions in an example.
+    "paper": PretrainRecipe(
+        overrides=(),
+        steps=125_000,
+        tokens=None,
+        batch_size=Stages.constant(4096),
+        sequence_length=Stages.constant(512),
+        max_masked=20,
+        evaluate_every=5_000,
+        save_every=1_000,
+        plateau_steps=10_000,
+        optimizer=OptimizerSpec(
+            name="lamb",
+            rate=1.76e-3,
+            betas=(0.9, 0.999),
+            epsilon=1e-6,
+            weight_decay=0.01,
+            bias_correction=False,
+            warmup=3_125,
+            decay="reference",
+        ),
+    ),
+    # Small batches leave the plateau, since until then updates count more than tokens.
+    "affordable": PretrainRecipe(),
+    # The paper's own post-norm, which needs a lower rate and a longer warm-up.
+    "affordable-post": PretrainRecipe(
+        overrides=(),
+        batch_size=Stages.constant(128),
+        optimizer=OptimizerSpec(rate=2e-4, warmup=0.1),
+    ),
+    # Minutes on two cores: the small shape of `litebert demo`.
+    "demo": PretrainRecipe(
+        overrides=(
+            ("norm", "pre"),
+            ("hidden_size", 128),
+            ("embedding_size", 64),
+            ("num_layers", 3),
+            ("num_attention_heads", 4),
+            ("ffn_size", 512),
+            ("max_positions", 128),
+        ),
+        tokens=2_500_000,
+        batch_size=Stages.constant(32),
+        sequence_length=Stages.constant(64),
+        heldout_fraction=0.05,
+        evaluate_every=200,
+        evaluate_tokens=50_000,
+        save_every=200,
+        plateau_steps=0,
+        dtype="float32",
+        optimizer=OptimizerSpec(rate=2e-3),
+    ),
+}
+
+
+def named(name: str) -> PretrainRecipe:
+    """The recipe called `name`, or a ConfigError that names the known ones."""
+    check_known("recipe", name, NAMED)
+    return NAMED[name]

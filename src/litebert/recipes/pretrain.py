@@ -1,0 +1,254 @@
+"""A complete description of a pretraining run, as frozen data that a file can hold and two runs can compare.
+
+In: named values. Out: a checked recipe; its JSON; its fingerprint; the number of steps its budget buys. No torch here.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from litebert.config import EncoderConfig, preset
+from litebert.errors import ConfigError
+from litebert.recipes.checks import check_choice, check_known, check_number, check_type, check_whole
+from litebert.recipes.optimizer import LIMIT, OptimizerSpec
+from litebert.recipes.stages import Stages
+
+Order = Literal["sop", "nsp", "none"]
+Masking = Literal["dynamic", "static"]
+DType = Literal["auto", "float32", "bfloat16"]
+Compile = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRecipe:
+    """What a run learns from its data, and how. The defaults are the affordable recipe for the pre-norm model."""
+
+    preset: str = "albert-base-v2"
+    """Name of the encoder's shape; its vocabulary size gives way to the tokenizer's."""
+    overrides: tuple[tuple[str, int | float | bool | str], ...] = (("norm", "pre"),)
+    """(setting, value) pairs in which the encoder differs from the preset."""
+    steps: int | None = None
+    """Optimizer updates in the run; or none, and tokens decides."""
+    tokens: int | None = 60_000_000
+    """Budget in tokens, batch × sequence length summed over the steps, padding included; or none, and steps decides."""
+    batch_size: Stages = field(default=Stages.constant(256))
+    """Sequences in a step, over all ranks and microbatches; may grow by stages."""
+    microbatch_tokens: int = 32_768
+    """Tokens in one forward and backward on one device, at most; memory, not results, depends on it."""
+    sequence_length: Stages = field(default=Stages.constant(128))
+    """Tokens in an example with [CLS] and [SEP]; may grow by stages."""
+    depth: Stages | None = None
+    """Layers applied, by stages that end at the encoder's own; none for all of them from the start."""
+    optimizer: OptimizerSpec = field(default=OptimizerSpec())
+    """The optimizer, its constants and the course of the rate."""
+    seed: int = 0
+    """Seed of weights, order of examples, cuts, masks and dropout."""
+    order: Order = "sop"
+    """Second objective: sop (swapped segments), nsp (segment of another document) or none."""
+    mask_fraction: float = 0.15
+    """Part of an example's tokens to predict."""
+    max_masked: int | None = None
+    """Most tokens to predict in one example; none for no bound (Google's release: 20)."""
+    max_ngram: int = 3
+    """Longest run of whole words hidden together; length n is drawn in proportion to 1/n (ALBERT §4.1)."""
+    masking: Masking = "dynamic"
+    """dynamic draws other masks in every epoch, static the same ones."""
+    short_probability: float = 0.1
+    """Probability that an example aims at a shorter length, drawn evenly from 2 tokens up."""
+    heldout_fraction: float = 0.01
+    """Part of the documents kept for evaluation and never trained on."""
+    evaluate_every: int = 500
+    """Steps between evaluations on held-out documents; 0 for only at the end."""
+    evaluate_tokens: int = 1_000_000
+    """Tokens read in one evaluation, at most."""
+    save_every: int = 500
+    """Steps between snapshots; 0 for only when interrupted and at the end."""
+    keep_snapshots: int = 2
+    """Snapshots kept; older ones are removed."""
+    dtype: DType = "auto"
+    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32 elsewhere."""
+    compile: Compile = "auto"
+    """torch.compile: auto uses it where it pays."""
+    checkpoint_every: int = 0
+    """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0 keeps all."""
+    max_skips: int = 5
+    """Steps in a row with a loss or gradient that is not finite that are left out before the run goes back."""
+    max_rollbacks: int = 2
+    """Returns to the last snapshot before the run stops as diverged."""
+    spike_factor: float = 0.0
+    """A gradient norm this many times its running median counts as not finite; 0 for no such rule."""
+    plateau_steps: int = 2_000
+    """Steps after which a masked-token loss still at the entropy of single tokens is said aloud; 0 for never."""
+    plateau_margin: float = 0.3
+    """Nats below that entropy at which the plateau counts as left."""
+
+    def __post_init__(self) -> None:
+        check_choice(self, "order", get_args(Order))
+        check_choice(self, "masking", get_args(Masking))
+        check_choice(self, "dtype", get_args(DType))
+        check_choice(self, "compile", get_args(Compile))
+        check_whole(self, "steps", 1, LIMIT, optional=True)
+        check_whole(self, "tokens", 1, LIMIT, optional=True)
+        check_whole(self, "seed", 0, 2**63 - 1)
+        check_whole(self, "microbatch_tokens", 1, 2**31)
+        check_whole(self, "max_masked", 1, 2**20, optional=True)
+        check_whole(self, "max_ngram", 1, 64)
+        check_whole(self, "evaluate_tokens", 1, LIMIT)
+        check_whole(self, "keep_snapshots", 1, 10_000)
+        for name in ("evaluate_every", "save_every", "checkpoint_every", "max_skips", "max_rollbacks", "plateau_steps"):
+            check_whole(self, name, 0, LIMIT)
+        check_number(self, "mask_fraction", 0.001, 0.9)
+        check_number(self, "short_probability", 0, 1)
+        check_number(self, "heldout_fraction", 0, 0.5)
+        check_number(self, "spike_factor", 0, 1e9)
+        check_number(self, "plateau_margin", 0, 100)
+        check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
+        for name in ("batch_size", "sequence_length") + (() if self.depth is None else ("depth",)):
+            check_type(self, name, Stages, "stages, as in 128 or 0:128,0.5:512")
+        check_type(self, "preset", str, "the name of a preset")
+        pairs = self.overrides
+        if not isinstance(pairs, tuple) or not all(
+            isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs
+        ):
+            raise ConfigError(f"overrides are (setting, value) pairs; got {pairs!r}")
+        if len(dict(pairs)) < len(pairs):
+            raise ConfigError(f"overrides name each setting once; got {pairs!r}")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if (self.steps is None) == (self.tokens is None):
+            raise ConfigError(f"a budget is steps or tokens, the other none; got steps {self.steps}, tokens {self.tokens}")
+        if self.steps is not None and self.optimizer.warmup_steps(self.steps) > self.steps:
+            raise ConfigError(f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten the warm-up")
+        encoder, longest = self.encoder, max(self.sequence_length.values)
+        if min(self.sequence_length.values) < 5:
+            raise ConfigError(f"sequence_length is at least 5, [CLS] a [SEP] b [SEP]; got {self.sequence_length}")
+        if longest > encoder.max_positions:
+            raise ConfigError(f"sequence_length reaches {longest}, the encoder reads at most {encoder.max_positions}")
+        if self.microbatch_tokens < longest:
+            raise ConfigError(f"microbatch_tokens is {self.microbatch_tokens}, too few for one sequence of {longest}")
+        if self.depth is not None and (
+            max(self.depth.values) > encoder.num_layers or self.depth.values[-1] != encoder.num_layers
+        ):
+            raise ConfigError(f"depth ends at the encoder's {encoder.num_layers} layers, and none is more; got {self.depth}")
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """The preset's shape with the overrides applied."""
+        return EncoderConfig.from_dict(preset(self.preset).to_dict() | dict(self.overrides))
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer updates in the run: `steps`, or as many as it takes to read `tokens`."""
+        if self.steps is not None:
+            return self.steps
+        assert self.tokens is not None
+        low, high = 1, self.tokens  # a step reads at least one token
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.tokens_in(middle) >= self.tokens else (middle + 1, high)
+        return low
+
+    def tokens_in(self, steps: int) -> int:
+        """Tokens read by a run of `steps` steps."""
+        starts = {start for stages in (self.batch_size, self.sequence_length) for start in stages.starts(steps)}
+        bounds = [*sorted(start for start in starts if start < steps), steps]
+        return sum(
+            (end - start) * self.batch_size.at(start, steps) * self.sequence_length.at(start, steps)
+            for start, end in pairwise(bounds)
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of everything that decides what is learned; settings in PRACTICAL are left out."""
+        essential = {name: value for name, value in self.to_dict().items() if name not in PRACTICAL}
+        return hashlib.sha256(json.dumps(essential, sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON's own types only; `from_dict` gives an equal recipe back."""
+        data = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        for name in _STAGED:
+            data[name] = None if data[name] is None else str(data[name])
+        data["overrides"] = dict(self.overrides)
+        data["optimizer"] = {setting.name: getattr(self.optimizer, setting.name) for setting in fields(OptimizerSpec)}
+        return {name: _lists(value) for name, value in data.items()}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "PretrainRecipe":
+        values = _known("recipe", cls, data)
+        for name in _STAGED & values.keys():
+            if values[name] is not None:
+                values[name] = Stages.parse(str(values[name]))
+        if "overrides" in values:
+            values["overrides"] = tuple(_object("overrides", values["overrides"]).items())
+        if "optimizer" in values:
+            spec = _known("optimizer", OptimizerSpec, _object("optimizer", values["optimizer"]))
+            for name in ("betas", "norm_clamp"):
+                if isinstance(spec.get(name), list):
+                    spec[name] = tuple(spec[name])
+            values["optimizer"] = OptimizerSpec(**spec)
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, text: str) -> "PretrainRecipe":
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"a recipe is one JSON object; this is not JSON: {error}") from error
+        return cls.from_dict(_object("recipe", data))
+
+
+_STAGED = {"batch_size", "sequence_length", "depth"}
+
+PRACTICAL = frozenset(
+    {"microbatch_tokens", "evaluate_every", "evaluate_tokens", "save_every", "keep_snapshots", "compile"}
+    | {"checkpoint_every", "max_skips", "max_rollbacks", "spike_factor", "plateau_steps", "plateau_margin"}
+)
+"""Settings that a resumed run may change: they say how a run is done and watched, not what it learns."""
+
+
+def difference(then: PretrainRecipe, now: PretrainRecipe) -> list[str]:
+    """One readable line for each setting that decides what is learned and differs: none when a run can go on."""
+    before, after = (dict(_leaves(recipe.to_dict())) for recipe in (then, now))
+    return [
+        f"{name}: {_shown(before.get(name))} in the run, {_shown(after.get(name))} now"
+        for name in before | after
+        if name.split(".")[0] not in PRACTICAL and before.get(name) != after.get(name)
+    ]
+
+
+def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in data.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lists(item) for name, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _known(what: str, cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    names = [setting.name for setting in fields(cls)]
+    for name in data:
+        check_known(f"{what} setting", name, names)
+    return dict(data)
+
+
+def _object(what: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{what} is a JSON object; got {value!r}")
+    return value

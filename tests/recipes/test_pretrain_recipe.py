@@ -1,0 +1,235 @@
+"""Recipes round-trip exactly, count their steps, refuse what cannot run, and tell two runs apart."""
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from litebert.errors import ConfigError
+from litebert.recipes import NAMED, PRACTICAL, OptimizerSpec, PretrainRecipe, Stages, difference, named
+
+# Every setting at a value that is not its default.
+OTHER = PretrainRecipe(
+    preset="tiny",
+    overrides=(("num_layers", 4), ("norm", "pre"), ("ffn_dropout", 0.1)),
+    steps=100,
+    tokens=None,
+    batch_size=Stages.parse("0:8,50:16"),
+    microbatch_tokens=256,
+    sequence_length=Stages.parse("0:16,0.5:32"),
+    depth=Stages.parse("0:2,0.1:4"),
+    optimizer=OptimizerSpec(
+        name="lamb",
+        rate=1 / 3,
+        betas=(0.8, 0.95),
+        epsilon=1e-7,
+        weight_decay=0.1,
+        bias_correction=False,
+        norm_clamp=(0.0, 10.0),
+        warmup=7,
+        decay="stable",
+        decay_power=2.0,
+        decay_end=0.1,
+        decay_fraction=0.3,
+        max_grad_norm=0.5,
+    ),
+    seed=2**40 + 1,
+    order="nsp",
+    mask_fraction=0.2,
+    max_masked=20,
+    max_ngram=1,
+    masking="static",
+    short_probability=0.0,
+    heldout_fraction=0.1,
+    evaluate_every=0,
+    evaluate_tokens=1_000,
+    save_every=10,
+    keep_snapshots=5,
+    dtype="float32",
+    compile="off",
+    checkpoint_every=2,
+    max_skips=1,
+    max_rollbacks=0,
+    spike_factor=10.0,
+    plateau_steps=0,
+    plateau_margin=0.5,
+)
+
+
+def test_other_really_differs_everywhere() -> None:
+    default = PretrainRecipe()
+    assert not [f.name for f in fields(default) if getattr(default, f.name) == getattr(OTHER, f.name)]
+    assert not [f.name for f in fields(OptimizerSpec) if getattr(default.optimizer, f.name) == getattr(OTHER.optimizer, f.name)]
+
+
+@pytest.mark.parametrize("recipe", [OTHER, *NAMED.values()], ids=["other", *NAMED])
+def test_json_round_trip_is_exact(recipe: PretrainRecipe) -> None:
+    again = PretrainRecipe.from_json(recipe.to_json())
+    assert again == recipe
+    assert again.to_json() == recipe.to_json()
+    assert again.fingerprint == recipe.fingerprint
+    assert hash(again) == hash(recipe)
+
+
+def test_every_setting_has_a_docstring() -> None:
+    for cls in (PretrainRecipe, OptimizerSpec):
+        body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
+        for node, after in pairwise(body):
+            if isinstance(node, ast.AnnAssign):
+                assert isinstance(after, ast.Expr), ast.unparse(node)
+
+
+def test_difference_names_what_changed() -> None:
+    now = replace(
+        OTHER,
+        seed=1,
+        overrides=(("num_layers", 4), ("norm", "post")),
+        optimizer=replace(OTHER.optimizer, rate=0.1, norm_clamp=None),
+    )
+    assert difference(OTHER, now) == [
+        "overrides.norm: pre in the run, post now",
+        "overrides.ffn_dropout: 0.1 in the run, none now",
+        "optimizer.rate: 0.3333333333333333 in the run, 0.1 now",
+        "optimizer.norm_clamp: [0.0, 10.0] in the run, none now",
+        f"seed: {2**40 + 1} in the run, 1 now",
+    ]
+    assert difference(OTHER, OTHER) == []
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(PretrainRecipe)])
+def test_difference_and_fingerprint_agree_on_what_is_practical(name: str) -> None:
+    """Each setting alone: either both see it, or it is practical and neither does."""
+    value: Any = getattr(OTHER, name)
+    one = {"preset": "albert-large-v2", "overrides": (), "steps": 5, "tokens": None, "depth": Stages.parse("0:3,0.5:12")}
+    base = PretrainRecipe()
+    changes: dict[str, Any] = {name: one.get(name, value)}
+    if name in ("steps", "tokens"):
+        changes = {"steps": 5, "tokens": None}
+    now = replace(base, **changes)
+    assert bool(difference(base, now)) == (name not in PRACTICAL)
+    assert (base.fingerprint != now.fingerprint) == (name not in PRACTICAL)
+
+
+def test_budget_in_tokens_becomes_steps() -> None:
+    recipe = PretrainRecipe(tokens=256 * 128 * 10)
+    assert recipe.total_steps == 10
+    assert replace(recipe, tokens=256 * 128 * 10 + 1).total_steps == 11
+    assert replace(recipe, tokens=1).total_steps == 1
+    assert replace(recipe, tokens=None, steps=7).total_steps == 7
+
+
+def test_budget_counts_every_stage() -> None:
+    recipe = PretrainRecipe(
+        tokens=1_000_000, batch_size=Stages.parse("0:8,20:16,40:64"), sequence_length=Stages.parse("0:32,0.25:128")
+    )
+    steps = recipe.total_steps
+
+    def counted(total: int) -> int:
+        return sum(recipe.batch_size.at(i, total) * recipe.sequence_length.at(i, total) for i in range(total))
+
+    assert recipe.tokens_in(steps) == counted(steps) >= 1_000_000
+    assert counted(steps - 1) < 1_000_000
+
+
+def test_paper_recipe_is_the_paper() -> None:
+    paper = named("paper")
+    assert (paper.total_steps, str(paper.batch_size), str(paper.sequence_length)) == (125_000, "4096", "512")
+    spec = paper.optimizer
+    assert (spec.name, spec.rate, spec.betas, spec.epsilon) == ("lamb", 1.76e-3, (0.9, 0.999), 1e-6)
+    assert (spec.weight_decay, spec.warmup, spec.bias_correction, spec.norm_clamp) == (0.01, 3_125, False, None)
+    assert paper.encoder.norm == "post"
+
+
+def test_named_recipes_stand_for_their_models() -> None:
+    assert named("affordable").encoder.norm == "pre"
+    assert named("affordable-post").encoder.norm == "post"
+    assert (named("demo").encoder.hidden_size, named("demo").encoder.num_layers) == (128, 3)
+    with pytest.raises(ConfigError, match="there is no recipe 'papr'; did you mean 'paper'"):
+        named("papr")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 5}, "a budget is steps or tokens, the other none; got steps 5, tokens 60000000"),
+        ({"tokens": None}, "a budget is steps or tokens"),
+        ({"tokens": None, "steps": 0}, "steps is a whole number from 1"),
+        ({"tokens": 1.5}, "tokens is a whole number from 1 to .*, or none; got 1.5"),
+        ({"preset": "albert-bse-v2"}, "there is no preset 'albert-bse-v2'; did you mean"),
+        ({"preset": None}, "preset is the name of a preset; got None"),
+        ({"overrides": (("depth", 3),)}, "has no setting 'depth'"),
+        ({"overrides": (("norm", "pre"), ("norm", "post"))}, "overrides name each setting once"),
+        ({"overrides": ("norm",)}, r"overrides are \(setting, value\) pairs"),
+        ({"sequence_length": Stages.constant(1024)}, "sequence_length reaches 1024, the encoder reads at most 512"),
+        ({"sequence_length": Stages.constant(4)}, "sequence_length is at least 5"),
+        ({"sequence_length": 128}, "sequence_length is stages, as in 128 or 0:128,0.5:512; got 128"),
+        ({"microbatch_tokens": 127}, "microbatch_tokens is 127, too few for one sequence of 128"),
+        ({"depth": Stages.parse("0:3,0.5:6")}, "depth ends at the encoder's 12 layers, and none is more; got 0:3,0.5:6"),
+        ({"depth": Stages.parse("0:24,0.5:12")}, "depth ends at the encoder's 12 layers, and none is more"),
+        ({"order": "son"}, "order is one of sop, nsp, none; got 'son'"),
+        ({"dtype": "float16"}, "dtype is one of auto, float32, bfloat16"),
+        ({"mask_fraction": 0.95}, "mask_fraction is a number from 0.001 to 0.9; got 0.95"),
+        ({"mask_fraction": "15%"}, "mask_fraction is a number"),
+        ({"keep_snapshots": 0}, "keep_snapshots is a whole number from 1"),
+        ({"seed": -1}, "seed is a whole number from 0"),
+        ({"max_skips": True}, "max_skips is a whole number"),
+        ({"optimizer": {}}, "optimizer is an OptimizerSpec"),
+        ({"tokens": None, "steps": 5, "optimizer": OptimizerSpec(warmup=6)}, "warm-up takes 6 steps, the run has 5"),
+    ],
+)
+def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PretrainRecipe(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "adam"}, "name is one of lamb, adamw; got 'adam'"),
+        ({"rate": float("nan")}, "rate is a number from 0 to 100; got nan"),
+        ({"betas": (0.9,)}, "betas are two numbers"),
+        ({"betas": (0.9, 1.0)}, "betas are two numbers from 0 to below 1"),
+        ({"norm_clamp": (0.0, 10.0)}, "norm_clamp belongs to lamb"),
+        ({"name": "lamb", "norm_clamp": (3.0, 1.0)}, "norm_clamp is a lower and an upper bound, or none"),
+        ({"warmup": 1.5}, "warmup is a number of steps or a fraction of the run below 1; got 1.5"),
+        ({"warmup": -1}, "warmup is a whole number from 0"),
+        ({"bias_correction": 1}, "bias_correction is true or false; got 1"),
+        ({"decay": "expo"}, "decay is one of reference, polynomial, linear, cosine, constant, stable"),
+    ],
+)
+def test_wrong_optimizers_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        OptimizerSpec(**changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "a recipe is one JSON object; this is not JSON"),
+        ("[]", r"recipe is a JSON object; got \[\]"),
+        ('{"sead": 1}', "there is no recipe setting 'sead'; did you mean 'seed'"),
+        ('{"optimizer": {"learning_rate": 1}}', "there is no optimizer setting 'learning_rate'"),
+        ('{"optimizer": 3}', "optimizer is a JSON object; got 3"),
+        ('{"overrides": [["norm", "pre"]]}', "overrides is a JSON object"),
+        ('{"batch_size": "0:a"}', "stages are a number"),
+    ],
+)
+def test_wrong_files_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PretrainRecipe.from_json(text)
+
+
+def test_json_may_state_plain_numbers_and_leave_settings_out() -> None:
+    recipe = PretrainRecipe.from_json(json.dumps({"batch_size": 64, "optimizer": {"rate": 1e-3}}))
+    assert recipe == PretrainRecipe(batch_size=Stages.constant(64), optimizer=OptimizerSpec(rate=1e-3))
+
+
+def test_no_torch() -> None:
+    code = "import litebert.recipes, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
