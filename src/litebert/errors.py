@@ -32,3 +32,15 @@ class MissingExtraError(LitebertError):
 
     def __init__(self, package: str, *, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'litebert[{extra}]'")
+
+
+class DivergedError(LitebertError):
+    """Training met losses or gradients that are not finite, again and again."""
+
+    exit_code = 4
+
+
+class InterruptedRunError(LitebertError):
+    """A signal ended a run after its state was saved; the same command goes on."""
+
+    exit_code = 75

@@ -1,0 +1,40 @@
+"""Never step on a loss that is not a number: the loss and gradient norm of a step in, a verdict out.
+
+Skip; after too many in a row go back to the last snapshot with half the rate; after too many of those, stop.
+"""
+
+import math
+from collections import deque
+from statistics import median
+from typing import Literal
+
+Verdict = Literal["step", "skip", "rollback", "stop"]
+
+
+class Guard:
+    """Counts what went wrong. A spike is a gradient norm many times the median of the last hundred."""
+
+    def __init__(self, *, max_skips: int, max_rollbacks: int, spike_factor: float = 0.0) -> None:
+        self.max_skips = max_skips
+        self.max_rollbacks = max_rollbacks
+        self.spike_factor = spike_factor
+        self.skips = 0
+        self.rollbacks = 0
+        self.norms: deque[float] = deque(maxlen=100)
+
+    def judge(self, loss: float, norm: float) -> Verdict:
+        """Whether this step may be taken, before it is."""
+        if math.isfinite(loss) and math.isfinite(norm) and not self._is_spike(norm):
+            self.skips = 0
+            self.norms.append(norm)
+            return "step"
+        self.skips += 1
+        if self.skips <= self.max_skips:
+            return "skip"
+        self.skips = 0
+        self.rollbacks += 1
+        return "rollback" if self.rollbacks <= self.max_rollbacks else "stop"
+
+    def _is_spike(self, norm: float) -> bool:
+        known = len(self.norms) >= 20
+        return bool(self.spike_factor) and known and norm > self.spike_factor * median(self.norms)

@@ -1,0 +1,94 @@
+"""Where a run happens: rank, device, arithmetic, and what ranks tell each other. Environment in, one Runtime out.
+
+Gradients are summed over ranks by hand, once a step, after the last microbatch: an ALBERT has few of them (sharing), a
+rank that runs out of memory can try again alone, and nothing hangs in the middle of a backward pass.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from litebert.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """This process among its ranks."""
+
+    rank: int
+    """Which of the processes this is, from 0."""
+    world_size: int
+    """How many processes train together."""
+    device: torch.device
+    """Where tensors live."""
+    dtype: torch.dtype
+    """Arithmetic of the layers; weights and optimizer stay in float32."""
+
+    @classmethod
+    def start(cls, *, device: str = "auto", dtype: Literal["auto", "float32", "bfloat16"] = "auto") -> "Runtime":
+        """Join the ranks that torchrun started, or be alone."""
+        rank, world_size, local = (int(os.environ.get(key, default)) for key, default in _TORCHRUN.items())
+        cuda = torch.cuda.is_available() if device == "auto" else device.startswith("cuda")
+        if cuda and not torch.cuda.is_available():
+            raise ConfigError(f"device is {device!r}, and torch sees no GPU here; use --device cpu, or see litebert doctor")
+        place = torch.device(f"cuda:{local}" if cuda and ":" not in device else "cuda" if device == "auto" else device)
+        if cuda:
+            torch.cuda.set_device(place)
+        if world_size > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(minutes=10))
+        names = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+        auto = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
+        return cls(rank=rank, world_size=world_size, device=place, dtype=names.get(dtype, auto))
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank writes: one does."""
+        return self.rank == 0
+
+    def total(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """The sums of `numbers` over all ranks."""
+        if self.world_size == 1:
+            return dict(numbers)
+        summed = torch.tensor(list(numbers.values()), dtype=torch.float64, device=self.device)
+        dist.all_reduce(summed)
+        return dict(zip(numbers, summed.tolist(), strict=True))
+
+    def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Replace each gradient by its sum over ranks, in one exchange."""
+        if self.world_size == 1:
+            return
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        for gradient, part in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def wait(self) -> None:
+        """Until every rank is here."""
+        if self.world_size > 1:
+            dist.barrier()
+
+    def close(self) -> None:
+        """Leave the ranks."""
+        if self.world_size > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+    def seed(self, *parts: int) -> None:
+        """Seed torch for a stretch of work named by `parts` and this rank: counted, not carried, so resuming is exact."""
+        digest = hashlib.sha256(repr((*parts, self.rank)).encode()).digest()
+        torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+    def synchronize(self) -> None:
+        """Until the device has done what it was asked, so that a clock means something."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+_TORCHRUN = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
