@@ -1,0 +1,196 @@
+"""Texts in, token ids out, and back: SentencePiece with ALBERT's clean-up and special tokens.
+
+A tokenizer lives in a folder: spiece.model (the vocabulary), tokenizer_config.json (the clean-up's switches) and
+tokenizer.json (the same, for Hugging Face). The model file alone will do, with the switches of ALBERT. (ALBERT §4.1)
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+from jaxtyping import Bool
+
+from litebert.errors import DataError
+from litebert.text import huggingface, pair, pieces
+from litebert.text.normalize import TextRules, clean_for_ids
+from litebert.text.offsets import Aligner
+from litebert.text.pair import Example, Tokens, Truncate
+from litebert.text.spiece import describe
+
+MODEL_FILE = "spiece.model"
+CONFIG_FILE = "tokenizer_config.json"
+JSON_FILE = "tokenizer.json"
+
+
+class Tokenizer:
+    """A vocabulary with its rules. Safe to share between threads; other processes load their own by path."""
+
+    def __init__(self, model: bytes, rules: TextRules | None = None, *, source: str = "the model") -> None:
+        """From the bytes of a SentencePiece model; `source` names them in errors."""
+        self.rules = rules or TextRules()
+        self.model = model
+        self.description = describe(model, source)
+        if self.description.model_type != "unigram" or self.description.byte_fallback:
+            kind = "byte-fallback" if self.description.byte_fallback else self.description.model_type
+            raise DataError(
+                f"{source} is a {kind} model, litebert reads plain unigram models; train one with `litebert tokenizer train`"
+            )
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except (RuntimeError, OSError, ValueError) as error:
+            raise DataError(
+                f"{source} cannot be read as a SentencePiece model: {error}; copy it again, or train a new one"
+            ) from None
+        self.vocab_size: int = self._processor.GetPieceSize()
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = pieces.special_ids(self._processor, source)
+        self.special_ids = frozenset((self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id))
+        self._resplit = pieces.digit_comma_splits(self._processor, self.pieces) if self.rules.split_digit_commas else {}
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Load a tokenizer's folder, or a SentencePiece model file on its own."""
+        path = Path(path)
+        file = path / MODEL_FILE if path.is_dir() else path
+        try:
+            model = file.read_bytes()
+        except OSError as error:
+            raise DataError(
+                f"no tokenizer at {path}: expected {MODEL_FILE} in a folder, or a SentencePiece model file ({error.strerror}); "
+                "give another path, or train one with `litebert tokenizer train`"
+            ) from None
+        return cls(model, _read_rules(file.parent / CONFIG_FILE) if path.is_dir() else None, source=str(file))
+
+    def save(self, folder: str | Path) -> None:
+        """Write spiece.model, tokenizer.json and tokenizer_config.json."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL_FILE).write_bytes(self.model)
+        (folder / JSON_FILE).write_text(huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8")
+        (folder / CONFIG_FILE).write_text(huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8")
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The text of every piece, by id; ▁ stands for the space before a word."""
+        return [self._processor.IdToPiece(i) for i in range(self.vocab_size)]
+
+    @cached_property
+    def scores(self) -> list[float]:
+        """The log-probability of every piece, by id."""
+        return [self._processor.GetScore(i) for i in range(self.vocab_size)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 of the model's bytes; other rules than ALBERT's give other ids, and so another fingerprint."""
+        digest = hashlib.sha256(self.model)
+        if self.rules != TextRules():
+            digest.update(json.dumps(asdict(self.rules), sort_keys=True).encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def word_starts(self) -> Bool[np.ndarray, " vocab"]:
+        """By id: whether this piece begins a word, by the reference's rule; True for special tokens."""
+        starts = np.array([pieces.starts_word(piece) for piece in self.pieces])
+        starts[list(self.special_ids)] = True
+        return starts
+
+    @cached_property
+    def _aligner(self) -> Aligner:
+        return Aligner(self._processor, self.pieces, self.unk_id, self.rules)
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of one text, without special tokens."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str], *, num_threads: int = 1) -> list[list[int]]:
+        """The token ids of many texts, without special tokens: the fast path."""
+        rules = self.rules
+        return self._encode_cleaned([clean_for_ids(text, rules) for text in texts], num_threads)
+
+    def _encode_cleaned(self, texts: list[str], num_threads: int = 1) -> list[list[int]]:
+        encoded: list[list[int]] = self._processor.Encode(texts, out_type=int, num_threads=num_threads) if texts else []
+        if splits := self._resplit:
+            none_in = splits.keys().isdisjoint
+            for row, ids in enumerate(encoded):
+                if not none_in(ids):
+                    encoded[row] = pieces.substitute(ids, splits)
+        return encoded
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Tokens]:
+        """The token ids of many texts, each with its place in the raw text.
+
+        The space before a word is not part of its token; a lone ▁ has an empty place before the next token. Dropped marks
+        belong to the character before them. Where one character becomes several tokens ("½"), all of them have its place.
+        """
+        tokens: list[Tokens] = []
+        for start in range(0, len(texts), 1024):  # bounds the arrays, and keeps them in cache
+            aligned = [self._aligner.align(text) for text in texts[start : start + 1024]]
+            encoded = self._encode_cleaned([text.cleaned for text in aligned])
+            offsets = self._aligner.offsets(aligned, encoded)
+            tokens += [Tokens(ids=ids, offsets=spans) for ids, spans in zip(encoded, offsets, strict=True)]
+        return tokens
+
+    def pair(
+        self,
+        a: str,
+        b: str | None = None,
+        *,
+        max_length: int | None = None,
+        truncate: Truncate = "error",
+        offsets: bool = False,
+    ) -> Example:
+        """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], in at most `max_length` tokens; see `Truncate` for what is cut."""
+        return self.pairs([a], None if b is None else [b], max_length=max_length, truncate=truncate, offsets=offsets)[0]
+
+    def pairs(
+        self,
+        firsts: Sequence[str],
+        seconds: Sequence[str] | None = None,
+        *,
+        max_length: int | None = None,
+        truncate: Truncate = "error",
+        offsets: bool = False,
+    ) -> list[Example]:
+        """`pair` for many texts at once."""
+        pair.check_limits(max_length, truncate, pair=seconds is not None)
+        tokens_a = self._tokens(firsts, offsets)
+        tokens_b = [None] * len(firsts) if seconds is None else self._tokens(seconds, offsets)
+        examples = []
+        for a, b in zip(tokens_a, tokens_b, strict=True):
+            length_b = None if b is None else len(b.ids)
+            kept = pair.lengths_after_truncation(len(a.ids), length_b, max_length=max_length, truncate=truncate)
+            examples.append(pair.build(a, b, cls_id=self.cls_id, sep_id=self.sep_id, kept=kept, offsets=offsets))
+        return examples
+
+    def _tokens(self, texts: Sequence[str], offsets: bool) -> list[Tokens]:
+        if offsets:
+            return self.encode_with_offsets(texts)
+        return [Tokens(ids=ids, offsets=[]) for ids in self.encode_batch(texts)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The cleaned text of token ids; special tokens are left out, an unknown token reads ⁇."""
+        skipped = self.special_ids - {self.unk_id}
+        wrong = next((i for i in ids if not 0 <= i < self.vocab_size), None)
+        if wrong is not None:
+            raise DataError(f"token id {wrong} is outside of the vocabulary of {self.vocab_size} pieces")
+        text: str = self._processor.Decode([int(i) for i in ids if i not in skipped])
+        return text
+
+
+def _read_rules(file: Path) -> TextRules:
+    if not file.exists():
+        return TextRules()
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        chosen = huggingface.rules_in(config)
+    except (OSError, ValueError, AttributeError) as error:
+        raise DataError(f"{file} cannot be read ({error}); expected a JSON object, mend or delete it") from None
+    for field in fields(TextRules):
+        if not isinstance(chosen.get(field.name, True), bool):
+            raise DataError(f"{file}: {field.name} is {chosen[field.name]!r}, expected true or false")
+    return TextRules(**chosen)
