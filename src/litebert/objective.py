@@ -46,12 +46,15 @@ class Losses:
     """How many orders were guessed."""
 
     def __add__(self, other: "Losses") -> "Losses":
-        return Losses(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
+        return Losses(**{name: number + getattr(other, name) for name, number in self.numbers().items()})
 
     def detach(self) -> "Losses":
-        return Losses(**{field.name: getattr(self, field.name).detach() for field in fields(self)})
+        return Losses(**{name: number.detach() for name, number in self.numbers().items()})
 
-    def mean(self, *, num_masked: int, num_examples: int) -> Float[Tensor, ""]:
+    def numbers(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def mean(self, *, num_masked: float, num_examples: float) -> Float[Tensor, ""]:
         """What is minimized: the mean loss of a masked token plus the mean loss of an order, weighted alike."""
         return self.masked / max(num_masked, 1) + self.order / max(num_examples, 1)
 

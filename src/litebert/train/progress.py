@@ -1,0 +1,87 @@
+"""What a person sees of a run: records in; a bar on a terminal, or a line every few seconds elsewhere, out.
+
+The time left counts from the speed of the last minutes, so it is right after resuming too.
+"""
+
+import sys
+import time
+from collections import deque
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from litebert.train.log import Record
+
+EVERY_SECONDS = 5.0
+
+
+class ProgressSink:
+    """A sink of records. Use it as a context manager, so that the bar is taken down."""
+
+    def __init__(self, steps: int, *, start: int = 0, stream: TextIO | None = None) -> None:
+        self.steps = steps
+        self.console = Console(file=stream or sys.stderr)
+        self.recent: deque[tuple[float, int, int]] = deque(maxlen=200)
+        self.next_line = 0.0
+        self.bar: Progress | None = None
+        if self.console.is_terminal:
+            self.bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console)
+            self.task = self.bar.add_task("starting", total=steps, completed=start)
+
+    def __enter__(self) -> "ProgressSink":
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, record: Record) -> None:
+        if record["kind"] == "step":
+            self._step(record)
+        elif record["kind"] == "evaluation":
+            self.console.print(self._evaluation(record), highlight=False)
+        elif record["kind"] == "event":
+            self.console.print(f"step {record['step']:,}: {record['message']}", highlight=False)
+
+    def _step(self, record: Record) -> None:
+        now = time.monotonic()
+        self.recent.append((now, record["step"], record["tokens"]))
+        text = (
+            f"step {record['step'] + 1:,}/{self.steps:,}  loss {record['loss']}"
+            if isinstance(record["loss"], str)
+            else (f"step {record['step'] + 1:,}/{self.steps:,}  loss {record['loss']:.3f}")
+        )
+        text += self._speed()
+        if self.bar:
+            self.bar.update(self.task, completed=record["step"] + 1, description=text)
+        elif now >= self.next_line or record["step"] + 1 == self.steps:
+            self.next_line = now + EVERY_SECONDS
+            self.console.print(text, highlight=False)
+
+    def _speed(self) -> str:
+        (start, first_step, first_tokens), (end, last_step, last_tokens) = self.recent[0], self.recent[-1]
+        if end <= start:
+            return ""
+        left = (self.steps - last_step - 1) * (end - start) / max(last_step - first_step, 1)
+        return f"  {_count((last_tokens - first_tokens) / (end - start))} tokens/s  {duration(left)} left"
+
+    def _evaluation(self, record: Record) -> str:
+        shown = ("masked_loss", "masked_accuracy", "sop_accuracy", "nsp_accuracy", "perplexity", "score")
+        parts = [f"{name.replace('_', ' ')} {record[name]:.3f}" for name in shown if isinstance(record.get(name), float)]
+        return f"step {record['step']:,}: held out: " + ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """3725 as 1 h 02 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"
+
+
+def _count(number: float) -> str:
+    return f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.1f} k" if number >= 1e3 else f"{number:.0f}"
