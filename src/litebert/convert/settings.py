@@ -1,0 +1,196 @@
+"""Settings of Hugging Face's config.json (and Google's albert_config.json) ↔ EncoderConfig and HeadConfig; no torch.
+
+Keys are read by whitelist, with the defaults of the class that would read them there. A value that changes the
+mathematics and has no counterpart here is refused; keys without effect on it are passed over.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from litebert.config import Activation, EncoderConfig, HeadConfig, HeadKind
+from litebert.errors import ConfigError, ConversionError
+
+Family = Literal["albert", "bert"]
+
+DEFAULTS: dict[Family, dict[str, Any]] = {
+    "albert": {
+        "vocab_size": 30000,
+        "embedding_size": 128,
+        "hidden_size": 4096,
+        "num_hidden_layers": 12,
+        "num_hidden_groups": 1,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+        "inner_group_num": 1,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+        "classifier_dropout_prob": 0.1,
+    },
+    "bert": {
+        "vocab_size": 30522,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+        "classifier_dropout": None,
+    },
+}
+"""The keys that count, with the values that Hugging Face's classes give them where a file is silent."""
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "is_decoder": (False, None),
+    "add_cross_attention": (False, None),
+    "position_embedding_type": ("absolute", None),
+    "pruned_heads": ({}, None),
+}
+"""Keys that change the mathematics unless they hold one of these values."""
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "relu": "relu",
+}
+GOOGLE_ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
+"""Google's code knows one GELU, the tanh form."""
+
+FOREIGN_ACTIVATIONS: dict[Activation, str] = {"gelu_tanh": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}
+
+
+def read_encoder(
+    data: Mapping[str, Any],
+    family: Family,
+    *,
+    pooler: bool,
+    activation: Activation | None = None,
+    hf_compat: bool = False,
+    activations: Mapping[str, Activation] = ACTIVATIONS,
+) -> EncoderConfig:
+    """The encoder that a foreign config describes; `activation` overrules its own."""
+    for key, neutral in NEUTRAL.items():
+        if key in data and data[key] not in neutral:
+            raise ConversionError(f"the config says {key} = {data[key]!r}, which this encoder does not do")
+    values = {key: data.get(key, default) for key, default in DEFAULTS[family].items()}
+    act = values["hidden_act"]
+    if activation is None and (not isinstance(act, str) or act not in activations):
+        raise ConversionError(f"the config says hidden_act = {act!r}; known are {', '.join(activations)}")
+    try:
+        return EncoderConfig(
+            vocab_size=values["vocab_size"],
+            embedding_size=values["embedding_size"] if family == "albert" else values["hidden_size"],
+            hidden_size=values["hidden_size"],
+            num_layers=values["num_hidden_layers"],
+            num_attention_heads=values["num_attention_heads"],
+            ffn_size=values["intermediate_size"],
+            share="all" if family == "albert" else "none",
+            num_groups=values.get("num_hidden_groups", 1),
+            layers_per_group=values.get("inner_group_num", 1),
+            activation=activation or activations[act],
+            embedding_dropout=values["hidden_dropout_prob"],
+            attention_dropout=values["attention_probs_dropout_prob"],
+            attention_output_dropout=values["hidden_dropout_prob"],
+            ffn_dropout=values["hidden_dropout_prob"],
+            norm_epsilon=values["layer_norm_eps"],
+            max_positions=values["max_position_embeddings"],
+            num_segments=values["type_vocab_size"],
+            init_std=values["initializer_range"],
+            pooler=pooler,
+            hf_compat=hf_compat,
+        )
+    except ConfigError as error:
+        raise ConversionError(f"the config cannot be used: {error}") from error
+
+
+def read_head(data: Mapping[str, Any], family: Family, kind: HeadKind, *, hf_compat: bool = False) -> HeadConfig:
+    """The head `kind` as a Hugging Face config describes it."""
+    names = label_names(data)
+    if kind in ("order", "span") and len(names) != 2:
+        raise ConversionError(f"the {kind} head has 2 outputs here, the config says {len(names)} labels")
+    if kind == "classify":
+        problem = data.get("problem_type")
+        if problem == "multi_label_classification" or (problem == "regression" and len(names) > 1):
+            raise ConversionError(f"the config says problem_type = {problem!r} with {len(names)} labels; there is no such head")
+        if len(names) == 1:
+            kind = "regress"
+    # Bert's order head has no dropout anywhere; Albert's has one in Hugging Face's code and none in Google's.
+    dropped = kind in ("classify", "regress", "choose", "tag") or (kind == "order" and family == "albert" and hf_compat)
+    labels = tuple(names) if kind in ("classify", "tag") else ()
+    try:
+        return HeadConfig(kind=kind, labels=labels, dropout=_head_dropout(data, family) if dropped else 0.0)
+    except ConfigError as error:
+        raise ConversionError(f"the config cannot be used: {error}") from error
+
+
+def label_names(data: Mapping[str, Any]) -> list[str]:
+    """Names of the labels by id; two unnamed ones where the config is silent."""
+    names = data.get("id2label")
+    if names is None:
+        count = data.get("num_labels", 2)
+        if not isinstance(count, int) or not 1 <= count <= 1_000_000:
+            raise ConversionError(f"the config says num_labels = {count!r}; expected a whole number from 1 on")
+        return [f"LABEL_{index}" for index in range(count)]
+    if not isinstance(names, dict) or not names or {str(key) for key in names} != {str(i) for i in range(len(names))}:
+        raise ConversionError("the config's id2label should name the labels 0, 1, 2 … without a gap; it does not")
+    return [str(names[key]) for key in sorted(names, key=int)]
+
+
+def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
+    key = "classifier_dropout_prob" if family == "albert" else "classifier_dropout"
+    value = data.get(key, DEFAULTS[family][key])
+    return data.get("hidden_dropout_prob", DEFAULTS[family]["hidden_dropout_prob"]) if value is None else value
+
+
+def write_settings(encoder: EncoderConfig, family: Family, head: HeadConfig | None) -> dict[str, Any]:
+    """A config.json of Hugging Face's for this encoder, and for `head`, the one whose dropout and labels count."""
+    data: dict[str, Any] = {
+        "model_type": family,
+        "vocab_size": encoder.vocab_size,
+        "hidden_size": encoder.hidden_size,
+        "num_hidden_layers": encoder.num_layers,
+        "num_attention_heads": encoder.num_attention_heads,
+        "intermediate_size": encoder.ffn_size,
+        "hidden_act": FOREIGN_ACTIVATIONS[encoder.activation],
+        "hidden_dropout_prob": encoder.attention_output_dropout,
+        "attention_probs_dropout_prob": encoder.attention_dropout,
+        "max_position_embeddings": encoder.max_positions,
+        "type_vocab_size": encoder.num_segments,
+        "initializer_range": float(encoder.init_std),
+        "layer_norm_eps": float(encoder.norm_epsilon),
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    dropout = head.dropout if head else 0.0
+    if family == "albert":
+        # Without any sharing each layer is a group of its own.
+        groups = encoder.num_groups if encoder.share == "all" else encoder.num_layers
+        data |= {
+            "embedding_size": encoder.embedding_size,
+            "num_hidden_groups": groups,
+            "inner_group_num": encoder.layers_per_group,
+            "classifier_dropout_prob": dropout,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+        }
+    else:
+        data |= {"num_hidden_layers": len(encoder.plan()), "classifier_dropout": dropout}
+    if head and head.kind == "regress":
+        data |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    elif head and head.labels:
+        data["id2label"] = {str(index): label for index, label in enumerate(head.labels)}
+        data["label2id"] = {label: index for index, label in enumerate(head.labels)}
+    return data

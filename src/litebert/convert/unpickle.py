@@ -1,0 +1,25 @@
+"""The child that reads a foreign pickle: python -m litebert.convert.unpickle SOURCE.bin TARGET.safetensors
+
+The only place where a pickle is opened, never in the process of the user's command, and with torch's reader that
+builds tensors and plain containers and refuses everything else.
+"""
+
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+
+def unpickle(source: str, target: str) -> None:
+    weights = torch.load(source, map_location="cpu", weights_only=True)
+    if not isinstance(weights, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in weights.values()):
+        sys.exit("it should hold a dict of tensors by name")
+    # tied weights share memory in a pickle and must not in safetensors
+    save_file({str(name): tensor.detach().clone().contiguous() for name, tensor in weights.items()}, target)
+
+
+if __name__ == "__main__":
+    try:
+        unpickle(sys.argv[1], sys.argv[2])
+    except Exception as error:
+        sys.exit(str(error).strip().split("\n")[0][:300])
