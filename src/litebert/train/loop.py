@@ -19,6 +19,7 @@ from litebert.train.guard import Guard
 from litebert.train.log import Log
 from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
+from litebert.train.working import WorkingCopy
 
 
 class Sums(Protocol):
@@ -38,9 +39,11 @@ class Rows(Protocol):
 
 B = TypeVar("B", bound=Rows)
 S = TypeVar("S", bound=Sums)
+M = TypeVar("M", bound=nn.Module)
+M_contra = TypeVar("M_contra", bound=nn.Module, contravariant=True)
 
 
-class Job(Protocol[B, S]):
+class Job(Protocol[M_contra, B, S]):
     """What is learned, and from what."""
 
     steps: int
@@ -57,7 +60,7 @@ class Job(Protocol[B, S]):
     def microbatch_rows(self, step: int) -> int:
         """Rows that one forward and backward takes."""
 
-    def losses(self, microbatch: B, step: int) -> S:
+    def losses(self, model: M_contra, microbatch: B, step: int) -> S:
         """Forward: the losses of some rows, as sums."""
 
     def mean(self, sums: S, counts: dict[str, float]) -> Tensor:
@@ -87,14 +90,14 @@ class State:
     """Halved by every return to a snapshot."""
 
 
-class Loop(Generic[B, S]):
+class Loop(Generic[M, B, S]):
     """Runs a job's steps; `save`, `restore` and `beside` are the caller's (snapshots, evaluation)."""
 
     def __init__(
         self,
-        job: Job[B, S],
+        job: Job[M, B, S],
         *,
-        model: nn.Module,
+        working: WorkingCopy[M],
         optimizer: Optimizer,
         runtime: Runtime,
         guard: Guard,
@@ -105,8 +108,8 @@ class Loop(Generic[B, S]):
         max_grad_norm: float,
     ) -> None:
         self.job = job
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.model, self.optimizer = model, optimizer
+        self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self.working, self.optimizer = working, optimizer
         self.runtime, self.guard, self.log = runtime, guard, log
         self.save, self.restore, self.beside = save, restore, beside
         self.max_grad_norm = max_grad_norm or float("inf")
@@ -114,7 +117,7 @@ class Loop(Generic[B, S]):
 
     def run(self, state: State) -> State:
         """Train from `state` to the job's last step."""
-        self.model.train()
+        self.working.model.train()
         with StopSignal() as stop:
             while state.step < self.job.steps:
                 try:
@@ -141,6 +144,7 @@ class Loop(Generic[B, S]):
         if verdict == "step":
             set_rate(self.optimizer, rate)
             self.optimizer.step()
+            self.working.refresh()
         else:
             message = f"loss {shown['loss']:g} and gradient norm {norm:g} of {self.job.name(batch)}: not stepped on"
             self.log.write("event", state.step, event=verdict, message=message)
@@ -173,6 +177,7 @@ class Loop(Generic[B, S]):
                 )
             # outside of the handler, where the failed pass is no longer referred to
             self.optimizer.zero_grad(set_to_none=True)
+            self.working.clear()
             if self.runtime.device.type == "cuda":
                 torch.cuda.empty_cache()
 
@@ -184,8 +189,9 @@ class Loop(Generic[B, S]):
         for start in range(0, len(batch), rows):
             if stop.wanted and self.runtime.world_size == 1:  # ranks agree between steps, one alone need not wait
                 raise Stopped
-            losses = self.job.losses(batch.rows(start, start + rows), step)
+            losses = self.job.losses(self.working.model, batch.rows(start, start + rows), step)
             self.job.mean(losses, counts).backward()  # type: ignore[no-untyped-call]
+            self.working.collect()
             total = losses.detach() if total is None else total + losses.detach()
         assert total is not None
         return total

@@ -1,0 +1,51 @@
+"""The copy of the model that layers compute with. Float32 weights (the master) in; a model in the arithmetic of the run out.
+
+In bfloat16 the products are fast but a weight cannot take small steps, so optimizer, clipping and snapshots know the master
+alone: its rounded copy makes the gradients, and they are added up in float32.
+"""
+
+import copy
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class WorkingCopy(Generic[M]):
+    """`model` computes; in float32 it is the master itself and nothing is copied."""
+
+    def __init__(self, master: M, dtype: torch.dtype) -> None:
+        self.is_master = dtype == torch.float32
+        self.model: M = master if self.is_master else copy.deepcopy(master).to(dtype)
+        self._masters = _trained(master)
+        self._copies = _trained(self.model)
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """After a backward pass: move the gradients to the master."""
+        if self.is_master:
+            return
+        for master, rounded in zip(self._masters, self._copies, strict=True):
+            if rounded.grad is not None:
+                if master.grad is None:
+                    master.grad = rounded.grad.to(master.dtype)
+                else:
+                    master.grad += rounded.grad
+                rounded.grad = None
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """After the master changed: round its weights again."""
+        if not self.is_master:
+            torch._foreach_copy_(self._copies, self._masters)
+
+    def clear(self) -> None:
+        """Forget gradients of a pass that failed half-way."""
+        for parameter in self._copies:
+            parameter.grad = None
+
+
+def _trained(model: nn.Module) -> list[Tensor]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
