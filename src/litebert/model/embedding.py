@@ -34,7 +34,5 @@ class Embedding(nn.Module):
             raise DataError(f"the input has {length} tokens, the model reads at most {limit}; shorten or truncate it")
         positions = torch.arange(length, device=token_ids.device)
         segments = self.segment.weight[0] if segment_ids is None else self.segment(segment_ids)
-        states: Tensor = self.mapping(
-            self.dropout(self.norm(self.token(token_ids) + segments + self.position(positions)))
-        )
+        states: Tensor = self.mapping(self.dropout(self.norm(self.token(token_ids) + segments + self.position(positions))))
         return states

@@ -29,6 +29,7 @@ class Encoder(nn.Module):
         self.config = config
         self.checkpoint_every = checkpoint_every
         self.plan = config.plan()
+        self.layer = apply_layer  # where training may put a compiled one: compiled once, since all layers are one layer
         size = config.hidden_size
         self.embedding = Embedding(config)
         self.attentions = nn.ModuleList(Attention(config) for _ in range(1 + max(a for a, _ in self.plan)))
@@ -67,7 +68,7 @@ class Encoder(nn.Module):
     def run(self, plan: Sequence[tuple[int, int]], states: States, key_mask: KeyMask | None) -> States:
         """Apply the layers that `plan` names, one after another."""
         for attention, feed_forward in plan:
-            states = self.feed_forwards[feed_forward](self.attentions[attention](states, key_mask))
+            states = self.layer(self.attentions[attention], self.feed_forwards[feed_forward], states, key_mask)
         return states
 
     def plan_to(self, depth: int | None) -> list[tuple[int, int]]:
@@ -83,6 +84,12 @@ class Encoder(nn.Module):
         if self.pooler is None:
             raise ConfigError("this encoder has no pooler; sentence heads need one, so build it with pooler=True")
         return torch.tanh(self.pooler(states[:, 0]))
+
+
+def apply_layer(attention: nn.Module, feed_forward: nn.Module, states: States, key_mask: KeyMask | None) -> States:
+    """One layer: the attention part, then the feed-forward part."""
+    after: Tensor = feed_forward(attention(states, key_mask))
+    return after
 
 
 def broadcast(mask: Mask | None) -> KeyMask | None:
