@@ -1,0 +1,103 @@
+"""Examples side by side, as arrays. In: both segments of each example. Out: a Batch, which is what a model reads."""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt8
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Masked, ordered examples: [CLS] a [SEP] b [SEP] and padding in each row."""
+
+    token_ids: Int[np.ndarray, "batch seq"]
+    """int32, with the hidden tokens already replaced."""
+    segment_ids: UInt8[np.ndarray, "batch seq"]
+    """0 for [CLS] a [SEP] and padding, 1 for b [SEP]."""
+    mask: Bool[np.ndarray, "batch seq"]
+    """True for a real token."""
+    masked_positions: Int[np.ndarray, " num_masked"]
+    """int64, row × seq + column of each token to predict, ascending."""
+    masked_labels: Int[np.ndarray, " num_masked"]
+    """int32, the token that stood there."""
+    order_labels: Int[np.ndarray, " batch"]
+    """int32: 0 in order or next, 1 swapped or of another document."""
+    indices: Int[np.ndarray, " batch"]
+    """int64, the number of each example in its epoch's plan."""
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_masked(self) -> int:
+        return len(self.masked_positions)
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens, without padding."""
+        return int(np.count_nonzero(self.mask))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no row is padded, so that attention needs no mask."""
+        return bool(self.mask.all())
+
+    def rows(self, start: int, stop: int) -> "Batch":
+        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part."""
+        seq = self.token_ids.shape[1]
+        low, high = np.searchsorted(self.masked_positions, [start * seq, stop * seq])
+        return Batch(
+            token_ids=self.token_ids[start:stop],
+            segment_ids=self.segment_ids[start:stop],
+            mask=self.mask[start:stop],
+            masked_positions=self.masked_positions[low:high] - start * seq,
+            masked_labels=self.masked_labels[low:high],
+            order_labels=self.order_labels[start:stop],
+            indices=self.indices[start:stop],
+        )
+
+    def tensors(self, device: "torch.device | str" = "cpu") -> "TensorBatch":
+        """The same on a device, as torch tensors: integers as int64, pinned first where that lets the copy overlap."""
+        import torch
+
+        pin = torch.device(device).type == "cuda"
+        moved = {}
+        for field in fields(self):
+            array = getattr(self, field.name)
+            tensor = torch.from_numpy(np.ascontiguousarray(array))
+            if pin:
+                tensor = tensor.pin_memory()
+            tensor = tensor.to(device, non_blocking=pin)
+            moved[field.name] = tensor if field.name == "mask" else tensor.long()
+        return TensorBatch(**moved)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TensorBatch:
+    """A Batch whose arrays are torch tensors: mask of booleans, everything else of int64."""
+
+    token_ids: "torch.Tensor"
+    segment_ids: "torch.Tensor"
+    mask: "torch.Tensor"
+    masked_positions: "torch.Tensor"
+    masked_labels: "torch.Tensor"
+    order_labels: "torch.Tensor"
+    indices: "torch.Tensor"
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_masked(self) -> int:
+        return len(self.masked_positions)
+
+
+def padded_width(longest: int, *, max_length: int, pad_multiple: int | None) -> int:
+    """Columns of a batch: max_length, or the longest row rounded up to a multiple."""
+    if pad_multiple is None:
+        return max_length
+    return min(max_length, -(-longest // pad_multiple) * pad_multiple)

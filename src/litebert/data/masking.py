@@ -1,0 +1,210 @@
+"""Which tokens are hidden, and what stands in their place. ALBERT §4.1 (n-gram masking), BERT §3.1 (80/10/10).
+
+In: rows [CLS] a [SEP] b [SEP], where words begin, one key a row. Out: the rows with tokens replaced, the flat positions
+to predict, and what stood there.
+
+Candidates are runs of 1 … max_ngram whole words of one segment. They are tried in random order: a length n is drawn in
+proportion to 1/n, shortened until it fits into what is left of the row's budget, and taken unless it meets a word
+already taken, as in the reference. All rows take their turn at once, so that the loop runs once a candidate, not once
+a token.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt32, UInt64
+
+from litebert.data.random import below, bits, uniform
+from litebert.data.spec import ExampleSpec
+from litebert.text.tokenizer import Tokenizer
+
+MASKED, KEPT = 0.8, 0.1
+"""Of the hidden tokens: replaced by [MASK], left as they are; the rest become a random token."""
+TURNS = 8
+"""Turns whose random bits are drawn together, and after which finished rows are put aside."""
+_TOO_MANY = 2**30
+
+
+class Vocabulary(NamedTuple):
+    """What masking knows of a tokenizer."""
+
+    word_starts: Bool[np.ndarray, " vocab"]
+    """Whether a piece begins a word."""
+    replacements: Int[np.ndarray, " ordinary"]
+    """The tokens a random replacement is drawn from."""
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    pad_id: int
+
+    @classmethod
+    def load(cls, path: str | Path, *, random_specials: bool = False) -> "Vocabulary":
+        """Of the tokenizer in a folder."""
+        return cls.of(Tokenizer.load(path), random_specials=random_specials)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, *, random_specials: bool = False) -> "Vocabulary":
+        everything = np.arange(tokenizer.vocab_size)
+        return cls(
+            word_starts=tokenizer.word_starts,
+            replacements=everything if random_specials else np.setdiff1d(everything, list(tokenizer.special_ids)),
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            mask_id=tokenizer.mask_id,
+            pad_id=tokenizer.pad_id,
+        )
+
+
+class Rows(NamedTuple):
+    """[CLS] a [SEP] b [SEP] in each row, then padding. A row with b_sizes 0 has only [CLS] a [SEP]."""
+
+    token_ids: Int[np.ndarray, "batch seq"]
+    a_sizes: Int[np.ndarray, " batch"]
+    b_sizes: Int[np.ndarray, " batch"]
+
+    @property
+    def sizes(self) -> Int[np.ndarray, " batch"]:
+        return np.add(self.a_sizes + self.b_sizes, np.where(self.b_sizes > 0, 3, 2))
+
+
+class Hidden(NamedTuple):
+    token_ids: Int[np.ndarray, "batch seq"]
+    masked_positions: Int[np.ndarray, " num_masked"]
+    masked_labels: Int[np.ndarray, " num_masked"]
+
+
+def budgets(spec: ExampleSpec, sizes: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " batch"]:
+    """Tokens to predict in rows of these sizes: round(fraction × size), at least 1, at most max_masked."""
+    wanted = np.maximum(1, np.rint(sizes * spec.mask_fraction).astype(np.int64))
+    return wanted if spec.max_masked is None else np.minimum(wanted, spec.max_masked)
+
+
+def hide(
+    spec: ExampleSpec,
+    vocabulary: Vocabulary,
+    rows: Rows,
+    choose_keys: UInt64[np.ndarray, " batch"],
+    replace_keys: UInt64[np.ndarray, " batch"],
+) -> Hidden:
+    """Choose n-grams and replace them; the rows' own array is written to."""
+    positions = choose(spec, vocabulary.word_starts, rows, choose_keys)
+    seq = rows.token_ids.shape[1]
+    flat = rows.token_ids.reshape(-1)
+    labels = flat[positions]
+    # 80/10/10 for each token by itself, as in the reference, not for each n-gram
+    words = bits(replace_keys[positions // seq], positions % seq)
+    kind = uniform(words)
+    pick = (((words & np.uint64(0xFFFFFFFF)) * np.uint64(len(vocabulary.replacements))) >> np.uint64(32)).astype(np.int64)
+    others = np.where(kind < MASKED + KEPT, labels, vocabulary.replacements[pick].astype(labels.dtype))
+    flat[positions] = np.where(kind < MASKED, np.asarray(vocabulary.mask_id, labels.dtype), others)
+    return Hidden(rows.token_ids, positions, labels)
+
+
+class Words(NamedTuple):
+    """The words of a batch, row after row."""
+
+    breaks: Int[np.ndarray, " breaks"]
+    """Flat positions at which a word begins or a special token stands; each word ends where the next break is."""
+    starts: Int[np.ndarray, " words"]
+    """Which breaks are words."""
+    counts: Int[np.ndarray, " batch"]
+    """Words in each row."""
+
+
+def find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> Words:
+    """A word is a piece that begins one and those that follow; the first piece of a segment always begins one."""
+    batch, seq = rows.token_ids.shape
+    line, last = np.arange(batch), rows.sizes - 1
+    middle = rows.a_sizes + 1
+    breaks = word_starts[rows.token_ids]
+    for column in (0, 1, middle, np.minimum(middle + 1, last), last):
+        breaks[line, column] = True
+    if last.min() < seq - 1:
+        breaks &= np.arange(seq) <= last[:, None]
+    places = np.flatnonzero(breaks)
+    edges = np.searchsorted(places, line * seq + np.stack([np.zeros_like(last), middle, last]))
+    is_word = np.full(len(places), True)
+    is_word[edges] = False
+    counts = edges[2] - edges[0] - np.where(rows.b_sizes > 0, 2, 1)
+    return Words(places, np.flatnonzero(is_word), counts)
+
+
+def choose(
+    spec: ExampleSpec, word_starts: Bool[np.ndarray, " vocab"], rows: Rows, keys: UInt64[np.ndarray, " batch"]
+) -> Int[np.ndarray, " num_masked"]:
+    """Flat positions of the tokens to hide, ascending."""
+    words = find_words(word_starts, rows)
+    taken = np.flatnonzero(take_ngrams(spec, words, budgets(spec, rows.sizes), keys))
+    firsts = words.breaks[taken]
+    sizes = words.breaks[taken + 1] - firsts
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.add(np.repeat(firsts, sizes), within)
+
+
+def take_ngrams(
+    spec: ExampleSpec, words: Words, budgets: Int[np.ndarray, " batch"], keys: UInt64[np.ndarray, " batch"]
+) -> Bool[np.ndarray, " breaks"]:
+    """Which words are hidden: all unfinished rows try a candidate, then the next, until none has budget left."""
+    sizes = _ngram_sizes(words, spec.max_ngram)
+    weights = 1 / np.arange(1, spec.max_ngram + 1)
+    limits = [np.uint32(part * 2**32) for part in np.cumsum(weights)[:-1] / weights.sum()]
+    taken = np.full(len(words.breaks) + spec.max_ngram, False)
+    deck = words.starts.copy()  # each row's candidates; a turn deals one of those not yet dealt
+    firsts = np.cumsum(words.counts) - words.counts
+
+    left = np.where(words.counts > 0, budgets, 0).astype(np.int32)
+    row, turn = np.flatnonzero(left), 0
+    while row.size:
+        first, undealt, row_left = firsts[row] + turn, words.counts[row] - turn, left[row]
+        turns = min(TURNS, int(undealt.min()))
+        for drawn in bits(keys[row], np.arange(turn, turn + turns)[:, None]):
+            place = first + below(drawn, undealt)
+            start = deck[place]
+            deck[place] = deck[first]
+            row_left -= _take(sizes, limits, taken, start, drawn.astype(np.uint32), row_left)
+            first += 1
+            undealt -= 1
+        turn += turns
+        left[row] = row_left
+        row = row[(row_left > 0) & (undealt > 0)]
+    return taken[: len(words.breaks)]
+
+
+def _ngram_sizes(words: Words, max_ngram: int) -> list[Int[np.ndarray, " breaks"]]:
+    """Tokens in the run of 1, 2, … words from each break on; far too many where the segment ends before."""
+    ends = np.append(words.breaks, np.full(max_ngram, words.breaks[-1] + 1))
+    is_word = np.full(len(ends), False)
+    is_word[words.starts] = True
+    num, sizes, inside = len(words.breaks), [], np.full(len(words.breaks), True)
+    for length in range(1, max_ngram + 1):
+        inside = inside & is_word[length - 1 : length - 1 + num]
+        run = ends[length : length + num] - words.breaks
+        sizes.append(np.where(inside, run, _TOO_MANY).astype(np.int32))
+    return sizes
+
+
+def _take(
+    sizes: list[Int[np.ndarray, " breaks"]],
+    limits: list[np.uint32],
+    taken: Bool[np.ndarray, " breaks"],
+    start: Int[np.ndarray, " rows"],
+    drawn: UInt32[np.ndarray, " rows"],
+    left: Int[np.ndarray, " rows"],
+) -> Int[np.ndarray, " rows"]:
+    """Take the drawn length, or the longest below it that fits, unless a word of it is taken; how many tokens it cost."""
+    cost = np.zeros_like(left)
+    clash = np.full(left.shape, False)
+    reaches = []
+    for length, size in enumerate(sizes):
+        run = size[start]
+        reach = run <= left
+        if length:
+            reach &= drawn >= limits[length - 1]
+        np.copyto(cost, run, where=reach)
+        clash |= reach & taken[start + length]
+        reaches.append(reach)
+    cost[clash] = 0
+    for length, reach in enumerate(reaches):
+        taken[start[reach & ~clash] + length] = True
+    return cost

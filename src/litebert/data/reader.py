@@ -1,0 +1,150 @@
+"""Batches one after another, made here or ahead of time by worker processes. In: a stream, a position. Out: batches.
+
+With workers, batch k is made by worker k mod workers and taken from it in turn: the order is that of workers=0, and
+each worker is at most a batch ahead. Workers are fresh interpreters that import numpy and no torch (0.3 s to start;
+nothing is forked, and the caller's script is not imported again). A worker ends when its pipe does: when the reader is
+closed, and also when the parent is killed.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from queue import Queue
+from threading import Thread
+from types import TracebackType
+from typing import NamedTuple
+
+from litebert.data.batch import Batch
+from litebert.data.stream import Position, Stream
+from litebert.errors import ConfigError, DataError, LitebertError
+
+AHEAD = 2
+"""Batches taken out of the workers' pipes before they are asked for."""
+
+
+class Slice(NamedTuple):
+    """What one rank reads: rows of every global batch."""
+
+    batch_size: int
+    rank: int
+    num_ranks: int
+
+    def make(self, stream: Stream, position: Position) -> tuple[Batch, Position]:
+        """This rank's rows of the batch at `position`, and where the next batch begins."""
+        rows = self.batch_size // self.num_ranks
+        batch = stream.batch(position.epoch, position.index + self.rank * rows, rows)
+        return batch, stream.locate(position.after(self.batch_size))
+
+
+class Reader:
+    """An endless iterator of batches; `position` is where the next one begins, for a snapshot to keep."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        batch_size: int,
+        position: Position = Position(),  # noqa: B008 (immutable)
+        *,
+        rank: int = 0,
+        num_ranks: int = 1,
+        workers: int = 0,
+    ) -> None:
+        if batch_size < 1 or batch_size % num_ranks or not 0 <= rank < num_ranks:
+            raise ConfigError(
+                f"a batch is divided evenly among ranks; got batch_size {batch_size} for rank {rank} of {num_ranks}"
+            )
+        self.position = position
+        self._stream, self._slice = stream, Slice(batch_size, rank, num_ranks)
+        self._workers = Workers(stream, self._slice, self.position, workers) if workers else None
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._workers is not None:
+            batch, self.position = self._workers.take()
+        else:
+            batch, self.position = self._slice.make(self._stream, self.position)
+        return batch
+
+    def take(self, count: int) -> list[Batch]:
+        """The next `count` batches."""
+        return [next(self) for _ in range(count)]
+
+    def close(self) -> None:
+        """End the workers. A reader closes itself when it is left or forgotten."""
+        if self._workers is not None:
+            self._workers.close()
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Workers:
+    """Processes that make batches, and a thread that takes them in turn."""
+
+    def __init__(self, stream: Stream, part: Slice, position: Position, count: int) -> None:
+        if stream.folder is None:
+            raise ConfigError("workers read shards from a folder; open the stream with Stream.open, or use workers=0")
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._pipes: list[Connection] = []
+        for number in range(count):
+            ours, theirs = Pipe()
+            command = [sys.executable, "-c", f"from litebert.data.worker import main; main({theirs.fileno()})"]
+            self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment()))
+            theirs.close()
+            ours.send((str(stream.folder), stream.spec, stream.seed, stream.split, stream.pad_multiple))
+            ours.send((part, position, number, count))
+            self._pipes.append(ours)
+        self._ready: Queue[tuple[Batch, Position] | LitebertError] = Queue(AHEAD)
+        self._open = True
+        self._thread = Thread(target=self._collect, daemon=True)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        turn = 0
+        while self._open:
+            process = self._processes[turn % len(self._pipes)]
+            try:
+                received = self._pipes[turn % len(self._pipes)].recv()
+            except (EOFError, OSError):
+                if self._open:
+                    status = process.wait()
+                    self._ready.put(DataError(f"a data worker ended with status {status}; its messages are above"))
+                return
+            self._ready.put(received)
+            turn += 1
+
+    def take(self) -> tuple[Batch, Position]:
+        received = self._ready.get()
+        if isinstance(received, LitebertError):
+            self.close()
+            raise received
+        return received
+
+    def close(self) -> None:
+        self._open = False
+        for process in self._processes:
+            process.kill()
+        while not self._ready.empty():  # the thread may be waiting to put
+            self._ready.get()
+        for process in self._processes:
+            process.wait()
+        self._thread.join(timeout=5)
+        for pipe in self._pipes:
+            pipe.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):
+            self.close()
+
+
+def _environment() -> dict[str, str]:
+    """One thread a worker: there are as many workers as cores to spare."""
+    return os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

@@ -1,0 +1,73 @@
+"""What an example is, as frozen data: its length, its order objective, how tokens are hidden. ALBERT §3.1, §4.1."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from litebert.errors import ConfigError
+
+Order = Literal["sop", "nsp", "none"]
+OneSegment = Literal["drop", "random"]
+Cutting = Literal["even", "last"]
+Split = Literal["train", "heldout", "all"]
+
+MAX_LENGTH = 65_536
+"""Longest example that the arithmetic here is made for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleSpec:
+    """How text becomes examples. The defaults are ALBERT's, less its give-aways."""
+
+    max_length: int = 512
+    """Tokens in an example, at most, with [CLS] and twice [SEP]."""
+    short_probability: float = 0.1
+    """Probability that an example aims at a shorter text, drawn evenly from 2 tokens to max_length - 3."""
+    order: Order = "sop"
+    """sop: segments swapped in half of the examples; nsp: the second taken from another document in half; none: as is."""
+    one_segment: OneSegment = "drop"
+    """A last sentence left alone in its document: drop it, or, as the reference does, pair it with a random segment of
+    another document and label 1. Order none keeps it as [CLS] a [SEP]."""
+    cutting: Cutting = "even"
+    """even: lengths are drawn first and both segments are cut alike, so that nothing tells the order; last: only the
+    end of the last sentence is cut, which gives the order away (kept to measure that)."""
+    mask_fraction: float = 0.15
+    """Part of an example's tokens to predict, special tokens counted."""
+    max_masked: int | None = None
+    """Most tokens to predict in an example; none for no bound (the reference's release: 20)."""
+    max_ngram: int = 3
+    """Longest run of whole words hidden together; length n is drawn in proportion to 1/n."""
+    random_specials: bool = False
+    """Whether a random replacement may be a special token, as in the reference."""
+    copies: int | None = None
+    """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch e mod copies drew
+    (static; the reference's dupe_factor)."""
+    heldout_fraction: float = 0.01
+    """Part of the documents kept for evaluation, the same ones whatever the seed."""
+
+    def __post_init__(self) -> None:
+        for name, choices in (("order", Order), ("one_segment", OneSegment), ("cutting", Cutting)):
+            if getattr(self, name) not in get_args(choices):
+                raise ConfigError(f"{name} is one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}")
+        bounds: tuple[tuple[str, float, float], ...] = (
+            ("max_length", 5, MAX_LENGTH),
+            ("short_probability", 0, 1),
+            ("mask_fraction", 0.001, 0.9),
+            ("max_ngram", 1, 64),
+            ("heldout_fraction", 0, 0.5),
+        )
+        for name, low, high in bounds:
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(f"{name} is a number from {low:g} to {high:g}; got {getattr(self, name)!r}")
+        for name in ("max_masked", "copies"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ConfigError(f"{name} is at least 1, or none; got {number!r}")
+
+    @property
+    def max_text(self) -> int:
+        """Tokens of text in an example, at most: all but [CLS] and twice [SEP]."""
+        return self.max_length - 3
+
+    def drawn_epoch(self, epoch: int) -> int:
+        """The epoch whose draws `epoch` shows: itself, or the copy that it repeats."""
+        return epoch if self.copies is None else epoch % self.copies
