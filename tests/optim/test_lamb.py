@@ -231,3 +231,22 @@ def test_closure_gives_the_loss() -> None:
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Lamb(parameters_of(), **settings)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_a_gpu_nothing_waits_and_the_result_is_the_cpus(dtype: torch.dtype) -> None:
+    here = parameters_of(dtype)
+    there = [torch.nn.Parameter(parameter.detach().cuda()) for parameter in here]
+    train(Lamb(here, bias_correction=True), here, range(5))
+    optimizer = Lamb(there, bias_correction=True)
+    for step in range(5):
+        for parameter, gradient in zip(there, draw(100 + step), strict=True):
+            parameter.grad = gradient.to(parameter.dtype).cuda()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            optimizer.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    for a, b in zip(here, there, strict=True):
+        torch.testing.assert_close(a, b.cpu(), atol=1e-6 if dtype is torch.float32 else 4e-3, rtol=0)

@@ -103,17 +103,43 @@ def test_random_states_round_trip() -> None:
     assert torch.equal(torch.rand(5), first)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_resumed_equals_undisturbed_on_a_gpu(tmp_path: Path, spec: OptimizerSpec) -> None:
+    def start() -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = make(spec)[0].cuda()
+        return model, make_optimizer(model.named_parameters(), spec)
+
+    def weights(model: nn.Module) -> dict[str, Tensor]:
+        return {name: tensor.cpu() for name, tensor in model.state_dict().items()}
+
+    with torch.device("cuda"):
+        model, optimizer = start()
+        train(model, optimizer, range(3))
+        SnapshotStore(tmp_path).save(Snapshot.capture(model, optimizer, step=3, epoch=0, index=0, recipe="r"))
+        train(model, optimizer, range(3, 8))
+        whole = weights(model)
+        model, optimizer = start()
+        snapshot = SnapshotStore(tmp_path).latest()
+        assert snapshot is not None
+        assert "cuda:0" in snapshot.random
+        snapshot.restore(model, optimizer)
+        train(model, optimizer, range(3, 8))
+    assert_equal(whole, weights(model))
+
+
 def test_settings_of_the_machine_stay(tmp_path: Path) -> None:
-    """A snapshot of a fused optimizer resumes in one that is not, as from a GPU to a CPU."""
+    """A snapshot of an optimizer that is not fused resumes in one that is, as after a change of machine."""
     model, optimizer = make(SPECS["adamw"])
     train(model, optimizer, range(2))
     for group in optimizer.param_groups:
-        group["fused"], group["foreach"] = True, None
+        group["fused"], group["foreach"] = None, True
     snapshot = Snapshot.capture(model, optimizer, step=2, epoch=0, index=0, recipe="r")
     model, optimizer = make(SPECS["adamw"])
     snapshot.restore(model, optimizer)
-    assert [group["foreach"] for group in optimizer.param_groups] == [True, True]
-    assert not any(group["fused"] for group in optimizer.param_groups)
+    assert [group["fused"] for group in optimizer.param_groups] == [True, True]
+    assert not any(group["foreach"] for group in optimizer.param_groups)
+    train(model, optimizer, range(2, 3))
 
 
 def test_tied_and_sliced_tensors_are_written(tmp_path: Path) -> None:

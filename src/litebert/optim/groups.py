@@ -14,6 +14,9 @@ from litebert.errors import ConfigError
 from litebert.optim.lamb import Lamb
 from litebert.recipes import OptimizerSpec
 
+FUSED = ("cpu", "cuda")
+"""Devices for which torch has AdamW as one kernel, on every version we support."""
+
 
 def is_exempt(name: str) -> bool:
     """Whether a parameter of this name is a bias or belongs to a norm: `encoder.embedding.norm.weight` does."""
@@ -50,9 +53,9 @@ def make_optimizer(named_parameters: Iterable[tuple[str, Tensor]], spec: Optimiz
         )
     for group in groups:
         del group["adapt"]
-    on_cuda = all(parameter.is_cuda for group in groups for _, parameter in group["params"])
-    # Fused is one kernel on a GPU; on a CPU it is as fast as foreach and equally exact, but younger.
-    kernel = {"fused": True} if on_cuda else {"foreach": True}
+    # One kernel on a GPU, and on a CPU one pass over memory where foreach takes a dozen.
+    fused = all(parameter.device.type in FUSED for group in groups for _, parameter in group["params"])
+    kernel = {"fused": True} if fused else {"foreach": True}
     return torch.optim.AdamW(groups, lr=spec.rate, betas=spec.betas, eps=spec.epsilon, **kernel)
 
 

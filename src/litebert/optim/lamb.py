@@ -91,21 +91,23 @@ class Lamb(Optimizer):
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        denominators = torch._foreach_sqrt(second)
+        updates = torch._foreach_sqrt(second)  # becomes √v + ε, then m / (√v + ε): one buffer of the model's size
         for state in states:
             state["step"] += 1
         if group["bias_correction"]:
             # Counted for each tensor, since one that had no gradient for a while (a deeper layer) is younger.
-            torch._foreach_div_(denominators, [(1 - beta2 ** state["step"]) ** 0.5 for state in states])
-        torch._foreach_add_(denominators, group["eps"])
-        updates = torch._foreach_div(first, denominators)
+            torch._foreach_div_(updates, [(1 - beta2 ** state["step"]) ** 0.5 for state in states])
+        torch._foreach_add_(updates, group["eps"])
+        torch._foreach_reciprocal_(updates)
+        torch._foreach_mul_(updates, first)
         if group["bias_correction"]:
             torch._foreach_div_(updates, [1 - beta1 ** state["step"] for state in states])
         if group["weight_decay"]:
             torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
         if group["adapt"]:
-            torch._foreach_mul_(updates, _ratios(weights, updates, group["clamp"]))
-        torch._foreach_add_(weights, updates, alpha=-group["lr"])
+            torch._foreach_addcmul_(weights, updates, _ratios(weights, updates, group["clamp"]), -group["lr"])
+        else:
+            torch._foreach_add_(weights, updates, alpha=-group["lr"])
         for state, parameter in zip(states, parameters, strict=True):
             if "master" in state:
                 parameter.copy_(state["master"])
