@@ -6,7 +6,8 @@ from litebert.recipes.pretrain import PretrainRecipe
 from litebert.recipes.stages import Stages
 
 NAMED: dict[str, PretrainRecipe] = {
-    # ALBERT §4.1 and Google's released flags: 4096 × 512 tokens for 125,000 steps; 20 predictions in an example.
+    # ALBERT §4.1 and Google's released flags: 4096 × 512 tokens for 125,000 steps; 20 predictions in an example,
+    # and 40 copies of the data, each masked once.
     "paper": PretrainRecipe(
         overrides=(),
         steps=125_000,
@@ -14,6 +15,7 @@ NAMED: dict[str, PretrainRecipe] = {
         batch_size=Stages.constant(4096),
         sequence_length=Stages.constant(512),
         max_masked=20,
+        copies=40,
         evaluate_every=5_000,
         save_every=1_000,
         plateau_steps=10_000,

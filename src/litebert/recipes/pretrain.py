@@ -17,7 +17,6 @@ from litebert.recipes.optimizer import LIMIT, OptimizerSpec
 from litebert.recipes.stages import Stages
 
 Order = Literal["sop", "nsp", "none"]
-Masking = Literal["dynamic", "static"]
 DType = Literal["auto", "float32", "bfloat16"]
 Compile = Literal["auto", "on", "off"]
 
@@ -54,8 +53,9 @@ class PretrainRecipe:
     """Most tokens to predict in one example; none for no bound (Google's release: 20)."""
     max_ngram: int = 3
     """Longest run of whole words hidden together; length n is drawn in proportion to 1/n (ALBERT §4.1)."""
-    masking: Masking = "dynamic"
-    """dynamic draws other masks in every epoch, static the same ones."""
+    copies: int | None = None
+    """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch e mod copies drew
+    (static; Google's release: 40)."""
     short_probability: float = 0.1
     """Probability that an example aims at a shorter length, drawn evenly from 2 tokens up."""
     heldout_fraction: float = 0.01
@@ -87,7 +87,6 @@ class PretrainRecipe:
 
     def __post_init__(self) -> None:
         check_choice(self, "order", get_args(Order))
-        check_choice(self, "masking", get_args(Masking))
         check_choice(self, "dtype", get_args(DType))
         check_choice(self, "compile", get_args(Compile))
         check_whole(self, "steps", 1, LIMIT, optional=True)
@@ -96,6 +95,7 @@ class PretrainRecipe:
         check_whole(self, "microbatch_tokens", 1, 2**31)
         check_whole(self, "max_masked", 1, 2**20, optional=True)
         check_whole(self, "max_ngram", 1, 64)
+        check_whole(self, "copies", 1, LIMIT, optional=True)
         check_whole(self, "evaluate_tokens", 1, LIMIT)
         check_whole(self, "keep_snapshots", 1, 10_000)
         for name in ("evaluate_every", "save_every", "checkpoint_every", "max_skips", "max_rollbacks", "plateau_steps"):
