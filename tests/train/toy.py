@@ -14,6 +14,7 @@ from litebert.train.guard import Guard
 from litebert.train.log import Log, Record
 from litebert.train.loop import Loop, State
 from litebert.train.runtime import Runtime
+from litebert.train.stop import StopSignal
 from litebert.train.working import WorkingCopy
 
 
@@ -126,7 +127,7 @@ class ToyRun:
         self.working.refresh()
         return State(step=snapshot.step, **snapshot.extra)
 
-    def beside(self, state: State) -> None:
+    def beside(self, state: State, stop: StopSignal) -> None:
         if state.step % 5 == 0:
             self.save(state)
 

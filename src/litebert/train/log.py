@@ -42,11 +42,16 @@ class Log:
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """One record. JSON has no NaN: a number that is not finite is written as its name."""
-        record = {"kind": kind, "step": step, **{name: _plain(value) for name, value in values.items()}}
+        record = _record(kind, step, values)
         if self._file is not None:
             self._file.write(json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n")
         for sink in self.sinks:
             sink(record)
+
+    def announce(self, kind: str, step: int, **values: Any) -> None:
+        """A record for the sinks alone: what is true of this sitting, not of the run."""
+        for sink in self.sinks:
+            sink(_record(kind, step, values))
 
     def close(self) -> None:
         if self._file is not None:
@@ -73,6 +78,10 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
     if not isinstance(record, dict) or "kind" not in record or not isinstance(record.get("step"), int):
         raise DataError(f"{path}, line {number} has no kind and step; the file was not written by litebert")
     return record
+
+
+def _record(kind: str, step: int, values: dict[str, Any]) -> Record:
+    return {"kind": kind, "step": step, **{name: _plain(value) for name, value in values.items()}}
 
 
 def _plain(value: Any) -> Any:

@@ -104,14 +104,14 @@ class Loop(Generic[M, B, S]):
         log: Log,
         save: Callable[[State], None],
         restore: Callable[[], State],
-        beside: Callable[[State], None],
+        beside: Callable[[State, StopSignal], None],
         max_grad_norm: float,
     ) -> None:
         self.job = job
         self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self.working, self.optimizer = working, optimizer
         self.runtime, self.guard, self.log = runtime, guard, log
-        self.save, self.restore, self.beside = save, restore, beside
+        self.save, self.restore, self.beside = save, restore, beside  # beside: before each step and after the last
         self.max_grad_norm = max_grad_norm or float("inf")
         self.most_rows: int | None = None  # what memory turned out to hold
 
@@ -119,16 +119,17 @@ class Loop(Generic[M, B, S]):
         """Train from `state` to the job's last step."""
         self.working.model.train()
         with StopSignal() as stop:
-            while state.step < self.job.steps:
+            while True:
                 try:
+                    self.beside(state, stop)
+                    if state.step >= self.job.steps:
+                        return state
                     state = self.step(state, stop)
-                    self.beside(state)
                 except Stopped:
                     self.save(state)
                     raise InterruptedRunError(
                         f"interrupted at step {state.step:,} of {self.job.steps:,}; saved, the same command goes on"
                     ) from None
-        return state
 
     def step(self, state: State, stop: StopSignal) -> State:
         """One optimizer update, or a skipped one; raises Stopped, with nothing changed, where a signal came."""

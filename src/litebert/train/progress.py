@@ -20,13 +20,13 @@ EVERY_SECONDS = 5.0
 class ProgressSink:
     """A sink of records. Use it as a context manager, so that the bar is taken down."""
 
-    def __init__(self, steps: int, *, start: int = 0, stream: TextIO | None = None) -> None:
-        self.steps = steps
+    def __init__(self, steps: int, *, start: int = 0, stream: TextIO | None = None, silent: bool = False) -> None:
+        self.steps, self.silent = steps, silent
         self.console = Console(file=stream or sys.stderr)
         self.recent: deque[tuple[float, int, int]] = deque(maxlen=200)
         self.next_line = 0.0
         self.bar: Progress | None = None
-        if self.console.is_terminal:
+        if self.console.is_terminal and not silent:
             self.bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console)
             self.task = self.bar.add_task("starting", total=steps, completed=start)
 
@@ -40,6 +40,8 @@ class ProgressSink:
             self.bar.stop()
 
     def __call__(self, record: Record) -> None:
+        if self.silent:
+            return
         if record["kind"] == "step":
             self._step(record)
         elif record["kind"] == "evaluation":
@@ -50,12 +52,8 @@ class ProgressSink:
     def _step(self, record: Record) -> None:
         now = time.monotonic()
         self.recent.append((now, record["step"], record["tokens"]))
-        text = (
-            f"step {record['step'] + 1:,}/{self.steps:,}  loss {record['loss']}"
-            if isinstance(record["loss"], str)
-            else (f"step {record['step'] + 1:,}/{self.steps:,}  loss {record['loss']:.3f}")
-        )
-        text += self._speed()
+        loss = record["loss"] if isinstance(record["loss"], str) else f"{record['loss']:.3f}"
+        text = f"step {record['step'] + 1:,}/{self.steps:,}  loss {loss}" + self._speed()
         if self.bar:
             self.bar.update(self.task, completed=record["step"] + 1, description=text)
         elif now >= self.next_line or record["step"] + 1 == self.steps:

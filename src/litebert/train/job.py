@@ -1,0 +1,91 @@
+"""Pretraining as a job of the loop: batches from the feed, losses from the objective, the recipe's stages by step."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from litebert.data.batch import Batch, TensorBatch
+from litebert.model.model import Model
+from litebert.objective import Losses, pretrain_losses
+from litebert.optim.schedule import rate_at
+from litebert.recipes import PretrainRecipe
+from litebert.train.feed import Feed
+from litebert.train.runtime import Runtime
+
+IGNORED = -100
+"""The label that cross-entropy passes over."""
+
+
+class PretrainJob:
+    """Masked tokens and order, by a recipe."""
+
+    def __init__(self, recipe: PretrainRecipe, feed: Feed, runtime: Runtime, *, static_shapes: bool = False) -> None:
+        self.recipe, self.feed, self.runtime = recipe, feed, runtime
+        self.static_shapes = static_shapes
+        self.steps = recipe.total_steps
+        self.seed = recipe.seed
+
+    def batch(self, step: int) -> Batch:
+        return self.feed.batch(step)
+
+    def counts(self, batch: Batch) -> dict[str, float]:
+        return {"masked": float(batch.num_masked), "examples": float(len(batch)), "real_tokens": float(batch.num_tokens)}
+
+    def microbatch_rows(self, step: int) -> int:
+        """As many rows as the recipe's tokens allow, and the same number in every microbatch where that is possible."""
+        length, batch_size = self.feed.at(step)
+        share = batch_size // self.runtime.world_size
+        most = max(self.recipe.microbatch_tokens // length, 1)
+        return math.ceil(share / math.ceil(share / most))
+
+    def losses(self, model: Model, microbatch: Batch, step: int) -> Losses:
+        tensors = microbatch.tensors(self.runtime.device)
+        if self.static_shapes:
+            tensors = pad_masked(tensors, self.most_masked(tensors.token_ids.shape[1]) * len(microbatch))
+        return pretrain_losses(model, tensors, depth=self.depth(step))
+
+    def depth(self, step: int) -> int | None:
+        """Layers applied at a step; none for all."""
+        return None if self.recipe.depth is None else self.recipe.depth.at(step, self.steps)
+
+    def most_masked(self, length: int) -> int:
+        """Most tokens that are hidden in one example of this length."""
+        number = max(round(length * self.recipe.mask_fraction), 1)
+        return number if self.recipe.max_masked is None else min(number, self.recipe.max_masked)
+
+    def mean(self, sums: Losses, counts: dict[str, float]) -> Tensor:
+        return sums.mean(num_masked=counts["masked"], num_examples=counts["examples"])
+
+    def rate(self, step: int) -> float:
+        return rate_at(self.recipe.optimizer, step, self.steps)
+
+    def describe(self, step: int, sums: dict[str, float], counts: dict[str, float]) -> dict[str, Any]:
+        length, batch_size = self.feed.at(step)
+        masked, examples = max(counts["masked"], 1), max(counts["examples"], 1)
+        shown: dict[str, Any] = {
+            "loss": sums["masked"] / masked + sums["order"] / examples,
+            "masked_loss": sums["masked"] / masked,
+            "masked_accuracy": sums["masked_correct"] / masked,
+        }
+        if self.recipe.order != "none":
+            shown |= {"order_loss": sums["order"] / examples, "order_accuracy": sums["order_correct"] / examples}
+        depth = self.depth(step) or self.recipe.encoder.num_layers
+        padding = 1 - counts["real_tokens"] / (length * examples)
+        shape = {"sequence_length": length, "batch_size": batch_size, "depth": depth, "padding": round(padding, 4)}
+        return shown | shape | {"tokens": length * batch_size}
+
+    def name(self, batch: Batch) -> str:
+        shown = ", ".join(map(str, batch.indices[:8].tolist()))
+        more = f" and {len(batch) - 8} more" if len(batch) > 8 else ""
+        return f"examples {shown}{more}"
+
+
+def pad_masked(batch: TensorBatch, size: int) -> TensorBatch:
+    """The same batch with exactly `size` masked positions, the added ones ignored: compiled code wants one shape."""
+    extra = size - batch.num_masked
+    positions = F.pad(batch.masked_positions, (0, extra))
+    labels = F.pad(batch.masked_labels, (0, extra), value=IGNORED)
+    return replace(batch, masked_positions=positions, masked_labels=labels)

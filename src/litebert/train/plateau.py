@@ -1,0 +1,47 @@
+"""The oldest complaint about pretraining ALBERT, said aloud: losses in, a warning out where the plateau was not left.
+
+A model that predicts frequencies and looks at nothing has the entropy of single tokens as its loss, near 7 for 30,000
+pieces. The entropy is counted from the very tokens that were asked for.
+"""
+
+import numpy as np
+
+ADVICE = (
+    "try a smaller batch (256), a rate between 1e-4 and 5e-4, a longer warm-up, the pre-norm model, "
+    "or fewer layers first (the recipe's depth stages)"
+)
+
+
+class PlateauWatch:
+    """Counts labels and averages losses; speaks once each `steps` steps while the loss is still up there."""
+
+    def __init__(self, vocab_size: int, *, steps: int, margin: float) -> None:
+        self.counts = np.zeros(vocab_size, np.int64)
+        self.steps, self.margin = steps, margin
+        self.average: float | None = None
+        self.left = steps == 0
+
+    @property
+    def entropy(self) -> float:
+        """Of the labels seen so far, in nats; with the Miller–Madow correction for the pieces seen too seldom."""
+        seen = self.counts[self.counts > 0]
+        total = int(seen.sum())
+        shares = seen / total
+        return float(-(shares * np.log(shares)).sum() + (len(seen) - 1) / (2 * total))
+
+    def see(self, step: int, labels: np.ndarray, loss: float) -> str | None:
+        """After `step`; a sentence where something must be said."""
+        if self.left:
+            return None
+        self.counts += np.bincount(labels, minlength=len(self.counts))
+        self.average = loss if self.average is None else 0.98 * self.average + 0.02 * loss
+        if (step + 1) % self.steps:
+            return None
+        entropy = self.entropy
+        self.left = self.average < entropy - self.margin
+        if self.left:
+            return None
+        return (
+            f"the masked-token loss is {self.average:.2f}, the entropy of single tokens {entropy:.2f}: after {step + 1:,} "
+            f"steps the model still predicts frequencies and looks at nothing; {ADVICE}"
+        )
