@@ -1,0 +1,221 @@
+"""The build: corpus and tokenizer in, a folder of shards out, whatever interrupts it.
+
+The corpus is cut into parcels, an engine encodes them, an assembler writes shards and keeps a journal. Here is what goes
+around that: refusing what does not belong together, room on the disk, and the index, which comes last. (docs/data.md)
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from litebert.data.assemble import Assembler, Progress
+from litebert.data.build_plan import QUARANTINE_FILE, Journal, Record, make_plan
+from litebert.data.corpus import CorpusFile, CorpusOptions, find_files
+from litebert.data.durable import publish, publish_json
+from litebert.data.encode import EncoderRecipe
+from litebert.data.engines import open_engine
+from litebert.data.shards import INDEX_FILE, TOKENIZER_FOLDER, Shards
+from litebert.errors import ConfigError, DataError
+from litebert.text.tokenizer import Tokenizer
+
+SHARD_TOKENS = 64_000_000
+_COUNTS = ("documents", "sentences", "tokens", "unknown", "text_bytes", "cut_lines", "bad_rows")
+_TEXT_BYTES = {"none": 1.0, "gzip": 3.0, "xz": 4.5, "bzip2": 4.5, "zstd": 4.0}
+"""Text in a byte of a file, about; for the check of the disk only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """How shards are built. Only `workers`, `engine` and `overwrite` may differ when a build is started again."""
+
+    corpus: CorpusOptions = field(default_factory=CorpusOptions)
+    split: Literal["rules", "lines"] = "rules"
+    """How sentences are found: by rules, or each line of a document is one."""
+    shard_tokens: int = SHARD_TOKENS
+    """Tokens after which a shard ends, at the next end of a document."""
+    workers: int = 1
+    """Processes that encode, beside the one that reads and writes; 1: that one does it all."""
+    engine: Literal["processes", "ray"] = "processes"
+    overwrite: bool = False
+    """Replace the shards of another build in the same folder."""
+
+    def __post_init__(self) -> None:
+        if self.shard_tokens < 1:
+            raise ConfigError(f"shard_tokens is {self.shard_tokens}, expected 1 or more")
+        if self.split not in ("rules", "lines"):
+            raise ConfigError(f"split is {self.split!r}, expected rules or lines")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildReport:
+    """What a build made."""
+
+    out: str
+    documents: int
+    sentences: int
+    tokens: int
+    unknown: int
+    """Tokens that are the unknown token."""
+    text_bytes: int
+    cut_lines: int
+    """Times that a line longer than a piece was cut."""
+    bad_rows: int
+    bad: list[str]
+    """The first bad rows of this start, with file and line."""
+    shards: int
+    shards_reused: int
+    """Shards that an earlier start had finished."""
+    encoded_bytes: int
+    """Text encoded by this start."""
+    seconds: float
+
+
+def build_shards(
+    corpus: Iterable[str | os.PathLike[str]],
+    *,
+    tokenizer: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    options: BuildOptions | None = None,
+    watch: Callable[[Progress], None] | None = None,
+) -> BuildReport:
+    """Build the shards of `corpus` in the folder `out`, or go on with them; `watch` is told of each parcel."""
+    began = time.monotonic()
+    options = options or BuildOptions()
+    files = find_files(corpus)
+    loaded = Tokenizer.load(Path(tokenizer))
+    recipe = EncoderRecipe(model=loaded.model, rules=loaded.rules, options=options.corpus, split=options.split)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = Journal(folder)
+    with _alone(folder), _disk_errors(folder):
+        signs = [_sign(file) for file in files]
+        plan = make_plan(files, loaded, recipe, options.shard_tokens)
+        assembler = Assembler(
+            files, options.corpus, journal, shard_tokens=options.shard_tokens, dtype=plan["dtype"], watch=watch
+        )
+        complete = _is_complete(journal, plan)
+        if not complete:
+            journal.begin(plan, overwrite=options.overwrite)
+            _check_space(folder, files)
+            with open_engine(options.engine, recipe, options.workers) as run:
+                records = list(assembler.shards(run))
+            _check_unchanged(files, signs)
+            _save_tokenizer(loaded, journal)
+            _gather_quarantine(journal, len(records))
+            index = _index(plan, records)
+            publish_json(index, journal.folder / "index.json.tmp", folder / INDEX_FILE)
+        journal.end()
+    index = Shards.open(folder).index
+    return BuildReport(
+        out=str(folder),
+        **{key: index[key] for key in _COUNTS},
+        bad=assembler.noted,
+        shards=len(index["shards"]),
+        shards_reused=len(index["shards"]) if complete else assembler.num_reused,
+        encoded_bytes=assembler.encoded_bytes,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _is_complete(journal: Journal, plan: Record) -> bool:
+    """Is everything there already? Every byte is looked at."""
+    if not (journal.out / INDEX_FILE).exists() or journal.obstacles(plan):
+        return False
+    try:
+        Shards.open(journal.out, verify=True)
+        Tokenizer.load(journal.out / TOKENIZER_FOLDER)
+    except DataError:
+        return False
+    return True
+
+
+def _index(plan: Record, records: list[Record]) -> Record:
+    totals = {key: sum(record[key] for record in records) for key in _COUNTS}
+    if not totals["tokens"]:
+        raise DataError(
+            f"there is no text in {len(plan['corpus'])} files, with {totals['bad_rows']} bad rows; name other files"
+        )
+    documents: Counter[str] = Counter()
+    for record in records:
+        documents.update(record["documents_by_file"])
+    described = [each | {"documents": documents[str(number)]} for number, each in enumerate(plan["corpus"])]
+    return plan | {"corpus": described, **totals, "shards": [record for record in records if record["tokens"]]}
+
+
+def _check_space(folder: Path, files: list[CorpusFile]) -> None:
+    # Two bytes a token, which stands for about four bytes of text; and the bounds.
+    needed = sum(0.6 * os.path.getsize(file.path) * _TEXT_BYTES[file.compression] for file in files)
+    missing = needed - sum(path.stat().st_size for path in folder.glob("*.npy"))
+    free = shutil.disk_usage(folder).free
+    if free < missing:
+        raise DataError(
+            f"the shards need about {missing / 1e9:.3f} GB more, {folder} has {free / 1e9:.3f} GB free; "
+            "make room, or name a folder on another disk"
+        )
+
+
+def _sign(file: CorpusFile) -> tuple[int, int]:
+    try:
+        stat = os.stat(file.path)
+    except OSError as error:
+        raise DataError(f"{file.path}: cannot be read ({error.strerror})") from error
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _check_unchanged(files: list[CorpusFile], signs: list[tuple[int, int]]) -> None:
+    changed = [file.path for file, sign in zip(files, signs, strict=True) if _sign(file) != sign]
+    if changed:
+        raise DataError(f"{changed[0]} changed while it was read; start again when it is at rest, with --overwrite")
+
+
+def _save_tokenizer(tokenizer: Tokenizer, journal: Journal) -> None:
+    aside, final = journal.folder / "tokenizer.tmp", journal.out / TOKENIZER_FOLDER
+    tokenizer.save(aside)
+    shutil.rmtree(final, ignore_errors=True)
+    publish(aside, final)
+
+
+def _gather_quarantine(journal: Journal, count: int) -> None:
+    final, aside = journal.out / QUARANTINE_FILE, journal.folder / "quarantine.tmp"
+    final.unlink(missing_ok=True)
+    parts = [path for number in range(count) if (path := journal.quarantine(number)).exists()]
+    if parts:
+        with aside.open("wb") as whole:
+            for path in parts:
+                with path.open("rb") as part:
+                    shutil.copyfileobj(part, whole)
+        publish(aside, final)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder itself: it leaves no file behind, and the system drops it however the process ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataError(f"another build is at work in {folder}; wait for it, or name another folder") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DataError(
+            f"no space left in {folder}; finished shards are kept: make room, and the same command goes on"
+        ) from error

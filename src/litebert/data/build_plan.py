@@ -1,0 +1,151 @@
+"""What a build is to make, and what of it is there already.
+
+In: corpus, tokenizer, options and the output folder. Out: a plan, equal to another exactly when their shards are; and
+a Journal of the shards that are finished. A corpus is known by its files' content, not by their dates.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from litebert.data.durable import publish_json, sha256
+from litebert.data.encode import EncoderRecipe, Position, token_dtype
+from litebert.data.files import CorpusFile
+from litebert.data.shard_writer import PARTS
+from litebert.data.shards import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, VERSION, read_index
+from litebert.errors import DataError
+from litebert.text.tokenizer import Tokenizer
+
+WORK_FOLDER = ".build"
+PLAN_FILE = "plan.json"
+QUARANTINE_FILE = "quarantine.jsonl"
+Record = dict[str, Any]
+
+
+def make_plan(files: list[CorpusFile], tokenizer: Tokenizer, recipe: EncoderRecipe, shard_tokens: int) -> Record:
+    """The beginning of the index; everything that decides what the shards hold."""
+    options = recipe.options
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "dtype": token_dtype(tokenizer.vocab_size),
+        "tokenizer": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "build": {
+            "shard_tokens": shard_tokens,
+            "sentences": recipe.sentences,
+            "documents": options.documents,
+            "field": options.field,
+            "bad_rows": options.bad_rows,
+            "piece_bytes": options.piece_bytes,
+            "max_row_bytes": options.max_row_bytes,
+        },
+        "corpus": [_describe(file) for file in files],
+    }
+
+
+def _describe(file: CorpusFile) -> Record:
+    try:
+        return {"file": file.path, "bytes": Path(file.path).stat().st_size, "sha256": sha256(file.path)}
+    except OSError as error:
+        raise DataError(f"{file.path}: cannot be read ({error.strerror})") from error
+
+
+def differences(old: Record, new: Record) -> list[str]:
+    """What was planned otherwise, in words; empty when the build may go on."""
+    found = []
+    for key in ("version", "dtype", "tokenizer", "vocab_size"):
+        if old.get(key) != new[key]:
+            found.append(f"{key}: was {old.get(key)}, is {new[key]}")
+    before = old.get("build", {})
+    for key, value in new["build"].items():
+        # Up to where a build stopped at a bad row there was none: it may go on in another way.
+        if before.get(key) != value and (key, before.get(key)) != ("bad_rows", "error"):
+            found.append(f"{key}: was {before.get(key)}, is {value}")
+    ours = {each["file"]: each for each in new["corpus"]}
+    theirs = {each["file"]: each for each in old.get("corpus", [])}
+    found += [f"{name} is new" for name in ours.keys() - theirs.keys()]
+    found += [f"{name} is gone" for name in theirs.keys() - ours.keys()]
+    for name in ours.keys() & theirs.keys():
+        if any(theirs[name][key] != ours[name][key] for key in ("bytes", "sha256")):
+            found.append(f"{name} has changed ({theirs[name]['bytes']} bytes before, {ours[name]['bytes']} now)")
+    if not found and list(ours) != list(theirs):
+        found.append("the files come in another order")
+    return sorted(found)
+
+
+class Journal:
+    """The finished shards of a build, as recorded in its work folder."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.folder = out / WORK_FOLDER
+
+    def begin(self, plan: Record, *, overwrite: bool) -> None:
+        """Make the work folder ready for `plan`; refuse what another plan left, unless it may be replaced."""
+        wrong = self.obstacles(plan)
+        if wrong and not overwrite:
+            shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+            raise DataError(f"{self.out} holds shards of another build ({shown}); name another folder, or pass --overwrite")
+        if wrong:
+            self._clear()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self.folder.glob("*.tmp"):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        publish_json(plan, self.folder / "plan.json.tmp", self.folder / PLAN_FILE)
+        index = self.out / INDEX_FILE
+        if index.exists():  # a finished build that lost a shard: its records go back, and the index until it is true
+            for number, record in enumerate(read_index(self.out)["shards"]):
+                self.write(number, record)
+            index.unlink()
+
+    def obstacles(self, plan: Record) -> list[str]:
+        """Why what lies in the folder is not a part of `plan`; empty when it is, or when nothing lies there."""
+        for path in (self.out / INDEX_FILE, self.folder / PLAN_FILE):
+            if path.exists():
+                try:
+                    return differences(json.loads(path.read_bytes()), plan)
+                except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                    return [f"{path.name} cannot be read: {type(error).__name__}"]
+        return ["shards without an index"] if any(self.out.glob("[0-9]*.*.npy")) else []
+
+    def _clear(self) -> None:
+        """Remove what builds write, the index first; what else lies in the folder stays."""
+        (self.out / INDEX_FILE).unlink(missing_ok=True)
+        for part in PARTS:
+            for path in self.out.glob(f"[0-9]*.{part}.npy"):
+                path.unlink()
+        (self.out / QUARANTINE_FILE).unlink(missing_ok=True)
+        shutil.rmtree(self.out / TOKENIZER_FOLDER, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def find(self, number: int, start: Position) -> Record | None:
+        """The record of shard `number`, if it begins at `start` and its files are what the record says."""
+        try:
+            record: Record = json.loads((self.folder / f"{shard_name(number)}.json").read_bytes())
+            whole = tuple(record["start"]) == start and all(
+                sha256(self.out / f"{record['name']}.{part}.npy") == digest for part, digest in record["sha256"].items()
+            )
+            # Bad rows that were kept must still be there to be gathered when the build ends.
+            kept = not record["quarantined"] or self.quarantine(number).exists()
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return record if whole and kept else None
+
+    def write(self, number: int, record: Record) -> None:
+        """Record a shard whose files are published."""
+        name = shard_name(number)
+        publish_json(record, self.folder / f"{name}.json.tmp", self.folder / f"{name}.json")
+
+    def quarantine(self, number: int) -> Path:
+        """Where the bad rows of a shard are kept until the build ends."""
+        return self.folder / f"{shard_name(number)}.quarantine.jsonl"
+
+    def end(self) -> None:
+        """The index is written: the work folder is not needed any more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def shard_name(number: int) -> str:
+    return f"{number:05d}"

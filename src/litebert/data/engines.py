@@ -1,0 +1,148 @@
+"""Where the encoding runs: in this process, in several processes, or on a Ray cluster. The result is the same.
+
+In: parcels. Out: (parcel, Encoded) in the same order. At most two parcels a worker are under way, so memory does not
+depend on the size of the corpus; and since parcels and order do not depend on the workers, neither do the shards.
+"""
+
+import logging
+import os
+import queue
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import cast
+
+from litebert.data.encode import Encoded, Encoder, EncoderRecipe, Parcel
+from litebert.errors import ConfigError, LitebertError, MissingExtraError
+
+Ask = Callable[[Parcel], Encoded]
+Run = Callable[[Iterator[Parcel]], Generator[tuple[Parcel, Encoded], None, None]]
+ENGINES = ("processes", "ray")
+
+
+@contextmanager
+def open_engine(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]:
+    """A function that encodes a stream of parcels; one worker of `processes` is this process itself."""
+    if workers < 1:
+        raise ConfigError(f"workers is {workers}, expected 1 or more")
+    if name not in ENGINES:
+        raise ConfigError(f"engine is {name!r}, expected one of {', '.join(ENGINES)}")
+    if name == "processes" and workers == 1:
+        encoder = Encoder(recipe)
+        yield lambda parcels: ((parcel, encoder(parcel)) for parcel in parcels)
+        return
+    with _processes(recipe, workers) if name == "processes" else _ray(recipe, workers) as asks:
+        yield lambda parcels: _in_order(parcels, asks)
+
+
+def _in_order(parcels: Iterator[Parcel], asks: list[Ask]) -> Generator[tuple[Parcel, Encoded], None, None]:
+    """Each worker is asked by a thread of its own, which mostly waits; answers come out in the order of the parcels."""
+    idle: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+    for ask in asks:
+        idle.put(ask)
+
+    def answer(parcel: Parcel) -> Encoded:
+        ask = idle.get()
+        try:
+            return ask(parcel)
+        finally:
+            idle.put(ask)
+
+    pool = ThreadPoolExecutor(len(asks), thread_name_prefix="litebert-build")
+    pending: deque[tuple[Parcel, Future[Encoded]]] = deque()
+    try:
+        for parcel in parcels:
+            pending.append((parcel, pool.submit(answer, parcel)))
+            if len(pending) >= 2 * len(asks):
+                first, future = pending.popleft()
+                yield first, future.result()
+        while pending:
+            first, future = pending.popleft()
+            yield first, future.result()
+    finally:
+        # Wait: whoever goes on elsewhere in the corpus asks the same workers, who must not be answering still.
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _processes(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
+    children = []
+    try:
+        for _ in range(workers):
+            children.append(_Child(recipe))
+        yield [child.ask for child in children]
+    finally:
+        for child in children:
+            child.end()
+
+
+class _Child:
+    """A process of build_worker.py and the connection to it."""
+
+    def __init__(self, recipe: EncoderRecipe) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            number = theirs.fileno()
+            code = f"from litebert.data.build_worker import serve; serve({number})"
+            # A group of its own: Ctrl-C at the terminal is for the parent alone.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code], pass_fds=[number], process_group=0, stdin=subprocess.DEVNULL
+            )
+        self._connection = Connection(ours.detach())
+        self._recipe: EncoderRecipe | None = recipe
+
+    def ask(self, parcel: Parcel) -> Encoded:
+        try:
+            if self._recipe:
+                self._connection.send(self._recipe)
+                self._recipe = None
+            self._connection.send(parcel)
+            return cast(Encoded, self._connection.recv())
+        except (EOFError, OSError) as error:
+            code = self._process.wait()
+            how = f"was killed by signal {-code}, often for want of memory" if code < 0 else f"ended with code {code}"
+            raise LitebertError(f"a worker process {how}; what is done is kept, the same command goes on") from error
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+
+@contextmanager
+def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("ray", extra="ray", purpose="--engine ray") from error
+    started = not ray.is_initialized()
+    if started:
+        # With RAY_ADDRESS the cluster that it names, else one on this machine for as long as the build takes.
+        address = os.environ.get("RAY_ADDRESS")
+        cpus = None if address else workers
+        ray.init(address=address, num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        remote = ray.remote(num_cpus=1)(Encoder)
+        actors = [remote.remote(recipe) for _ in range(workers)]
+
+        def asking(actor: object) -> Ask:
+            def ask(parcel: Parcel) -> Encoded:
+                try:
+                    return cast(Encoded, ray.get(actor.__call__.remote(parcel)))  # type: ignore[operator]
+                except ray.exceptions.RayError as error:
+                    reason = str(error).splitlines()[0]
+                    raise LitebertError(
+                        f"a Ray worker failed ({reason}); what is done is kept, the same command goes on"
+                    ) from error
+
+            return ask
+
+        yield [asking(actor) for actor in actors]
+    finally:
+        if started:
+            ray.shutdown()

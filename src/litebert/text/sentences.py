@@ -1,0 +1,119 @@
+"""A paragraph in, its sentences out: rules over compiled patterns. Why rules: docs/decisions/sentences.md.
+
+A stop is a candidate when white space or the paragraph's end follows it and its closing quotes and brackets; stops of
+scripts that write no spaces need none. Then the words at both sides decide (abbreviations.py). No character is lost:
+the sentences joined are the paragraph, white space aside. (ALBERT §3.1: order is learned over runs of sentences.)
+"""
+
+import re
+
+from litebert.text.abbreviations import (
+    EITHER,
+    EXCLAIMED,
+    NUMBERED,
+    ORDINAL_NOUNS,
+    STARTERS,
+    STARTERS_AFTER_INITIAL,
+    TITLES,
+)
+
+RULES_VERSION = 1
+"""Changes whenever the sentences of some text do: shards built by other rules are not continued."""
+
+# Unicode's Sentence_Terminal, as far as living scripts go.
+_SPACED_STOPS = ".!?…‽⁇⁈⁉‼؟۔؞։\u037e܀܁܂߹॥።፧፨᙮។៕᠃᠉᥄᥅။။༎།⸮꓿꘎꘏꛳꛷"
+_UNSPACED_STOPS = "。｡！？．।﹒﹖﹗"  # end a sentence without white space
+_CLOSERS = "\"'”’»›)\\]}」』】》〉）］｝〟\u201a\u2019"
+_OPENERS = "\"'“‘„‚«‹([{「『【《〈（［¿¡—–-•*_"
+
+# An alphabet of one plain set first: the pattern machine looks for it at memory speed.
+_ASCII_CANDIDATE = re.compile(r"[.!?][.!?\"')\]}]*\s+")
+_CANDIDATE = re.compile(rf"[{_SPACED_STOPS}][{_SPACED_STOPS}{_CLOSERS}]*\s+")
+_ANY_CANDIDATE = re.compile(
+    rf"[{_SPACED_STOPS}{_UNSPACED_STOPS}][{_SPACED_STOPS}{_UNSPACED_STOPS}{_CLOSERS}]*"
+    rf"(?:\s+|(?<=[{_UNSPACED_STOPS}{_CLOSERS}]))"
+)
+_DOTTED = re.compile(r"(?:\w{1,2}\.)+\w{1,2}")
+_LIST_NUMBER = re.compile(r"\d{1,3}|[IVXLC]{1,5}|[ivx]{1,5}|[a-zA-Z]")
+_WORD = re.compile(r"\S{1,24}")
+_STOPS = frozenset(_SPACED_STOPS + _UNSPACED_STOPS)
+_NEVER_BEGIN = _STOPS | frozenset(",;:%)]}")
+_AROUND_WORD = _OPENERS + ",;:"
+_ABBREVIATIONS = TITLES | NUMBERED | EITHER | EXCLAIMED
+# After a Japanese quotation these go on with the sentence: 「はい。」と言った。
+_QUOTATIVES = ("と", "って", "、", "，")
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """Sentences of a paragraph, without white space at their ends: split_sentences("Hi. Mr. Wu!") -> ["Hi.", "Mr. Wu!"]."""
+    if paragraph.isascii():
+        pattern = _ASCII_CANDIDATE
+    else:
+        pattern = _ANY_CANDIDATE if any(stop in paragraph for stop in _UNSPACED_STOPS) else _CANDIDATE
+    sentences = []
+    begin, length = 0, len(paragraph)
+    for match in pattern.finditer(paragraph):
+        stop, end = match.span()
+        if end == length:
+            break
+        if (following := paragraph[end]).islower():  # never begins a sentence
+            continue
+        word = paragraph[max(paragraph.rfind(" ", begin, stop) + 1, begin) : stop]
+        # Most stops are decided here, by what is cheap to ask: a plain word before, a capital letter after.
+        plain = len(word) > 1 and word not in _ABBREVIATIONS and word.isalpha() and following.isupper()
+        if (plain and paragraph[end - 1] == " ") or _ends(paragraph, begin, stop, end):
+            sentences.append(paragraph[begin:end].strip())
+            begin = end
+    last = paragraph[begin:].strip()
+    if last:
+        sentences.append(last)
+    return sentences
+
+
+def _ends(text: str, begin: int, stop: int, end: int) -> bool:
+    """Does the stop at `stop`, followed at `end` by other text, end the sentence that began at `begin`?"""
+    following = text[end]
+    if not text[end - 1].isspace():
+        return _ends_without_space(text, stop, end)
+    if following in _OPENERS:
+        following = text[end : end + 4].lstrip(_OPENERS)[:1]
+        if following.islower():
+            return False
+    if following in _NEVER_BEGIN:
+        return False
+    start = max(text.rfind(" ", begin, stop) + 1, begin)
+    word = text[start:stop].lstrip(_OPENERS)
+    if text[stop] != "." or text[stop + 1] in _STOPS:  # not a single full stop
+        return not (text[stop] == "!" and word in EXCLAIMED)
+    return not word or _full_stop_ends(word, following, text, end, first=start == begin)
+
+
+def _full_stop_ends(word: str, following: str, text: str, end: int, *, first: bool) -> bool:
+    """Does a full stop after `word` end the sentence? `first`: the word is all there is of the sentence."""
+    if first and _LIST_NUMBER.fullmatch(word):  # "1. Introduction"
+        return False
+    if word in TITLES:
+        return False
+    if following.isdecimal() and word in NUMBERED:
+        return False
+    if word.isdecimal():
+        return not (len(word) < 3 and _word_at(text, end) in ORDINAL_NOUNS)
+    if len(word) == 1 and word.isalpha():
+        return _word_at(text, end) in STARTERS_AFTER_INITIAL
+    if word in EITHER or ("." in word and _DOTTED.fullmatch(word)):
+        return _word_at(text, end) in STARTERS
+    return True
+
+
+def _ends_without_space(text: str, stop: int, end: int) -> bool:
+    """The same for the stops of scripts without spaces: some closing mark in a word must not count, nor a decimal point."""
+    if not any(mark in _UNSPACED_STOPS for mark in text[stop:end]):
+        return False
+    if text.startswith(_QUOTATIVES, end):
+        return False
+    return not (text[stop] in "．﹒" and text[end].isalnum() and text[stop - 1 : stop].isdecimal())
+
+
+def _word_at(text: str, start: int) -> str:
+    match = _WORD.match(text, start)
+    return match[0].strip(_AROUND_WORD) if match else ""
