@@ -84,7 +84,7 @@ def read_encoder(
     for key, neutral in NEUTRAL.items():
         if key in data and data[key] not in neutral:
             raise ConversionError(f"the config says {key} = {data[key]!r}, which this encoder does not do")
-    values = {key: data.get(key, default) for key, default in DEFAULTS[family].items()}
+    values = {key: _as_default(data.get(key, default), default) for key, default in DEFAULTS[family].items()}
     act = values["hidden_act"]
     if activation is None and (not isinstance(act, str) or act not in activations):
         raise ConversionError(f"the config says hidden_act = {act!r}; known are {', '.join(activations)}")
@@ -151,7 +151,14 @@ def label_names(data: Mapping[str, Any]) -> list[str]:
 def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
     key = "classifier_dropout_prob" if family == "albert" else "classifier_dropout"
     value = data.get(key, DEFAULTS[family][key])
-    return data.get("hidden_dropout_prob", DEFAULTS[family]["hidden_dropout_prob"]) if value is None else value
+    return _as_default(
+        data.get("hidden_dropout_prob", DEFAULTS[family]["hidden_dropout_prob"]) if value is None else value, 0.0
+    )
+
+
+def _as_default(value: Any, default: Any) -> Any:
+    """A fraction written as a whole number, as the 0 of released configs, is a fraction; the rest is left for the checks."""
+    return float(value) if type(value) is int and isinstance(default, float) and value in (0, 1) else value
 
 
 def write_settings(encoder: EncoderConfig, family: Family, head: HeadConfig | None) -> dict[str, Any]:
