@@ -1,0 +1,141 @@
+"""litebert data build: corpus files in, a folder of shards out; progress on stderr, a summary on stdout."""
+
+import json as jsonlib
+import os
+import sys
+import time
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from litebert.data import assemble
+from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
+from litebert.data.corpus import CorpusOptions, find_files, ignored_files
+from litebert.data.pieces import MAX_ROW_BYTES
+
+LINE_SECONDS = 5.0
+"""Between two lines of progress where there is no terminal."""
+
+
+def build(
+    corpus: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS...")],
+    /,
+    *,
+    tokenizer: str,
+    out: str,
+    workers: int = 1,
+    engine: Literal["processes", "ray"] = "processes",
+    shard_tokens: int = SHARD_TOKENS,
+    split: Literal["rules", "lines"] = "rules",
+    documents: Literal["blank-lines", "files"] = "blank-lines",
+    field: str = "text",
+    bad_rows: Literal["error", "skip", "quarantine"] = "error",
+    max_row_bytes: int = MAX_ROW_BYTES,
+    overwrite: bool = False,
+    json: bool = False,
+) -> None:
+    """Turn a corpus into shards of token ids. Interrupted, the same command again goes on.
+
+    Args:
+        corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz, .bz2, .zst.
+        tokenizer: Folder of a tokenizer, or a SentencePiece model file.
+        out: Folder for the shards.
+        workers: Processes that encode; the shards are the same for any number.
+        engine: Where they run: on this machine, or on the Ray cluster of RAY_ADDRESS (without it, a local one).
+        shard_tokens: Tokens after which a shard ends, at the next end of a document.
+        split: How sentences are found: by rules, or each line is one.
+        documents: What ends a document of a text file: a blank line, or only the end of the file.
+        field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
+        bad_rows: What to do with a row that holds no usable text: stop, leave it out, or keep a copy in quarantine.jsonl.
+        max_row_bytes: Longest .jsonl row in bytes; a longer one is a bad row.
+        overwrite: Replace the shards of another build in the same folder.
+        json: Print the summary as one JSON object.
+    """
+    options = BuildOptions(
+        corpus=CorpusOptions(documents=documents, field=field, bad_rows=bad_rows, max_row_bytes=max_row_bytes),
+        split=split,
+        shard_tokens=shard_tokens,
+        workers=workers,
+        engine=engine,
+        overwrite=overwrite,
+    )
+    ignored = ignored_files(corpus)
+    if ignored:
+        _note(f"{len(ignored)} files are no corpus by their names and are left out, the first is {ignored[0]}")
+    sizes = [os.path.getsize(file.path) for file in find_files(corpus)]
+    with _Watch(sizes) as watch:
+        report = build_shards(corpus, tokenizer=tokenizer, out=out, options=options, watch=watch)
+    for row in report.bad:
+        _note(f"left out: {row}")
+    if report.bad_rows:
+        kept = ", kept in quarantine.jsonl" if bad_rows == "quarantine" else ""
+        _note(f"{report.bad_rows} bad rows were left out{kept}")
+    if report.cut_lines:
+        _note(f"lines longer than a piece were cut at {report.cut_lines} places")
+    if json:
+        print(jsonlib.dumps(summary(report)))
+    else:
+        _print(summary(report))
+
+
+def summary(report: BuildReport) -> dict[str, Any]:
+    """The report with its rates."""
+    speed = report.encoded_bytes / 1e6 / report.seconds if report.seconds else 0.0
+    rate = report.unknown / report.tokens
+    return asdict(report) | {"unknown_rate": rate, "mb_per_second": speed}
+
+
+def _note(text: str) -> None:
+    print(f"litebert data build: {text}", file=sys.stderr)
+
+
+def _print(facts: dict[str, Any]) -> None:
+    table = Table(title=facts["out"], show_header=False, box=None, title_justify="left", title_style="bold")
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for key in ("documents", "sentences", "tokens"):
+        table.add_row(key, f"{facts[key]:,}")
+    table.add_row("unknown tokens", f"{facts['unknown_rate']:.3%}")
+    table.add_row("bad rows", f"{facts['bad_rows']:,}")
+    table.add_row("shards (taken over)", f"{facts['shards']:,} ({facts['shards_reused']:,})")
+    table.add_row("text", f"{facts['text_bytes'] / 1e6:,.1f} MB")
+    table.add_row("encoded now", f"{facts['encoded_bytes'] / 1e6:,.1f} MB in {facts['seconds']:,.1f} s")
+    table.add_row("speed", f"{facts['mb_per_second']:,.1f} MB/s")
+    Console().print(table)
+
+
+class _Watch:
+    """Progress on stderr: a bar on a terminal, elsewhere a line every few seconds."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self._before = [sum(sizes[:number]) for number in range(len(sizes))]
+        self._total = sum(sizes)
+        self._began = self._told = time.monotonic()
+        console = Console(stderr=True)
+        columns = (TextColumn("building"), BarColumn(), TextColumn("{task.fields[facts]}"), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> "_Watch":
+        if self._bar:
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self._total, facts="")
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, progress: assemble.Progress) -> None:
+        now = time.monotonic()
+        done = self._before[progress.file] + progress.offset
+        speed = progress.text_bytes / 1e6 / max(now - self._began, 1e-9)
+        facts = f"{progress.tokens / 1e6:,.1f} M tokens, {speed:.1f} MB/s"
+        if self._bar:
+            self._bar.update(self._task, completed=done, facts=facts)
+        elif now - self._told >= LINE_SECONDS:
+            self._told = now
+            _note(f"{done / max(self._total, 1):.0%}, {facts}")
