@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokenizer train": ("litebert.commands.tokenizer_train:train", "Train a vocabulary on a corpus."),
     "data build": ("litebert.commands.data_build:build", "Turn a corpus into shards of token ids."),
     "data show": ("litebert.commands.data_show:show", "Print training examples as a person would read them."),
+    "pretrain": ("litebert.commands.pretrain:pretrain", "Pretrain an encoder on shards."),
+    "report": ("litebert.commands.report:report", "One HTML page of a run, or of several side by side."),
     "convert": ("litebert.commands.convert:convert", "Weights from and to Hugging Face, and from Google's checkpoints."),
 }
 

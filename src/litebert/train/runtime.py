@@ -35,10 +35,12 @@ class Runtime:
     def start(cls, *, device: str = "auto", dtype: Literal["auto", "float32", "bfloat16"] = "auto") -> "Runtime":
         """Join the ranks that torchrun started, or be alone."""
         rank, world_size, local = (int(os.environ.get(key, default)) for key, default in _TORCHRUN.items())
-        cuda = torch.cuda.is_available() if device == "auto" else device.startswith("cuda")
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        cuda = device.startswith("cuda")
         if cuda and not torch.cuda.is_available():
             raise ConfigError(f"device is {device!r}, and torch sees no GPU here; use --device cpu, or see litebert doctor")
-        place = torch.device(f"cuda:{local}" if cuda and ":" not in device else "cuda" if device == "auto" else device)
+        place = torch.device(f"cuda:{local}" if device == "cuda" else device)
         if cuda:
             torch.cuda.set_device(place)
         if world_size > 1 and not dist.is_initialized():
