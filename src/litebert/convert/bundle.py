@@ -61,6 +61,8 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
         self._num_shards = _header(table.pop(b"", None))
         self.entries = {_name(key): _entry(value) for key, value in table.items()}
         self._shards: dict[int, npt.NDArray[np.uint8]] = {}
+        for name, entry in self.entries.items():  # also of those that nobody will ask for: a file cut short is a bad copy
+            self._check_extent(name, entry)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -78,16 +80,16 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
         dtype = np.dtype(DTYPES[entry.dtype])
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             raise ConversionError(f"tensor {name!r} of shape {list(entry.shape)} and {dtype} takes {entry.size} bytes: damaged")
-        shard = self._shard(entry.shard)
-        if entry.offset + entry.size > len(shard):
-            raise ConversionError(
-                f"tensor {name!r} ends at byte {entry.offset + entry.size} of {self._shard_path(entry.shard).name}, "
-                f"which has {len(shard)}: the file is truncated"
-            )
-        stored = shard[entry.offset : entry.offset + entry.size]
+        stored = self._shard(entry.shard)[entry.offset : entry.offset + entry.size]
         if masked(crc32c(stored)) != entry.checksum:
             raise ConversionError(f"tensor {name!r} fails its checksum: {self._shard_path(entry.shard).name} is damaged")
         return np.array(stored).view(dtype).reshape(entry.shape)
+
+    def _check_extent(self, name: str, entry: Entry) -> None:
+        end, size = entry.offset + entry.size, len(self._shard(entry.shard))
+        if end > size:
+            file = self._shard_path(entry.shard).name
+            raise ConversionError(f"tensor {name!r} ends at byte {end} of {file}, which has {size}: the file is truncated")
 
     def _shard_path(self, shard: int) -> Path:
         return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05d}-of-{self._num_shards:05d}")
