@@ -1,0 +1,41 @@
+"""litebert report: folders of runs in; one HTML file that opens offline out."""
+
+import json as jsonlib
+import math
+from typing import Annotated, Any
+
+import tyro
+
+from litebert.report import Run, write_report
+
+Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN…")]
+
+
+def report(runs: Runs, /, *, out: str = "", json: bool = False) -> None:
+    """Write one HTML file about runs: curves, recipe, environment, filled masks; of several runs, their comparison.
+
+    Args:
+        runs: Folders of runs, finished or still running.
+        out: File to write; RUN/report.html for one run and report.html here for several when left out.
+        json: Print one JSON object.
+    """
+    written = write_report(runs, out or None)
+    if json:
+        facts = {"report": str(written.path), "bytes": written.num_bytes, "runs": [describe(run) for run in written.runs]}
+        print(jsonlib.dumps(facts))
+    else:
+        print(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
+
+
+def describe(run: Run) -> dict[str, Any]:
+    """A run's last numbers; one that is not finite is null."""
+    last = run.evaluations[-1].values if run.evaluations else {}
+    return {
+        "name": run.name,
+        "folder": str(run.folder),
+        "state": run.state,
+        "steps": run.steps,
+        "tokens": int(run.total("tokens")),
+        "seconds": run.total("seconds"),
+        "evaluation": {name: value if math.isfinite(value) else None for name, value in last.items()},
+    }
