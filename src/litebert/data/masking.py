@@ -65,7 +65,8 @@ class Rows(NamedTuple):
 
     @property
     def sizes(self) -> Int[np.ndarray, " batch"]:
-        return np.add(self.a_sizes + self.b_sizes, np.where(self.b_sizes > 0, 3, 2))
+        sizes: Int[np.ndarray, " batch"] = self.a_sizes + self.b_sizes + np.where(self.b_sizes > 0, 3, 2)
+        return sizes
 
 
 class Hidden(NamedTuple):
@@ -139,7 +140,8 @@ def choose(
     firsts = words.breaks[taken]
     sizes = words.breaks[taken + 1] - firsts
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.add(np.repeat(firsts, sizes), within)
+    positions: Int[np.ndarray, " num_masked"] = np.repeat(firsts, sizes) + within
+    return positions
 
 
 def take_ngrams(

@@ -6,20 +6,23 @@ nothing is forked, and the caller's script is not imported again). A worker ends
 closed, and also when the parent is killed.
 """
 
+import contextlib
+import itertools
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from queue import Queue
-from threading import Thread
+from queue import Empty, Queue
+from threading import Event, Thread
 from types import TracebackType
 from typing import NamedTuple
 
 from litebert.data.batch import Batch
 from litebert.data.stream import Position, Stream
-from litebert.errors import ConfigError, DataError, LitebertError
+from litebert.errors import ConfigError, LitebertError
 
 AHEAD = 2
 """Batches taken out of the workers' pipes before they are asked for."""
@@ -86,63 +89,66 @@ class Reader:
         self.close()
 
 
+Made = tuple[Batch, Position] | LitebertError
+
+
 class Workers:
     """Processes that make batches, and a thread that takes them in turn."""
 
     def __init__(self, stream: Stream, part: Slice, position: Position, count: int) -> None:
         if stream.folder is None:
             raise ConfigError("workers read shards from a folder; open the stream with Stream.open, or use workers=0")
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._pipes: list[Connection] = []
+        processes, pipes = [], []
         for number in range(count):
             ours, theirs = Pipe()
-            command = [sys.executable, "-c", f"from litebert.data.worker import main; main({theirs.fileno()})"]
-            self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment()))
+            command = [sys.executable, "-c", f"from litebert.data.reader_worker import main; main({theirs.fileno()})"]
+            processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment()))
             theirs.close()
             ours.send((str(stream.folder), stream.spec, stream.seed, stream.split, stream.pad_multiple))
             ours.send((part, position, number, count))
-            self._pipes.append(ours)
-        self._ready: Queue[tuple[Batch, Position] | LitebertError] = Queue(AHEAD)
-        self._open = True
-        self._thread = Thread(target=self._collect, daemon=True)
-        self._thread.start()
-
-    def _collect(self) -> None:
-        turn = 0
-        while self._open:
-            process = self._processes[turn % len(self._pipes)]
-            try:
-                received = self._pipes[turn % len(self._pipes)].recv()
-            except (EOFError, OSError):
-                if self._open:
-                    status = process.wait()
-                    self._ready.put(DataError(f"a data worker ended with status {status}; its messages are above"))
-                return
-            self._ready.put(received)
-            turn += 1
+            pipes.append(ours)
+        self._ready: Queue[Made] = Queue(AHEAD)
+        stop = Event()
+        # neither the thread nor the clean-up knows this object, so that a forgotten reader ends its workers
+        thread = Thread(target=_collect, args=(processes, pipes, self._ready, stop), daemon=True)
+        self.close = weakref.finalize(self, _end, processes, pipes, self._ready, stop, thread)
+        """End the workers; safe to call twice, and called at the interpreter's exit."""
+        thread.start()
 
     def take(self) -> tuple[Batch, Position]:
-        received = self._ready.get()
-        if isinstance(received, LitebertError):
+        made = self._ready.get()
+        if isinstance(made, LitebertError):
             self.close()
-            raise received
-        return received
+            raise made
+        return made
 
-    def close(self) -> None:
-        self._open = False
-        for process in self._processes:
-            process.kill()
-        while not self._ready.empty():  # the thread may be waiting to put
-            self._ready.get()
-        for process in self._processes:
-            process.wait()
-        self._thread.join(timeout=5)
-        for pipe in self._pipes:
-            pipe.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_open", False):
-            self.close()
+def _collect(processes: list["subprocess.Popen[bytes]"], pipes: list[Connection], ready: Queue[Made], stop: Event) -> None:
+    """Take batches out of the workers' pipes, in turn, until told to stop or a worker ends."""
+    for process, pipe in itertools.cycle(zip(processes, pipes, strict=True)):
+        try:
+            made = pipe.recv()
+        except (EOFError, OSError):
+            made = LitebertError(f"a data worker ended with status {process.wait()}; its own message is above")
+        if not stop.is_set():
+            ready.put(made)
+        if stop.is_set() or isinstance(made, LitebertError):
+            return
+
+
+def _end(
+    processes: list["subprocess.Popen[bytes]"], pipes: list[Connection], ready: Queue[Made], stop: Event, thread: Thread
+) -> None:
+    stop.set()
+    for process in processes:
+        process.kill()
+        process.wait()
+    while thread.is_alive():
+        with contextlib.suppress(Empty):  # it may be waiting for room
+            ready.get(timeout=0.01)
+        thread.join(timeout=0.01)
+    for pipe in pipes:
+        pipe.close()
 
 
 def _environment() -> dict[str, str]:

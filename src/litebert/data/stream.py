@@ -25,7 +25,7 @@ from litebert.data.masking import Rows, Vocabulary, hide
 from litebert.data.pairs import Pairs, make_pairs
 from litebert.data.plan import Plan, plan_epoch
 from litebert.data.random import Purpose, keys, seeded
-from litebert.data.shards import Shard, Shards
+from litebert.data.shards import TOKENIZER_FOLDER, Shard, Shards
 from litebert.data.spec import ExampleSpec, Split
 from litebert.data.texts import Texts
 from litebert.errors import DataError
@@ -96,6 +96,12 @@ class Stream:
             pad_multiple=self.pad_multiple,
             folder=self.folder,
         )
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """Where the shards' own tokenizer is."""
+        assert self.folder is not None, "a stream over arrays has no folder"
+        return self.folder / TOKENIZER_FOLDER
 
     def plan(self, epoch: int) -> Plan:
         """Which examples the epoch has; computed once, the latest two are kept."""

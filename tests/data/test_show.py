@@ -1,0 +1,85 @@
+"""`litebert data show` says what stands there, what was hidden, and the order in words."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy import toy_shard, write_folder
+
+from litebert.commands.data_show import show
+from litebert.data.batch import Batch
+from litebert.data.show import describe
+from litebert.errors import ConfigError
+
+PIECES = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "s", "▁sat", "▁", "▁dog"]
+
+
+def worked_example(label: int) -> Batch:
+    """[CLS] the cats [SEP] ␣ sat [SEP]: `cat` replaced by dog, `s` by [MASK], the space kept."""
+    return Batch(
+        token_ids=np.array([[2, 5, 10, 4, 3, 9, 8, 3, 0]], np.int32),
+        segment_ids=np.array([[0, 0, 0, 0, 0, 1, 1, 1, 0]], np.uint8),
+        mask=np.array([[True] * 8 + [False]]),
+        masked_positions=np.array([2, 3, 5]),
+        masked_labels=np.array([6, 7, 9], np.int32),
+        order_labels=np.array([label], np.int32),
+        indices=np.array([12]),
+    )
+
+
+def test_worked_example() -> None:
+    [example] = describe(worked_example(1), PIECES, mask_id=4, order="sop")
+    assert example.render().plain == (
+        "example 12 · 8 tokens, 3 hidden · swapped: the text has b before a\n[CLS] the ⟦cat→dog⟧⟦s⟧ [SEP] ⟨␣⟩ sat [SEP]"
+    )
+    assert example.to_dict() == {
+        "number": 12,
+        "tokens": 8,
+        "order_label": 1,
+        "order": "swapped: the text has b before a",
+        "a": "the cats",
+        "b": "sat",
+        "hidden": [
+            {"segment": "a", "place": 1, "was": "▁cat", "is": "▁dog", "how": "random"},
+            {"segment": "a", "place": 2, "was": "s", "is": "[MASK]", "how": "mask"},
+            {"segment": "b", "place": 0, "was": "▁", "is": "▁", "how": "kept"},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("order", "label", "words"),
+    [("sop", 0, "in order"), ("nsp", 0, "b follows a"), ("nsp", 1, "from another document"), ("none", 0, "not asked for")],
+)
+def test_the_order_is_said_in_words(order: str, label: int, words: str) -> None:
+    [example] = describe(worked_example(label), PIECES, mask_id=4, order=order)  # type: ignore[arg-type]
+    assert words in example.order
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("shards") / "data", toy_shard())
+
+
+def test_json_is_one_object(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(str(folder), count=2, max_length=32, seed=3, json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["examples"]) == 2
+    assert all(example["tokens"] <= 32 for example in shown["examples"])
+    show(str(folder), count=2, max_length=32, seed=3, json=True)
+    assert json.loads(capsys.readouterr().out) == shown
+    show(str(folder), count=2, max_length=32, seed=4, json=True)
+    assert json.loads(capsys.readouterr().out) != shown
+
+
+def test_text_names_each_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(str(folder), count=4, max_length=32)
+    printed = capsys.readouterr().out
+    assert printed.count("[CLS]") == 4
+    assert printed.count("hidden ·") == 4
+
+
+def test_count_is_checked(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="count is at least 1"):
+        show(str(folder), count=0)
