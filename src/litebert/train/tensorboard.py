@@ -1,0 +1,75 @@
+"""TensorBoard events, for who watches several runs at once: records in; an event file out. metrics.jsonl stays the truth.
+
+Needs the extra `tensorboard`, imported when the sink is made, so that a run does not begin without it. A step is counted
+here as in the report, by the steps done after it, so that training and held-out points lie over one another.
+"""
+
+import atexit
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from litebert.errors import MissingExtraError
+from litebert.train.log import Record
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+FLUSH_SECONDS = 30
+NOT_DRAWN = frozenset({"kind", "step", "event", "message", "examples"})
+NOT_FINITE = ("nan", "inf", "-inf")
+
+
+class TensorBoardSink:
+    """A sink of records. Closing it is optional: what is unwritten is written when the process ends."""
+
+    def __init__(self, folder: Path | str) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise MissingExtraError("tensorboard", extra="tensorboard", purpose="writing TensorBoard events") from error
+        self._make = SummaryWriter
+        self._folder = str(folder)
+        self._writer: SummaryWriter | None = None
+        self._last = -1
+        atexit.register(self.close)
+
+    def __call__(self, record: Record) -> None:
+        done = record["step"] + (record["kind"] == "step")
+        writer = self._at(done)
+        if record["kind"] == "event":
+            writer.add_text(str(record.get("event", "event")), str(record.get("message", "")), done)
+        group = {"step": "training", "evaluation": "held_out"}.get(record["kind"])
+        if group is None:
+            return
+        for name, value in record.items():
+            if name not in NOT_DRAWN and (number := _number(value)) is not None:
+                writer.add_scalar(f"{group}/{name}", number, done)
+        if group == "held_out":
+            writer.flush()
+
+    def close(self) -> None:
+        """Write what is left and end the file; a later record begins a new one."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        atexit.unregister(self.close)
+
+    def _at(self, done: int) -> "SummaryWriter":
+        """The writer for a record after `done` steps. Where a run resumes or goes back, what stood from there on is void."""
+        if self._writer is not None and done < self._last:
+            self._writer.close()
+            self._writer = None
+        if self._writer is None:
+            self._writer = self._make(self._folder, purge_step=done, flush_secs=FLUSH_SECONDS)
+        self._last = done
+        return self._writer
+
+
+def _number(value: object) -> float | None:
+    """A number, also one that is not finite and was written as its name."""
+    named = isinstance(value, str) and value in NOT_FINITE
+    counted = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        return float(value) if named or counted else None  # type: ignore[arg-type]
+    except OverflowError:  # a whole number beyond all floats
+        return None
