@@ -14,8 +14,8 @@ def _words(text: str) -> frozenset[str]:
 TITLES = _words("""
     Dr Drs Mr Mrs Ms Mx Messrs Mmes Prof Profs Rev Revd Hon Fr Sr Br St Ste Sts Mt Ft Pres Gov Sen Reps Rep Supt Supts
     Gen Col Maj Capt Cpt Cmdr Cdr Comdr Lt Lieut Sgt Sergt Cpl Pvt Pfc Adm Brig Hr Bros Insp Det Atty Amb Sec Treas
-    dr prof mr mrs ms vs Vs viz cf Cf al ca Ca circa eg ie approx esp incl resp
-    Hrn Frl Dipl Ing Hl Fam Mme Mlle Mgr MM Me Sra Srta Dra Da Dn Dña Sig Dott Avv Arch Prof.ssa Exmo Dhr Mevr drs
+    dr prof mr mrs ms vs Vs viz cf Cf al ca Ca circa eg ie approx Approx esp incl resp
+    Hrn Frl Dipl Ing Hl Fam Mme Mlle Mgr MM Me Sra Srta Dra Da Dn Dña Sig Dott Avv sig dott avv Arch Prof.ssa Exmo Dhr Mevr drs
     bzw ggf evtl sog vgl z d bspw inkl zzgl geb gest verh bijv zgn resp m.a.w np tzn tzw ul im św ks inż mgr hab
     ул им акад проф доц гр пр св см ср напр стр рис табл тыс
 """)
