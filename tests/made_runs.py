@@ -111,7 +111,7 @@ def finetuning(steps: int) -> list[dict[str, Any]]:
     """A fine-tuning run's metrics, with measures of its own."""
     draw, made = random.Random(1), []
     for step in range(steps):
-        loss = 0.7 * math.exp(-3 * step / steps) + draw.gauss(0, 0.05)
+        loss = 0.7 * math.exp(-2 * step / steps) * math.exp(draw.gauss(0, 0.1))
         made.append(
             {
                 "kind": "step",

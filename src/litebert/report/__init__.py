@@ -7,6 +7,7 @@ for several runs, their comparison.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,8 @@ def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -
         temporary.write_bytes(page)
         temporary.replace(path)  # whole or not at all: a browser may be looking
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise ConfigError(f"cannot write {path}: {error.strerror}; choose another place with --out") from error
     return Report(path=path, num_bytes=len(page), runs=tuple(runs))
 

@@ -10,7 +10,7 @@ from litebert.report.markup import cell, table, text
 from litebert.report.panels import Panel, choose, single
 from litebert.report.run import Run
 from litebert.report.scale import count, measure
-from litebert.report.settings import difference_table, leaves
+from litebert.report.settings import difference_table, leaves, settings_of
 from litebert.train.progress import duration
 
 COLORS = 7
@@ -22,7 +22,7 @@ def compare_section(runs: Sequence[Run], lines: Lines) -> str:
     names = [run.name for run in runs]
     panels = single(choose(runs))
     charts = [draw(panel, _drawn(panel, runs, lines), (), wide=i == 0) for i, panel in enumerate(panels)]
-    recipes = difference_table(names, [dict(leaves(run.recipe)) for run in runs], "The recipes are the same.")
+    recipes = difference_table(names, [settings_of(run.recipe) for run in runs], "The recipes are the same.")
     environments = difference_table(names, [dict(leaves(run.environment)) for run in runs], "The environments are the same.")
     return (
         f'<section id="compare"><h2>Comparison</h2>{_legend(runs)}{_last_table(runs)}{_equal_table(runs)}'

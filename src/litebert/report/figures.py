@@ -14,7 +14,17 @@ from litebert.report.settings import pretraining
 from litebert.train.progress import duration
 
 MOST_ROWS = 200
-FIRST = ("score", "masked_loss", "masked_accuracy", "perplexity", "sop_accuracy", "nsp_accuracy", "accuracy", "loss")
+FIRST = (
+    "score",
+    "masked_loss",
+    "masked_accuracy",
+    "perplexity",
+    "sop_accuracy",
+    "nsp_accuracy",
+    "order_loss",
+    "accuracy",
+    "loss",
+)
 """Measures in the order in which a reader asks for them; others follow by name."""
 GRAVE = ("skip", "roll", "stop", "diverge", "nan", "memory", "disk")
 

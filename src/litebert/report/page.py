@@ -32,6 +32,7 @@ STATES = {
     "running": "still being written",
     "silent": "said to be running, but nothing was written for {silent}: it may have been killed",
     "interrupted": "saved; the same command goes on",
+    "stopped": "",
     "diverged": "stopped on losses that were not finite",
     "unknown": "no status.json yet",
 }
@@ -91,10 +92,11 @@ def _run_section(run: Run, index: int, lines: Lines, *, several: bool) -> str:
     """One run, from its name to its environment."""
     state = run.state
     about = STATES.get(state, "").format(silent=ago(run.silent_seconds or 0))
+    about = "; ".join(filter(None, [about, str(run.status.get("reason", "")), f"read from {run.folder}"]))
     kind = state if state in STATES else "unknown"
     head = (
         f'<header><h1>{text(run.name)} <span class="state {kind}">{text(state, 40)}</span></h1>'
-        f'<p class="quiet">{text(about)}{"; " if about else ""}read from {text(run.folder)}</p></header>'
+        f'<p class="quiet">{text(about)}</p></header>'
     )
     panels = choose([run])
     moments = marks(run)

@@ -46,7 +46,12 @@ KNOWN = (
     Panel(title="Masked-token accuracy", trained="masked_accuracy", held=("masked_accuracy",), zero=True),
     Panel(title="Accuracy", trained="accuracy", held=("accuracy",)),
     Panel(title="Order accuracy", trained="order_accuracy", held=("sop_accuracy", "nsp_accuracy"), guide=CHANCE),
-    Panel(title="Order loss", trained="order_loss", held=("sop_loss", "nsp_loss"), guide=(math.log(2), "chance, ln 2")),
+    Panel(
+        title="Order loss",
+        trained="order_loss",
+        held=("order_loss", "sop_loss", "nsp_loss"),
+        guide=(math.log(2), "chance, ln 2"),
+    ),
     Panel(title="Learning rate", trained="rate", zero=True),
     Panel(title="Gradient norm, before clipping", trained="norm", log=True),
     Panel(title="Tokens per second", trained=SPEED, zero=True),
@@ -102,7 +107,7 @@ def _columns(runs: Iterable[Run]) -> set[str]:
 
 def _names(runs: Iterable[Run]) -> set[str]:
     finite = {name for run in runs for each in run.evaluations for name, value in each.values.items() if math.isfinite(value)}
-    return finite - COUNTED
+    return {name for name in finite - COUNTED if name not in STAGED and not name.endswith("_tokens")}
 
 
 _KNOWN_COLUMNS = {panel.trained for panel in KNOWN}

@@ -1,6 +1,7 @@
 """Recipes and environments as tables: JSON in; settings by name, what differs, and from which named recipe, out."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from litebert.errors import LitebertError
@@ -21,8 +22,15 @@ def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(data, list) and any(isinstance(item, Mapping | list) for item in data):
         for i, value in enumerate(data):
             yield from leaves(value, f"{prefix}{i}.")
-    elif prefix or data is not None:
+    elif prefix or data not in (None, {}, []):
         yield prefix.rstrip(".") or "value", data
+
+
+def settings_of(recipe: Any) -> dict[str, Any]:
+    """Settings of a recipe file: what stands under `recipe`, then the rest, such as the run's inputs."""
+    if isinstance(recipe, dict) and isinstance(recipe.get("recipe"), dict):
+        recipe = recipe["recipe"] | {name: value for name, value in recipe.items() if name != "recipe"}
+    return dict(islice(leaves(recipe), MOST))
 
 
 def nearest(recipe: Any) -> tuple[str, dict[str, Any]] | None:
@@ -53,7 +61,7 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def recipe_section(run: Run) -> str:
     """All settings, with those that differ from the nearest named recipe marked."""
-    own = dict(list(leaves(run.recipe))[:MOST])
+    own = settings_of(run.recipe)
     if not own:
         return '<p class="quiet">The run has no recipe.json yet.</p>'
     found = nearest(run.recipe)
@@ -61,27 +69,23 @@ def recipe_section(run: Run) -> str:
         rows = [[cell(name, "th", scope="row"), cell(shown(value))] for name, value in own.items()]
         return table(["setting", "value"], rows, numbers=False)
     base_name, base = found
-    inner = "recipe." if isinstance(run.recipe.get("recipe"), dict) else ""
-    rows, changed = [], 0
-    absent = {inner + name: _ABSENT for name in base if name.startswith("overrides.") and inner + name not in own}
+    rows, marked = [], []
+    absent = {name: _ABSENT for name in base if name.startswith("overrides.") and name not in own}
     for name, value in (own | absent).items():
-        bare = name.removeprefix(inner)
-        other = base.get(bare, _ABSENT)
-        known = name.startswith(inner) and (bare in base or bare.startswith("overrides."))
-        differs = known and other != value
-        changed += differs
+        other = base.get(name, _ABSENT)
+        differs = (name in base or name.startswith("overrides.")) and other != value
         value_cell = cell(_said(value), class_="changed") if differs else cell(_said(value))
         rows.append([cell(name, "th", scope="row"), value_cell, cell(_said(other) if differs else "", class_="quiet")])
-    word = "setting differs" if changed == 1 else "settings differ"
-    said = f"{changed} {word} from it, and are marked" if changed else "nothing differs from it"
+        marked += rows[-1:] if differs else []
+    word = "setting differs" if len(marked) == 1 else "settings differ"
+    said = f"{len(marked)} {word} from it" if marked else "nothing differs from it"
     head = f"<p>The nearest named recipe is <b>{text(base_name)}</b>; {said}.</p>"
-    marked = [row for row in rows if "changed" in row[1]]
     top = table(["setting", "this run", base_name], marked, numbers=False) if marked else ""
     return head + top + fold(f"All {len(rows)} settings", table(["setting", "this run", base_name], rows, numbers=False))
 
 
 def environment_section(run: Run) -> str:
-    own = list(leaves(run.environment))[:MOST]
+    own = list(islice(leaves(run.environment), MOST))
     if not own:
         return '<p class="quiet">The run has no environment.json yet.</p>'
     rows = [[cell(name, "th", scope="row"), cell(shown(value))] for name, value in own]
