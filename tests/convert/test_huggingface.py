@@ -11,6 +11,7 @@ from peers import foreign_model
 from safetensors.torch import load_file, save_file
 
 from litebert.convert.huggingface import read_huggingface
+from litebert.convert.unpickle import unpickle
 from litebert.errors import ConversionError
 
 
@@ -192,8 +193,8 @@ def test_hostile_pickles_are_refused_and_do_nothing(folder, tmp_path):
         read_huggingface(path, allow_pickle=True)
     assert not (tmp_path / "harm").exists()
     torch.save([1, 2], path / "pytorch_model.bin")
-    with pytest.raises(ConversionError, match="should hold a dict of tensors"):
-        read_huggingface(path, allow_pickle=True)
+    with pytest.raises(SystemExit, match="should hold a dict of tensors"):
+        unpickle(str(path / "pytorch_model.bin"), str(tmp_path / "target"))
 
 
 # ---- refused

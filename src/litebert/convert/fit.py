@@ -45,10 +45,10 @@ def check_size(config: ModelConfig, stored: Mapping[str, object]) -> None:
 
 def fit(config: ModelConfig, names: Mapping[str, Foreign], stored: Mapping[str, Stored]) -> dict[str, Tensor]:
     """The stored weights under our names in float32, each looked at before any is read."""
+    _check_names((foreign.name for foreign in names.values()), stored)
     with torch.device("meta"):
         shapes = {name: tuple(tensor.shape) for name, tensor in Model(config).state_dict().items()}
     assert shapes.keys() == names.keys(), "the table and the model disagree"
-    _check_names((foreign.name for foreign in names.values()), stored)
     for ours, foreign in names.items():
         expected = shapes[ours][::-1] if foreign.transposed else shapes[ours]
         found = stored[foreign.name]
