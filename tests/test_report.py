@@ -4,6 +4,8 @@ import json
 import math
 import os
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -265,6 +267,11 @@ def test_a_burst_is_said_instead_of_pressing_the_curve_flat(tmp_path: Path) -> N
     lines = records(1000, evaluations=0)
     lines[700]["masked_loss"] = 1e6
     assert "highest: 1,000,000, off the scale" in page_of(make_run(tmp_path / "a", lines))
+    diverged = records(1000, evaluations=0)
+    for line in diverged[800:]:
+        line["masked_loss"] = 500.0
+    assert "highest: 500, off the scale" in page_of(make_run(tmp_path / "b", diverged))
+    assert "off the scale" not in page_of(make_run(tmp_path / "c", records(1000, plateau=0.9))), "the beginning is no burst"
 
 
 def test_a_change_of_stage_is_marked(tmp_path: Path) -> None:
@@ -361,3 +368,35 @@ def test_several_runs_without_out_go_here(
 def test_the_command_refuses_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["report", str(tmp_path / "none")]) == 3
     assert capsys.readouterr().err.count("\n") == 1
+
+
+# in a browser
+
+
+@pytest.mark.system
+def test_a_browser_runs_the_page_under_its_own_policy_without_a_complaint(tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium")
+    folders = [make_run(tmp_path / name, records(300, seed=i)) for i, name in enumerate("ab")]
+    page = page_of(*folders, out=tmp_path / "both.html")
+    broken = page.replace("script-src 'sha256-", "script-src 'sha256-AAAA")
+    complaints = []
+    for name, content in (("whole", page), ("broken", broken)):
+        (tmp_path / f"{name}.html").write_text(content, encoding="utf-8")
+        flags = (
+            "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
+        )
+        more = [
+            "--disable-sync",
+            "--disable-quic",
+            "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / name}",
+            "--dump-dom",
+        ]
+        command = [browser, *flags.split(), *more, (tmp_path / f"{name}.html").as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        complaints.append(done.stderr.count(":CONSOLE:"))
+        assert 'id="compare"' in done.stdout
+    assert complaints[0] == 0
+    assert complaints[1] > 0, "the check sees a script that is refused"

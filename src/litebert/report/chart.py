@@ -104,13 +104,25 @@ def _domain(panel: Panel, lines: Sequence[Drawn]) -> Domain | None:
     if panel.guide:
         found = sorted([*found, panel.guide[0]])
     low, high, beyond = found[0], found[-1], None
-    usual = found[int(0.99 * (len(found) - 1))]
-    if low >= 0 and high > 8 * usual > 0:  # one burst would press the rest flat
-        high, beyond = 2 * usual, high
+    usual = _usual(panel, lines, found)
+    if low >= 0 and high > 4 * usual > 0:  # a burst would press the rest flat
+        high, beyond = 1.1 * usual, high
     room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
     low = 0.0 if panel.zero and low >= 0 else max(low - room, 0.0) if low >= 0 else low - room
     high = min(high + room, 1.0) if panel.share and high <= 1 else high + room
     return Domain(low, high if high > low else low + 1, False, beyond)
+
+
+def _usual(panel: Panel, lines: Sequence[Drawn], found: list[float]) -> float:
+    """About how high a chart reaches when nothing goes wrong.
+
+    A loss that diverges may do so for a long time: it is drawn to the height from which it came. Other measures may rise
+    late and by much (an accuracy after its plateau), so there only a rare value counts as out of the ordinary.
+    """
+    if not (panel.trained or panel.held[0]).endswith("loss"):
+        return 2 * found[int(0.99 * (len(found) - 1))]
+    first = [next((value for value in each.line.values if math.isfinite(value)), 0.0) for each in lines]
+    return max(2 * found[len(found) // 2], *first)
 
 
 def _over(axis: str, highest: float, lines: Sequence[Drawn], marks: Sequence[Mark], domain: Domain) -> str:
