@@ -176,6 +176,15 @@ def test_unknown_class_litebert_to_litebert_and_what_cannot_be_expressed(albert,
     assert not (tmp_path / "a").exists()
 
 
+def test_errors_of_the_system_are_one_sentence_too(albert, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for source, target in ((albert, tmp_path / "file" / "target"), (tmp_path / ("x" * 300), tmp_path / "target")):
+        assert command(source, target) == 3
+        err = capsys.readouterr().err
+        assert err.startswith("litebert convert: converting ")
+        assert err.count("\n") == 1
+
+
 AUDIT = """
 import sys
 def hook(event, args):

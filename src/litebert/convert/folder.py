@@ -61,31 +61,18 @@ def convert_folder(
 ) -> Conversion:
     """Convert `source` and publish it at `target`; `to` is the other kind where it is not given."""
     source, target, options = Path(source), Path(target), options or Options()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ConfigError(f"{target} exists and is not an empty folder; choose another target or remove it")
-    kind = recognize(source)
-    to = to or ("huggingface" if kind == "litebert" else "litebert")
-    if kind == to == "litebert":
-        raise ConfigError(f"{source} is a litebert folder already; add --to huggingface, or copy it")
-    imported, tokenizer = SOURCES[kind](source, options)
-    if tokenizer and tokenizer.vocab_size > imported.config.encoder.vocab_size:
-        raise ConversionError(
-            f"the tokenizer has {tokenizer.vocab_size} pieces, the model only {imported.config.encoder.vocab_size} "
-            "embeddings: they do not belong together"
-        )
-    notes = list(imported.notes)
-    if to == "litebert":
-        Checkpoint(model=imported.model(), tokenizer=tokenizer).save(target, replace=target.exists())
-    else:
-        expressed = express(imported.config, imported.weights)
-        notes += expressed.notes
-
-        def write(folder: Path) -> None:
-            expressed.write(folder)
-            if tokenizer:
-                tokenizer.save(folder)
-
-        write_folder(target, write, replace=target.exists())
+    try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise ConfigError(f"{target} exists and is not an empty folder; choose another target or remove it")
+        kind = recognize(source)
+        to = to or ("huggingface" if kind == "litebert" else "litebert")
+        if kind == to == "litebert":
+            raise ConfigError(f"{source} is a litebert folder already; add --to huggingface, or copy it")
+        imported, tokenizer = SOURCES[kind](source, options)
+        _check_tokenizer(imported, tokenizer)
+        notes = imported.notes + TARGETS[to](target, imported, tokenizer)
+    except OSError as error:  # no right to read or write, no room, a name too long: the system's own words are the best
+        raise ConversionError(f"converting {source} to {target} failed: {error}") from error
     return Conversion(
         source=kind,
         target=to,
@@ -93,7 +80,7 @@ def convert_folder(
         config=imported.config,
         num_parameters=sum(tensor.numel() for tensor in imported.weights.values()),
         has_tokenizer=tokenizer is not None,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
@@ -141,8 +128,37 @@ def _from_google(source: Path, options: Options) -> tuple[Imported, Tokenizer | 
     return replace(imported, notes=(*imported.notes, NO_TOKENIZER_NOTE.format(" or ".join(GOOGLE_SPIECES)))), None
 
 
+def _check_tokenizer(imported: Imported, tokenizer: Tokenizer | None) -> None:
+    size = imported.config.encoder.vocab_size
+    if tokenizer and tokenizer.vocab_size > size:
+        raise ConversionError(
+            f"the tokenizer has {tokenizer.vocab_size} pieces, the model only {size} embeddings: they do not belong together"
+        )
+
+
+def _to_litebert(target: Path, imported: Imported, tokenizer: Tokenizer | None) -> tuple[str, ...]:
+    Checkpoint(model=imported.model(), tokenizer=tokenizer).save(target, replace=target.exists())
+    return ()
+
+
+def _to_huggingface(target: Path, imported: Imported, tokenizer: Tokenizer | None) -> tuple[str, ...]:
+    expressed = express(imported.config, imported.weights)
+
+    def write(folder: Path) -> None:
+        expressed.write(folder)
+        if tokenizer:
+            tokenizer.save(folder)
+
+    write_folder(target, write, replace=target.exists())
+    return expressed.notes
+
+
 SOURCES: dict[Kind, Callable[[Path, Options], tuple[Imported, Tokenizer | None]]] = {
     "litebert": _from_litebert,
     "huggingface": _from_huggingface,
     "google": _from_google,
+}
+TARGETS: dict[Target, Callable[[Path, Imported, Tokenizer | None], tuple[str, ...]]] = {
+    "litebert": _to_litebert,
+    "huggingface": _to_huggingface,
 }
