@@ -4,12 +4,16 @@ import json as jsonlib
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from litebert.errors import ConfigError
+from litebert.config import PRESETS
+from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.recipes import NAMED, PretrainRecipe, Stages, named
+
+if TYPE_CHECKING:
+    from litebert.train.log import Sink
 
 Metavar = tyro.conf.arg
 
@@ -35,6 +39,7 @@ def pretrain(
     init: str | None = None,
     save_every: int | None = None,
     evaluate_every: int | None = None,
+    heldout_fraction: float | None = None,
     microbatch_tokens: int | None = None,
     checkpoint_every: int | None = None,
     dtype: Literal["auto", "float32", "bfloat16"] | None = None,
@@ -67,9 +72,10 @@ def pretrain(
         decay: Course of the rate: reference, polynomial, linear, cosine, constant or stable.
         order: Second objective: swapped segments, segments of another document, or none.
         seed: Seed of weights, order, cuts and masks.
-        init: Checkpoint folder that weights start from (continued pretraining).
+        init: Checkpoint folder that weights, and the encoder's shape unless given, start from (continued pretraining).
         save_every: Steps between snapshots.
         evaluate_every: Steps between evaluations on held-out text.
+        heldout_fraction: Part of the documents kept for evaluation; 0 for none.
         microbatch_tokens: Tokens in one forward and backward on one device; less needs less memory.
         checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps all.
         dtype: Arithmetic of the layers.
@@ -81,8 +87,8 @@ def pretrain(
         json: Print one JSON object at the end.
     """
     chosen = load_recipe(recipe)
-    if preset is not None:
-        chosen = replace(chosen, preset=preset, overrides=tuple(pair for pair in chosen.overrides if pair[0] == "norm"))
+    if workers < 0:
+        raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     changes: dict[str, Any] = {
         name: value
         for name, value in {
@@ -90,6 +96,8 @@ def pretrain(
             "seed": seed,
             "save_every": save_every,
             "evaluate_every": evaluate_every,
+            "heldout_fraction": heldout_fraction,
+            "preset": preset,
             "microbatch_tokens": microbatch_tokens,
             "checkpoint_every": checkpoint_every,
             "dtype": dtype,
@@ -101,8 +109,12 @@ def pretrain(
     changes |= {name: Stages.parse(text) for name, text in stages.items() if text is not None}
     if steps is not None or tokens is not None:
         changes |= {"steps": steps, "tokens": tokens}
-    if encoder:
-        changes["overrides"] = tuple((dict(chosen.overrides) | dict(map(setting, encoder))).items())
+    overrides = dict(chosen.overrides)
+    if init is not None and preset is None:
+        changes["preset"], overrides = shape_of(init)
+    elif preset is not None:
+        overrides = {name: value for name, value in overrides.items() if name == "norm"}
+    changes["overrides"] = tuple((overrides | dict(map(setting, encoder))).items())
     spec: dict[str, Any] = {"name": optimizer, "rate": rate, "decay": decay}
     if warmup is not None:
         spec["warmup"] = int(warmup) if warmup >= 1 else warmup
@@ -123,33 +135,45 @@ def run(
     json: bool,
 ) -> None:
     # torch only now: wrong flags are answered at once
-    from litebert.train.dry_run import rehearse
+    from litebert.train.dry_run import rehearse, said
     from litebert.train.pretrain import Pretraining
     from litebert.train.runtime import Runtime
 
     runtime = Runtime.start(device=device, dtype=recipe.dtype)
     try:
         training = Pretraining(recipe, data, runtime, init=init, workers=workers)
-        if dry_run:
-            result = rehearse(training, out)
-        else:
-            sinks = ()
-            if tensorboard and runtime.is_main:
-                from litebert.train.tensorboard import TensorBoardSink
-
-                sinks = (TensorBoardSink(Path(out) / "tensorboard"),)  # type: ignore[assignment]
-            result = training.train(out, sinks=sinks)
-    finally:
-        runtime.close()
+        result = rehearse(training, out) if dry_run else training.train(out, sinks=_sinks(out, tensorboard and runtime.is_main))
+    except (InterruptedRunError, DivergedError):
+        runtime.close()  # every rank is here; after any other error the others may be waiting for this one
+        raise
+    runtime.close()
     if not runtime.is_main:
         return
     if json:
         print(jsonlib.dumps(result))
-    elif not dry_run:
-        print(f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}", file=sys.stderr)
+    elif dry_run:
+        for name, value in said(result).items():
+            print(f"{name:<16}{value}")
     else:
-        for name, value in result.items():
-            print(f"{name.replace('_', ' '):<28}{value}")
+        print(f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}", file=sys.stderr)
+
+
+def _sinks(out: str, tensorboard: bool) -> "tuple[Sink, ...]":
+    if not tensorboard:
+        return ()
+    from litebert.train.tensorboard import TensorBoardSink
+
+    return (TensorBoardSink(Path(out) / "tensorboard"),)
+
+
+def shape_of(folder: str) -> tuple[str, dict[str, int | float | bool | str]]:
+    """The encoder of a checkpoint as a preset and what differs from it; its vocabulary gives way to the data's."""
+    from litebert.checkpoint import read_config
+
+    there = read_config(Path(folder)).encoder.to_dict()
+    name = "albert-base-v2"
+    usual = PRESETS[name].to_dict()
+    return name, {key: value for key, value in there.items() if key != "vocab_size" and value != usual[key]}
 
 
 def load_recipe(name: str) -> PretrainRecipe:
@@ -157,11 +181,11 @@ def load_recipe(name: str) -> PretrainRecipe:
     path = Path(name)
     if name in NAMED or not path.is_file():
         return named(name)
-    text = path.read_text(encoding="utf-8")
     try:
+        text = path.read_text(encoding="utf-8")
         data = jsonlib.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from error
+        raise ConfigError(f"{path} is not JSON: {error}; a recipe file is what a run writes as recipe.json") from error
     inner = data.get("recipe") if isinstance(data, dict) else None
     return PretrainRecipe.from_dict(inner) if isinstance(inner, dict) else PretrainRecipe.from_json(text)
 

@@ -1,6 +1,9 @@
 """A rehearsal: a run ready to go in; memory, speed, time and disk it will take out, from a few real steps. Nothing is kept."""
 
+import os
+import resource
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -8,10 +11,11 @@ from typing import Any
 import torch
 
 from litebert.data.stream import Position
+from litebert.errors import InterruptedRunError
 from litebert.snapshot import Snapshot
 from litebert.train.guard import Guard
 from litebert.train.log import Log
-from litebert.train.loop import Loop, State
+from litebert.train.loop import Loop, State, Stopped
 from litebert.train.pretrain import Pretraining
 from litebert.train.progress import duration
 from litebert.train.stop import StopSignal
@@ -23,7 +27,9 @@ STEPS = 3
 def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
     """Take real steps at the stage with most tokens in a batch, and count what the whole run would take."""
     recipe, job, runtime = training.recipe, training.job, training.runtime
-    largest = max(range(0, job.steps, max(job.steps // 1000, 1)), key=lambda step: _size(training, step))
+    stages = [stages for stages in (recipe.batch_size, recipe.sequence_length, recipe.depth) if stages is not None]
+    starts = {start for one in stages for start in one.starts(job.steps) if start < job.steps}
+    largest = max(sorted(starts), key=lambda step: _size(training, step))
     length, batch_size = training.feed.at(largest)
     training.feed.seek(largest, Position())
     loop: Loop[Any, Any, Any] = Loop(
@@ -34,7 +40,7 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
         guard=Guard(max_skips=STEPS, max_rollbacks=0),
         log=Log(None),
         save=lambda state: None,
-        restore=State,
+        restore=lambda: None,
         beside=lambda state, stop: None,
         max_grad_norm=recipe.optimizer.max_grad_norm,
     )
@@ -43,7 +49,10 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
     with StopSignal() as stop:
         for step in range(largest, largest + STEPS):
             began = time.monotonic()
-            loop.step(State(step=step), stop)
+            try:
+                loop.step(State(step=step), stop)
+            except Stopped:
+                raise InterruptedRunError("interrupted; a rehearsal keeps nothing, the same command begins it anew") from None
             runtime.synchronize()
             times.append(time.monotonic() - began)
     training.feed.close()
@@ -51,19 +60,40 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
     seconds = min(times[1:])
     speed = length * batch_size / seconds
     snapshot = Snapshot.capture(training.model, training.optimizer, step=0, epoch=0, index=0, recipe="").num_bytes()
-    total = recipe.tokens_in(job.steps)
-    disk = snapshot * (recipe.keep_snapshots + 1) + 2 * 4 * sum(p.numel() for p in training.model.parameters())
+    tokens = recipe.tokens_in(job.steps)
+    checkpoints = 2 * 4 * sum(parameter.numel() for parameter in training.model.parameters())  # best and final
+    used, there = _memory(runtime.device)
     return {
         "device": str(runtime.device),
-        "batch": f"{batch_size} × {length} tokens, microbatches of {rows}",
-        "memory": _memory(runtime.device),
-        "first_step_seconds": round(times[0], 2),
+        "batch_size": batch_size,
+        "sequence_length": length,
+        "microbatch_rows": rows,
+        "memory_bytes": used,
+        "memory_total_bytes": there,
+        "first_step_seconds": round(times[0], 3),
         "step_seconds": round(seconds, 4),
         "tokens_per_second": round(speed),
         "steps": job.steps,
-        "tokens": total,
-        "time": duration(total / speed),
-        "disk": f"{disk / 1e6:,.0f} MB, {shutil.disk_usage(_existing(Path(out))).free / 1e6:,.0f} MB free",
+        "tokens": tokens,
+        "run_seconds": round(tokens / speed),
+        "disk_bytes": snapshot * (recipe.keep_snapshots + 1) + checkpoints,
+        "disk_free_bytes": shutil.disk_usage(_existing(Path(out))).free,
+    }
+
+
+def said(found: dict[str, Any]) -> dict[str, str]:
+    """The same for a person to read."""
+    where = "" if found["device"].startswith("cuda") else " of main memory"
+    return {
+        "device": found["device"],
+        "largest batch": f"{found['batch_size']:,} × {found['sequence_length']} tokens, {found['microbatch_rows']} at a time",
+        "memory": f"{found['memory_bytes'] / 2**30:.2f} of {found['memory_total_bytes'] / 2**30:.0f} GiB{where}",
+        "first step": f"{found['first_step_seconds']:.2f} s",
+        "later steps": f"{found['step_seconds']:.3f} s",
+        "speed": f"{found['tokens_per_second']:,} tokens/s",
+        "run": f"{found['steps']:,} steps, {found['tokens']:,} tokens",
+        "time": f"about {duration(found['run_seconds'])}, without evaluations",
+        "disk": f"{found['disk_bytes'] / 1e6:,.0f} MB, {found['disk_free_bytes'] / 1e6:,.0f} MB free",
     }
 
 
@@ -72,13 +102,12 @@ def _size(training: Pretraining, step: int) -> tuple[int, int]:
     return length * batch_size, training.job.depth(step) or 0
 
 
-def _memory(device: torch.device) -> str:
+def _memory(device: torch.device) -> tuple[int, int]:
+    """Bytes used at the peak, and bytes there are."""
     if device.type == "cuda":
-        total = torch.cuda.get_device_properties(device).total_memory
-        return f"{torch.cuda.max_memory_allocated(device) / 2**30:.2f} GiB of {total / 2**30:.0f} GiB"
-    import resource
-
-    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB of main memory"
+        return torch.cuda.max_memory_allocated(device), torch.cuda.get_device_properties(device).total_memory
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _existing(path: Path) -> Path:

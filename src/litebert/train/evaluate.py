@@ -26,22 +26,39 @@ class Evaluation:
 
     def __init__(self, stream: Stream, runtime: Runtime, *, tokens: int) -> None:
         self.stream, self.runtime, self.tokens = stream, runtime, tokens
-        self._batches: dict[tuple[str, int], list[Batch]] = {}
+        self._batches: dict[tuple[str, int], list[Batch | None]] = {}
 
-    def batches(self, order: Order, length: int) -> list[Batch]:
-        """This rank's share of the held-out examples."""
+    def check(self) -> None:
+        """Say before the run, not at its first evaluation, where there is nothing to evaluate on."""
+        try:
+            self._heldout(self.stream.spec.order, self.stream.spec.max_length).num_examples()
+        except DataError as error:
+            fraction, count = self.stream.spec.heldout_fraction, self.stream.texts.num_documents
+            raise DataError(
+                f"nothing to evaluate on: of {count:,} documents {fraction:g} are held out, and that gives no example; "
+                "raise --heldout-fraction, or set it to 0 for a run without evaluation"
+            ) from error
+
+    def batches(self, order: Order, length: int) -> list[Batch | None]:
+        """This rank's share of the held-out examples; every rank has as many items, the last may be None."""
         if (order, length) not in self._batches:
-            spec = replace(self.stream.spec, max_length=length, order=order, copies=None, short_probability=0.0)
-            stream = Stream(self.stream.shards, self.stream.vocabulary, spec, seed=0, split="heldout")
+            stream = self._heldout(order, length)
             count = min(max(self.tokens // length, 1), stream.num_examples())
-            starts = range(ROWS * self.runtime.rank, count, ROWS * self.runtime.world_size)
-            self._batches[order, length] = [stream.batch(0, start, min(ROWS, count - start)) for start in starts]
+            rounds = range(0, count, ROWS * self.runtime.world_size)
+            starts = [start + ROWS * self.runtime.rank for start in rounds]
+            self._batches[order, length] = [
+                stream.batch(0, start, min(ROWS, count - start)) if start < count else None for start in starts
+            ]
         return self._batches[order, length]
+
+    def _heldout(self, order: Order, length: int) -> Stream:
+        spec = replace(self.stream.spec, max_length=length, order=order, copies=None, short_probability=0.0)
+        return Stream(self.stream.shards, self.stream.vocabulary, spec, seed=0, split="heldout")
 
     def __call__(
         self, model: Model, *, length: int, depth: int | None = None, pause: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Scores of `model`; `pause` is called between batches and may raise."""
+        """Scores of `model`; `pause` is called before each batch, equally often on every rank, and may raise."""
         main: Order = self.stream.spec.order
         found = self._measure(model, main, length, depth, pause)
         scores = {
@@ -66,19 +83,20 @@ class Evaluation:
     def _measure(
         self, model: Model, order: Order, length: int, depth: int | None, pause: Callable[[], None]
     ) -> dict[str, float]:
-        training, total = model.training, None
+        training = model.training
+        sums = dict.fromkeys(Losses.__dataclass_fields__, torch.zeros((), dtype=torch.float64, device=self.runtime.device))
         counts = {"num_masked": 0.0, "num_examples": 0.0, "num_tokens": 0.0}
         model.eval()
         try:
             for batch in self.batches(order, length):
                 pause()
+                if batch is None:
+                    continue
                 losses = pretrain_losses(model, batch.tensors(self.runtime.device), depth=depth)
-                total = losses if total is None else total + losses
+                sums = {name: sums[name] + number for name, number in losses.numbers().items()}
                 counts["num_masked"] += batch.num_masked
                 counts["num_examples"] += len(batch)
                 counts["num_tokens"] += batch.num_tokens
         finally:
             model.train(training)
-        names = Losses.__dataclass_fields__
-        sums = {name: 0.0 if total is None else float(getattr(total, name)) for name in names}
-        return self.runtime.total(sums | counts)
+        return self.runtime.total({name: float(number) for name, number in sums.items()} | counts)

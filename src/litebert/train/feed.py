@@ -19,16 +19,17 @@ class Feed:
         self.steps = recipe.total_steps
         self.reader: Reader | None = None
         self.shape = (0, 0)
-        self._starts = {0: Position()}  # of the last step handed out, and of the one after it
+        self.began = Position()  # where the last batch handed out began
+        self._ends = {0: Position()}  # where the step before ended, of the last step handed out and of the one after it
 
     def seek(self, step: int, position: Position) -> None:
-        """Go on at `step`, whose batch begins at `position`."""
+        """Go on at `step`, the step before having ended at `position`."""
         self.close()
-        self._starts = {step: position}
+        self._ends = {step: position}
 
     def position(self, step: int) -> Position:
-        """Where the batch of `step` begins: the step last handed out, or the one after it."""
-        return self._starts[step]
+        """Where the step before `step` ended: of the step last handed out, or of the one after it."""
+        return self._ends[step]
 
     def batch(self, step: int) -> Batch:
         """This rank's rows of the batch of `step`."""
@@ -36,8 +37,8 @@ class Feed:
         if self.reader is None or shape != self.shape:
             self._open(step, shape)
         assert self.reader is not None
-        start, self.last = self.reader.position, next(self.reader)
-        self._starts = {step: start, step + 1: self.reader.position}
+        self.began, self.last = self.reader.position, next(self.reader)
+        self._ends = {step: self._ends[step], step + 1: self.reader.position}
         return self.last
 
     def at(self, step: int) -> tuple[int, int]:
@@ -51,7 +52,7 @@ class Feed:
 
     def _open(self, step: int, shape: tuple[int, int]) -> None:
         self.close()
-        position = self._starts[step]
+        position = self._ends[step]
         if step and self.at(step - 1)[0] != shape[0]:
             position = Position(position.epoch + 1, 0)
         if self.stream.spec.max_length != shape[0]:

@@ -1,5 +1,6 @@
 """A run folder: recipe, environment, metrics, snapshots, best, final, status. A path in; a folder held by one run out."""
 
+import contextlib
 import fcntl
 import importlib.metadata
 import json
@@ -27,13 +28,17 @@ class RunFolder:
         self.final = self.path / "final"
         self.status = self.path / "status.json"
         self._lock: TextIO | None = None
+        self._known: dict[str, Any] = {}
 
     def hold(self) -> None:
         """Make the folder and take its lock; ConfigError where another run has it."""
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --out takes a folder for the run")
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = (self.path / ".lock").open("w")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be made or written to: {error.strerror}; choose another --out") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -47,8 +52,13 @@ class RunFolder:
             self._lock = None
 
     def write_status(self, state: str, **details: Any) -> None:
-        """What the run is doing, for people and scripts that look in from outside."""
-        write_json(self.status, {"state": state, "pid": os.getpid(), "time": time.time(), **details})
+        """What the run is doing, for people and scripts that look in from outside; details stay until they change.
+
+        States: running, finished, interrupted, diverged, stopped. A full disk keeps the old status.
+        """
+        self._known |= details
+        with contextlib.suppress(OSError):
+            write_json(self.status, {"state": state, "pid": os.getpid(), "time": time.time(), **self._known})
 
 
 def environment(**more: Any) -> dict[str, Any]:
@@ -68,8 +78,11 @@ def environment(**more: Any) -> dict[str, Any]:
 def write_json(path: Path, data: Any) -> None:
     """Replace a small file in one step."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _revision() -> str | None:

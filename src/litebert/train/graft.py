@@ -12,8 +12,10 @@ from litebert.text.tokenizer import Tokenizer
 
 BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
 """Parameters with a row for each piece of the vocabulary."""
-FREE = ("vocab_size", "embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout", "init_std")
-"""Settings in which a continued model may differ."""
+FREE = frozenset(
+    {"vocab_size", "embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout", "init_std", "pooler"}
+)
+"""Settings in which a continued model may differ: the weights that both have mean the same."""
 
 
 @torch.no_grad()
@@ -36,8 +38,8 @@ def graft(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
         else:
             parameter.copy_(weights[name])
     kept = f"{len(rows[0]):,} of {tokenizer.vocab_size:,} pieces keep their rows"
-    heads = sorted({name.split(".")[1] for name in fresh})
-    return kept + (f"; new: the {' and '.join(heads)} head" if heads else "")
+    parts = sorted({name.split(".")[1] for name in fresh})
+    return kept + (f"; new: {', '.join(parts)}" if parts else "")
 
 
 def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
@@ -50,6 +52,6 @@ def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list
                 "put its spiece.model into its folder, so that pieces can be told apart"
             )
         return list(range(size)), list(range(size))
-    known = {piece: number for number, piece in enumerate(old.tokenizer.pieces)}
+    known = {piece: number for number, piece in enumerate(old.tokenizer.pieces[:size])}
     pairs = [(mine, known[piece]) for mine, piece in enumerate(tokenizer.pieces) if piece in known]
     return [mine for mine, _ in pairs], [theirs for _, theirs in pairs]

@@ -5,8 +5,9 @@ Skip; after too many in a row go back to the last snapshot with half the rate; a
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 Verdict = Literal["step", "skip", "rollback", "stop"]
 
@@ -34,6 +35,14 @@ class Guard:
         self.skips = 0
         self.rollbacks += 1
         return "rollback" if self.rollbacks <= self.max_rollbacks else "stop"
+
+    def state(self) -> dict[str, Any]:
+        """What a snapshot keeps, so that a resumed run judges as this one would have."""
+        return {"skips": self.skips, "rollbacks": self.rollbacks, "norms": list(self.norms)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.skips, self.rollbacks = state["skips"], state["rollbacks"]
+        self.norms = deque(state["norms"], maxlen=self.norms.maxlen)
 
     def _is_spike(self, norm: float) -> bool:
         known = len(self.norms) >= 20

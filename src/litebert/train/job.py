@@ -80,12 +80,14 @@ class PretrainJob:
     def name(self, batch: Batch) -> str:
         shown = ", ".join(map(str, batch.indices[:8].tolist()))
         more = f" and {len(batch) - 8} more" if len(batch) > 8 else ""
-        return f"examples {shown}{more}"
+        began = self.feed.began
+        return f"the batch at place {began.index} of epoch {began.epoch}, examples {shown}{more}"
 
 
 def pad_masked(batch: TensorBatch, size: int) -> TensorBatch:
     """The same batch with exactly `size` masked positions, the added ones ignored: compiled code wants one shape."""
     extra = size - batch.num_masked
+    assert extra >= 0, "more masked positions than the recipe allows"
     positions = F.pad(batch.masked_positions, (0, extra))
     labels = F.pad(batch.masked_labels, (0, extra), value=IGNORED)
     return replace(batch, masked_positions=positions, masked_labels=labels)

@@ -1,42 +1,50 @@
 """metrics.jsonl, the only truth of a run: records in, lines out; progress, report and TensorBoard all read from it.
 
-A record is one JSON object with a `kind` (step, evaluation, event) and the `step` it belongs to. A snapshot remembers how
-long the file was; resuming cuts it there, so that what was redone does not stand twice.
+A record is one JSON object with a `kind` (step, evaluation, examples, event) and the `step` it belongs to. A snapshot
+remembers how long the file was; resuming cuts it there, so that what was redone does not stand twice.
 """
 
+import contextlib
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.snapshot.store import DISK_FULL
 
 Record = dict[str, Any]
 Sink = Callable[[Record], None]
 
 
 class Log:
-    """Appends records to a file and hands each to the sinks; without a path it only hands on."""
+    """Appends records to a file and hands each to the sinks; without a path it only hands on.
+
+    A full disk does not end a run: records wait in memory until there is room.
+    """
 
     def __init__(self, path: Path | None, sinks: tuple[Sink, ...] = ()) -> None:
         self.sinks = sinks
-        self._file = path.open("ab") if path else None
+        self._file = path.open("ab", buffering=0) if path else None
+        self._waiting = b""
+        self._is_full = False
 
     @property
     def offset(self) -> int:
-        """Length of the file in bytes, every record so far on the disk."""
+        """Length of the file in bytes, every record so far on the disk; OSError where a full one does not take them."""
         if self._file is None:
             return 0
-        self._file.flush()
+        self._drain()
         os.fsync(self._file.fileno())
         return self._file.tell()
 
     def rewind(self, offset: int) -> None:
         """Forget what was written after `offset`."""
         if self._file is not None:
-            self._file.flush()
+            self._waiting = b""
             self._file.truncate(min(offset, self._file.tell()))
             self._file.seek(0, os.SEEK_END)
 
@@ -44,7 +52,8 @@ class Log:
         """One record. JSON has no NaN: a number that is not finite is written as its name."""
         record = _record(kind, step, values)
         if self._file is not None:
-            self._file.write(json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+            self._waiting += json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            self._try()
         for sink in self.sinks:
             sink(record)
 
@@ -55,7 +64,27 @@ class Log:
 
     def close(self) -> None:
         if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._drain()
             self._file.close()
+            self._file = None
+
+    def _try(self) -> None:
+        try:
+            self._drain()
+            self._is_full = False
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            if not self._is_full:  # said once, not at every step
+                self._is_full = True
+                print(f"the disk is full, so metrics wait in memory: {error}; free some space", file=sys.stderr)
+
+    def _drain(self) -> None:
+        assert self._file is not None
+        while self._waiting:
+            written = self._file.write(self._waiting)
+            self._waiting = self._waiting[written:]
 
 
 def read_records(path: Path) -> Iterator[Record]:

@@ -6,14 +6,14 @@ that was ended and goes on equals one that was not, bit for bit on a CPU.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from litebert.errors import DivergedError, InterruptedRunError
+from litebert.errors import DivergedError, InterruptedRunError, LitebertError
 from litebert.optim.groups import set_rate
 from litebert.train.guard import Guard
 from litebert.train.log import Log
@@ -91,7 +91,7 @@ class State:
 
 
 class Loop(Generic[M, B, S]):
-    """Runs a job's steps; `save`, `restore` and `beside` are the caller's (snapshots, evaluation)."""
+    """Runs a job's steps; `save` (False where it could not), `restore` and `beside` (evaluation) are the caller's."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class Loop(Generic[M, B, S]):
         runtime: Runtime,
         guard: Guard,
         log: Log,
-        save: Callable[[State], None],
-        restore: Callable[[], State],
+        save: Callable[[State], bool | None],
+        restore: Callable[[], State | None],
         beside: Callable[[State, StopSignal], None],
         max_grad_norm: float,
     ) -> None:
@@ -126,15 +126,14 @@ class Loop(Generic[M, B, S]):
                         return state
                     state = self.step(state, stop)
                 except Stopped:
-                    self.save(state)
-                    raise InterruptedRunError(
-                        f"interrupted at step {state.step:,} of {self.job.steps:,}; saved, the same command goes on"
-                    ) from None
+                    saved = self.save(state) is not False
+                    how = "saved, the same command goes on" if saved else "not saved, the same command goes on from before"
+                    raise InterruptedRunError(f"interrupted at step {state.step:,} of {self.job.steps:,}; {how}") from None
 
     def step(self, state: State, stop: StopSignal) -> State:
         """One optimizer update, or a skipped one; raises Stopped, with nothing changed, where a signal came."""
         began = time.monotonic()
-        batch = self.job.batch(state.step)
+        batch = self.batch(state.step, stop)
         losses, counts = self.accumulate(batch, state.step, stop)
         self.runtime.sum_gradients(self.parameters)
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
@@ -148,9 +147,9 @@ class Loop(Generic[M, B, S]):
             self.working.refresh()
         else:
             message = f"loss {shown['loss']:g} and gradient norm {norm:g} of {self.job.name(batch)}: not stepped on"
-            self.log.write("event", state.step, event=verdict, message=message)
             if verdict == "rollback":
-                return self.roll_back(state)
+                return self.roll_back(state, message)
+            self.log.write("event", state.step, event=verdict, message=message)
             if verdict == "stop":
                 raise DivergedError(
                     f"diverged at step {state.step:,}: {message}; lower the rate or lengthen the warm-up, and see metrics.jsonl"
@@ -159,6 +158,15 @@ class Loop(Generic[M, B, S]):
         tokens = state.tokens + shown.pop("tokens")
         self.log.write("step", state.step, **shown, norm=norm, rate=rate, tokens=tokens, seconds=round(seconds, 3))
         return State(step=state.step + 1, tokens=tokens, seconds=seconds, rate_scale=state.rate_scale)
+
+    def batch(self, step: int, stop: StopSignal) -> B:
+        """This rank's batch. A signal to the whole process group may end a data worker that has just been started."""
+        try:
+            return self.job.batch(step)
+        except LitebertError:
+            if stop.wanted and self.runtime.world_size == 1:
+                raise Stopped from None
+            raise
 
     def accumulate(self, batch: B, step: int, stop: StopSignal) -> tuple[S, dict[str, float]]:
         """Forward and backward over the microbatches; where memory runs out, over smaller ones from the start."""
@@ -197,12 +205,17 @@ class Loop(Generic[M, B, S]):
         assert total is not None
         return total
 
-    def roll_back(self, state: State) -> State:
+    def roll_back(self, state: State, why: str) -> State:
         """Return to the last snapshot, and go on from there with half the rate."""
         before = self.restore()
+        if before is None:
+            raise DivergedError(f"diverged at step {state.step:,}: {why}; and no snapshot was saved to go back to")
         scale = min(before.rate_scale, state.rate_scale) / 2
-        self.log.write("event", before.step, event="rolled back", message=f"back at step {before.step:,} with rate × {scale:g}")
-        return State(step=before.step, tokens=before.tokens, seconds=before.seconds, rate_scale=scale)
+        message = f"step {state.step:,}: {why}; back at step {before.step:,} with rate × {scale:g}"
+        self.log.write("event", before.step, event="rollback", message=message)
+        state = replace(before, rate_scale=scale)
+        self.save(state)  # a run that is killed soon must not forget the lower rate
+        return state
 
 
 class Stopped(Exception):  # noqa: N818 — no error

@@ -4,6 +4,9 @@ A model that predicts frequencies and looks at nothing has the entropy of single
 pieces. The entropy is counted from the very tokens that were asked for.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 ADVICE = (
@@ -28,6 +31,15 @@ class PlateauWatch:
         total = int(seen.sum())
         shares = seen / total
         return float(-(shares * np.log(shares)).sum() + (len(seen) - 1) / (2 * total))
+
+    def state(self) -> dict[str, Any]:
+        """What a snapshot keeps; the counts only as long as they are needed."""
+        return {"left": self.left, "average": self.average, "counts": None if self.left else self.counts.tolist()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.left, self.average = state["left"] or self.steps == 0, state["average"]
+        if not self.left:
+            self.counts = np.array(state["counts"], np.int64)
 
     def see(self, step: int, labels: np.ndarray, loss: float) -> str | None:
         """After `step`; a sentence where something must be said."""

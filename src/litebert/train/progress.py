@@ -20,7 +20,7 @@ EVERY_SECONDS = 5.0
 class ProgressSink:
     """A sink of records. Use it as a context manager, so that the bar is taken down."""
 
-    def __init__(self, steps: int, *, start: int = 0, stream: TextIO | None = None, silent: bool = False) -> None:
+    def __init__(self, steps: int, *, stream: TextIO | None = None, silent: bool = False) -> None:
         self.steps, self.silent = steps, silent
         self.console = Console(file=stream or sys.stderr)
         self.recent: deque[tuple[float, int, int]] = deque(maxlen=200)
@@ -28,7 +28,7 @@ class ProgressSink:
         self.bar: Progress | None = None
         if self.console.is_terminal and not silent:
             self.bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console)
-            self.task = self.bar.add_task("starting", total=steps, completed=start)
+            self.task = self.bar.add_task("starting", total=steps)
 
     def __enter__(self) -> "ProgressSink":
         if self.bar:
@@ -45,9 +45,13 @@ class ProgressSink:
         if record["kind"] == "step":
             self._step(record)
         elif record["kind"] == "evaluation":
-            self.console.print(self._evaluation(record), highlight=False)
+            self.console.print(self._evaluation(record), highlight=False, markup=False, soft_wrap=True)
         elif record["kind"] == "event":
-            self.console.print(f"step {record['step']:,}: {record['message']}", highlight=False)
+            self.console.print(f"step {record['step']:,}: {record['message']}", highlight=False, markup=False, soft_wrap=True)
+            if record["event"] in ("resumed", "rollback"):
+                self.recent.clear()  # speed is measured from here on
+                if self.bar:
+                    self.bar.update(self.task, completed=record["step"])
 
     def _step(self, record: Record) -> None:
         now = time.monotonic()
@@ -58,7 +62,7 @@ class ProgressSink:
             self.bar.update(self.task, completed=record["step"] + 1, description=text)
         elif now >= self.next_line or record["step"] + 1 == self.steps:
             self.next_line = now + EVERY_SECONDS
-            self.console.print(text, highlight=False)
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _speed(self) -> str:
         (start, first_step, first_tokens), (end, last_step, last_tokens) = self.recent[0], self.recent[-1]

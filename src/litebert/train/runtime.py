@@ -40,9 +40,14 @@ class Runtime:
         cuda = device.startswith("cuda")
         if cuda and not torch.cuda.is_available():
             raise ConfigError(f"device is {device!r}, and torch sees no GPU here; use --device cpu, or see litebert doctor")
-        place = torch.device(f"cuda:{local}" if device == "cuda" else device)
-        if cuda:
-            torch.cuda.set_device(place)
+        try:
+            place = torch.device(f"cuda:{local}" if device == "cuda" else device)
+            if cuda:
+                torch.cuda.set_device(place)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"there is no device {device!r} here: {str(error).splitlines()[0]}; see litebert doctor"
+            ) from error
         if world_size > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(minutes=10))
         names = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -61,6 +66,10 @@ class Runtime:
         summed = torch.tensor(list(numbers.values()), dtype=torch.float64, device=self.device)
         dist.all_reduce(summed)
         return dict(zip(numbers, summed.tolist(), strict=True))
+
+    def told(self, number: float) -> float:
+        """The number that the first rank has."""
+        return self.total({"number": number if self.is_main else 0.0})["number"]
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Replace each gradient by its sum over ranks, in one exchange."""

@@ -1,0 +1,104 @@
+"""Tiny things that behave like real ones: a corpus, a tokenizer, shards, a recipe. Used by tests, docs and benchmarks.
+
+The corpus is made by a small grammar whose words depend on each other, so that a model can learn it in seconds.
+"""
+
+import io
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from litebert.data.build import BuildOptions, build_shards
+from litebert.recipes import OptimizerSpec, PretrainRecipe, Stages
+from litebert.text.tokenizer import Tokenizer
+
+SPECIALS = ["[CLS]", "[SEP]", "[MASK]"]
+SHAPE: tuple[tuple[str, int | str], ...] = (
+    ("norm", "pre"),
+    ("embedding_size", 16),
+    ("hidden_size", 32),
+    ("num_layers", 2),
+    ("num_attention_heads", 2),
+    ("ffn_size", 64),
+    ("max_positions", 64),
+)
+"""An encoder of a few thousand parameters, as overrides of a preset."""
+WORLDS = {
+    "sea": ("sailor whale ship captain", "sails hunts follows", "the cold wave;the salt wind;a far island"),
+    "farm": ("farmer horse goat miller", "feeds carries watches", "the dry barley;a wooden cart;the old barn"),
+    "city": ("baker singer driver thief", "meets pays forgets", "a crowded street;the loud market;a narrow door"),
+    "sky": ("pilot eagle moon comet", "crosses circles leaves", "the thin cloud;a quiet night;the bright south"),
+}
+"""Who does what to whom, by the world that a document is about."""
+
+
+def tiny_documents(count: int = 60, *, seed: int = 0) -> Iterator[list[str]]:
+    """Documents of a few sentences each; all sentences of one are about the same world, and are numbered in order."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        subjects, verbs, objects = (part.split(";" if ";" in part else None) for part in WORLDS[draw.choice(sorted(WORLDS))])
+        hero = draw.choice(subjects)
+        times = ["first", *["then"] * draw.randint(2, 8), "finally"]
+        yield [f"{time} the {hero} {draw.choice(verbs)} {draw.choice(objects)} ." for time in times]
+
+
+def tiny_corpus(path: Path, *, documents: int = 60, seed: int = 0) -> Path:
+    """A text file of documents with a blank line between, a sentence a line."""
+    path.write_text("\n\n".join("\n".join(sentences) for sentences in tiny_documents(documents, seed=seed)) + "\n")
+    return path
+
+
+def tiny_tokenizer(folder: Path, *, vocab_size: int = 96, seed: int = 0) -> Path:
+    """A vocabulary of the tiny corpus, in ALBERT's layout, as a folder."""
+    texts = [sentence for sentences in tiny_documents(seed=seed) for sentence in sentences]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        vocab_size=vocab_size,
+        model_type="unigram",
+        hard_vocab_limit=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=SPECIALS,
+        num_threads=1,
+        minloglevel=2,
+    )
+    Tokenizer(model.getvalue()).save(folder)
+    return folder
+
+
+def tiny_shards(folder: Path, *, documents: int = 60, seed: int = 0, vocab_size: int = 96) -> Path:
+    """Shards of the tiny corpus; `folder` holds the corpus and the tokenizer too. The shards' own folder comes back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus = tiny_corpus(folder / "corpus.txt", documents=documents, seed=seed)
+    tokenizer = tiny_tokenizer(folder / "tokenizer", vocab_size=vocab_size)
+    build_shards([str(corpus)], tokenizer=str(tokenizer), out=str(folder / "shards"), options=BuildOptions(split="lines"))
+    return folder / "shards"
+
+
+def tiny_recipe(**changes: Any) -> PretrainRecipe:
+    """A run of seconds on the tiny shards; `rate` and other settings of the optimizer may be among the changes."""
+    spec = {name: changes.pop(name) for name in ("name", "rate", "warmup", "decay") if name in changes}
+    encoder = dict(SHAPE) | changes.pop("encoder", {})
+    base = PretrainRecipe(
+        overrides=tuple(encoder.items()),
+        steps=12,
+        tokens=None,
+        batch_size=Stages.constant(8),
+        sequence_length=Stages.constant(24),
+        microbatch_tokens=24 * 4,
+        heldout_fraction=0.1,
+        evaluate_every=5,
+        evaluate_tokens=24 * 20,
+        save_every=4,
+        plateau_steps=0,
+        optimizer=OptimizerSpec(rate=2e-3),
+    )
+    return replace(base, **changes, optimizer=replace(base.optimizer, **spec))
