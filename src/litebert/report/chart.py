@@ -71,7 +71,9 @@ def draw(panel: Panel, lines: Sequence[Drawn], marks: Sequence[Mark], *, wide: b
         axis: max((max(each.line.places[axis]) for each in lines if axis in each.line.places), default=0.0) for axis in AXES
     }
     axes = [axis for axis in AXES if highest[axis] > 0]
-    values = log_ticks(domain.low, domain.high) if domain.log else ticks(domain.low, domain.high)
+    values = log_ticks(domain.low, domain.high) if domain.log else []
+    if len(values) < 3:  # an axis of powers of ten may span less than one of them
+        values = ticks(domain.low, domain.high)
     grid = "".join(f'<path class="grid" d="M0 {domain.unit(value)}H{WIDTH}"/>' for value in values)
     scale = "".join(
         f'<span style="top:{domain.unit(value) * 100 / HEIGHT:.1f}%">{text(label)}</span>'

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 WINDOW = 0.02
-"""Width of the smoothing window, as a part of the run."""
+"""Width of the smoothing window, as a part of the run; in a short run it has a few records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def extremes(values: Sequence[float], parts: list[Bin]) -> list[tuple[float, flo
 
 def window(length: int) -> int:
     """Records on each side of a point that its smoothed value is the mean of."""
-    return int(length * WINDOW / 2)
+    return max(int(length * WINDOW / 2), min(5, length // 20))
 
 
 def smooth(values: Sequence[float], parts: list[Bin]) -> list[float]:

@@ -80,10 +80,10 @@ def _verdict(truth: str, guesses: list[tuple[str, float]]) -> str:
 
 
 def _word(piece: str) -> str:
-    """A piece with its beginning of a word left out; one that goes on inside a word shows that it does."""
-    if piece in SPECIAL or not piece:
-        return text(piece or "∅", 60)
-    return text(piece.removeprefix(SPACE) or "␣", 60) if piece.startswith(SPACE) else f"‑{text(piece, 60)}"
+    """A piece without the mark of a word's beginning; one that goes on inside a word begins with a hyphen instead."""
+    if piece.startswith(SPACE):
+        return text(piece[1:] or "␣", 60)
+    return ("‑" if piece[:1].isalnum() else "") + text(piece or "∅", 60)
 
 
 def _percent(chance: float) -> str:

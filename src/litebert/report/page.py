@@ -13,7 +13,7 @@ from importlib.resources import files
 from litebert import __version__
 from litebert.report.chart import Drawn, draw
 from litebert.report.compare import compare_section
-from litebert.report.curve import WINDOW, window
+from litebert.report.curve import window
 from litebert.report.figures import evaluations_table, events_table, marks, tiles
 from litebert.report.lines import Lines
 from litebert.report.markup import text
@@ -65,7 +65,7 @@ def _render(runs: Sequence[Run], points: int) -> str:
         f"<title>{text(title, 120)} · litebert report</title><style>{style}</style></head><body>"
         f"{_switch(runs)}<main>{body}</main>"
         f"<footer>Written by litebert {text(__version__)} at {_now()} from metrics.jsonl. Training curves are means over "
-        f"{100 * WINDOW:g} % of the run around each point; the light band behind them spans the lowest and the highest record."
+        "a window around each point, not behind it; the light band behind them spans the lowest and the highest record."
         "</footer>"
         f'<script type="application/json" id="numbers">{lines.to_json()}</script><script>{script}</script></body></html>\n'
     )
@@ -102,7 +102,7 @@ def _run_section(run: Run, index: int, lines: Lines, *, several: bool) -> str:
     moments = marks(run)
     charts = "".join(draw(panel, _drawn(panel, run, index, lines), moments, wide=i == 0) for i, panel in enumerate(panels))
     half = window(len(run.done))
-    smoothed = f" Smoothed over {2 * half + 1:,} records." if half else ""
+    smoothed = f"Smoothed over {2 * half + 1:,} records." if half else ""
     hint = " Dashed verticals are events, listed below." if moments else ""
     curves = f'<div class="panels">{charts}</div><p class="quiet">{smoothed}{hint}</p>' if charts else _NOTHING
     parts = [
