@@ -6,6 +6,7 @@ segment at either end, n-grams of whole words masked from shuffled candidates. W
 """
 
 import random
+import unicodedata
 from dataclasses import dataclass
 
 CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
@@ -124,6 +125,22 @@ def mask(tokens, settings, starts, vocabulary, rng):
                 output[place] = vocabulary[rng.randint(0, len(vocabulary) - 1)]
     hidden.sort()
     return output, [place for place, _ in hidden], [token for _, token in hidden], taken
+
+
+def tokenize(model, text):
+    """Pieces of one sentence with the reference's clean-up and its rule for digits before a comma."""
+    text = unicodedata.normalize("NFKD", " ".join(text.strip().split()))
+    text = "".join(character for character in text if not unicodedata.combining(character)).lower()
+    pieces = []
+    for piece in model.encode(text, out_type=str):
+        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
+            again = model.encode(piece[:-1].replace("▁", ""), out_type=str)
+            if piece[0] != "▁" and again[0][0] == "▁":
+                again = again[1:] if len(again[0]) == 1 else [again[0][1:], *again[1:]]
+            pieces.extend([*again, piece[-1]])
+        else:
+            pieces.append(piece)
+    return pieces
 
 
 def pad(tokens, segment_ids, positions, labels, order_label, settings, ids):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from toy import FIRST, toy_shard, vocabulary_of
+from toy_corpus import FIRST, toy_shard, vocabulary_of
 
 from litebert.data.batch import Batch, padded_width
 from litebert.data.spec import ExampleSpec

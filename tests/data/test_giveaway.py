@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from toy import toy_shard, vocabulary_of
+from toy_corpus import toy_shard, vocabulary_of
 
 from litebert.data.giveaway import NAMES, accuracy, expand, features, fit
 from litebert.data.plan import is_heldout

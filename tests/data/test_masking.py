@@ -7,7 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from toy import FIRST, toy_vocabulary
+from toy_corpus import FIRST, toy_vocabulary
 
 from litebert.data.masking import Hidden, Rows, Vocabulary, budgets, choose, hide
 from litebert.data.random import Purpose, keys, seeded

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from toy import shard_of, toy_shard
+from toy_corpus import shard_of, toy_shard
 
 from litebert.data.pairs import Pairs, cut_everywhere, make_pairs
 from litebert.data.plan import Plan, plan_epoch

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from toy import shard_of, toy_shard
+from toy_corpus import shard_of, toy_shard
 
 from litebert.data import plan as plan_module
 from litebert.data.pairs import cut_everywhere

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from litebert.data.random import Permutation, Purpose, below, bits, coin, keys, mix, seeded, uniform
+from litebert.data.random import BLOCK, Permutation, Purpose, below, bits, coin, keys, mix, seeded, uniform
 
 N = 1 << 16
 
@@ -74,6 +74,13 @@ def test_a_permutation_is_one_to_one(size: int) -> None:
     order = Permutation(size=size, key=seeded(0, Purpose.SHUFFLE, 1))
     assert sorted(order(np.arange(size))) == list(range(size))
     assert (order(np.arange(size))[::-1] == order(np.arange(size)[::-1])).all()
+
+
+def test_a_span_is_a_part_of_the_order() -> None:
+    """Also across the blocks that are computed together, and up to the end."""
+    order = Permutation(size=2 * BLOCK + 100, key=seeded(0, Purpose.SHUFFLE, 2))
+    for start, stop in ((0, 5), (BLOCK - 3, BLOCK + 3), (10, 2 * BLOCK + 100), (2 * BLOCK + 99, 2 * BLOCK + 100)):
+        assert (order.span(start, stop) == order(np.arange(start, stop))).all()
 
 
 def test_permutations_are_random() -> None:

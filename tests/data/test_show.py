@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy import toy_shard, write_folder
+from toy_corpus import toy_shard, write_folder
 
 from litebert.commands.data_show import show
 from litebert.data.batch import Batch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy import shard_of, toy_shard, toy_vocabulary, vocabulary_of, write_folder
+from toy_corpus import shard_of, toy_shard, toy_vocabulary, vocabulary_of, write_folder
 
 from litebert.data.batch import Batch
 from litebert.data.spec import ExampleSpec

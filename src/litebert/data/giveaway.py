@@ -26,7 +26,7 @@ def features(
 ) -> tuple[Float[np.ndarray, "n 7"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
     """What shows of each example, its order label, and its document, for the first `limit` examples of an epoch's order."""
     plan = stream.plan(epoch)
-    numbers = plan.order(np.arange(min(limit, len(plan))))
+    numbers = plan.order.span(0, min(limit, len(plan)))
     pairs = make_pairs(stream.texts, stream.spec, plan, numbers, seed=stream.seed)
     edges = [pairs.a_start, pairs.a_start + pairs.a_size, pairs.b_start, pairs.b_start + pairs.b_size]
     flags = [at_sentence_edge(stream.texts, edge) for edge in edges]

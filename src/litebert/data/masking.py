@@ -118,7 +118,7 @@ def find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> Words:
     batch, seq = rows.token_ids.shape
     line, last = np.arange(batch), rows.sizes - 1
     middle = rows.a_sizes + 1
-    breaks = word_starts[rows.token_ids]
+    breaks = word_starts.take(rows.token_ids)
     for column in (0, 1, middle, np.minimum(middle + 1, last), last):
         breaks[line, column] = True
     if last.min() < seq - 1:

@@ -9,6 +9,7 @@ The mixer is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); d
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
@@ -16,6 +17,8 @@ from jaxtyping import Bool, Float, Int, UInt64
 _WORD = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+BLOCK = 1 << 13
+"""Places of a permutation that are computed together."""
 
 
 class Purpose(IntEnum):
@@ -78,8 +81,8 @@ def coin(words: UInt64[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
 class Permutation:
     """A random order of 0 … size - 1 that is computed, not stored: any place of it costs the same.
 
-    A Feistel network over the smallest even number of bits that holds `size`; what falls outside walks on until it is
-    inside, which keeps the map one to one.
+    A Feistel network over the fewest bits that hold `size`; what falls outside walks on until it is inside, which keeps
+    the map one to one.
     """
 
     size: int
@@ -89,18 +92,31 @@ class Permutation:
 
     def __call__(self, places: Int[np.ndarray, " places"]) -> Int[np.ndarray, " places"]:
         """Which number stands at each place."""
-        half = max(1, ((self.size - 1).bit_length() + 1) // 2)
-        numbers = self._turn(places.astype(np.uint64), half)
+        numbers = self._turn(places.astype(np.uint64))
         outside = np.flatnonzero(numbers >= self.size)
         while outside.size:
-            numbers[outside] = self._turn(numbers[outside], half)
+            numbers[outside] = self._turn(numbers[outside])
             outside = outside[numbers[outside] >= self.size]
         return numbers.astype(np.int64)
 
-    def _turn(self, words: UInt64[np.ndarray, " n"], half: int) -> UInt64[np.ndarray, " n"]:
-        low_bits = np.uint64((1 << half) - 1)
-        left, right = words >> np.uint64(half), words & low_bits
+    def span(self, start: int, stop: int) -> Int[np.ndarray, " span"]:
+        """Places start … stop - 1; neighbors are computed together and remembered, since a stream asks for them next."""
+        first, last = start // BLOCK, -(-stop // BLOCK)
+        found = np.concatenate([_block(self, number) for number in range(first, last)])
+        return found[start - first * BLOCK : stop - first * BLOCK]
+
+    def _turn(self, words: UInt64[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
+        """Six rounds; the halves may differ by a bit, so they change places with their widths."""
+        num_bits = max(2, (self.size - 1).bit_length())
+        low, high = num_bits // 2, num_bits - num_bits // 2
+        left, right = words >> np.uint64(low), words & np.uint64((1 << low) - 1)
         for number in range(6):
             step = np.uint64((self.key + number * _STEP) & _WORD)
-            left, right = right, left ^ (mix(right * np.uint64(_FIRST) ^ step) & low_bits)
-        return (left << np.uint64(half)) | right
+            left, right = right, left ^ (mix(right * np.uint64(_FIRST) ^ step) & np.uint64((1 << high) - 1))
+            low, high = high, low
+        return (left << np.uint64(low)) | right
+
+
+@lru_cache(maxsize=4)
+def _block(order: Permutation, number: int) -> Int[np.ndarray, " block"]:
+    return order(np.arange(number * BLOCK, min((number + 1) * BLOCK, order.size)))

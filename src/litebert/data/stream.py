@@ -130,7 +130,7 @@ class Stream:
             here = self.locate(Position(epoch, start))
             epoch, start = here.epoch, here.index
             count = min(size, self.num_examples(epoch) - start)
-            parts.append((epoch, self.plan(epoch).order(np.arange(start, start + count))))
+            parts.append((epoch, self.plan(epoch).order.span(start, start + count)))
             start, size = start + count, size - count
         return self._build(parts)
 

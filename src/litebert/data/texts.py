@@ -77,9 +77,9 @@ class Texts:
         self.num_tokens = self.num_documents = 0
         for shard in shards:
             part = Text(
-                tokens=shard.tokens,
-                sentences=shard.sentences.view(np.int64),  # numpy compares int64 with uint64 as floats
-                documents=shard.documents.view(np.int64),
+                tokens=np.asarray(shard.tokens),  # still mapped, but sliced ten times faster than a memmap
+                sentences=np.asarray(shard.sentences).view(np.int64),  # numpy compares int64 with uint64 as floats
+                documents=np.asarray(shard.documents).view(np.int64),
                 first_token=self.num_tokens,
                 first_document=self.num_documents,
                 max_text=max_text,
