@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import python_builder as baseline
+from litebert.data.examples import lay_out
 from litebert.data.masking import Rows, hide
 from litebert.data.pairs import make_pairs
 from litebert.data.random import Purpose, keys, seeded
@@ -33,7 +34,8 @@ def unmasked(stream: Stream, batch_size: int) -> list[Rows]:
     found = []
     for start in range(0, min(len(plan), 12 * batch_size) - batch_size + 1, batch_size):
         numbers = plan.order.span(start, start + batch_size)
-        rows, _, _ = stream._assemble(make_pairs(stream.texts, stream.spec, plan, numbers, seed=0))
+        pairs = make_pairs(stream.texts, stream.spec, plan, numbers, seed=0)
+        rows, _, _ = lay_out(stream.texts, stream.vocabulary, pairs, max_length=stream.spec.max_length)
         found.append(rows)
     return found
 

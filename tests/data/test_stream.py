@@ -132,6 +132,13 @@ def test_plans_in_use_are_kept() -> None:
     assert len(stream._plans) == 2
 
 
+def test_a_plan_prepared_in_the_background_is_the_same() -> None:
+    stream = make()
+    stream.prepare(5)
+    stream.prepare(5)
+    assert (stream.plan(5).starts == make().plan(5).starts).all()
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_change_nothing(folder: Path, workers: int) -> None:
     stream = Stream.open(folder, SPEC, seed=5)
@@ -219,5 +226,7 @@ def test_what_cannot_be_is_said() -> None:
             Stream([one], toy_vocabulary(500), spec, split="all").batch(0, 0, 1)
     with pytest.raises(ConfigError, match="got batch_size 5 for rank 0 of 2"):
         make().read(5, num_ranks=2)
+    with pytest.raises(ConfigError, match="split is one of train, heldout, all; got 'dev'"):
+        make(split="dev")
     with pytest.raises(ConfigError, match="workers read shards from a folder"):
         make().read(4, workers=1)

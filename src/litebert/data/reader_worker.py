@@ -25,6 +25,7 @@ def serve(pipe: Connection) -> None:
         position = stream.locate(position.after(number * part.batch_size))
         while True:
             batch, following = part.make(stream, position)
+            stream.prepare(following.epoch + 1)
             pipe.send((batch, following))
             position = stream.locate(following.after((count - 1) * part.batch_size))
     except LitebertError as error:

@@ -15,20 +15,20 @@ from (seed, epoch, index) alone; ranks take slices of it, so one rank and two se
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from jaxtyping import Int
 
-from litebert.data.batch import Batch, padded_width
-from litebert.data.masking import Rows, Vocabulary, hide
-from litebert.data.pairs import Pairs, make_pairs
+from litebert.data.batch import Batch
+from litebert.data.examples import make_batch
+from litebert.data.masking import Vocabulary
 from litebert.data.plan import Plan, plan_epoch
-from litebert.data.random import Purpose, keys, seeded
 from litebert.data.shards import TOKENIZER_FOLDER, Shard, Shards
 from litebert.data.spec import ExampleSpec, Split
 from litebert.data.texts import Texts
-from litebert.errors import DataError
+from litebert.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from litebert.data.reader import Reader
@@ -64,10 +64,13 @@ class Stream:
         folder: Path | None = None,
     ) -> None:
         """pad_multiple: none pads to max_length; a number, to the longest row rounded up to a multiple of it."""
+        if split not in get_args(Split):
+            raise ConfigError(f"split is one of {', '.join(get_args(Split))}; got {split!r}")
         self.shards, self.vocabulary, self.spec = shards, vocabulary, spec
         self.seed, self.split, self.pad_multiple, self.folder = seed, split, pad_multiple, folder
         self.texts = Texts(shards, spec.max_text)
         self._plans: dict[int, Plan] = {}
+        self._planning, self._prepared = Lock(), -1
 
     @classmethod
     def open(
@@ -105,13 +108,25 @@ class Stream:
 
     def plan(self, epoch: int) -> Plan:
         """Which examples the epoch has; computed once, the latest two are kept."""
-        if epoch not in self._plans:
-            plan = plan_epoch(self.texts, self.spec, seed=self.seed, epoch=epoch, split=self.split)
-            self._check(plan)
-            while len(self._plans) >= PLANS:
-                del self._plans[min(self._plans, key=lambda known: (known >= epoch, known))]
-            self._plans[epoch] = plan
-        return self._plans[epoch]
+        known = self._plans.get(epoch)
+        if known is None:
+            with self._planning:
+                known = self._plans.get(epoch) or self._make_plan(epoch)
+        return known
+
+    def prepare(self, epoch: int) -> None:
+        """Plan an epoch in the background, so that a reader does not have to wait when it gets there."""
+        if epoch not in self._plans and epoch != self._prepared:
+            self._prepared = epoch
+            Thread(target=self.plan, args=(epoch,), daemon=True).start()
+
+    def _make_plan(self, epoch: int) -> Plan:
+        plan = plan_epoch(self.texts, self.spec, seed=self.seed, epoch=epoch, split=self.split)
+        self._check(plan)
+        while len(self._plans) >= PLANS:
+            del self._plans[min(self._plans, key=lambda known: (known >= epoch, known))]
+        self._plans[epoch] = plan
+        return plan
 
     def num_examples(self, epoch: int = 0) -> int:
         return len(self.plan(epoch))
@@ -132,11 +147,11 @@ class Stream:
             count = min(size, self.num_examples(epoch) - start)
             parts.append((epoch, self.plan(epoch).order.span(start, start + count)))
             start, size = start + count, size - count
-        return self._build(parts)
+        return self._make(parts)
 
     def examples(self, epoch: int, numbers: Sequence[int]) -> Batch:
         """Examples by their number in the epoch's plan: what `Batch.indices` holds."""
-        return self._build([(epoch, np.asarray(numbers, np.int64))])
+        return self._make([(epoch, np.asarray(numbers, np.int64))])
 
     def once(self, batch_size: int, *, epoch: int = 0) -> Iterator[Batch]:
         """Every example of one epoch once; the last batch may be smaller."""
@@ -158,45 +173,9 @@ class Stream:
 
         return Reader(self, batch_size, position, rank=rank, num_ranks=num_ranks, workers=workers)
 
-    def _build(self, parts: list[tuple[int, Int[np.ndarray, " n"]]]) -> Batch:
-        """Examples of several epochs, made together."""
-        made = [self._pairs_and_keys(epoch, numbers) for epoch, numbers in parts]
-        pairs = Pairs(*(np.concatenate(columns) for columns in zip(*(one[0] for one in made), strict=True)))
-        choose_keys, replace_keys = (np.concatenate([one[place] for one in made]) for place in (1, 2))
-        rows, segment_ids, mask = self._assemble(pairs)
-        hidden = hide(self.spec, self.vocabulary, rows, choose_keys, replace_keys)
-        return Batch(
-            token_ids=hidden.token_ids,
-            segment_ids=segment_ids,
-            mask=mask,
-            masked_positions=hidden.masked_positions,
-            masked_labels=hidden.masked_labels,
-            order_labels=pairs.labels,
-            indices=np.concatenate([numbers for _, numbers in parts]),
-        )
-
-    def _pairs_and_keys(self, epoch: int, numbers: Int[np.ndarray, " n"]) -> tuple[Pairs, np.ndarray, np.ndarray]:
-        plan, drawn = self.plan(epoch), self.spec.drawn_epoch(epoch)
-        starts = plan.starts[numbers]
-        choose = keys(seeded(self.seed, Purpose.CHOOSE, drawn), starts)
-        replace_ = keys(seeded(self.seed, Purpose.REPLACE, drawn), starts)
-        return make_pairs(self.texts, self.spec, plan, numbers, seed=self.seed), choose, replace_
-
-    def _assemble(self, pairs: Pairs) -> tuple[Rows, np.ndarray, np.ndarray]:
-        """[CLS] a [SEP] b [SEP] and padding, not yet masked."""
-        shape = Rows(np.zeros((0, 0), np.int32), pairs.a_size, pairs.b_size)
-        sizes, middle = shape.sizes, pairs.a_size + 1
-        width = padded_width(int(sizes.max()), max_length=self.spec.max_length, pad_multiple=self.pad_multiple)
-        line = np.arange(len(sizes))
-        token_ids = np.full((len(sizes), width), self.vocabulary.pad_id, np.int32)
-        self.texts.copy(pairs.a_start, pairs.a_size, token_ids, np.ones_like(middle))
-        self.texts.copy(pairs.b_start, pairs.b_size, token_ids, middle + 1)
-        token_ids[:, 0] = self.vocabulary.cls_id
-        token_ids[line, middle] = token_ids[line, sizes - 1] = self.vocabulary.sep_id
-        column = np.arange(width)
-        mask = column < sizes[:, None]
-        segment_ids = (mask & (column > middle[:, None])).astype(np.uint8)
-        return shape._replace(token_ids=token_ids), segment_ids, mask
+    def _make(self, parts: list[tuple[int, Int[np.ndarray, " n"]]]) -> Batch:
+        planned = [(self.plan(epoch), numbers) for epoch, numbers in parts]
+        return make_batch(self.texts, self.vocabulary, self.spec, planned, seed=self.seed, pad_multiple=self.pad_multiple)
 
     def _check(self, plan: Plan) -> None:
         where = "" if self.folder is None else f" in {self.folder}"
@@ -205,7 +184,7 @@ class Stream:
                 f"no examples{where}: the split {self.split!r} has {self.texts.num_documents} documents to choose from, "
                 "and none chosen has two sentences; give more text, or order none"
             )
-        if self.spec.order == "nsp" or self.spec.one_segment == "random":
+        if self.spec.order == "nsp" or (self.spec.order == "sop" and self.spec.one_segment == "random"):
             first, last = self.texts.documents_of(plan.starts[[0, -1]])
             if first == last:
                 raise DataError(f"a segment of another document is wanted{where}, and there is only one document; use sop")
