@@ -13,6 +13,7 @@ from litebert.errors import ConfigError
 Share = Literal["none", "attention", "ffn", "all"]
 Activation = Literal["gelu_tanh", "gelu_erf", "relu"]
 Norm = Literal["post", "pre"]
+PositionInit = Literal["normal", "sinusoidal"]
 HeadKind = Literal["masked", "order", "classify", "regress", "span", "joint_span", "choose", "tag"]
 
 # Sizes beyond these are a mistake or an attack: a hostile config must not make us allocate.
@@ -72,6 +73,10 @@ class EncoderConfig:
     """Kinds of segment."""
     init_std: float = 0.02
     """Standard deviation of the truncated normal that weights start from."""
+    residual_init: float = 1.0
+    """Factor on init_std for the weights that write into a residual sum; 1 is the paper's, less begins nearer to identity."""
+    position_init: PositionInit = "normal"
+    """What position embeddings start from: the truncated normal (the paper's), or sinusoids of the same deviation."""
     pooler: bool = True
     """Whether a dense layer with tanh over the first token's state exists; sentence heads read it."""
     hf_compat: bool = False
@@ -92,6 +97,7 @@ class EncoderConfig:
                 raise ConfigError(f"{field.name} is true or false; got {value!r}")
         _check_number(self, "norm_epsilon", at_least=0.0, below=1.0)
         _check_number(self, "init_std", at_least=0.0, below=100.0)
+        _check_number(self, "residual_init", at_least=0.0, below=100.0)
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size must be a multiple of num_attention_heads; "
@@ -212,6 +218,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "share": get_args(Share),
     "activation": get_args(Activation),
     "norm": get_args(Norm),
+    "position_init": get_args(PositionInit),
 }
 
 

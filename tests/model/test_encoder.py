@@ -135,6 +135,22 @@ def test_weights_start_as_a_truncated_normal() -> None:
     assert compat[1:].std().item() == pytest.approx(0.05, rel=0.01)
 
 
+def test_residual_writers_may_start_smaller() -> None:
+    plain, small = make(replace(TINY, share="none")), make(replace(TINY, share="none", residual_init=0.25))
+    for name, parameter in plain.named_parameters():
+        writes = name.endswith(("attentions.0.output.weight", "feed_forwards.2.outer.weight", "output.weight", "outer.weight"))
+        assert torch.equal(dict(small.named_parameters())[name], parameter * 0.25 if writes else parameter)
+
+
+def test_positions_may_start_as_sinusoids() -> None:
+    weight = make(replace(TINY, position_init="sinusoidal", max_positions=512)).embedding.position.weight.detach()
+    assert weight.square().mean().sqrt().item() == pytest.approx(TINY.init_std, rel=1e-5)
+    # near positions look alike, far ones do not: what makes relative places easy to learn
+    nearness = torch.cosine_similarity(weight[100:101], weight[100:140])
+    assert nearness[0] == pytest.approx(1)
+    assert nearness[1] > 0.9 > nearness[10]
+
+
 @pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize("changes", [*SWITCHES, {"attention_dropout": 0.2, "ffn_dropout": 0.3, "embedding_dropout": 0.1}])
 def test_gradient_checkpointing_changes_no_bit(changes: dict[str, Any], every: int) -> None:

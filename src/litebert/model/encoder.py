@@ -110,3 +110,16 @@ def initialize(module: nn.Module, config: EncoderConfig) -> None:
             nn.init.zeros_(part.bias)
         if isinstance(part, nn.Embedding) and part.padding_idx is not None:
             nn.init.zeros_(part.weight[part.padding_idx])
+    for part in module.modules():
+        if isinstance(part, Attention | FeedForward):
+            writer = part.output if isinstance(part, Attention) else part.outer
+            writer.weight.data.mul_(config.residual_init)
+        if isinstance(part, Embedding) and config.position_init == "sinusoidal":
+            part.position.weight.data.copy_(sinusoids(*part.position.weight.shape) * std)
+
+
+def sinusoids(positions: int, size: int) -> Float[Tensor, "positions size"]:
+    """Sines and cosines of falling frequency (Vaswani et al. 2017), of unit variance: near positions look alike."""
+    frequencies = 10_000 ** (-torch.arange(0, size, 2) / size)
+    angles = torch.arange(positions)[:, None] * frequencies
+    return 2**0.5 * torch.cat([angles.sin(), angles.cos()], 1)[:, :size]
