@@ -14,6 +14,7 @@ BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
 """Parameters with a row for each piece of the vocabulary."""
 FREE = frozenset(
     {"vocab_size", "embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout", "init_std", "pooler"}
+    | {"residual_init", "position_init"}
 )
 """Settings in which a continued model may differ: the weights that both have mean the same."""
 
