@@ -175,14 +175,16 @@ def take_ngrams(
 
 def _ngram_sizes(words: Words, max_ngram: int) -> list[Int[np.ndarray, " breaks"]]:
     """Tokens in the run of 1, 2, … words from each break on; far too many where the segment ends before."""
-    ends = np.append(words.breaks, np.full(max_ngram, words.breaks[-1] + 1))
-    is_word = np.full(len(ends), False)
-    is_word[words.starts] = True
-    num, sizes, inside = len(words.breaks), [], np.full(len(words.breaks), True)
+    num = len(words.breaks)
+    ends = np.append(words.breaks, np.full(max_ngram, words.breaks[-1] + 1)).astype(np.int32)
+    outside = np.full(len(ends), True)
+    outside[words.starts] = False
+    sizes, beyond = [], np.full(num, False)
     for length in range(1, max_ngram + 1):
-        inside = inside & is_word[length - 1 : length - 1 + num]
-        run = ends[length : length + num] - words.breaks
-        sizes.append(np.where(inside, run, _TOO_MANY).astype(np.int32))
+        beyond |= outside[length - 1 : length - 1 + num]
+        run = ends[length : length + num] - ends[:num]
+        run[beyond] = _TOO_MANY
+        sizes.append(run)
     return sizes
 
 

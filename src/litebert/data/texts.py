@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from litebert.data.shards import Shard
 
+_BEYOND = np.iinfo(np.int64).max
 PIECES = 8
 """A sentence longer than a whole example is taken as pieces of at most this part of an example."""
 
@@ -45,7 +46,7 @@ def _first(boundaries: Int[np.ndarray, " m"], places: Int[np.ndarray, " n"]) -> 
     """The first boundary at or after each place; beyond the last, the largest number there is."""
     index = np.searchsorted(boundaries, places)
     found = boundaries[np.minimum(index, len(boundaries) - 1)]
-    return np.where(index < len(boundaries), found, np.iinfo(np.int64).max)
+    return np.where(index < len(boundaries), found, _BEYOND)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,8 +116,10 @@ class Texts:
     ) -> None:
         """Write the tokens of each span into its row of `out`, from its column on."""
         owners = self.part_of(starts)
-        local = starts - self._firsts[owners]
-        for row, (owner, start, size, column) in enumerate(
-            zip(owners.tolist(), local.tolist(), sizes.tolist(), columns.tolist(), strict=True)
-        ):
-            out[row, column : column + size] = self.parts[owner].tokens[start : start + size]
+        sources = [self.parts[owner].tokens for owner in owners.tolist()]
+        first = starts - self._firsts[owners]
+        to = np.arange(len(starts)) * out.shape[1] + columns
+        flat = out.reshape(-1)
+        spans = (first, first + sizes, to, to + sizes)
+        for source, low, high, begin, end in zip(sources, *(span.tolist() for span in spans), strict=True):
+            flat[begin:end] = source[low:high]
