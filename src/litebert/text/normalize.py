@@ -1,10 +1,10 @@
 """Raw text in, the text that SentencePiece sees out: ALBERT's clean-up.
 
 Whitespace is collapsed, then compatibility forms are decomposed (NFKD), combining marks are dropped and letters are
-lowered, as in the reference's `preprocess_text` with lower-casing on. Most text is ASCII, and is only lowered. (ALBERT §4.1)
+lowered, as in the reference's `preprocess_text` with lower-casing on. Most text is ASCII and is only lowered. (ALBERT §4.1)
 """
 
-import re
+import codecs
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,23 +17,33 @@ class TextRules:
     lowercase: bool = True
     """Lower every letter."""
     keep_accents: bool = False
-    """Skip NFKD and keep combining marks, for languages in which they tell words apart. SentencePiece still composes (NFKC)."""
+    """Skip NFKD and keep combining marks, for languages in which they tell words apart."""
     split_digit_commas: bool = True
     """Cut a piece that ends in digit and comma ("▁2010,") into the number and the comma, as the reference does."""
 
 
-# A run is cut at 16 characters so that the cache below is bounded in bytes too. Any cut is safe: each character
-# decomposes on its own, and the only thing that crosses characters, the order of the marks, goes away with the marks.
-_NON_ASCII = re.compile(r"[^\x00-\x7f]{1,16}")
+def clean(text: str, rules: TextRules) -> str:
+    """The whole clean-up: clean("Ça  va, ﬁn ½", TextRules()) -> "ca va, fin 1⁄2"."""
+    text = collapse(text)
+    if not text.isascii():
+        text = text.encode("ascii", _KEEP if rules.keep_accents else _DROP).decode()
+    return text.lower() if rules.lowercase else text
 
 
-@lru_cache(maxsize=1 << 16)
-def _without_marks(run: str) -> str:
-    return "".join([char for char in unicodedata.normalize("NFKD", run) if not unicodedata.combining(char)])
+def clean_for_ids(text: str) -> str | bytes:
+    """`clean` with ALBERT's rules, but for runs of whitespace, which SentencePiece collapses as well: made to be fast.
 
-
-def _replacement(match: re.Match[str]) -> str:
-    return _without_marks(match[0])
+    What is not ASCII comes as UTF-8. Only for models whose normalizer takes tab, newline, form feed and carriage return for
+    spaces, collapses them, and drops them at both ends.
+    """
+    if text.isascii():
+        if "\v" in text or "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
+            return clean(text, _ALBERT)  # to Python, and so to the reference, these are whitespace; SentencePiece drops them
+        return text.lower()
+    data = text.encode("ascii", _DROP_AND_LOWER).lower()
+    if b"\v" in data or b"\x1c" in data or b"\x1d" in data or b"\x1e" in data or b"\x1f" in data or _SIGMA in data:
+        return clean(text, _ALBERT)
+    return data
 
 
 def collapse(text: str) -> str:
@@ -44,24 +54,53 @@ def collapse(text: str) -> str:
     return " ".join(text.split())
 
 
-def clean(text: str, rules: TextRules) -> str:
-    """The whole clean-up: clean("Ça  va, ﬁn ½", TextRules()) -> "ca va, fin 1⁄2"."""
-    text = collapse(text)
-    if not (rules.keep_accents or text.isascii()):
-        text = _NON_ASCII.sub(_replacement, text)
-    return text.lower() if rules.lowercase else text
-
-
-def clean_for_ids(text: str, rules: TextRules) -> str:
-    """As `clean`, but runs of spaces stay where SentencePiece's own normalizer collapses them: same ids, less time."""
-    if not text.isprintable():
-        text = " ".join(text.split())
-    if not (rules.keep_accents or text.isascii()):
-        text = _NON_ASCII.sub(_replacement, text)
-    return text.lower() if rules.lowercase else text
-
-
 def width(char: str, rules: TextRules) -> int:
     """How many characters `clean` makes of one that is not whitespace: width("ﬁ", rules) -> 2; 0 for a dropped mark."""
-    cleaned = char if rules.keep_accents else _without_marks(char)
-    return len(cleaned.lower() if rules.lowercase else cleaned)
+    if not (rules.keep_accents or char.isascii()):
+        char = _without_marks(char).decode()
+    return len(char.lower() if rules.lowercase else char)
+
+
+# To encode as ASCII with an error handler is to visit the non-ASCII runs only, and to find them at the speed of C. A
+# handler may return any bytes, so what comes out is UTF-8. Lone surrogates, which have no UTF-8, become U+FFFD.
+_DROP, _DROP_AND_LOWER, _KEEP = "litebert.drop_marks", "litebert.drop_marks_and_lower", "litebert.keep_marks"
+_LONGEST_RUN = 16  # bounds the caches in bytes; any cut is safe, since what crosses characters, the marks' order, is dropped
+_SURROGATES = {code: 0xFFFD for code in range(0xD800, 0xE000)}
+_SIGMA = "Σ".encode()  # the one letter whose lower case depends on its neighbours
+_ALBERT = TextRules()
+
+
+@lru_cache(maxsize=1 << 16)
+def _without_marks(run: str) -> bytes:
+    decomposed = unicodedata.normalize("NFKD", run)
+    return "".join([char for char in decomposed if not unicodedata.combining(char)]).translate(_SURROGATES).encode()
+
+
+@lru_cache(maxsize=1 << 16)
+def _lowered_without_marks(run: str) -> bytes:
+    # Whitespace comes first in `clean`, and some of it (U+2028) has no decomposition.
+    spaced = "".join([" " if char.isspace() else char for char in run])
+    data = _without_marks(spaced)
+    return data if _SIGMA in data else data.decode().lower().encode()
+
+
+def _drop_marks(error: UnicodeError) -> tuple[bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    end = min(error.end, error.start + _LONGEST_RUN)
+    return _without_marks(error.object[error.start : end]), end
+
+
+def _drop_marks_and_lower(error: UnicodeError) -> tuple[bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    end = min(error.end, error.start + _LONGEST_RUN)
+    return _lowered_without_marks(error.object[error.start : end]), end
+
+
+def _keep_marks(error: UnicodeError) -> tuple[bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return error.object[error.start : error.end].translate(_SURROGATES).encode(), error.end
+
+
+codecs.register_error(_DROP, _drop_marks)
+codecs.register_error(_DROP_AND_LOWER, _drop_marks_and_lower)
+codecs.register_error(_KEEP, _keep_marks)

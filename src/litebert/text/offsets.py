@@ -7,21 +7,22 @@ cleaned and from the cleaned to the raw. For most texts both walks are the ident
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import pairwise
 
 import numpy as np
 import sentencepiece
 from jaxtyping import Int
 
 from litebert.text.normalize import TextRules, clean, collapse, width
-from litebert.text.pieces import SPACE
+from litebert.text.pair import Offsets
+from litebert.text.pieces import SPACE, Bounds, Ids
 
 Places = Int[np.ndarray, " chars"]
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """One text on its way to SentencePiece."""
+    """One text, cleaned, and the way back."""
 
     cleaned: str
     size: int
@@ -31,7 +32,7 @@ class Aligned:
 
 
 class Aligner:
-    """The walk from normalized text back to raw, for one vocabulary and its rules."""
+    """The walk from tokens back to raw text, for one vocabulary and its rules."""
 
     def __init__(
         self, processor: sentencepiece.SentencePieceProcessor, pieces: Sequence[str], unk_id: int, rules: TextRules
@@ -42,12 +43,10 @@ class Aligner:
         self._widths = _Widths(rules)
         self._prefix: str = processor.Normalize("a").removesuffix("a")
         # A foreign model may bring rules for ASCII; then every text takes the long walk.
-        everything = "".join(map(chr, range(33, 127)))
-        everything = " ".join((everything, *everything))
-        self._ascii_is_plain = self._is_plain(everything)
-        self._lengths = np.array([len(piece) for piece in pieces])
-        self._leads = self._lengths - [len(piece.lstrip(SPACE)) for piece in pieces]
-        self._trails = self._lengths - [len(piece.rstrip(SPACE)) for piece in pieces]
+        printable = "".join(map(chr, range(33, 127)))
+        self._ascii_is_plain = self._is_plain(" ".join((printable, *printable)))
+        sizes = np.array([(len(p), len(p) - len(p.lstrip(SPACE)), len(p) - len(p.rstrip(SPACE))) for p in pieces])
+        self._lengths, self._leads, self._trails = sizes.astype(np.int32).T.copy()
         self._trails[self._leads == self._lengths] = 0  # a lone ▁ is all lead
 
     def _is_plain(self, cleaned: str) -> bool:
@@ -62,45 +61,44 @@ class Aligner:
         # Equal lengths alone prove nothing beyond ASCII: a ligature may make up for a dropped mark.
         in_place = len(cleaned) == len(raw) and (raw.isascii() or cleaned == (raw.lower() if self._rules.lowercase else raw))
         tidy_ascii = cleaned.isascii() and collapse(cleaned) is cleaned
-        if in_place and ((tidy_ascii and self._ascii_is_plain) or self._is_plain(cleaned)):
+        plain = (tidy_ascii and self._ascii_is_plain) or self._is_plain(cleaned)
+        if in_place and plain:
             return Aligned(cleaned, len(self._prefix) + len(cleaned), None)
         starts, ends = _cleaned_to_raw(raw, len(cleaned), self._widths)
+        if plain:
+            prefix = np.zeros(len(self._prefix), dtype=np.int64)
+            walk = np.concatenate((prefix, starts)), np.concatenate((prefix, ends))
+            return Aligned(cleaned, len(walk[0]), walk)
         normalized, places = self._processor.Normalize(cleaned, with_offsets=True)
         first, last = _normalized_to_cleaned(cleaned, np.array(places))
         return Aligned(cleaned, len(normalized), (starts[first], ends[last]))
 
-    def offsets(self, texts: Sequence[Aligned], encoded: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
-        """The (start, end) of every token in its raw text."""
-        bounds = np.cumsum([0, *map(len, encoded)])
-        ids = np.fromiter(chain.from_iterable(encoded), dtype=np.int64, count=bounds[-1])
-        sizes = np.array([text.size for text in texts], dtype=np.int64)
+    def offsets(self, texts: Sequence[str], ids: Ids, bounds: Bounds) -> list[Offsets]:
+        """The (start, end) of every token in its raw text; text i has the ids from bounds[i] to bounds[i + 1]."""
+        aligned = [self.align(text) for text in texts]
+        sizes = np.array([text.size for text in aligned])
         lengths = self._lengths[ids]
-        self._measure_unknowns(texts, ids, lengths, bounds)
+        self._measure_unknowns(aligned, ids, lengths, bounds)
         stops = np.cumsum(lengths)
         first_char = np.cumsum(sizes) - sizes
         assert np.array_equal(np.append(0, stops)[bounds[1:]], first_char + sizes), "pieces must partition their text"
-        # All texts at once: places count from each text's own first character, and then from the raw text's.
-        stops -= np.repeat(first_char, np.diff(bounds))
-        starts = stops - lengths + np.where(ids == self._unk_id, 0, self._leads[ids])
-        stops -= np.where(ids == self._unk_id, 0, self._trails[ids])
-        shift = len(self._prefix)
-        for row, text in enumerate(texts):
+        stops -= np.repeat(first_char + len(self._prefix), np.diff(bounds))  # from here on each text counts from 0
+        places = np.empty((len(ids), 2), dtype=np.int32)
+        np.subtract(stops, lengths - self._leads[ids], out=places[:, 0], casting="same_kind")
+        np.subtract(stops, self._trails[ids], out=places[:, 1], casting="same_kind")
+        rows = [places[start:end] for start, end in pairwise(bounds.tolist())]
+        for text, row in zip(aligned, rows, strict=True):
             if text.walk is not None:
-                tokens = slice(bounds[row], bounds[row + 1])
-                starts[tokens], stops[tokens] = _walk_back(starts[tokens], stops[tokens], *text.walk)
-                starts[tokens] += shift
-                stops[tokens] += shift
-        places = list(zip((starts - shift).tolist(), (stops - shift).tolist(), strict=True))
-        edges = bounds.tolist()
-        return [places[edges[row] : edges[row + 1]] for row in range(len(texts))]
+                _walk_back(row, len(self._prefix), *text.walk)
+        return rows
 
-    def _measure_unknowns(self, texts: Sequence[Aligned], ids: Places, lengths: Places, bounds: Places) -> None:
+    def _measure_unknowns(self, texts: Sequence[Aligned], ids: Ids, lengths: Ids, bounds: Bounds) -> None:
         """Write the true length of each unknown token into `lengths`: it stands for a run of any length."""
         unknown = np.flatnonzero(ids == self._unk_id)
+        lengths[unknown] = 0
         rows = np.searchsorted(bounds, unknown, side="right") - 1
-        for row in np.unique(rows):
-            at = unknown[rows == row]
-            lengths[at] = 0
+        for start, end in pairwise(np.flatnonzero(np.diff(rows, prepend=-1, append=-1)).tolist()):
+            row, at = rows[start], unknown[start:end]
             if len(at) == 1:
                 lengths[at] = texts[row].size - lengths[bounds[row] : bounds[row + 1]].sum()
             else:
@@ -123,7 +121,9 @@ class _Widths(dict[str, int]):
 
 def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Places]:
     """For each character of the cleaned text, the raw characters it starts and ends at."""
-    counts = np.array([widths[char] for char in raw])
+    counts = np.ones(len(raw), dtype=np.int64)
+    beyond_ascii = np.flatnonzero(np.frombuffer(raw.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) > 127)
+    counts[beyond_ascii] = [widths[raw[at]] for at in beyond_ascii.tolist()]
     dropped = counts == 0
     if collapse(raw) is not raw:
         space = np.array([char.isspace() for char in raw])
@@ -150,6 +150,8 @@ def _normalized_to_cleaned(cleaned: str, places: Places) -> tuple[Places, Places
     return first, np.where(last_letter >= first, last_letter, last)  # collapsed spaces belong to no one
 
 
-def _walk_back(starts: Places, stops: Places, raw_starts: Places, raw_ends: Places) -> tuple[Places, Places]:
-    begins = np.append(raw_starts, raw_ends[-1:])[starts]
-    return begins, np.where(stops > starts, raw_ends[np.maximum(stops - 1, 0)], begins)
+def _walk_back(places: Offsets, prefix: int, raw_starts: Places, raw_ends: Places) -> None:
+    """Turn places in the normalized text into places in the raw one, in the same array."""
+    starts, stops = places.T + prefix
+    places[:, 0] = np.append(raw_starts, raw_ends[-1:])[starts]
+    places[:, 1] = np.where(stops > starts, raw_ends[np.maximum(stops - 1, 0)], places[:, 0])

@@ -6,7 +6,13 @@ Segment 0 is [CLS] a [SEP], segment 1 is b [SEP]. (ALBERT §3.1, as in BERT)
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+from jaxtyping import Int
+
 from litebert.errors import ConfigError, DataError
+
+Offsets = Int[np.ndarray, "tokens 2"]
+_NOWHERE: Offsets = np.zeros((1, 2), dtype=np.int32)
 
 Truncate = Literal["error", "longest", "first", "second"]
 """Which text loses tokens from its end: none, the longer one at each token (ties cut the second), always a, always b."""
@@ -17,7 +23,7 @@ class Tokens:
     """One text as tokens."""
 
     ids: list[int]
-    offsets: list[tuple[int, int]]
+    offsets: Offsets
     """For each token where it starts and ends in the raw text, in characters."""
 
 
@@ -28,7 +34,7 @@ class Example:
     token_ids: list[int]
     segment_ids: list[int]
     """0 for the first text and its special tokens, 1 for the second."""
-    offsets: list[tuple[int, int]] | None = None
+    offsets: Offsets | None = None
     """Where each token stands in its own raw text, in characters; (0, 0) for special tokens."""
 
 
@@ -72,10 +78,9 @@ def build(a: Tokens, b: Tokens | None, *, cls_id: int, sep_id: int, kept: tuple[
     kept_a, kept_b = kept
     token_ids = [cls_id, *a.ids[:kept_a], sep_id]
     segment_ids = [0] * len(token_ids)
-    spans = [(0, 0), *a.offsets[:kept_a], (0, 0)] if offsets else None
+    spans = [_NOWHERE, a.offsets[:kept_a], _NOWHERE]
     if b is not None:
         token_ids += [*b.ids[:kept_b], sep_id]
         segment_ids += [1] * (kept_b + 1)
-        if spans is not None:
-            spans += [*b.offsets[:kept_b], (0, 0)]
-    return Example(token_ids=token_ids, segment_ids=segment_ids, offsets=spans)
+        spans += [b.offsets[:kept_b], _NOWHERE]
+    return Example(token_ids=token_ids, segment_ids=segment_ids, offsets=np.concatenate(spans) if offsets else None)

@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import sentencepiece
+from jaxtyping import Int
 
 from litebert.errors import DataError
+
+Ids = Int[np.ndarray, " tokens"]
+Bounds = Int[np.ndarray, " texts_plus_one"]
 
 SPACE = "▁"
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
@@ -58,12 +63,27 @@ def digit_comma_splits(processor: sentencepiece.SentencePieceProcessor, pieces: 
     return splits
 
 
-def substitute(ids: Sequence[int], splits: Mapping[int, list[int]]) -> list[int]:
-    """Replace ids by others: substitute([4, 9], {9: [1, 2]}) -> [4, 1, 2]."""
-    replaced: list[int] = []
-    for index in ids:
-        if index in splits:
-            replaced += splits[index]
-        else:
-            replaced.append(index)
-    return replaced
+class Splits:
+    """Replaces some ids by several, in arrays: [4, 9, 4] with {9: [1, 2]} -> [4, 1, 2, 4]."""
+
+    def __init__(self, splits: Mapping[int, list[int]], vocab_size: int) -> None:
+        self._is_split = np.zeros(vocab_size, dtype=bool)
+        self._counts = np.ones(vocab_size, dtype=np.int64)
+        self._replacements = np.zeros((vocab_size if splits else 0, max(map(len, splits.values()), default=0)), dtype=np.int32)
+        for index, ids in splits.items():
+            self._is_split[index] = True
+            self._counts[index] = len(ids)
+            self._replacements[index, : len(ids)] = ids
+
+    def apply(self, ids: Ids, bounds: Bounds) -> tuple[Ids, Bounds]:
+        """The ids of many texts, one after another, and where each text starts: both after replacing."""
+        at = np.flatnonzero(self._is_split[ids])
+        if not at.size:
+            return ids, bounds
+        counts = self._counts[ids]
+        ends = np.cumsum(counts)
+        replaced = np.repeat(ids, counts)
+        for position in range(self._replacements.shape[1]):
+            long_enough = at[counts[at] > position]
+            replaced[ends[long_enough] - counts[long_enough] + position] = self._replacements[ids[long_enough], position]
+        return replaced, np.append(0, ends)[bounds]

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,10 @@ from jaxtyping import Bool
 
 from litebert.errors import DataError
 from litebert.text import huggingface, pair, pieces
-from litebert.text.normalize import TextRules, clean_for_ids
+from litebert.text.normalize import TextRules, clean, clean_for_ids
 from litebert.text.offsets import Aligner
 from litebert.text.pair import Example, Tokens, Truncate
+from litebert.text.pieces import Bounds, Ids
 from litebert.text.spiece import describe
 
 MODEL_FILE = "spiece.model"
@@ -50,7 +52,11 @@ class Tokenizer:
         self.vocab_size: int = self._processor.GetPieceSize()
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = pieces.special_ids(self._processor, source)
         self.special_ids = frozenset((self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id))
-        self._resplit = pieces.digit_comma_splits(self._processor, self.pieces) if self.rules.split_digit_commas else {}
+        splits = pieces.digit_comma_splits(self._processor, self.pieces) if self.rules.split_digit_commas else {}
+        self._splits = pieces.Splits(splits, self.vocab_size)
+        spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
+        collapses = spaces.removeprefix(pieces.SPACE) == pieces.SPACE.join("abcdef")
+        self._is_fast = collapses and self.rules.lowercase and not self.rules.keep_accents
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
@@ -108,18 +114,17 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], *, num_threads: int = 1) -> list[list[int]]:
-        """The token ids of many texts, without special tokens: the fast path."""
-        rules = self.rules
-        return self._encode_cleaned([clean_for_ids(text, rules) for text in texts], num_threads)
+        """The token ids of many texts, without special tokens."""
+        return _rows(*self.encode_flat(texts, num_threads=num_threads))
 
-    def _encode_cleaned(self, texts: list[str], num_threads: int = 1) -> list[list[int]]:
-        encoded: list[list[int]] = self._processor.Encode(texts, out_type=int, num_threads=num_threads) if texts else []
-        if splits := self._resplit:
-            none_in = splits.keys().isdisjoint
-            for row, ids in enumerate(encoded):
-                if not none_in(ids):
-                    encoded[row] = pieces.substitute(ids, splits)
-        return encoded
+    def encode_flat(self, texts: Sequence[str], *, num_threads: int = 1) -> tuple[Ids, Bounds]:
+        """As `encode_batch`, in one array: text i has the ids from bounds[i] to bounds[i + 1]. The fastest way."""
+        if not texts:
+            return np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
+        rules = self.rules
+        cleaned = [clean_for_ids(text) for text in texts] if self._is_fast else [clean(text, rules) for text in texts]
+        arrays = self._processor.Encode(cleaned, return_type="numpy", num_threads=num_threads)
+        return self._splits.apply(np.concatenate(arrays), np.cumsum([0, *map(len, arrays)]))
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[Tokens]:
         """The token ids of many texts, each with its place in the raw text.
@@ -129,10 +134,10 @@ class Tokenizer:
         """
         tokens: list[Tokens] = []
         for start in range(0, len(texts), 1024):  # bounds the arrays, and keeps them in cache
-            aligned = [self._aligner.align(text) for text in texts[start : start + 1024]]
-            encoded = self._encode_cleaned([text.cleaned for text in aligned])
-            offsets = self._aligner.offsets(aligned, encoded)
-            tokens += [Tokens(ids=ids, offsets=spans) for ids, spans in zip(encoded, offsets, strict=True)]
+            chunk = texts[start : start + 1024]
+            ids, bounds = self.encode_flat(chunk)
+            places = self._aligner.offsets(chunk, ids, bounds)
+            tokens += [Tokens(ids=row, offsets=spans) for row, spans in zip(_rows(ids, bounds), places, strict=True)]
         return tokens
 
     def pair(
@@ -170,7 +175,8 @@ class Tokenizer:
     def _tokens(self, texts: Sequence[str], offsets: bool) -> list[Tokens]:
         if offsets:
             return self.encode_with_offsets(texts)
-        return [Tokens(ids=ids, offsets=[]) for ids in self.encode_batch(texts)]
+        nowhere = np.zeros((0, 2), dtype=np.int32)
+        return [Tokens(ids=ids, offsets=nowhere) for ids in self.encode_batch(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The cleaned text of token ids; special tokens are left out, an unknown token reads ⁇."""
@@ -194,3 +200,7 @@ def _read_rules(file: Path) -> TextRules:
         if not isinstance(chosen.get(field.name, True), bool):
             raise DataError(f"{file}: {field.name} is {chosen[field.name]!r}, expected true or false")
     return TextRules(**chosen)
+
+
+def _rows(ids: Ids, bounds: Bounds) -> list[list[int]]:
+    return [ids[start:end].tolist() for start, end in pairwise(bounds.tolist())]
