@@ -101,7 +101,7 @@ class Workers:
         processes, pipes = [], []
         for number in range(count):
             ours, theirs = Pipe()
-            command = [sys.executable, "-c", f"from litebert.data.reader_worker import main; main({theirs.fileno()})"]
+            command = [sys.executable, "-P", "-c", f"from litebert.data.reader_worker import main; main({theirs.fileno()})"]
             processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment()))
             theirs.close()
             ours.send((str(stream.folder), stream.spec, stream.seed, stream.split, stream.pad_multiple))
@@ -152,5 +152,6 @@ def _end(
 
 
 def _environment() -> dict[str, str]:
-    """One thread a worker: there are as many workers as cores to spare."""
-    return os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    """The parent's own module path, and one thread a worker: there are as many workers as cores to spare."""
+    single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    return os.environ | single | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
