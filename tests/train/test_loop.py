@@ -25,6 +25,7 @@ def losses(run: ToyRun) -> list[float]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_it_learns(tmp_path: Path, dtype: torch.dtype) -> None:
     run = ToyRun(tmp_path, ToyJob(steps=300), dtype)
+    run.every = 100
     assert run.run().step == 300
     assert sum(losses(run)[-20:]) < sum(losses(run)[:20]) / 2
     assert [record["step"] for record in run.records] == list(range(300))

@@ -96,6 +96,7 @@ class ToyRun:
     def __init__(self, folder: Path, job: ToyJob, dtype: torch.dtype = torch.float32, **guard: Any) -> None:
         torch.manual_seed(0)
         self.job = job
+        self.every = 5
         self.model = nn.Linear(8, 1)
         self.working = WorkingCopy(self.model, dtype)
         self.optimizer = make_optimizer(self.model.named_parameters(), OptimizerSpec(rate=0.01))
@@ -128,7 +129,7 @@ class ToyRun:
         return State(step=snapshot.step, **snapshot.extra)
 
     def beside(self, state: State, stop: StopSignal) -> None:
-        if state.step % 5 == 0:
+        if state.step % self.every == 0:
             self.save(state)
 
     def run(self) -> State:

@@ -24,20 +24,31 @@ class Inputs:
     """The checkpoint that weights start from."""
 
 
-def claim(folder: RunFolder, recipe: PretrainRecipe, inputs: Inputs, runtime: Runtime) -> None:
-    """Write down what the run is; refuse a folder that holds another."""
+EXACT = ("device", "dtype", "world_size", "threads", "packages")
+"""What sums are rounded by: a run that goes on elsewhere learns the same, and not bit for bit."""
+
+
+def claim(folder: RunFolder, recipe: PretrainRecipe, inputs: Inputs, runtime: Runtime) -> list[str]:
+    """Write down what the run is; refuse a folder that holds another. What else differs from where it began."""
+    here = environment(
+        device=torch.cuda.get_device_name(runtime.device) if runtime.device.type == "cuda" else str(runtime.device),
+        dtype=str(runtime.dtype),
+        world_size=runtime.world_size,
+        threads=torch.get_num_threads(),
+    )
+    moved = []
     if folder.recipe.exists():
         changed = _changed(folder, recipe, inputs)
         if changed:
             raise ConfigError(
                 f"{folder.path} holds another run, so it cannot go on; choose another --out, or undo: " + "; ".join(changed)
             )
+        moved = _moved(folder, here)
     elif runtime.is_main:
-        device = torch.cuda.get_device_name(runtime.device) if runtime.device.type == "cuda" else str(runtime.device)
-        more = {"device": device, "dtype": str(runtime.dtype), "world_size": runtime.world_size}
-        write_json(folder.environment, environment(**more, threads=torch.get_num_threads()))
+        write_json(folder.environment, here)
         write_json(folder.recipe, {"recipe": recipe.to_dict(), "inputs": asdict(inputs)})  # last: it marks the folder
     runtime.wait()
+    return moved
 
 
 def _changed(folder: RunFolder, recipe: PretrainRecipe, inputs: Inputs) -> list[str]:
@@ -54,6 +65,14 @@ def _changed(folder: RunFolder, recipe: PretrainRecipe, inputs: Inputs) -> list[
         if known.get(name) != value
     ]
     return difference(before, recipe) + lines
+
+
+def _moved(folder: RunFolder, here: dict[str, Any]) -> list[str]:
+    try:
+        there = dict(json.loads(folder.environment.read_text(encoding="utf-8")))
+    except (ValueError, OSError):
+        return []
+    return [f"{name} {there.get(name)} then, {here[name]} now" for name in EXACT if there.get(name) != here[name]]
 
 
 def _short(value: object) -> str:

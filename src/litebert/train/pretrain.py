@@ -58,8 +58,7 @@ class Pretraining:
         self.inputs = Inputs(tokenizer=self.tokenizer.fingerprint, corpus=shards.fingerprint, init=start)
         self.recipe, self.runtime = recipe, runtime
         check_ranks(recipe, runtime)
-        if not runtime.is_main:
-            say = _silent
+        self.say = say = say if runtime.is_main else _silent
         torch.manual_seed(recipe.seed)  # every rank starts from the same weights
         heads = (HeadConfig(kind="masked"), *([HeadConfig(kind="order")] if recipe.order != "none" else []))
         encoder = replace(recipe.encoder, vocab_size=self.tokenizer.vocab_size)
@@ -87,7 +86,9 @@ class Pretraining:
         if self.runtime.is_main:
             self.folder.hold()
         try:
-            claim(self.folder, self.recipe, self.inputs, self.runtime)
+            moved = claim(self.folder, self.recipe, self.inputs, self.runtime)
+            if moved:
+                self.say("the run goes on, but not bit for bit as where it began: " + "; ".join(moved))
             return self._train(sinks, progress=progress)
         finally:
             self.feed.close()
@@ -137,7 +138,9 @@ class Pretraining:
         last = state.step == self.job.steps
         if self.evaluation and state.step != self.evaluated and (last or _due(state.step, self.recipe.evaluate_every)):
             self.evaluate(state, stop)
-        if state.step != self.keeper.saved and (last or state.step == 0 or _due(state.step, self.recipe.save_every)):
+        # not while steps are skipped: what a run may have to go back to should be from before the trouble
+        due = state.step == 0 or (_due(state.step, self.recipe.save_every) and not self.guard.skips)
+        if state.step != self.keeper.saved and (last or due):
             self.save(state)
 
     def evaluate(self, state: State, stop: StopSignal) -> None:

@@ -1,0 +1,159 @@
+"""A run that was ended and goes on equals one that was not, bit for bit: at any microbatch, stage, evaluation, epoch."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from litebert.errors import InterruptedRunError
+from litebert.train.log import Log
+from litebert.train.loop import State
+from litebert.train.stop import StopSignal
+
+from .runs import CPU, Watched, assert_same_run, essence, events, signalled, staged_recipe, train
+
+
+@pytest.fixture(scope="module")
+def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """An undisturbed run, and how many microbatches it has."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    return run, train(staged_recipe(), shards, run).calls
+
+
+def test_the_undisturbed_run_crosses_stages_and_epochs(whole: tuple[Path, int]) -> None:
+    steps = [record for record in essence(whole[0]) if record["kind"] == "step"]
+    assert [record["step"] for record in steps] == list(range(12))
+    assert {(record["batch_size"], record["sequence_length"], record["depth"]) for record in steps} == {
+        (6, 16, 1),
+        (8, 16, 1),
+        (8, 24, 1),
+        (8, 24, 2),
+        (8, 16, 2),
+    }
+    assert [record["step"] for record in essence(whole[0]) if record["kind"] == "evaluation"] == [5, 10, 12]
+    status = json.loads((whole[0] / "status.json").read_text())
+    assert (status["state"], status["step"], status["steps"]) == ("finished", 12, 12)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 0.999])
+def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path, part: float
+) -> None:
+    run, calls = whole
+    with pytest.raises(InterruptedRunError, match=r"interrupted at step \d+ of 12; saved, the same command goes on"):
+        train(staged_recipe(), shards, tmp_path / "run", at=signalled(int(part * calls)))
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
+    train(staged_recipe(), shards, tmp_path / "run")
+    assert_same_run(tmp_path / "run", run)
+
+
+def test_interrupted_again_and_again_with_workers(whole: tuple[Path, int], shards: Path, tmp_path: Path) -> None:
+    """Every sitting does a few microbatches; the number of workers may change between them."""
+    sittings = 0
+    for workers in (2, 1, 0, 0, 0, 0, 0, 0, 0, 0):
+        sittings += 1
+        try:
+            train(staged_recipe(), shards, tmp_path / "run", at=signalled(8), workers=workers)
+            break
+        except InterruptedRunError:
+            continue
+    assert sittings > 4
+    assert_same_run(tmp_path / "run", whole[0])
+
+
+@pytest.mark.parametrize("step", [5, 10, 12])
+def test_ctrl_c_inside_evaluation_is_saved(whole: tuple[Path, int], shards: Path, tmp_path: Path, step: int) -> None:
+    """Also in the evaluation at the end, when all steps are done."""
+
+    class Stopping(Watched):
+        def evaluate(self, state: State, stop: StopSignal) -> None:
+            if state.step == step:
+                os.kill(os.getpid(), signal.SIGINT)
+            super().evaluate(state, stop)
+
+    with pytest.raises(InterruptedRunError, match=f"interrupted at step {step} of 12; saved"):
+        Stopping(staged_recipe(), shards, CPU).train(tmp_path / "run", progress=False)
+    assert essence(tmp_path / "run")[-1]["step"] == step - 1
+    train(staged_recipe(), shards, tmp_path / "run")
+    assert_same_run(tmp_path / "run", whole[0])
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_a_process_that_just_vanishes_loses_only_what_follows_its_last_snapshot(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path, part: float
+) -> None:
+    """As after SIGKILL: no handler runs; a torn last line of metrics and half a snapshot are left behind."""
+
+    class Gone(BaseException):
+        pass
+
+    def vanish(number: int) -> None:
+        if number == int(part * whole[1]):
+            raise Gone
+
+    with pytest.raises(Gone):
+        train(staged_recipe(), shards, tmp_path / "run", at=vanish)
+    with (tmp_path / "run" / "metrics.jsonl").open("ab") as metrics:
+        metrics.write(b'{"kind": "step", "st')
+    torn = tmp_path / "run" / "snapshots" / ".step-00000099.tmp-abcd"
+    torn.mkdir()
+    (torn / "model.safetensors").write_bytes(b"half")
+    train(staged_recipe(), shards, tmp_path / "run")
+    assert_same_run(tmp_path / "run", whole[0])
+    assert not torn.exists()
+
+
+def test_a_damaged_snapshot_is_set_aside_told_and_the_one_before_is_used(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InterruptedRunError):
+        train(staged_recipe(), shards, tmp_path / "run", at=signalled(whole[1] * 3 // 4))
+    newest = sorted((tmp_path / "run" / "snapshots").iterdir())[-1]
+    weights = newest / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+    told = train(staged_recipe(), shards, tmp_path / "run")
+    (event,) = events(tmp_path / "run")
+    assert "a bad snapshot is passed over, kept as " + newest.name + ".bad" in event["message"]
+    assert told.result["steps"] == 12  # type: ignore[attr-defined]
+    kept = [record for record in essence(tmp_path / "run") if record["kind"] != "event"]
+    assert kept == essence(whole[0])
+
+
+def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int], shards: Path) -> None:
+    before = essence(whole[0])
+    again = train(staged_recipe(), shards, whole[0])
+    assert again.calls == 0
+    assert again.result["masked_loss"] == before[-1]["masked_loss"]  # type: ignore[attr-defined]
+    assert essence(whole[0]) == before
+
+
+def test_watching_settings_may_change_when_a_run_goes_on(whole: tuple[Path, int], shards: Path, tmp_path: Path) -> None:
+    with pytest.raises(InterruptedRunError):
+        train(staged_recipe(), shards, tmp_path / "run", at=signalled(whole[1] // 2))
+    train(staged_recipe(save_every=3, keep_snapshots=1), shards, tmp_path / "run")
+    assert_same_run(tmp_path / "run", whole[0])
+
+
+def test_what_the_guard_and_the_plateau_watch_know_survives(shards: Path, tmp_path: Path) -> None:
+    """A median of norms and an entropy of labels are memory too; without them a resumed run would judge differently."""
+    recipe = staged_recipe(spike_factor=1.05, plateau_steps=4, steps=30, max_skips=30)
+    calls = train(recipe, shards, tmp_path / "whole").calls
+    kinds = {event["event"] for event in events(tmp_path / "whole")}
+    assert kinds == {"skip", "plateau"}
+    with pytest.raises(InterruptedRunError):
+        train(recipe, shards, tmp_path / "parts", at=signalled(int(calls * 0.8)))
+    train(recipe, shards, tmp_path / "parts")
+    assert_same_run(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_cutting_metrics_forgets_what_waits(tmp_path: Path) -> None:
+    log = Log(tmp_path / "metrics.jsonl")
+    log.write("step", 0, loss=1.0)
+    kept = log.offset
+    log.write("step", 1, loss=float("nan"))
+    log.rewind(kept)
+    log.write("step", 1, loss=2.0)
+    log.close()
+    assert [json.loads(line)["loss"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1.0, 2.0]
