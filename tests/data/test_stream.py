@@ -151,6 +151,11 @@ def test_workers_change_nothing(folder: Path, workers: int) -> None:
     assert inline.position.epoch == 1
 
 
+def test_a_worker_imports_no_torch() -> None:
+    script = "import sys, litebert.data.reader_worker; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
 def test_a_forgotten_reader_ends_its_workers(folder: Path) -> None:
     reader = Stream.open(folder, SPEC).read(4, workers=1)
     next(reader)

@@ -153,5 +153,5 @@ def _end(
 
 def _environment() -> dict[str, str]:
     """The parent's own module path, and one thread a worker: there are as many workers as cores to spare."""
-    single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return os.environ | single | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
