@@ -11,12 +11,13 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int, UInt
 
-from litebert.data.corpus import BadRow, CorpusFile, CorpusOptions, Piece
+from litebert.data.corpus import BadRow, CorpusFile, CorpusOptions, Document, Piece
+from litebert.data.sentence_tokens import SentenceEncoder
 from litebert.text.normalize import TextRules
-from litebert.text.sentences import RULES_VERSION, split_sentences
+from litebert.text.sentences import RULES_VERSION
 from litebert.text.tokenizer import Tokenizer
 
-BATCH_SENTENCES = 2048
+BATCH_PARAGRAPHS = 512
 """Encoded at once: few enough that their tokens stay in the processor's cache."""
 
 Position = tuple[int, int]
@@ -95,53 +96,44 @@ class Encoder:
     """Encodes parcels; holds a tokenizer."""
 
     def __init__(self, recipe: EncoderRecipe) -> None:
-        self._tokenizer = Tokenizer(recipe.model, recipe.rules)
+        tokenizer = Tokenizer(recipe.model, recipe.rules)
+        self._encode_sentences = SentenceEncoder(tokenizer, split=recipe.split == "rules")
         self._read = recipe.options.read
-        self._split = recipe.split == "rules"
-        self._dtype = token_dtype(self._tokenizer.vocab_size)
+        self._unk_id = tokenizer.unk_id
+        self._dtype = token_dtype(tokenizer.vocab_size)
 
     def __call__(self, parcel: Parcel) -> Encoded:
-        sentences: list[str] = []
-        lengths: list[int] = []
-        joined: list[bool] = []
+        documents: list[Document] = []
         files: list[int] = []
         bad: list[BadRow] = []
         for piece, number in zip(parcel.pieces, parcel.files, strict=True):
-            documents, wrong = self._read(piece)
+            found, wrong = self._read(piece)
+            documents += found
+            files += [number] * len(found)
             bad += wrong
-            for document in documents:
-                before = len(sentences)
-                if self._split:
-                    for paragraph in document.paragraphs:
-                        sentences += split_sentences(paragraph)
-                else:
-                    sentences += document.paragraphs
-                lengths.append(len(sentences) - before)
-                joined.append(document.joined)
-                files.append(number)
-        tokens, sentence_lengths, num_unknown = self._encode(sentences)
+        tokens, sentence_lengths, sentences = self._encode([text for each in documents for text in each.paragraphs])
+        paragraphs = np.fromiter((len(each.paragraphs) for each in documents), np.int64, len(documents))
+        owners = np.repeat(np.repeat(np.arange(len(documents)), paragraphs), sentences)
+        kept = sentence_lengths > 0
         return Encoded(
             tokens=tokens,
-            sentence_lengths=sentence_lengths[sentence_lengths > 0],
-            document_lengths=_without_empty(np.array(lengths, dtype=np.int64), sentence_lengths),
-            document_joined=np.array(joined, dtype=bool),
+            sentence_lengths=sentence_lengths[kept],
+            document_lengths=np.bincount(owners[kept], minlength=len(documents)),
+            document_joined=np.array([each.joined for each in documents], dtype=bool),
             document_files=np.array(files, dtype=np.int64),
             text_bytes=sum(piece.size for piece in parcel.pieces),
-            num_unknown=num_unknown,
+            num_unknown=int(np.count_nonzero(tokens == self._unk_id)),
             num_cut_lines=sum(piece.cut for piece in parcel.pieces),
             bad=bad,
         )
 
-    def _encode(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray, int]:
-        parts = [np.zeros(0, dtype=self._dtype)]
-        lengths = [np.zeros(0, dtype=np.int64)]
-        num_unknown = 0
-        for batch in _batches(sentences):
-            ids, bounds = self._tokenizer.encode_flat(batch)
-            num_unknown += int(np.count_nonzero(ids == self._tokenizer.unk_id))
-            parts.append(ids.astype(self._dtype))
-            lengths.append(np.diff(bounds))
-        return np.concatenate(parts), np.concatenate(lengths), num_unknown
+    def _encode(self, paragraphs: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens of all, tokens of each sentence, sentences of each paragraph."""
+        parts = [self._encode_sentences(batch) for batch in _batches(paragraphs)]
+        if not parts:
+            return np.zeros(0, dtype=self._dtype), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        tokens, lengths, sentences = zip(*parts, strict=True)
+        return np.concatenate(tokens, dtype=self._dtype, casting="unsafe"), np.concatenate(lengths), np.concatenate(sentences)
 
 
 def token_dtype(vocab_size: int) -> str:
@@ -149,13 +141,5 @@ def token_dtype(vocab_size: int) -> str:
     return "uint16" if vocab_size <= 2**16 else "uint32"
 
 
-def _batches(sentences: list[str]) -> Iterable[list[str]]:
-    return (sentences[at : at + BATCH_SENTENCES] for at in range(0, len(sentences), BATCH_SENTENCES))
-
-
-def _without_empty(lengths: np.ndarray, sentence_lengths: np.ndarray) -> np.ndarray:
-    """Sentences of each document, without those of which the clean-up left nothing."""
-    if sentence_lengths.all():
-        return lengths
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    return np.bincount(owner[sentence_lengths > 0], minlength=len(lengths))
+def _batches(paragraphs: list[str]) -> Iterable[list[str]]:
+    return (paragraphs[at : at + BATCH_PARAGRAPHS] for at in range(0, len(paragraphs), BATCH_PARAGRAPHS))

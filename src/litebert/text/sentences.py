@@ -26,8 +26,9 @@ _UNSPACED_STOPS = "。｡！？．।﹒﹖﹗"  # end a sentence without white 
 _CLOSERS = "\"'”’»›)\\]}」』】》〉）］｝〟\u201a\u2019"
 _OPENERS = "\"'“‘„‚«‹([{「『【《〈（［¿¡—–-•*_"
 
-# A plain set first: the pattern machine looks for it at memory speed. What follows a stop is bounded, for a line of a
-# million full stops must not be walked a million times.
+# A literal or a plain set first: the pattern machine looks for it at memory speed. What follows a stop is bounded, for a
+# line of a million full stops must not be walked a million times.
+_PERIOD_CANDIDATE = re.compile(r"\.[.\"')\]}]{0,8}\s+")
 _ASCII_CANDIDATE = re.compile(r"[.!?][.!?\"')\]}]{0,8}\s+")
 _CANDIDATE = re.compile(rf"[{_SPACED_STOPS}][{_SPACED_STOPS}{_CLOSERS}]{{0,8}}(?:\s[»›])?\s+")  # « Oui. »
 _ANY_CANDIDATE = re.compile(
@@ -41,7 +42,8 @@ _WORD = re.compile(r"\S{1,24}")
 _STOPS = frozenset(_SPACED_STOPS + _UNSPACED_STOPS)
 _NEVER_BEGIN = _STOPS | frozenset(",;:%)]}")
 _AROUND_WORD = _OPENERS + ",;:"
-_DOUBTFUL = TITLES | NUMBERED | EITHER | EXCLAIMED
+_SUFFIXES = frozenset(word[-4:] for word in TITLES | NUMBERED | EITHER | EXCLAIMED)
+"""The last letters of all that the tables hold."""
 _LONGEST = 24
 """No table holds a longer word."""
 # After a Japanese quotation these go on with the sentence: 「はい。」と言った。
@@ -50,11 +52,17 @@ _QUOTATIVES = ("と", "って", "、", "，")
 
 def split_sentences(paragraph: str) -> list[str]:
     """Sentences of a paragraph, without white space at their ends: split_sentences("Hi. Mr. Wu!") -> ["Hi.", "Mr. Wu!"]."""
+    ends = sentence_ends(paragraph)
+    return [paragraph[begin:end].strip() for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def sentence_ends(paragraph: str) -> list[int]:
+    """Where each sentence of a paragraph ends, white space after it included: sentence_ends("Hi. Mr. Wu!") -> [4, 11]."""
     if paragraph.isascii():
-        pattern = _ASCII_CANDIDATE
+        pattern = _ASCII_CANDIDATE if "?" in paragraph or "!" in paragraph else _PERIOD_CANDIDATE
     else:
         pattern = _ANY_CANDIDATE if any(stop in paragraph for stop in _UNSPACED_STOPS) else _CANDIDATE
-    sentences = []
+    ends = []
     begin, length = 0, len(paragraph)
     for match in pattern.finditer(paragraph):
         stop, end = match.span()
@@ -63,21 +71,20 @@ def split_sentences(paragraph: str) -> list[str]:
         following = paragraph[end]
         if following.islower():  # never begins a sentence
             continue
-        tail = paragraph[max(begin, stop - _LONGEST) : stop]
-        word = tail[tail.rfind(" ") + 1 :]
-        # Most stops are decided by what is cheap to ask: a plain word before, a space, a capital letter after.
-        plain = following.isupper() and len(word) > 1 and word.isalpha() and word not in _DOUBTFUL
-        if (plain and paragraph[end - 1] == " ") or _ends(paragraph, begin, word, stop, end):
-            sentences.append(paragraph[begin:end].strip())
+        # Most stops are decided by what is cheap to ask: a plain word before, a capital letter after.
+        suffix = paragraph[stop - 4 : stop]
+        word = suffix[suffix.rfind(" ") + 1 :]
+        plain = word.isalpha() and len(word) > 1 and word not in _SUFFIXES and stop - begin > 5
+        if (plain and following.isupper() and paragraph[end - 1] == " ") or _ends(paragraph, begin, stop, end):
+            ends.append(end)
             begin = end
-    last = paragraph[begin:].strip()
-    if last:
-        sentences.append(last)
-    return sentences
+    if length and not paragraph.isspace():
+        ends.append(length)
+    return ends
 
 
-def _ends(text: str, begin: int, word: str, stop: int, end: int) -> bool:
-    """Does the stop at `stop` after `word`, followed at `end` by other text, end the sentence that began at `begin`?"""
+def _ends(text: str, begin: int, stop: int, end: int) -> bool:
+    """Does the stop at `stop`, followed at `end` by other text, end the sentence that began at `begin`?"""
     following = text[end]
     if not text[end - 1].isspace():
         return _ends_without_space(text, stop, end)
@@ -87,6 +94,8 @@ def _ends(text: str, begin: int, word: str, stop: int, end: int) -> bool:
             return False
     if following in _NEVER_BEGIN:
         return False
+    word = text[max(begin, stop - _LONGEST) : stop]
+    word = word[word.rfind(" ") + 1 :]
     first = len(word) == stop - begin
     word = _ELISION.sub("", word.lstrip(_OPENERS))
     if text[stop] != "." or text[stop + 1] in _STOPS:  # not a single full stop
