@@ -1,30 +1,136 @@
-"""A tokenizer in, tokenizer.json and tokenizer_config.json out: the same tokenizer for Hugging Face's libraries."""
+"""A tokenizer in, tokenizer.json and tokenizer_config.json out: the same ids in Hugging Face's libraries.
 
+The JSON is built by hand, from what is known here, so that neither of those libraries is needed. Our clean-up, SentencePiece's
+own normalizer and its unigram search all have a counterpart there; docs/tokenizer.md names the texts on which they differ.
+"""
+
+import base64
 import json
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from litebert.text.pieces import SPACE
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
 
+_RULE_NAMES = {"do_lower_case": "lowercase", "keep_accents": "keep_accents", "split_digit_commas": "split_digit_commas"}
+# The model there has no means to cut a piece afterwards; a piece that never wins comes to the same, bar numbers like 1,234.
+_NEVER = -100.0
+
 
 def dumps(value: dict[str, Any]) -> str:
+    """As these libraries write JSON."""
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-
-
-def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
-    return {}
-
-
-def tokenizer_config(tokenizer: "Tokenizer") -> dict[str, Any]:
-    rules = tokenizer.rules
-    return {
-        "do_lower_case": rules.lowercase,
-        "keep_accents": rules.keep_accents,
-        "split_digit_commas": rules.split_digit_commas,
-    }
 
 
 def rules_in(config: dict[str, Any]) -> dict[str, Any]:
     """The switches of `TextRules` that a tokenizer_config.json names, under our field names."""
-    names = {"do_lower_case": "lowercase", "keep_accents": "keep_accents", "split_digit_commas": "split_digit_commas"}
-    return {ours: config[theirs] for theirs, ours in names.items() if theirs in config}
+    return {ours: config[theirs] for theirs, ours in _RULE_NAMES.items() if theirs in config}
+
+
+def tokenizer_config(tokenizer: "Tokenizer") -> dict[str, Any]:
+    """What transformers reads beside tokenizer.json, and where `TextRules` are kept."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",  # AlbertTokenizer would build its own pipeline in place of ours
+        "pad_token": tokenizer.pieces[tokenizer.pad_id],
+        "unk_token": tokenizer.pieces[tokenizer.unk_id],
+        "cls_token": tokenizer.pieces[tokenizer.cls_id],
+        "sep_token": tokenizer.pieces[tokenizer.sep_id],
+        "mask_token": tokenizer.pieces[tokenizer.mask_id],
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        **{theirs: getattr(tokenizer.rules, ours) for theirs, ours in _RULE_NAMES.items()},
+    }
+
+
+def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
+    """The whole tokenizer.json, version 1.0."""
+    crosses_spaces = any(SPACE in piece[1:] for piece in tokenizer.pieces)
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": SPACE,
+        "prepend_scheme": "first" if tokenizer.description.add_prefix else "never",
+        "split": not crosses_spaces,
+    }
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_added_token(tokenizer, index) for index in sorted(tokenizer.special_ids)],
+        "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer))},
+        "pre_tokenizer": metaspace,
+        "post_processor": _post_processor(tokenizer),
+        "decoder": metaspace,
+        "model": {
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": [
+                [piece, _NEVER if index in tokenizer.split_pieces else score]
+                for index, (piece, score) in enumerate(zip(tokenizer.pieces, tokenizer.scores, strict=True))
+            ],
+            "byte_fallback": False,
+        },
+    }
+
+
+def _added_token(tokenizer: "Tokenizer", index: int) -> dict[str, Any]:
+    is_mask = index == tokenizer.mask_id  # takes the space before it, so that "of [MASK] is" and "of[MASK] is" agree
+    flags = {"single_word": False, "lstrip": is_mask, "rstrip": False, "normalized": False, "special": True}
+    return {"id": index, "content": tokenizer.pieces[index], **flags}
+
+
+def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
+    rules, description = tokenizer.rules, tokenizer.description
+    yield _replace(_whitespace() + "+", " ")
+    if not rules.keep_accents:
+        yield {"type": "NFKD"}
+        yield _replace(_marks(), "")  # theirs drops other characters than the reference's unicodedata.combining
+    if rules.lowercase:
+        # Theirs lowers letter by letter; Python knows that a sigma at the end of a word looks different.
+        yield _replace(r"(?<=\p{L})Σ(?!\p{L})", "ς")
+        yield {"type": "Lowercase"}
+    if description.charsmap:
+        yield {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(description.charsmap).decode()}
+    if description.collapse_spaces:
+        yield _replace(" {2,}", " ")
+        yield {"type": "Strip", "strip_left": False, "strip_right": True}  # a space on the left becomes the prefix
+
+
+def _replace(pattern: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _post_processor(tokenizer: "Tokenizer") -> dict[str, Any]:
+    cls, sep = tokenizer.pieces[tokenizer.cls_id], tokenizer.pieces[tokenizer.sep_id]
+    single = [_special(cls, 0), {"Sequence": {"id": "A", "type_id": 0}}, _special(sep, 0)]
+    special = {piece: {"id": piece, "ids": [tokenizer.pieces.index(piece)], "tokens": [piece]} for piece in (cls, sep)}
+    pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}, _special(sep, 1)]
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
+
+
+def _special(piece: str, segment: int) -> dict[str, Any]:
+    return {"SpecialToken": {"id": piece, "type_id": segment}}
+
+
+@cache
+def _marks() -> str:
+    return _character_class(code for code in range(0x300, 0x20000) if unicodedata.combining(chr(code)))
+
+
+@cache
+def _whitespace() -> str:
+    return _character_class(code for code in range(0x3001) if chr(code).isspace())
+
+
+def _character_class(codes: Iterable[int]) -> str:
+    """A regular expression for these characters, as ranges: [0x61, 0x62, 0x64] -> "[\\x{61}-\\x{62}\\x{64}-\\x{64}]"."""
+    ranges: list[list[int]] = []
+    for code in codes:
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "[" + "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges) + "]"

@@ -5,6 +5,7 @@ lowered, as in the reference's `preprocess_text` with lower-casing on. Most text
 """
 
 import codecs
+import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +26,7 @@ class TextRules:
 def clean(text: str, rules: TextRules) -> str:
     """The whole clean-up: clean("Ça  va, ﬁn ½", TextRules()) -> "ca va, fin 1⁄2"."""
     text = collapse(text)
-    if not text.isascii():
+    if not text.isascii() and _CHANGES.search(text):
         text = text.encode("ascii", _KEEP if rules.keep_accents else _DROP).decode()
     return text.lower() if rules.lowercase else text
 
@@ -40,7 +41,7 @@ def clean_for_ids(text: str) -> str | bytes:
         if "\v" in text or "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
             return clean(text, _ALBERT)  # to Python, and so to the reference, these are whitespace; SentencePiece drops them
         return text.lower()
-    data = text.encode("ascii", _DROP_AND_LOWER).lower()
+    data = (text.encode("ascii", _DROP_AND_LOWER) if _CHANGES.search(text) else text.encode()).lower()
     if b"\v" in data or b"\x1c" in data or b"\x1d" in data or b"\x1e" in data or b"\x1f" in data or _SIGMA in data:
         return clean(text, _ALBERT)
     return data
@@ -65,7 +66,8 @@ def width(char: str, rules: TextRules) -> int:
 # handler may return any bytes, so what comes out is UTF-8. Lone surrogates, which have no UTF-8, become U+FFFD.
 _DROP, _DROP_AND_LOWER, _KEEP = "litebert.drop_marks", "litebert.drop_marks_and_lower", "litebert.keep_marks"
 _LONGEST_RUN = 16  # bounds the caches in bytes; any cut is safe, since what crosses characters, the marks' order, is dropped
-_SURROGATES = {code: 0xFFFD for code in range(0xD800, 0xE000)}
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+_CHANGES = re.compile("[^\x00-\x7f£€–—‘’“”]")  # ASCII and the commonest characters beyond it stay as they are
 _SIGMA = "Σ".encode()  # the one letter whose lower case depends on its neighbours
 _ALBERT = TextRules()
 

@@ -5,6 +5,7 @@ form, so the pieces' lengths alone say where each one lies; what remains is to w
 cleaned and from the cleaned to the raw. For most texts both walks are the identity, and cost nothing.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,7 @@ from litebert.text.pair import Offsets
 from litebert.text.pieces import SPACE, Bounds, Ids
 
 Places = Int[np.ndarray, " chars"]
+_SPECIAL = {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class Aligner:
         sizes = np.array([(len(p), len(p) - len(p.lstrip(SPACE)), len(p) - len(p.rstrip(SPACE))) for p in pieces])
         self._lengths, self._leads, self._trails = sizes.astype(np.int32).T.copy()
         self._trails[self._leads == self._lengths] = 0  # a lone ▁ is all lead
+        single = {piece for piece in pieces if len(piece) == 1}
+        self._characters_are_pieces = single.issuperset("".join(piece for piece in pieces if piece not in _SPECIAL))
+        self._unknown_run = re.compile("[^" + re.escape("".join(sorted(single))) + "]+")
 
     def _is_plain(self, cleaned: str) -> bool:
         """Whether SentencePiece's own normalizer does no more than write ▁ for spaces."""
@@ -102,9 +107,15 @@ class Aligner:
             if len(at) == 1:
                 lengths[at] = texts[row].size - lengths[bounds[row] : bounds[row + 1]].sum()
             else:
-                cleaned = texts[row].cleaned
-                pairs = zip(self._processor.Encode(cleaned), self._processor.Encode(cleaned, out_type=str), strict=True)
-                lengths[at] = [len(surface) for index, surface in pairs if index == self._unk_id]
+                lengths[at] = self._unknown_lengths(texts[row].cleaned, len(at))
+
+    def _unknown_lengths(self, cleaned: str, count: int) -> list[int]:
+        # An unknown token is a run of characters that are no pieces by themselves, unless a longer piece covers them.
+        runs = self._unknown_run.findall(self._processor.Normalize(cleaned))
+        if self._characters_are_pieces and len(runs) == count:
+            return [len(run) for run in runs]
+        pairs = zip(self._processor.Encode(cleaned), self._processor.Encode(cleaned, out_type=str), strict=True)
+        return [len(surface) for index, surface in pairs if index == self._unk_id]
 
 
 class _Widths(dict[str, int]):

@@ -67,23 +67,19 @@ class Splits:
     """Replaces some ids by several, in arrays: [4, 9, 4] with {9: [1, 2]} -> [4, 1, 2, 4]."""
 
     def __init__(self, splits: Mapping[int, list[int]], vocab_size: int) -> None:
+        self._splits = splits
         self._is_split = np.zeros(vocab_size, dtype=bool)
-        self._counts = np.ones(vocab_size, dtype=np.int64)
-        self._replacements = np.zeros((vocab_size if splits else 0, max(map(len, splits.values()), default=0)), dtype=np.int32)
-        for index, ids in splits.items():
-            self._is_split[index] = True
-            self._counts[index] = len(ids)
-            self._replacements[index, : len(ids)] = ids
+        self._is_split[list(splits)] = True
 
     def apply(self, ids: Ids, bounds: Bounds) -> tuple[Ids, Bounds]:
         """The ids of many texts, one after another, and where each text starts: both after replacing."""
         at = np.flatnonzero(self._is_split[ids])
         if not at.size:
             return ids, bounds
-        counts = self._counts[ids]
-        ends = np.cumsum(counts)
-        replaced = np.repeat(ids, counts)
-        for position in range(self._replacements.shape[1]):
-            long_enough = at[counts[at] > position]
-            replaced[ends[long_enough] - counts[long_enough] + position] = self._replacements[ids[long_enough], position]
-        return replaced, np.append(0, ends)[bounds]
+        replacements = [self._splits[index] for index in ids[at].tolist()]
+        extra = np.array([len(replacement) - 1 for replacement in replacements])
+        ids = ids.copy()
+        ids[at] = [replacement[0] for replacement in replacements]
+        further = [index for replacement in replacements for index in replacement[1:]]
+        shift = np.append(0, np.cumsum(extra))[np.searchsorted(at, bounds)]
+        return np.insert(ids, np.repeat(at + 1, extra), further), bounds + shift

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from litebert.errors import DataError
 
 _MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
-USER_DEFINED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +42,12 @@ def describe(model: bytes, source: str) -> ModelDescription:
             elif number == 3 and isinstance(value, bytes):
                 normalizer = dict(_fields(value))
     except (IndexError, ValueError):
-        raise _damaged(source, "it ends early or is not a SentencePiece model") from None
+        raise damaged(source, "it ends early or is not a SentencePiece model") from None
     if not num_pieces or trainer is None or normalizer is None:
-        raise _damaged(source, "its vocabulary, trainer or normalizer part is missing")
+        raise damaged(source, "its vocabulary, trainer or normalizer part is missing")
     charsmap = normalizer.get(2, b"")
     if not isinstance(charsmap, bytes) or (charsmap and _table_size(charsmap) + 4 > len(charsmap)):
-        raise _damaged(source, "its normalization table is cut off")
+        raise damaged(source, "its normalization table is cut off")
     kind = trainer.get(3, 1)
     return ModelDescription(
         num_pieces=num_pieces,
@@ -65,7 +64,8 @@ def _table_size(charsmap: bytes) -> int:
     return int.from_bytes(charsmap[:4], "little")
 
 
-def _damaged(source: str, reason: str) -> DataError:
+def damaged(source: str, reason: str) -> DataError:
+    """The error for a file that cannot be used."""
     return DataError(f"{source} cannot be read as a SentencePiece model: {reason}; copy it again, or train a new one")
 
 

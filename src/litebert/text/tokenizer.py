@@ -22,7 +22,7 @@ from litebert.text.normalize import TextRules, clean, clean_for_ids
 from litebert.text.offsets import Aligner
 from litebert.text.pair import Example, Tokens, Truncate
 from litebert.text.pieces import Bounds, Ids
-from litebert.text.spiece import describe
+from litebert.text.spiece import damaged, describe
 
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
@@ -45,14 +45,15 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
+            self.vocab_size: int = self._processor.GetPieceSize()
+            self.pieces = [self._processor.IdToPiece(index) for index in range(self.vocab_size)]
+            """The text of every piece, by id; ▁ stands for the space before a word."""
         except (RuntimeError, OSError, ValueError) as error:
-            raise DataError(
-                f"{source} cannot be read as a SentencePiece model: {error}; copy it again, or train a new one"
-            ) from None
-        self.vocab_size: int = self._processor.GetPieceSize()
+            raise damaged(source, str(error).partition("\n")[0]) from None
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = pieces.special_ids(self._processor, source)
         self.special_ids = frozenset((self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id))
         splits = pieces.digit_comma_splits(self._processor, self.pieces) if self.rules.split_digit_commas else {}
+        self.split_pieces = frozenset(splits)  # ids that are never given out
         self._splits = pieces.Splits(splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
         collapses = spaces.removeprefix(pieces.SPACE) == pieces.SPACE.join("abcdef")
@@ -79,11 +80,6 @@ class Tokenizer:
         (folder / MODEL_FILE).write_bytes(self.model)
         (folder / JSON_FILE).write_text(huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8")
         (folder / CONFIG_FILE).write_text(huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8")
-
-    @cached_property
-    def pieces(self) -> list[str]:
-        """The text of every piece, by id; ▁ stands for the space before a word."""
-        return [self._processor.IdToPiece(i) for i in range(self.vocab_size)]
 
     @cached_property
     def scores(self) -> list[float]:
@@ -122,8 +118,9 @@ class Tokenizer:
         if not texts:
             return np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
         rules = self.rules
+        cleaned: Sequence[str | bytes]
         cleaned = [clean_for_ids(text) for text in texts] if self._is_fast else [clean(text, rules) for text in texts]
-        arrays = self._processor.Encode(cleaned, return_type="numpy", num_threads=num_threads)
+        arrays = self._processor.Encode(cleaned, return_type="numpy", num_threads=num_threads)  # type: ignore[arg-type]  # may mix
         return self._splits.apply(np.concatenate(arrays), np.cumsum([0, *map(len, arrays)]))
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[Tokens]:

@@ -1,0 +1,65 @@
+"""litebert tokenizer train: corpus files in, a tokenizer's folder and a few figures out."""
+
+import json as jsonlib
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import tyro
+
+from litebert.data.corpus import read_documents
+from litebert.text.normalize import TextRules
+from litebert.text.train import VocabularyConfig, train_tokenizer
+
+
+def train(
+    corpus: tyro.conf.Positional[tuple[str, ...]],
+    /,
+    out: str,
+    vocab_size: int = 30_000,
+    character_coverage: float = 0.99995,
+    max_lines: int = 10_000_000,
+    seed: int = 0,
+    lowercase: bool = True,
+    keep_accents: bool = False,
+    json: bool = False,
+) -> None:
+    """Learn a SentencePiece vocabulary with the paper's flags.
+
+    Args:
+        corpus: Files, folders or globs.
+        out: Folder for spiece.model, tokenizer.json and tokenizer_config.json.
+        vocab_size: Number of pieces, special tokens included.
+        character_coverage: Share of the text's characters that become pieces.
+        max_lines: Lines to learn from; of a larger corpus, a random choice.
+        seed: Of that choice.
+        lowercase: Lower every letter, as ALBERT does.
+        keep_accents: Keep combining marks, for languages in which they tell words apart.
+        json: Print one JSON object.
+    """
+    config = VocabularyConfig(
+        vocab_size=vocab_size,
+        character_coverage=character_coverage,
+        max_lines=max_lines,
+        seed=seed,
+        rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
+    )
+    print(f"learning {vocab_size} pieces; a large corpus takes minutes", file=sys.stderr)
+    tokenizer, report = train_tokenizer(_paragraphs(corpus), config)
+    tokenizer.save(out)
+    if json:
+        print(jsonlib.dumps(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
+        return
+    measured = (
+        f"{report.num_held_out:,} lines held out" if report.num_held_out else "the text itself, too short to hold lines out"
+    )
+    print(f"{report.vocab_size:,} pieces from {report.num_lines:,} lines, in {out}")
+    print(f"on {measured}:")
+    print(f"  coverage         {report.coverage:.4%} of characters")
+    print(f"  tokens per word  {report.tokens_per_word:.3f}")
+    print(f"  unknown rate     {report.unknown_rate:.4%} of tokens")
+
+
+def _paragraphs(corpus: tuple[str, ...]) -> Iterator[str]:
+    for document in read_documents(corpus):
+        yield from document.paragraphs

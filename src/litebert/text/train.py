@@ -1,0 +1,174 @@
+"""Lines of raw text in, a tokenizer and a report on lines it has not seen out.
+
+The defaults are the flags of the paper's vocabulary: 30,000 unigram pieces, learned on cleaned text. (ALBERT §4.1)
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import sentencepiece
+
+from litebert.errors import ConfigError, DataError
+from litebert.text.normalize import TextRules, clean
+from litebert.text.pieces import SPACE
+from litebert.text.tokenizer import Tokenizer
+
+# Each thread sums its own share of the counts, so their number decides how sums are rounded, and with it the model's bytes.
+# It is fixed, whatever the machine has, so that the same text gives the same bytes everywhere.
+_THREADS = 16
+_LINE_BYTES = 4000  # SentencePiece leaves out longer lines without a word
+_HELD_OUT_EVERY, _HELD_OUT_MOST = 100, 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyConfig:
+    """What to learn. The defaults are the paper's."""
+
+    vocab_size: int = 30_000
+    """Number of pieces, special tokens included."""
+    character_coverage: float = 0.99995
+    """Share of the text's characters that become pieces; the rarest of the others are unknown."""
+    symbols: tuple[str, ...] = ("(", ")", '"', "-", ".", "–", "£", "€")
+    """Always pieces of their own, and never part of another."""
+    max_lines: int = 10_000_000
+    """Lines learned from; of a larger corpus, a random choice. Each needs memory."""
+    seed: int = 0
+    """Of that choice."""
+    rules: TextRules = TextRules()
+    """The clean-up, before learning and for ever after."""
+
+    def __post_init__(self) -> None:
+        if self.vocab_size < 6 + len(self.symbols):
+            raise ConfigError(f"vocab_size is {self.vocab_size}, but the special tokens and symbols alone need more; raise it")
+        if not 0.5 < self.character_coverage <= 1:
+            raise ConfigError(f"character_coverage is {self.character_coverage}, expected a share above 0.5 and up to 1")
+        if self.max_lines < 1 or self.seed < 0:
+            raise ConfigError(f"max_lines is {self.max_lines} and seed {self.seed}, expected at least 1 and 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyReport:
+    """How well the pieces fit text they were not learned from."""
+
+    vocab_size: int
+    num_lines: int
+    """Lines learned from, before any random choice."""
+    num_held_out: int
+    """Lines measured on and not learned from; 0 where the corpus has fewer than a hundred, and was measured on itself."""
+    coverage: float
+    """Share of characters, spaces aside, that are not part of an unknown token."""
+    tokens_per_word: float
+    unknown_rate: float
+    """Share of tokens that are unknown."""
+
+
+def train_tokenizer(lines: Iterable[str], config: VocabularyConfig | None = None) -> tuple[Tokenizer, VocabularyReport]:
+    """Learn a vocabulary from lines, read once and never held; every hundredth is kept for the report."""
+    config = config or VocabularyConfig()
+    feed = _Feed(lines, config.rules)
+    tokenizer = Tokenizer(_train(feed, config), config.rules, source="the new vocabulary")
+    return tokenizer, measure(tokenizer, feed.held_out or feed.first, num_lines=feed.num_lines, num_held_out=len(feed.held_out))
+
+
+def measure(tokenizer: Tokenizer, lines: list[str], *, num_lines: int = 0, num_held_out: int = 0) -> VocabularyReport:
+    """Coverage, tokens per word and unknown rate of a tokenizer on some lines."""
+    num_words = num_tokens = num_unknown = num_chars = unknown_chars = 0
+    for line, tokens in zip(lines, tokenizer.encode_with_offsets(lines), strict=True):
+        num_words += len(line.split())
+        num_chars += sum(map(len, line.split()))
+        num_tokens += len(tokens.ids)
+        unknown = [index for index, token in enumerate(tokens.ids) if token == tokenizer.unk_id]
+        num_unknown += len(unknown)
+        unknown_chars += int((tokens.offsets[unknown, 1] - tokens.offsets[unknown, 0]).sum())
+    return VocabularyReport(
+        vocab_size=tokenizer.vocab_size,
+        num_lines=num_lines,
+        num_held_out=num_held_out,
+        coverage=1 - unknown_chars / max(num_chars, 1),
+        tokens_per_word=num_tokens / max(num_words, 1),
+        unknown_rate=num_unknown / max(num_tokens, 1),
+    )
+
+
+class _Feed:
+    """Hands cleaned lines to SentencePiece, keeps some back, and remembers what went wrong on the way."""
+
+    def __init__(self, lines: Iterable[str], rules: TextRules) -> None:
+        self.held_out: list[str] = []
+        self.first: list[str] = []
+        self.num_lines = 0
+        self.error: BaseException | None = None
+        self._lines = lines
+        self._rules = rules
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for index, line in enumerate(self._lines):
+                if index % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1 and len(self.held_out) < _HELD_OUT_MOST:
+                    self.held_out.append(line)
+                    continue
+                if len(self.first) < _HELD_OUT_EVERY:
+                    self.first.append(line)
+                self.num_lines += 1
+                # A NUL would end the line early, and ▁ is SentencePiece's own sign.
+                yield from _cut(clean(line, self._rules).replace("\0", " ").replace(SPACE, " "))
+        except BaseException as error:  # SentencePiece would turn it into a RuntimeError of its own
+            self.error = error
+            raise
+
+
+def _cut(line: str) -> Iterator[str]:
+    """A long line in parts that end at a space: no text is lost to SentencePiece's limit."""
+    while len(line) * 4 > _LINE_BYTES and len(line.encode()) > _LINE_BYTES:
+        end = line.rfind(" ", 0, _LINE_BYTES // 4)
+        end = end if end > 0 else _LINE_BYTES // 4
+        yield line[:end]
+        line = line[end:].lstrip()
+    if line:
+        yield line
+
+
+def _train(feed: _Feed, config: VocabularyConfig) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SetRandomGeneratorSeed(config.seed)
+    try:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(feed),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=config.vocab_size,
+            character_coverage=config.character_coverage,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            user_defined_symbols=list(config.symbols),
+            shuffle_input_sentence=True,
+            input_sentence_size=config.max_lines,
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if feed.error is not None:
+            raise feed.error from None
+        raise _explain(str(error), config) from None
+    return model.getvalue()
+
+
+def _explain(message: str, config: VocabularyConfig) -> DataError:
+    if found := re.search(r"too high.*<= (\d+)", message):
+        return DataError(
+            f"the corpus yields at most {found[1]} pieces, {config.vocab_size} were asked for; "
+            f"give more text, or a vocab size of at most {found[1]}"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return DataError(
+            f"the corpus has so many characters that the vocabulary needs at least {found[1]} pieces, "
+            f"{config.vocab_size} were asked for; raise the vocab size, or lower the character coverage"
+        )
+    if "sentences_.empty()" in message:
+        return DataError("the corpus has no text to learn a vocabulary from; check its path")
+    return DataError(f"SentencePiece could not learn a vocabulary: {message.strip()}")
