@@ -17,7 +17,7 @@ from litebert.text.normalize import TextRules
 from litebert.text.sentences import RULES_VERSION
 from litebert.text.tokenizer import Tokenizer
 
-BATCH_PARAGRAPHS = 512
+BATCH_PARAGRAPHS = 8192
 """Encoded at once: few enough that their tokens stay in the processor's cache."""
 
 Position = tuple[int, int]

@@ -5,11 +5,15 @@ so a sentence is a run of whole words, and has as many pieces that begin with â–
 come out even (scripts without spaces, white space of other kinds), the paragraph's sentences are encoded one by one.
 """
 
+from itertools import repeat
+
 import numpy as np
 from jaxtyping import Int
 
 from litebert.text.sentences import sentence_ends
 from litebert.text.tokenizer import Tokenizer
+
+_SPACES = repeat(" ")
 
 
 class SentenceEncoder:
@@ -56,12 +60,9 @@ class SentenceEncoder:
 
 def _count_words(paragraphs: list[str], ends: list[list[int]]) -> np.ndarray:
     """Words of each sentence, if single spaces part them: every word but a paragraph's last has one behind it."""
-    words = []
+    words: list[int] = []
     for paragraph, stops in zip(paragraphs, ends, strict=True):
-        begin = 0
-        for end in stops:
-            words.append(paragraph.count(" ", begin, end))
-            begin = end
+        words += map(paragraph.count, _SPACES, [0, *stops], stops)
         words[-1] += 1
     return np.array(words, dtype=np.int64)
 

@@ -61,7 +61,11 @@ def sentence_ends(paragraph: str) -> list[int]:
     if paragraph.isascii():
         pattern = _ASCII_CANDIDATE if "?" in paragraph or "!" in paragraph else _PERIOD_CANDIDATE
     else:
-        pattern = _ANY_CANDIDATE if any(stop in paragraph for stop in _UNSPACED_STOPS) else _CANDIDATE
+        pattern = _CANDIDATE
+        for stop_without_space in _UNSPACED_STOPS:
+            if stop_without_space in paragraph:
+                pattern = _ANY_CANDIDATE
+                break
     ends = []
     begin, length = 0, len(paragraph)
     for match in pattern.finditer(paragraph):
@@ -69,15 +73,18 @@ def sentence_ends(paragraph: str) -> list[int]:
         if end == length:
             break
         following = paragraph[end]
-        if following.islower():  # never begins a sentence
+        if following.isupper():
+            # Most stops are decided by what is cheap to ask: a plain word before, a capital letter after.
+            suffix = paragraph[stop - 4 : stop]
+            word = suffix[suffix.rfind(" ") + 1 :]
+            if not (
+                word.isalpha() and len(word) > 1 and word not in _SUFFIXES and stop - begin > 5 and paragraph[end - 1] == " "
+            ) and not _ends(paragraph, begin, stop, end):
+                continue
+        elif following.islower() or not _ends(paragraph, begin, stop, end):  # a small letter never begins a sentence
             continue
-        # Most stops are decided by what is cheap to ask: a plain word before, a capital letter after.
-        suffix = paragraph[stop - 4 : stop]
-        word = suffix[suffix.rfind(" ") + 1 :]
-        plain = word.isalpha() and len(word) > 1 and word not in _SUFFIXES and stop - begin > 5
-        if (plain and following.isupper() and paragraph[end - 1] == " ") or _ends(paragraph, begin, stop, end):
-            ends.append(end)
-            begin = end
+        ends.append(end)
+        begin = end
     if length and not paragraph.isspace():
         ends.append(length)
     return ends
