@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from litebert.recipes import NAMED, OptimizerSpec, PretrainRecipe, Stages
+from litebert.recipes import NAMED, OptimizerName, OptimizerSpec, PretrainRecipe, Stages
 from litebert.train.pretrain import Pretraining
 from litebert.train.runtime import Runtime
 
@@ -22,14 +22,16 @@ DEPTH = Stages.parse("0:3,0.15:6,0.3:12")
 GENTLE = {"residual_init": 0.1, "position_init": "sinusoidal"}
 
 
-def variant(rate: float, batch_size: int = 256, *, depth: Stages | None = None, **encoder: Any) -> PretrainRecipe:
+def variant(
+    rate: float, batch_size: int = 256, *, depth: Stages | None = None, optimizer: OptimizerName = "adamw", **encoder: Any
+) -> PretrainRecipe:
     """albert-base with these settings; a held-out million wants more documents than the default of one in a hundred."""
     return replace(
         NAMED["affordable"],
         overrides=tuple(encoder.items()),
         batch_size=Stages.constant(batch_size),
         depth=depth,
-        optimizer=OptimizerSpec(rate=rate),
+        optimizer=OptimizerSpec(name=optimizer, rate=rate),
         heldout_fraction=0.03,
         save_every=0,
     )
@@ -49,6 +51,11 @@ VARIANTS: dict[str, PretrainRecipe] = {
     "pre-gentle-64": variant(5e-4, 64, norm="pre", **GENTLE),
     "post-gentle": variant(5e-4, 128, norm="post", **GENTLE),
     "post-gentle-1e-3": variant(1e-3, 128, norm="post", **GENTLE),
+    **{
+        f"{norm}-muon-{rate:g}": variant(rate, norm=norm, optimizer="muon")
+        for norm in ("pre", "post")
+        for rate in (5e-4, 1e-3, 2e-3)
+    },
     "post-gentle-64": variant(5e-4, 64, norm="post", **GENTLE),
 }
 

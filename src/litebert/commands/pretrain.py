@@ -30,7 +30,7 @@ def pretrain(
     batch_size: str | None = None,
     sequence_length: str | None = None,
     depth: str | None = None,
-    optimizer: Literal["adamw", "lamb"] | None = None,
+    optimizer: Literal["adamw", "lamb", "muon"] | None = None,
     rate: float | None = None,
     warmup: float | None = None,
     decay: str | None = None,

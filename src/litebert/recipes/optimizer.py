@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from litebert.errors import ConfigError
 from litebert.recipes.checks import check_choice, check_number, check_type, check_whole, is_number
 
-OptimizerName = Literal["lamb", "adamw"]
+OptimizerName = Literal["lamb", "adamw", "muon"]
 Decay = Literal["reference", "polynomial", "linear", "cosine", "constant", "stable"]
 
 LIMIT = 2**53
@@ -18,11 +18,13 @@ class OptimizerSpec:
     """An optimizer and its rate over the run. The defaults are those of the affordable recipe."""
 
     name: OptimizerName = "adamw"
-    """lamb (the paper's, for large batches) or adamw."""
+    """lamb (the paper's, for large batches), adamw, or muon (orthogonal steps for matrices, adamw for the rest)."""
     rate: float = 5e-4
     """Peak of the learning rate."""
     betas: tuple[float, float] = (0.9, 0.98)
     """Decay rates of the first and second moment, in each step."""
+    momentum: float = 0.95
+    """For muon: decay rate of a matrix's momentum, in each step."""
     epsilon: float = 1e-6
     """Added to the root of the second moment."""
     weight_decay: float = 0.01
@@ -49,6 +51,7 @@ class OptimizerSpec:
         check_choice(self, "name", get_args(OptimizerName))
         check_choice(self, "decay", get_args(Decay))
         check_number(self, "rate", 0, 100)
+        check_number(self, "momentum", 0, 0.9999)
         check_number(self, "epsilon", 0, 1)
         check_number(self, "weight_decay", 0, 100)
         check_number(self, "decay_power", 0, 100)

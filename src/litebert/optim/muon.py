@@ -1,0 +1,71 @@
+"""Muon (Jordan et al. 2024) for the matrices inside the layers, AdamW for everything else. In: gradients. Out: weights.
+
+A matrix moves along the nearest orthogonal matrix to its momentum, so that every direction of it moves alike:
+
+    m ← μ m + (1 − μ) g        u = orthogonal((1 − μ) g + μ m)        w ← (1 − rate · λ) w − rate · 0.2 √max(rows, columns) · u
+
+The factor gives an update the size that AdamW's have, so one rate serves both (Liu et al. 2025, arXiv 2502.16982). Not in
+ALBERT's paper: there a layer is used a dozen times over, and what counts is that no direction of it runs away.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from litebert.optim.lamb import Lamb
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Of the quintic whose five-fold application takes singular values from (0, 1] to near 1 (Jordan et al. 2024)."""
+ROUNDS = 5
+UPDATE_SIZE = 0.2
+"""Root mean square of AdamW's updates, in units of the rate."""
+
+
+class Muon(Lamb):
+    """Groups with `momentum` are moved by Muon, the others by AdamW."""
+
+    def _step_group(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        if group.get("momentum") is None:
+            super()._step_group(group, parameters)
+            return
+        momentum, rate = group["momentum"], group["lr"]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        moments = [self._moment_of(parameter) for parameter in parameters]
+        torch._foreach_lerp_(moments, gradients, 1 - momentum)
+        updates = orthogonal_all(torch._foreach_lerp(gradients, moments, momentum))
+        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
+        sizes = [-rate * UPDATE_SIZE * max(parameter.shape) ** 0.5 for parameter in parameters]
+        torch._foreach_mul_(updates, sizes)
+        torch._foreach_add_(parameters, updates)
+
+    def _moment_of(self, parameter: Tensor) -> Tensor:
+        state = self.state[parameter]
+        if not state:
+            state["first"] = torch.zeros_like(parameter)
+        moment: Tensor = state["first"]
+        return moment
+
+
+def orthogonal_all(matrices: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
+    """`orthogonal` of each; those of one shape together."""
+    found: dict[int, Tensor] = {}
+    for shape in {matrix.shape for matrix in matrices}:
+        places = [place for place, matrix in enumerate(matrices) if matrix.shape == shape]
+        together = orthogonal(torch.stack([matrices[place] for place in places]))
+        found |= dict(zip(places, together.unbind(), strict=True))
+    return [found[place] for place in range(len(matrices))]
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, singular vectors kept."""
+    a, b, c = COEFFICIENTS
+    x = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices  # a GPU is fast in it, and roughness does not matter
+    wide = x.shape[-2] <= x.shape[-1]
+    x = x if wide else x.mT
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(ROUNDS):
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    found: Tensor = (x if wide else x.mT).to(matrices.dtype)
+    return found
