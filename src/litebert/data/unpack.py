@@ -10,8 +10,9 @@ import io
 import lzma
 import os
 import zlib
+from collections.abc import Callable
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import Any
 
 from litebert.errors import DataError, MissingExtraError
 
@@ -31,9 +32,13 @@ class Unpacked:
     def __init__(self, path: str, compression: str) -> None:
         try:
             self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by __exit__
-            self._stream = _unpack(self._raw, compression)
         except OSError as error:
             raise DataError(f"{path}: cannot be opened ({error.strerror or error})") from error
+        try:
+            self._read_some = _unpack(self._raw, compression)
+        except MissingExtraError:
+            self._raw.close()
+            raise
         self._packed = compression != "none"
         self._packed_bytes = os.fstat(self._raw.fileno()).st_size
         self._delivered = 0
@@ -56,7 +61,7 @@ class Unpacked:
         missing = size
         while missing and not self._damage:
             try:
-                part = self._stream.read(missing)
+                part = self._read_some(missing)
             # OSError: also a bad gzip header or checksum; EOFError: an end before the end mark
             except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
                 self._damage = DamagedError(f"cannot be read further ({str(error) or type(error).__name__})")
@@ -76,16 +81,15 @@ class Unpacked:
         return b"".join(parts)
 
 
-def _unpack(raw: io.FileIO, compression: str) -> IO[bytes]:
+def _unpack(raw: io.FileIO, compression: str) -> Callable[[int], bytes]:
+    """A function that reads at most so many bytes, in one go: a longer reading would drop what came before damage."""
     if compression == "gzip":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+        return gzip.GzipFile(fileobj=raw).read1
     if compression == "xz":
-        return lzma.LZMAFile(raw)
+        return lzma.LZMAFile(raw).read1
     if compression == "bzip2":
-        return bz2.BZ2File(raw)
-    if compression == "zstd":
-        return cast(IO[bytes], _ZstdFile(raw))
-    return raw
+        return bz2.BZ2File(raw).read1
+    return _ZstdFile(raw).read if compression == "zstd" else raw.read
 
 
 class _ZstdFile:
