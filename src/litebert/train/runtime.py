@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from litebert.errors import ConfigError
 
@@ -49,7 +50,7 @@ class Runtime:
                 f"there is no device {device!r} here: {str(error).splitlines()[0]}; see litebert doctor"
             ) from error
         if world_size > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(minutes=10))
+            _join("nccl" if cuda else "gloo", rank, world_size)
         names = {"float32": torch.float32, "bfloat16": torch.bfloat16}
         auto = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
         return cls(rank=rank, world_size=world_size, device=place, dtype=names.get(dtype, auto))
@@ -102,4 +103,15 @@ class Runtime:
             torch.cuda.synchronize(self.device)
 
 
+def _join(backend: str, rank: int, world_size: int) -> None:
+    """Meet the other ranks. Under a number of its own for each restart: torchrun keeps one store for all of them, and
+    ranks that read the addresses of killed ones there wait for those (torch 2.13, rendezvous.py)."""
+    store, rank, world_size = next(iter(rendezvous("env://", rank, world_size, timeout=PATIENCE)))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"litebert-{attempt}", store)  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
+
+
+PATIENCE = timedelta(minutes=10)
+"""How long a rank waits for another, as for one that evaluates or saves."""
 _TORCHRUN = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}

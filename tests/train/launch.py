@@ -1,0 +1,84 @@
+"""The real command line in processes of their own, one or several ranks, for tests and torture."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FLAGS = [
+    *("--preset", "tiny", "--encoder", "norm=pre", "--steps", "12", "--batch-size", "0:4,4:8", "--depth", "0:1,7:3"),
+    *("--sequence-length", "0:16,6:24", "--save-every", "4", "--evaluate-every", "5", "--heldout-fraction", "0.1"),
+    *("--rate", "2e-3", "--warmup", "0", "--device", "cpu", "--dtype", "float32", "--microbatch-tokens", "64"),
+]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--monitor-interval", "0.1"]
+
+
+def start(shards: Path, out: Path, *flags: str, ranks: int = 1, restarts: int = 0, workers: int = 0) -> "subprocess.Popen[str]":
+    """`litebert pretrain` as a process of its own; its messages go to OUT.log."""
+    how = ["-m"] if ranks == 1 else [*TORCHRUN, "--max-restarts", str(restarts), "-m"]
+    command = [sys.executable, *how, "litebert.cli", "pretrain", "--data", str(shards), "--out", str(out), *FLAGS, *flags]
+    quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
+    with out.with_name(out.name + ".log").open("a") as log:
+        return subprocess.Popen(
+            [*command, "--workers", str(workers)],
+            stdout=log,
+            stderr=log,
+            env=os.environ | quiet,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def ranks_of(parent: int) -> dict[int, int]:
+    """The processes of each rank that torchrun `parent` has started."""
+    found = {}
+    for task in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (task / "stat").read_text().rpartition(")")[2].split()
+            if int(status[1]) != parent:
+                continue
+            environment = dict(item.split("=", 1) for item in (task / "environ").read_text().split("\0") if "=" in item)
+            if "RANK" in environment:
+                found[int(environment["RANK"])] = int(task.name)
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def wait_for_step(out: Path, step: int, process: "subprocess.Popen[str]", seconds: float = 60.0) -> bool:
+    """Until metrics hold so many steps; False where the process ended before."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if num_steps(out) >= step:
+            return True
+        if process.poll() is not None:
+            return False
+        time.sleep(0.01)
+    raise TimeoutError(f"step {step} was not reached in {seconds} s; see {out}.log")
+
+
+def num_steps(out: Path) -> int:
+    try:
+        return (out / "metrics.jsonl").read_bytes().count(b'"kind": "step"')
+    except FileNotFoundError:
+        return 0
+
+
+def state(out: Path) -> str:
+    try:
+        return str(json.loads((out / "status.json").read_text())["state"])
+    except FileNotFoundError:
+        return "none"
+
+
+def finish(process: "subprocess.Popen[str]", seconds: float = 90.0) -> int:
+    """The exit code; a process that hangs is ended with its group, and told."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
