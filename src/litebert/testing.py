@@ -5,7 +5,7 @@ The corpus is made by a small grammar whose words depend on each other, so that 
 
 import io
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,9 @@ def tiny_corpus(path: Path, *, documents: int = 60, seed: int = 0) -> Path:
     return path
 
 
-def tiny_tokenizer(folder: Path, *, vocab_size: int = 96, seed: int = 0) -> Path:
-    """A vocabulary of the tiny corpus, in ALBERT's layout, as a folder."""
-    texts = [sentence for sentences in tiny_documents(seed=seed) for sentence in sentences]
+def tiny_tokenizer(folder: Path, *, vocab_size: int = 96, texts: Iterable[str] | None = None) -> Path:
+    """A vocabulary of the tiny corpus or of `texts`, in ALBERT's layout, as a folder."""
+    texts = texts or [sentence for sentences in tiny_documents() for sentence in sentences]
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
         sentence_iterator=iter(texts),
