@@ -37,6 +37,7 @@ class SentenceEncoder:
         words_before = _sums(words)[_sums(num_sentences)]
         begins_before = _sums(self._begins_word[ids])[bounds]
         even = np.diff(words_before) == np.diff(begins_before)
+        even &= np.fromiter(map(_is_regular, paragraphs, ends), bool, len(ends))
         if even.all():
             return ids, self._lengths(ids, words), num_sentences
 
@@ -65,6 +66,13 @@ def _count_words(paragraphs: list[str], ends: list[list[int]]) -> np.ndarray:
         words += map(paragraph.count, _SPACES, [0, *stops], stops)
         words[-1] += 1
     return np.array(words, dtype=np.int64)
+
+
+def _is_regular(paragraph: str, ends: list[int]) -> bool:
+    """Are words parted by single spaces, and sentences too? Else two mistakes in counting could make up for each other."""
+    if "  " in paragraph:
+        return False
+    return paragraph.isascii() or (paragraph.isprintable() and all(paragraph[end - 1] == " " for end in ends[:-1]))
 
 
 def _slices(paragraph: str, ends: list[int]) -> list[str]:

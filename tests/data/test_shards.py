@@ -1,0 +1,136 @@
+"""Opening shards: whatever is wrong with a folder is said before anything is read from it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from building import made_documents, make_tokenizer, small_build, write_text
+
+from litebert.data.shards import Shards
+from litebert.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    corpus = write_text(folder / "a.txt", made_documents(120))
+    small_build([corpus], make_tokenizer(folder / "tokenizer"), folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture
+def copied(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def test_what_is_built_opens(built: Path) -> None:
+    shards = Shards.open(built, verify=True)
+    arrays = [shards.arrays(number) for number in range(len(shards))]
+    assert len(shards) > 1
+    assert shards.num_tokens == sum(len(each.tokens) for each in arrays)
+    assert shards.num_sentences == sum(len(each.sentences) - 1 for each in arrays)
+    assert shards.num_documents == sum(len(each.documents) - 1 for each in arrays) == 120
+    assert (shards.tokenizer_folder / "spiece.model").exists()
+    assert all(isinstance(each.tokens, np.memmap) and each.tokens.dtype == np.uint16 for each in arrays)
+
+
+def change_index(**changes: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        index = json.loads((folder / "index.json").read_text())
+        (folder / "index.json").write_text(json.dumps(index | changes))
+
+    return change
+
+
+def change_record(**changes: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        index = json.loads((folder / "index.json").read_text())
+        index["shards"][1] |= changes
+        (folder / "index.json").write_text(json.dumps(index))
+
+    return change
+
+
+def write(name: str, data: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def cut(name: str, size: int) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def save(name: str, array: np.ndarray) -> Callable[[Path], object]:
+    return lambda folder: np.save(folder / name, array)
+
+
+def bounds(name: str, edit: Callable[[np.ndarray], None]) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        array = np.load(folder / name)
+        edit(array)
+        np.save(folder / name, array)
+
+    return change
+
+
+def set_last(array: np.ndarray) -> None:
+    array[-1] += 1
+
+
+HARM: list[tuple[Callable[[Path], object], str]] = [
+    (lambda folder: (folder / "index.json").unlink(), "has no index.json: it holds no shards, or their build has not ended"),
+    (write("index.json", b"{"), "index.json cannot be read"),
+    (write("index.json", b"[]"), "is no index of shards; expected the format 'litebert-shards'"),
+    (change_index(format="other"), "is no index of shards"),
+    (change_index(version=2), "has version 2, this litebert reads 1; build the shards again"),
+    (change_index(dtype="float64"), "dtype is 'float64', expected uint16 or uint32"),
+    (change_index(vocab_size=0), "vocab_size is 0"),
+    (change_index(shards=[{"name": "00000"}]), "index.json is damaged .KeyError"),
+    (change_record(name="../../x"), "shard '../../x' is not described as expected"),
+    (change_record(tokens=-1), r"shard 00001 has .* documents, sentences, tokens"),
+    (change_record(tokens=7, sentences=5, documents=1), r"00001\.tokens\.npy holds .* the index says \(7,\) uint16"),
+    (
+        lambda folder: (folder / "00001.tokens.npy").unlink(),
+        r"00001\.tokens\.npy is missing; run the same `litebert data build`",
+    ),
+    (cut("00001.tokens.npy", 500), r"00001\.tokens\.npy is damaged or cut off"),
+    (cut("00001.tokens.npy", 20), r"00001\.tokens\.npy is damaged or cut off"),
+    (cut("00001.documents.npy", 0), r"00001\.documents\.npy is damaged or cut off"),
+    (save("00001.tokens.npy", np.zeros(3)), r"00001\.tokens\.npy holds \(3,\) float64, the index says"),
+    (save("00001.tokens.npy", np.array([{}], dtype=object)), r"00001\.tokens\.npy is damaged or cut off"),
+    (bounds("00001.sentences.npy", set_last), r"the bounds end at \d+ tokens and \d+ sentences, the index says"),
+]
+
+
+@pytest.mark.parametrize(("harm", "message"), HARM)
+def test_harm_is_told(harm: Callable[[Path], object], message: str, copied: Path) -> None:
+    harm(copied)
+    with pytest.raises(DataError, match=message):
+        Shards.open(copied)
+
+
+def test_one_changed_byte_is_found_when_looked_for(copied: Path) -> None:
+    path = copied / "00001.tokens.npy"
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+    Shards.open(copied)
+    with pytest.raises(DataError, match=r"00001\.tokens\.npy does not have the sha256 that the index says"):
+        Shards.open(copied, verify=True)
+
+
+@pytest.mark.parametrize("name", ["00001.sentences.npy", "00001.documents.npy", "00001.tokens.npy"])
+def test_nonsense_with_a_right_checksum_is_found_when_looked_for(name: str, copied: Path) -> None:
+    from litebert.data.durable import sha256
+
+    def edit(array: np.ndarray) -> None:
+        array[1] = 60_000
+
+    bounds(name, edit)(copied)
+    index = json.loads((copied / "index.json").read_text())
+    index["shards"][1]["sha256"][name.split(".")[1]] = sha256(copied / name)
+    (copied / "index.json").write_text(json.dumps(index))
+    with pytest.raises(DataError, match="bounds that do not rise, or token ids outside of the vocabulary of 80"):
+        Shards.open(copied, verify=True)
