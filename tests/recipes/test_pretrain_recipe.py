@@ -28,6 +28,7 @@ OTHER = PretrainRecipe(
         name="lamb",
         rate=1 / 3,
         betas=(0.8, 0.95),
+        momentum=0.9,
         epsilon=1e-7,
         weight_decay=0.1,
         bias_correction=False,
@@ -192,7 +193,7 @@ def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": "adam"}, "name is one of lamb, adamw; got 'adam'"),
+        ({"name": "adam"}, "name is one of lamb, adamw, muon; got 'adam'"),
         ({"rate": float("nan")}, "rate is a number from 0 to 100; got nan"),
         ({"betas": (0.9,)}, "betas are two numbers"),
         ({"betas": (0.9, 1.0)}, "betas are two numbers from 0 to below 1"),

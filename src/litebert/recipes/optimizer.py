@@ -15,7 +15,7 @@ LIMIT = 2**53
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSpec:
-    """An optimizer and its rate over the run. The defaults are those of the affordable recipe."""
+    """An optimizer and its rate over the run."""
 
     name: OptimizerName = "adamw"
     """lamb (the paper's, for large batches), adamw, or muon (orthogonal steps for matrices, adamw for the rest)."""

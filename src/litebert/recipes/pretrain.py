@@ -41,7 +41,7 @@ class PretrainRecipe:
     """Tokens in an example with [CLS] and [SEP]; may grow by stages."""
     depth: Stages | None = None
     """Layers applied, by stages that end at the encoder's own; none for all of them from the start."""
-    optimizer: OptimizerSpec = field(default=OptimizerSpec())
+    optimizer: OptimizerSpec = field(default=OptimizerSpec(name="muon", rate=2e-3))
     """The optimizer, its constants and the course of the rate."""
     seed: int = 0
     """Seed of weights, order of examples, cuts, masks and dropout."""
