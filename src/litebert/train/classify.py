@@ -5,6 +5,7 @@ anew. The weights that were best on dev are the ones kept.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -187,14 +188,12 @@ class Classification:
             recipe = asdict(self.recipe) | {"labels": list(self.model.config.heads[0].labels)}
             write_json(folder.recipe, {"classify": recipe})
             write_json(folder.environment, environment(device=str(self.runtime.device), threads=torch.get_num_threads()))
-            self.log = Log(folder.metrics)
             folder.write_status("running", step=0, steps=self.job.steps)
-            with ProgressSink(self.job.steps, silent=not progress) as shown:
+            with closing(Log(folder.metrics)) as self.log, ProgressSink(self.job.steps, silent=not progress) as shown:
                 self.log.sinks = (shown,)
                 state = self._loop().run(self.restore())
             self.model.load_state_dict(self.kept)
             Checkpoint(model=self.model, tokenizer=self.tokenizer).save(folder.final, replace=True)
-            self.log.close()
             folder.write_status(
                 "finished", step=state.step, steps=state.step, tokens=state.tokens, seconds=round(state.seconds, 3)
             )
