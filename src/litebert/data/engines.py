@@ -23,6 +23,8 @@ from litebert.errors import ConfigError, LitebertError, MissingExtraError
 Ask = Callable[[Parcel], Encoded]
 Run = Callable[[Iterator[Parcel]], Generator[tuple[Parcel, Encoded], None, None]]
 ENGINES = ("processes", "ray")
+# A worker is one core's work; numpy's libraries would start a thread for each core, and hold memory for each.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @contextmanager
@@ -91,7 +93,11 @@ class _Child:
             code = f"from litebert.data.build_worker import serve; serve({number})"
             # A group of its own: Ctrl-C at the terminal is for the parent alone.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code], pass_fds=[number], process_group=0, stdin=subprocess.DEVNULL
+                [sys.executable, "-P", "-c", code],
+                pass_fds=[number],
+                process_group=0,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | _ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._connection = Connection(ours.detach())
         self._recipe: EncoderRecipe | None = recipe
