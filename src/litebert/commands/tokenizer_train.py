@@ -2,19 +2,20 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Annotated, Literal
 
 import tyro
 
-from litebert.data.corpus import read_documents
+from litebert.data.corpus import BadRow, CorpusOptions, read_documents
 from litebert.text.normalize import TextRules
 from litebert.text.train import VocabularyConfig, train_tokenizer
 
 
 def train(
-    corpus: tyro.conf.Positional[tuple[str, ...]],
+    corpus: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS...")],
     /,
+    *,
     out: str,
     vocab_size: int = 30_000,
     character_coverage: float = 0.99995,
@@ -22,12 +23,14 @@ def train(
     seed: int = 0,
     lowercase: bool = True,
     keep_accents: bool = False,
+    field: str = "text",
+    bad_rows: Literal["error", "skip"] = "error",
     json: bool = False,
 ) -> None:
     """Learn a SentencePiece vocabulary with the paper's flags.
 
     Args:
-        corpus: Files, folders or globs.
+        corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz, .bz2, .zst.
         out: Folder for spiece.model, tokenizer.json and tokenizer_config.json.
         vocab_size: Number of pieces, special tokens included.
         character_coverage: Share of the text's characters that become pieces.
@@ -35,6 +38,8 @@ def train(
         seed: Of that choice.
         lowercase: Lower every letter, as ALBERT does.
         keep_accents: Keep combining marks, for languages in which they tell words apart.
+        field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
+        bad_rows: What to do with a row that holds no usable text: stop, or leave it out and count it.
         json: Print one JSON object.
     """
     config = VocabularyConfig(
@@ -45,8 +50,13 @@ def train(
         rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
     )
     print(f"learning {vocab_size} pieces; a large corpus takes minutes", file=sys.stderr)
-    tokenizer, report = train_tokenizer(_paragraphs(corpus), config)
+    bad: list[BadRow] = []
+    documents = read_documents(corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append)
+    paragraphs = (paragraph for document in documents for paragraph in document.paragraphs)
+    tokenizer, report = train_tokenizer(paragraphs, config)
     tokenizer.save(out)
+    if bad:
+        print(f"{len(bad)} bad rows left out, the first: {bad[0]}", file=sys.stderr)
     if json:
         print(jsonlib.dumps(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
         return
@@ -58,8 +68,3 @@ def train(
     print(f"  coverage         {report.coverage:.4%} of characters")
     print(f"  tokens per word  {report.tokens_per_word:.3f}")
     print(f"  unknown rate     {report.unknown_rate:.4%} of tokens")
-
-
-def _paragraphs(corpus: tuple[str, ...]) -> Iterator[str]:
-    for document in read_documents(corpus):
-        yield from document.paragraphs

@@ -28,6 +28,8 @@ def dumps(value: dict[str, Any]) -> str:
 
 def rules_in(config: dict[str, Any]) -> dict[str, Any]:
     """The switches of `TextRules` that a tokenizer_config.json names, under our field names."""
+    if not isinstance(config, dict):
+        raise ValueError(f"it holds a {type(config).__name__}")
     return {ours: config[theirs] for theirs, ours in _RULE_NAMES.items() if theirs in config}
 
 

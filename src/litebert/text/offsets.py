@@ -65,7 +65,7 @@ class Aligner:
             return Aligned(cleaned, 0, None)
         # Equal lengths alone prove nothing beyond ASCII: a ligature may make up for a dropped mark.
         in_place = len(cleaned) == len(raw) and (raw.isascii() or cleaned == (raw.lower() if self._rules.lowercase else raw))
-        tidy_ascii = cleaned.isascii() and collapse(cleaned) is cleaned
+        tidy_ascii = cleaned.isascii() and cleaned.isprintable() and collapse(cleaned) == cleaned
         plain = (tidy_ascii and self._ascii_is_plain) or self._is_plain(cleaned)
         if in_place and plain:
             return Aligned(cleaned, len(self._prefix) + len(cleaned), None)
@@ -136,7 +136,7 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
     beyond_ascii = np.flatnonzero(np.frombuffer(raw.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) > 127)
     counts[beyond_ascii] = [widths[raw[at]] for at in beyond_ascii.tolist()]
     dropped = counts == 0
-    if collapse(raw) is not raw:
+    if collapse(raw) != raw:
         space = np.array([char.isspace() for char in raw])
         words = np.flatnonzero(~space)
         inner = np.zeros_like(space)

@@ -191,7 +191,7 @@ def _read_rules(file: Path) -> TextRules:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
         chosen = huggingface.rules_in(config)
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} cannot be read ({error}); expected a JSON object, mend or delete it") from None
     for field in fields(TextRules):
         if not isinstance(chosen.get(field.name, True), bool):

@@ -6,7 +6,7 @@ The defaults are the flags of the paper's vocabulary: 30,000 unigram pieces, lea
 import io
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sentencepiece
 
@@ -36,7 +36,7 @@ class VocabularyConfig:
     """Lines learned from; of a larger corpus, a random choice. Each needs memory."""
     seed: int = 0
     """Of that choice."""
-    rules: TextRules = TextRules()
+    rules: TextRules = field(default_factory=TextRules)
     """The clean-up, before learning and for ever after."""
 
     def __post_init__(self) -> None:

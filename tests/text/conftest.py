@@ -1,0 +1,12 @@
+"""One small vocabulary for all tests of the tokenizer."""
+
+import pytest
+from made_text import made_lines
+
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.train import VocabularyConfig, train_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(made_lines(), VocabularyConfig(vocab_size=150))[0]

@@ -1,0 +1,109 @@
+"""Learning a vocabulary: the paper's layout, the same bytes each time, nothing lost, and errors that say what to do."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made_text import made_lines
+
+from litebert.commands.tokenizer_train import train
+from litebert.errors import ConfigError, DataError
+from litebert.text.normalize import TextRules
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.train import VocabularyConfig, _cut, measure, train_tokenizer
+
+
+def test_layout_is_the_papers() -> None:
+    assert VocabularyConfig().vocab_size == 30_000
+    assert VocabularyConfig().character_coverage == 0.99995
+    tokenizer, report = train_tokenizer(made_lines(), VocabularyConfig(vocab_size=150))
+    assert tokenizer.pieces[:13] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *'()"-.–£€']
+    assert not any(symbol in piece for piece in tokenizer.pieces[13:] for symbol in '()"-.–£€')
+    assert (report.vocab_size, report.num_lines, report.num_held_out) == (150, 1485, 15)
+    assert report.coverage == 1
+    assert report.unknown_rate == 0
+    assert 1 < report.tokens_per_word < 3
+
+
+def test_same_lines_same_bytes() -> None:
+    config = VocabularyConfig(vocab_size=150)
+    first, second = (train_tokenizer(iter(made_lines()), config)[0] for _ in range(2))
+    assert first.model == second.model
+    sampled = VocabularyConfig(vocab_size=120, max_lines=500, seed=3)
+    first, second = (train_tokenizer(iter(made_lines()), sampled)[0] for _ in range(2))
+    assert first.model == second.model
+
+
+def test_switches_reach_the_pieces() -> None:
+    lines = made_lines()
+    cased = train_tokenizer(lines, VocabularyConfig(vocab_size=130, rules=TextRules(lowercase=False, keep_accents=True)))[0]
+    assert "▁Café" in cased.pieces
+    assert cased.rules == TextRules(lowercase=False, keep_accents=True)
+    other = train_tokenizer(lines, VocabularyConfig(vocab_size=120, symbols=("sailor", "%")))[0]
+    assert other.pieces[5:7] == ["sailor", "%"]
+    few = train_tokenizer([*lines, "Ωmega"], VocabularyConfig(vocab_size=100, character_coverage=0.99))[0]
+    assert "ω" not in few.pieces
+
+
+def test_report_counts_unknown_characters(tokenizer: Tokenizer) -> None:
+    report = measure(tokenizer, ["the ☃☃ the", "☃the"])
+    assert report.coverage == pytest.approx(1 - 3 / 12)
+    assert report.tokens_per_word == pytest.approx(7 / 4)  # ▁the ▁ ☃☃ ▁the · ▁ ☃ the
+    assert report.unknown_rate == pytest.approx(2 / 7)
+
+
+def test_a_short_corpus_is_measured_on_itself() -> None:
+    report = train_tokenizer(made_lines(40), VocabularyConfig(vocab_size=60))[1]
+    assert (report.num_lines, report.num_held_out) == (40, 0)
+    assert report.tokens_per_word > 1
+
+
+@pytest.mark.parametrize("line", ["word " * 5000, "x" * 9000, "ж" * 9000, "short"])
+def test_long_lines_are_cut_and_not_lost(line: str) -> None:
+    parts = list(_cut(line.strip()))
+    assert max(len(part.encode()) for part in parts) <= 4192
+    assert "".join(parts).replace(" ", "") == line.replace(" ", "")
+
+
+def test_errors_say_what_to_do() -> None:
+    with pytest.raises(DataError, match=r"yields at most \d+ pieces, 30000 were asked for; give more text, or a vocab size of"):
+        train_tokenizer(made_lines(100))
+    with pytest.raises(DataError, match=r"needs at least \d+ pieces, 20 were asked for; raise the vocab size"):
+        train_tokenizer(made_lines(100), VocabularyConfig(vocab_size=20))
+    for nothing in ([], ["", "  "]):
+        with pytest.raises(DataError, match="no text to learn a vocabulary from"):
+            train_tokenizer(nothing, VocabularyConfig(vocab_size=50))
+    with pytest.raises(ConfigError, match="vocab_size is 3, but the special tokens"):
+        VocabularyConfig(vocab_size=3)
+    with pytest.raises(ConfigError, match=r"character_coverage is 1\.5"):
+        VocabularyConfig(character_coverage=1.5)
+    with pytest.raises(ConfigError, match="max_lines is 0"):
+        VocabularyConfig(max_lines=0)
+
+
+def test_the_corpus_readers_own_error_comes_through() -> None:
+    def lines() -> Iterator[str]:
+        yield "one line"
+        raise DataError("line 2 is not text")
+
+    with pytest.raises(DataError, match=r"^line 2 is not text$"):
+        train_tokenizer(lines(), VocabularyConfig(vocab_size=50))
+
+
+def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n\n".join(made_lines()), encoding="utf-8")
+    train((str(corpus),), out=str(tmp_path / "t"), vocab_size=150, json=True)
+    out, err = capfd.readouterr()
+    report = json.loads(out)
+    assert report["vocab_size"] == 150
+    assert report["fingerprint"] == Tokenizer.load(tmp_path / "t").fingerprint
+    assert len(err.splitlines()) == 1  # SentencePiece's own log stays away
+    train((str(corpus),), out=str(tmp_path / "u"), vocab_size=150, keep_accents=True)
+    assert "coverage         100.0000% of characters" in capfd.readouterr().out
+    assert Tokenizer.load(tmp_path / "u").rules == TextRules(keep_accents=True)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("\n".join(json.dumps({"body": line}) for line in made_lines()) + '\n{"body": 3}\n', encoding="utf-8")
+    train((str(rows),), out=str(tmp_path / "v"), vocab_size=150, field="body", bad_rows="skip", json=True)
+    assert "1 bad rows left out, the first: " in capfd.readouterr().err
