@@ -82,7 +82,7 @@ def test_a_foreign_config_points_to_convert(folder: Path) -> None:
         ("[1]", "should hold a JSON object, it holds a list"),
         ('{"format": "litebert", "version": 9}', "has version 9, this litebert reads 1; update litebert"),
         ('{"format": "litebert", "version": 1, "encoder": 3}', "encoder is an object of encoder settings; got 3"),
-        ('{"format": "litebert", "version": 1, "encoder": {"hidden": 3}}', "has no setting 'hidden'"),
+        ('{"format": "litebert", "version": 1, "encoder": {"hidden": 3}}', "there is no EncoderConfig setting 'hidden'"),
         ('{"format": "litebert", "version": 1, "encoder": {}, "heads": [{"kind": "tag", "labels": [1]}]}', "list of strings"),
         ('{"format": "litebert", "version": 1, "encoder": {}, "heads": {}}', "heads is a list of head settings"),
     ],

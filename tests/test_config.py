@@ -19,8 +19,8 @@ from litebert.errors import ConfigError
         ({"share": "some"}, "share is one of none, attention, ffn, all; got 'some'"),
         ({"activation": "gelu"}, "activation is one of gelu_tanh, gelu_erf, relu; got 'gelu'"),
         ({"norm": "sandwich"}, "norm is one of post, pre"),
-        ({"ffn_dropout": 1.0}, "ffn_dropout is a number from 0 to below 1; got 1.0"),
-        ({"attention_dropout": float("nan")}, "attention_dropout is a number from 0 to below 1; got nan"),
+        ({"ffn_dropout": 1.0}, "ffn_dropout is a number from 0 to 0.99; got 1.0"),
+        ({"attention_dropout": float("nan")}, "attention_dropout is a number from 0 to 0.99; got nan"),
         ({"vocab_size": 0}, "vocab_size is a whole number from 1 to 2000000; got 0"),
         ({"vocab_size": 10**12}, "vocab_size is a whole number"),
         ({"num_layers": True}, "num_layers is a whole number from 1 to 1000; got True"),
@@ -44,7 +44,7 @@ def test_an_unknown_preset_is_answered_with_the_nearest() -> None:
 
 
 def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="EncoderConfig has no setting 'hiden_size'; did you mean 'hidden_size'"):
+    with pytest.raises(ConfigError, match="there is no EncoderConfig setting 'hiden_size'; did you mean 'hidden_size'"):
         EncoderConfig.from_dict({"hiden_size": 3})
 
 
@@ -53,7 +53,7 @@ def test_heads_say_what_they_need() -> None:
         HeadConfig(kind="classify")
     with pytest.raises(ConfigError, match="a span head has no labels; got 2"):
         HeadConfig(kind="span", labels=("a", "b"))
-    with pytest.raises(ConfigError, match="a head is one of masked, order"):
+    with pytest.raises(ConfigError, match="kind is one of masked, order"):
         HeadConfig(kind="nothing")  # type: ignore[arg-type]
     order = HeadConfig(kind="order")
     with pytest.raises(ConfigError, match="at most one head of each kind; got order, order"):

@@ -3,11 +3,11 @@
 No torch here. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and E equal to H.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
 from litebert.errors import ConfigError
 
 Share = Literal["none", "attention", "ffn", "all"]
@@ -15,6 +15,9 @@ Activation = Literal["gelu_tanh", "gelu_erf", "relu"]
 Norm = Literal["post", "pre"]
 PositionInit = Literal["normal", "sinusoidal"]
 HeadKind = Literal["masked", "order", "classify", "regress", "span", "joint_span", "choose", "tag"]
+
+MAX_DROPOUT = 0.99
+"""More would leave nothing to learn from."""
 
 # Sizes beyond these are a mistake or an attack: a hostile config must not make us allocate.
 SIZE_LIMITS = {
@@ -85,19 +88,16 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         for name, limit in SIZE_LIMITS.items():
-            _check_int(self, name, at_least=1, at_most=limit)
-        for field in fields(self):
-            choices = _CHOICES.get(field.name)
-            value = getattr(self, field.name)
-            if choices and value not in choices:
-                raise ConfigError(f"{field.name} is one of {', '.join(choices)}; got {value!r}")
-            if field.name.endswith("_dropout"):
-                _check_number(self, field.name, at_least=0.0, below=1.0)
-            if field.type is bool and not isinstance(value, bool):
-                raise ConfigError(f"{field.name} is true or false; got {value!r}")
-        _check_number(self, "norm_epsilon", at_least=0.0, below=1.0)
-        _check_number(self, "init_std", at_least=0.0, below=100.0)
-        _check_number(self, "residual_init", at_least=0.0, below=100.0)
+            check_whole(self, name, 1, limit)
+        for name, choices in _CHOICES.items():
+            check_choice(self, name, choices)
+        for name in ("embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout"):
+            check_number(self, name, 0, MAX_DROPOUT)
+        for name in ("pooler", "hf_compat"):
+            check_type(self, name, bool, "true or false")
+        check_number(self, "norm_epsilon", 0, 1)
+        check_number(self, "init_std", 0, 100)
+        check_number(self, "residual_init", 0, 100)
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size must be a multiple of num_attention_heads; "
@@ -158,9 +158,8 @@ class HeadConfig:
     """Probability of dropping a value before the head's last product."""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(HeadKind):
-            raise ConfigError(f"a head is one of {', '.join(get_args(HeadKind))}; got {self.kind!r}")
-        _check_number(self, "dropout", at_least=0.0, below=1.0)
+        check_choice(self, "kind", get_args(HeadKind))
+        check_number(self, "dropout", 0, MAX_DROPOUT)
         if (self.kind in ("classify", "tag")) != bool(self.labels):
             expected = "needs labels" if self.kind in ("classify", "tag") else "has no labels"
             raise ConfigError(f"a {self.kind} head {expected}; got {len(self.labels)}")
@@ -222,24 +221,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _check_int(config: object, name: str, *, at_least: int, at_most: int) -> None:
-    value = getattr(config, name)
-    if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= at_most:
-        raise ConfigError(f"{name} is a whole number from {at_least} to {at_most}; got {value!r}")
-
-
-def _check_number(config: object, name: str, *, at_least: float, below: float) -> None:
-    value = getattr(config, name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not at_least <= value < below:
-        raise ConfigError(f"{name} is a number from {at_least:g} to below {below:g}; got {value!r}")
-
-
 def _check_keys(cls: type, data: Mapping[str, Any]) -> None:
-    known = {field.name for field in fields(cls)}
+    known = [field.name for field in fields(cls)]
     for key in data:
-        if key not in known:
-            hint = difflib.get_close_matches(str(key), known, n=1)
-            raise ConfigError(f"{cls.__name__} has no setting {key!r}" + (f"; did you mean {hint[0]!r}?" if hint else ""))
+        check_known(f"{cls.__name__} setting", key, known)
 
 
 def _dropped(config: EncoderConfig, probability: float) -> EncoderConfig:
@@ -297,8 +282,5 @@ PRESETS: dict[str, EncoderConfig] = _presets()
 
 def preset(name: str) -> EncoderConfig:
     """The preset called `name`, or a ConfigError that names the known ones."""
-    if name not in PRESETS:
-        hint = difflib.get_close_matches(name, PRESETS, n=1)
-        meant = f"did you mean {hint[0]!r}? " if hint else ""
-        raise ConfigError(f"there is no preset {name!r}; {meant}known: {', '.join(PRESETS)}")
+    check_known("preset", name, PRESETS)
     return PRESETS[name]

@@ -164,7 +164,7 @@ def test_named_recipes_stand_for_their_models() -> None:
         ({"tokens": 1.5}, "tokens is a whole number from 1 to .*, or none; got 1.5"),
         ({"preset": "albert-bse-v2"}, "there is no preset 'albert-bse-v2'; did you mean"),
         ({"preset": None}, "preset is the name of a preset; got None"),
-        ({"overrides": (("depth", 3),)}, "has no setting 'depth'"),
+        ({"overrides": (("depth", 3),)}, "there is no EncoderConfig setting 'depth'"),
         ({"overrides": (("norm", "pre"), ("norm", "post"))}, "overrides name each setting once"),
         ({"overrides": ("norm",)}, r"overrides are \(setting, value\) pairs"),
         ({"sequence_length": Stages.constant(1024)}, "sequence_length reaches 1024, the encoder reads at most 512"),

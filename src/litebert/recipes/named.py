@@ -1,6 +1,6 @@
 """The named recipes: the paper's, those that one device can afford, and the demo's."""
 
-from litebert.recipes.checks import check_known
+from litebert.checks import check_known
 from litebert.recipes.optimizer import OptimizerSpec
 from litebert.recipes.pretrain import PretrainRecipe
 from litebert.recipes.stages import Stages

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from litebert.checks import check_choice, check_number, check_type, check_whole, is_number
 from litebert.errors import ConfigError
-from litebert.recipes.checks import check_choice, check_number, check_type, check_whole, is_number
 
 OptimizerName = Literal["lamb", "adamw", "muon"]
 Decay = Literal["reference", "polynomial", "linear", "cosine", "constant", "stable"]

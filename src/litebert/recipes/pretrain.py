@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
+from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
 from litebert.config import EncoderConfig, preset
 from litebert.errors import ConfigError
-from litebert.recipes.checks import check_choice, check_known, check_number, check_type, check_whole
 from litebert.recipes.optimizer import LIMIT, OptimizerSpec
 from litebert.recipes.stages import Stages
 

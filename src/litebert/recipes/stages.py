@@ -6,8 +6,8 @@ A growing batch, short sequences first, 3 layers then 6 then 12 (ALBERT's warm s
 from dataclasses import dataclass
 from itertools import pairwise
 
+from litebert.checks import is_number
 from litebert.errors import ConfigError
-from litebert.recipes.checks import is_number
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Checks of a frozen setting, shared by the recipes. In: a dataclass instance. Out: nothing, or a ConfigError."""
+"""Checks of frozen settings, for configs and recipes. In: a dataclass instance. Out: nothing, or a ConfigError."""
 
 import difflib
 from collections.abc import Collection
