@@ -4,10 +4,13 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from litebert.errors import InterruptedRunError
+from litebert.recipes import OptimizerName
+from litebert.testing import tiny_recipe
 from litebert.train.log import Log
 from litebert.train.loop import State
 from litebert.train.stop import StopSignal
@@ -144,6 +147,16 @@ def test_what_the_guard_and_the_plateau_watch_know_survives(shards: Path, tmp_pa
     assert kinds == {"skip", "plateau"}
     with pytest.raises(InterruptedRunError):
         train(recipe, shards, tmp_path / "parts", at=signalled(int(calls * 0.8)))
+    train(recipe, shards, tmp_path / "parts")
+    assert_same_run(tmp_path / "parts", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", get_args(OptimizerName))
+def test_every_optimizer_goes_on_exactly(shards: Path, tmp_path: Path, name: str) -> None:
+    recipe = tiny_recipe(name=name, steps=6, evaluate_every=0)
+    calls = train(recipe, shards, tmp_path / "whole").calls
+    with pytest.raises(InterruptedRunError):
+        train(recipe, shards, tmp_path / "parts", at=signalled(calls * 2 // 3))
     train(recipe, shards, tmp_path / "parts")
     assert_same_run(tmp_path / "parts", tmp_path / "whole")
 
