@@ -21,28 +21,28 @@ RULES_VERSION = 1
 """Changes whenever the sentences of some text do: shards built by other rules are not continued."""
 
 # Unicode's Sentence_Terminal, as far as living scripts go.
-_SPACED_STOPS = ".!?…‽⁇⁈⁉‼؟۔؞։\u037e܀܁܂߹॥።፧፨᙮។៕᠃᠉᥄᥅။။༎།⸮꓿꘎꘏꛳꛷"
-_UNSPACED_STOPS = "。｡！？．।﹒﹖﹗"  # end a sentence without white space
-_CLOSERS = "\"'”’»›)\\]}」』】》〉）］｝〟\u201a\u2019"
+SPACED_STOPS = ".!?…‽⁇⁈⁉‼؟۔؞։\u037e܀܁܂߹॥።፧፨᙮។៕᠃᠉᥄᥅။။༎།⸮꓿꘎꘏꛳꛷"
+UNSPACED_STOPS = "。｡！？．।﹒﹖﹗"  # end a sentence without white space
+CLOSERS = "\"'”’»›)\\]}」』】》〉）］｝〟\u201a\u2019"
 _OPENERS = "\"'“‘„‚«‹([{「『【《〈（［¿¡—–-•*_"
 
 # A literal or a plain set first: the pattern machine looks for it at memory speed. What follows a stop is bounded, for a
 # line of a million full stops must not be walked a million times.
 _PERIOD_CANDIDATE = re.compile(r"\.[.\"')\]}]{0,8}\s+")
 _ASCII_CANDIDATE = re.compile(r"[.!?][.!?\"')\]}]{0,8}\s+")
-_CANDIDATE = re.compile(rf"[{_SPACED_STOPS}][{_SPACED_STOPS}{_CLOSERS}]{{0,8}}(?:\s[»›])?\s+")  # « Oui. »
+_CANDIDATE = re.compile(rf"[{SPACED_STOPS}][{SPACED_STOPS}{CLOSERS}]{{0,8}}(?:\s[»›])?\s+")  # « Oui. »
 _ANY_CANDIDATE = re.compile(
-    rf"[{_SPACED_STOPS}{_UNSPACED_STOPS}][{_SPACED_STOPS}{_UNSPACED_STOPS}{_CLOSERS}]{{0,8}}"
-    rf"(?:\s+|(?<=[{_UNSPACED_STOPS}{_CLOSERS}]))"
+    rf"[{SPACED_STOPS}{UNSPACED_STOPS}][{SPACED_STOPS}{UNSPACED_STOPS}{CLOSERS}]{{0,8}}"
+    rf"(?:\s+|(?<=[{UNSPACED_STOPS}{CLOSERS}]))"
 )
 _DOTTED = re.compile(r"(?:\w{1,2}\.)+\w{1,2}")
 _LIST_NUMBER = re.compile(r"\d{1,3}|[IVXLC]{1,5}|[ivx]{1,5}|[a-zA-Z]")
 _ELISION = re.compile(r"^\w{1,3}['’](?=\w)")  # l'avv. Bianchi
 _WORD = re.compile(r"\S{1,24}")
-_STOPS = frozenset(_SPACED_STOPS + _UNSPACED_STOPS)
+_STOPS = frozenset(SPACED_STOPS + UNSPACED_STOPS)
 _NEVER_BEGIN = _STOPS | frozenset(",;:%)]}")
 _AROUND_WORD = _OPENERS + ",;:"
-_SUFFIXES = frozenset(word[-4:] for word in TITLES | NUMBERED | EITHER | EXCLAIMED)
+SUFFIXES = frozenset(word[-4:] for word in TITLES | NUMBERED | EITHER | EXCLAIMED)
 """The last letters of all that the tables hold."""
 _LONGEST = 24
 """No table holds a longer word."""
@@ -62,7 +62,7 @@ def sentence_ends(paragraph: str) -> list[int]:
         pattern = _ASCII_CANDIDATE if "?" in paragraph or "!" in paragraph else _PERIOD_CANDIDATE
     else:
         pattern = _CANDIDATE
-        for stop_without_space in _UNSPACED_STOPS:
+        for stop_without_space in UNSPACED_STOPS:
             if stop_without_space in paragraph:
                 pattern = _ANY_CANDIDATE
                 break
@@ -78,7 +78,7 @@ def sentence_ends(paragraph: str) -> list[int]:
             suffix = paragraph[stop - 4 : stop]
             word = suffix[suffix.rfind(" ") + 1 :]
             if not (
-                word.isalpha() and len(word) > 1 and word not in _SUFFIXES and stop - begin > 5 and paragraph[end - 1] == " "
+                word.isalpha() and len(word) > 1 and word not in SUFFIXES and stop - begin > 5 and paragraph[end - 1] == " "
             ) and not _ends(paragraph, begin, stop, end):
                 continue
         elif following.islower() or not _ends(paragraph, begin, stop, end):  # a small letter never begins a sentence
@@ -88,6 +88,15 @@ def sentence_ends(paragraph: str) -> list[int]:
     if length and not paragraph.isspace():
         ends.append(length)
     return ends
+
+
+def end_at(text: str, begin: int, stop: int, limit: int) -> tuple[int, bool]:
+    """For the stop at `stop` of a line that ends at `limit`: where its run ends, and whether a sentence does, too."""
+    match = _CANDIDATE.match(text, stop, limit)
+    if match is None:
+        return stop, False
+    end = match.end()
+    return end, end < limit and not text[end].islower() and _ends(text, begin, stop, end)
 
 
 def _ends(text: str, begin: int, stop: int, end: int) -> bool:
@@ -129,7 +138,7 @@ def _full_stop_ends(word: str, following: str, text: str, end: int, *, first: bo
 
 def _ends_without_space(text: str, stop: int, end: int) -> bool:
     """The same for the stops of scripts without spaces: some closing mark in a word must not count, nor a decimal point."""
-    if not any(mark in _UNSPACED_STOPS for mark in text[stop:end]):
+    if not any(mark in UNSPACED_STOPS for mark in text[stop:end]):
         return False
     if text.startswith(_QUOTATIVES, end):
         return False
