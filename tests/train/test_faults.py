@@ -237,7 +237,7 @@ def test_a_run_with_a_bad_rate_says_that_it_is_on_the_plateau(shards: Path, tmp_
     assert re.match(
         r"the masked-token loss is \d+\.\d+, the entropy of single tokens 3\.\d+: after 75 steps", told[0]["message"]
     )
-    assert "try a smaller batch" in told[0]["message"]
+    assert "try muon" in told[0]["message"]
 
 
 def test_a_run_with_a_good_rate_never_does(shards: Path, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 ADVICE = (
-    "try a smaller batch (256), a rate between 1e-4 and 5e-4, a longer warm-up, the pre-norm model, "
-    "or fewer layers first (the recipe's depth stages)"
+    "try muon (--optimizer muon --rate 1e-3), a smaller batch (256), the pre-norm model (--encoder norm=pre), "
+    "a lower rate, or a longer warm-up; see docs/pretrain.md"
 )
 
 
