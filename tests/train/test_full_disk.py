@@ -1,0 +1,63 @@
+"""A disk that really is full, on a small tmpfs; needs root, so it is for `make test-system`."""
+
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from litebert.testing import tiny_recipe
+
+from .runs import CPU, Watched, essence, events, train, weights
+
+pytestmark = pytest.mark.system
+SIZE = 4 * 2**20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a tmpfs needs root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+class Filling(Watched):
+    """Fills the disk at one step, to the last byte or leaving a little, and frees it at another."""
+
+    def __init__(self, draw: random.Random, disk: Path, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.filler = disk / "filler"
+        self.full_from = draw.randrange(1, 8)
+        self.free_from = draw.randrange(self.full_from + 1, 12)
+        self.left = draw.choice([0, 0, 4096, 100_000])
+
+    def beside(self, state: Any, stop: Any) -> None:
+        if state.step == self.full_from:
+            with self.filler.open("wb") as file:
+                free = os.statvfs(self.filler).f_bavail * os.statvfs(self.filler).f_frsize
+                file.write(b"x" * max(free - self.left, 0))
+        if state.step == self.free_from:
+            self.filler.unlink()
+        super().beside(state, stop)
+
+
+def test_twenty_full_disks_cost_no_run(shards: Path, tmp_path: Path, small_disk: Path) -> None:
+    recipe = tiny_recipe(save_every=2, evaluate_every=3)
+    train(recipe, shards, tmp_path / "whole")
+    lost = 0
+    for number in range(20):
+        run = small_disk / str(number)
+        Filling(random.Random(number), small_disk, recipe, shards, CPU).train(run, progress=False)
+        lost += len(events(run))
+        mine, theirs = weights(run), weights(tmp_path / "whole")
+        assert all(bool((mine[name] == theirs[name]).all()) for name in theirs)
+        assert [record for record in essence(run) if record["kind"] != "event"] == essence(tmp_path / "whole")
+        subprocess.run(["rm", "-r", str(run)], check=True)
+    assert lost > 20  # it was full indeed
