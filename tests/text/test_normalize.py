@@ -1,6 +1,5 @@
 """The clean-up: equal to the reference's five lines on any text, and a worked example."""
 
-import sys
 import unicodedata
 
 import pytest
@@ -55,7 +54,7 @@ def test_lone_surrogates_become_the_replacement_character() -> None:
 
 @pytest.mark.parametrize("rules", [ALBERT, TextRules(lowercase=False), TextRules(keep_accents=True)])
 def test_widths_of_all_characters(rules: TextRules) -> None:
-    chars = [char for char in map(chr, range(sys.maxunicode + 1)) if not char.isspace()]
+    chars = [char for char in map(chr, range(0x30000)) if not char.isspace()]
     for start in range(0, len(chars), 256):
         # Between letters, so that spaces which come out of the decomposition stay.
         text = "a" + "a".join(chars[start : start + 256]) + "a"

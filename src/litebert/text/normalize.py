@@ -41,7 +41,9 @@ def clean_for_ids(text: str) -> str | bytes:
         if "\v" in text or "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
             return clean(text, _ALBERT)  # to Python, and so to the reference, these are whitespace; SentencePiece drops them
         return text.lower()
-    data = (text.encode("ascii", _DROP_AND_LOWER) if _CHANGES.search(text) else text.encode()).lower()
+    if not _CHANGES_OR_ODD.search(text):
+        return text.encode().lower()
+    data = text.encode("ascii", _DROP_AND_LOWER).lower()
     if b"\v" in data or b"\x1c" in data or b"\x1d" in data or b"\x1e" in data or b"\x1f" in data or _SIGMA in data:
         return clean(text, _ALBERT)
     return data
@@ -67,7 +69,9 @@ def width(char: str, rules: TextRules) -> int:
 _DROP, _DROP_AND_LOWER, _KEEP = "litebert.drop_marks", "litebert.drop_marks_and_lower", "litebert.keep_marks"
 _LONGEST_RUN = 16  # bounds the caches in bytes; any cut is safe, since what crosses characters, the marks' order, is dropped
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
-_CHANGES = re.compile("[^\x00-\x7f£€–—‘’“”]")  # ASCII and the commonest characters beyond it stay as they are
+# ASCII and the commonest characters beyond it stay as they are, lower case aside.
+_CHANGES = re.compile("[^\x00-\x7f£€–—‘’“”]")
+_CHANGES_OR_ODD = re.compile("[^\x00-\n\f-\x1b\x20-\x7f£€–—‘’“”]")
 _SIGMA = "Σ".encode()  # the one letter whose lower case depends on its neighbours
 _ALBERT = TextRules()
 
