@@ -117,6 +117,17 @@ class TestNamedCases:
         assert [ours.pieces[i] for i in ours.encode("abc")] == ["▁ab", "c"]
         assert [ours.pieces[i] for i in ours.encode(text)][-2:] == ["▁a", "bc"]
 
+    def test_a_final_sigma_in_an_abbreviation(self, tokenizer: Tokenizer) -> None:
+        ours = made_tokenizer({"α": -3, "σ": -4, "ς": -5, ".": -3, "▁": -2}, tokenizer)
+        peer = theirs(ours)
+        assert "".join(_pieces(peer, "ΑΣ ΑΣΑ Σ")) == "".join(ours.pieces[i] for i in ours.encode("ΑΣ ΑΣΑ Σ")) == "▁ας▁ασα▁σ"
+        assert "".join(ours.pieces[i] for i in ours.encode("Α.Σ.")) == "▁α.ς."
+        assert "".join(_pieces(peer, "Α.Σ.")) == "▁α.σ."
+
+    def test_characters_younger_than_their_tables(self, tokenizer: Tokenizer) -> None:
+        assert _pieces(theirs(tokenizer), "a\ua7f2b") == ["▁a", "C", "b"]
+        assert [tokenizer.pieces[i] for i in tokenizer.encode("a\ua7f2b")] == ["▁a", "c", "b"]
+
 
 def made_tokenizer(scores: Mapping[str, float], like: Tokenizer) -> Tokenizer:
     """A vocabulary of these pieces after the special ones, with everything else as in `like`."""

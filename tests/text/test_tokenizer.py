@@ -189,6 +189,12 @@ def test_save_and_load(tokenizer: Tokenizer, tmp_path: Path, rules: TextRules) -
     assert Tokenizer.load(tmp_path / "t" / "spiece.model").rules == TextRules()
 
 
+def test_a_folder_that_cannot_be_written(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot be written to .*file.*; give another folder, or make room"):
+        tokenizer.save(tmp_path / "file")
+
+
 def test_damaged_files_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no tokenizer at .*expected spiece.model in a folder"):
         Tokenizer.load(tmp_path)

@@ -9,6 +9,7 @@ import tyro
 
 from litebert.data.corpus import BadRow, CorpusOptions, read_documents
 from litebert.text.normalize import TextRules
+from litebert.text.tokenizer import make_folder
 from litebert.text.train import VocabularyConfig, train_tokenizer
 
 
@@ -49,6 +50,7 @@ def train(
         seed=seed,
         rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
     )
+    make_folder(out)
     print(f"learning {vocab_size} pieces; a large corpus takes minutes", file=sys.stderr)
     bad: list[BadRow] = []
     documents = read_documents(corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append)

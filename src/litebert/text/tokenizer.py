@@ -75,11 +75,13 @@ class Tokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Write spiece.model, tokenizer.json and tokenizer_config.json."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MODEL_FILE).write_bytes(self.model)
-        (folder / JSON_FILE).write_text(huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8")
-        (folder / CONFIG_FILE).write_text(huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8")
+        folder = make_folder(folder)
+        try:
+            (folder / JSON_FILE).write_text(huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8")
+            (folder / CONFIG_FILE).write_text(huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8")
+            (folder / MODEL_FILE).write_bytes(self.model)  # last, since it makes the folder a tokenizer
+        except OSError as error:
+            raise _not_written(folder, error) from None
 
     @cached_property
     def scores(self) -> list[float]:
@@ -183,6 +185,20 @@ class Tokenizer:
             raise DataError(f"token id {wrong} is outside of the vocabulary of {self.vocab_size} pieces")
         text: str = self._processor.Decode([int(i) for i in ids if i not in skipped])
         return text
+
+
+def make_folder(folder: str | Path) -> Path:
+    """Make the folder that a tokenizer is to be saved in; long work asks for it before it begins."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_written(folder, error) from None
+    return folder
+
+
+def _not_written(folder: Path, error: OSError) -> DataError:
+    return DataError(f"the tokenizer cannot be written to {folder} ({error.strerror}); give another folder, or make room")
 
 
 def _read_rules(file: Path) -> TextRules:
