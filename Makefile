@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test check bench test-system clean
+.PHONY: setup demo test check bench torture test-system clean
 
 setup: .venv/.ready
 
@@ -23,7 +23,7 @@ demo: setup .venv/.corpus
 	$(BIN)/litebert demo
 
 test: setup check
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -31,8 +31,23 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# DATA: corpus files; TOKENIZER: a folder or model file, such as ALBERT's own vocabulary; SHARDS: what data build made of them
 bench: setup
-	$(BIN)/python -m bench
+	$(PIP) -e ".[all,dev,bench]"
+	$(BIN)/python bench/tokenizer.py --data $(DATA) --tokenizer $(TOKENIZER)
+	$(BIN)/python bench/build.py --data $(DATA) --tokenizer $(TOKENIZER)
+	$(BIN)/python bench/masking.py --data $(SHARDS)
+	$(BIN)/python bench/examples.py --data $(SHARDS)
+	$(BIN)/python bench/giveaway.py --data $(SHARDS)
+	$(BIN)/python bench/pretrain_step.py
+
+# hours of kills, signals, damage and bad files
+torture: setup
+	$(BIN)/python bench/torture_snapshot.py
+	$(BIN)/python bench/torture_build.py --data $(DATA) --tokenizer $(TOKENIZER)
+	$(BIN)/python bench/torture_pretrain.py
+	$(BIN)/python bench/torture_ranks.py
+	$(BIN)/python bench/fuzz_corpus.py
 
 # what needs a cluster or a browser; installs the extras it needs
 test-system: setup
