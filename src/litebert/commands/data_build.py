@@ -15,6 +15,7 @@ from rich.table import Table
 from litebert.data import assemble
 from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
 from litebert.data.corpus import CorpusOptions, find_files, ignored_files
+from litebert.data.heap import keep_level
 from litebert.data.pieces import MAX_ROW_BYTES
 
 LINE_SECONDS = 5.0
@@ -63,6 +64,7 @@ def build(
         engine=engine,
         overwrite=overwrite,
     )
+    keep_level()
     ignored = ignored_files(corpus)
     if ignored:
         _note(f"{len(ignored)} files are no corpus by their names and are left out, the first is {ignored[0]}")

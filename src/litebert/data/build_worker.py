@@ -9,6 +9,7 @@ import signal
 from multiprocessing.connection import Connection
 
 from litebert.data.encode import Encoder
+from litebert.data.heap import keep_level
 
 
 def serve(descriptor: int) -> None:
@@ -16,6 +17,7 @@ def serve(descriptor: int) -> None:
     # Whether to stop is the parent's to decide: a Ctrl-C, or a job's SIGTERM, often reaches the whole family.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    keep_level()
     # There are no cycles in this work, but tens of thousands of strings to visit again and again.
     gc.disable()
     connection = Connection(descriptor)

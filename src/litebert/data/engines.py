@@ -88,6 +88,8 @@ class _Child:
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         ours, theirs = socket.socketpair()
+        for end in (ours, theirs):  # a parcel in few bites: each bite wakes the other side
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
         with theirs:
             number = theirs.fileno()
             code = f"from litebert.data.build_worker import serve; serve({number})"

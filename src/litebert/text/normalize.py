@@ -76,13 +76,13 @@ _SIGMA = "Σ".encode()  # the one letter whose lower case depends on its neighbo
 _ALBERT = TextRules()
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 13)
 def _without_marks(run: str) -> bytes:
     decomposed = unicodedata.normalize("NFKD", run)
     return "".join([char for char in decomposed if not unicodedata.combining(char)]).translate(_SURROGATES).encode()
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 13)
 def _lowered_without_marks(run: str) -> bytes:
     # Whitespace comes first in `clean`, and some of it (U+2028) has no decomposition.
     spaced = "".join([" " if char.isspace() else char for char in run])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from litebert.text.sentences import CLOSERS, SPACED_STOPS, SUFFIXES, UNSPACED_STOPS, end_at, sentence_ends
+from litebert.text.sentences import CLOSERS, OPENERS, SPACED_STOPS, SUFFIXES, UNSPACED_STOPS, end_at, sentence_ends
 
 
 class SentenceWords(NamedTuple):
@@ -42,6 +42,8 @@ _DIGIT = _table(list("0123456789"))
 _ROMAN = _table(list("ivxIVXLC "))
 _STOP = _table(list(SPACED_STOPS))
 _GOES_ON = _table([*SPACED_STOPS, *CLOSERS, *(each for each in _CHARACTERS if each.isspace() and each != "\n")])
+_CLOSER = _table(list(CLOSERS))
+_OPENER = _table(list(OPENERS))
 _PRINTABLE = _table([each for each in _CHARACTERS if each.isprintable()])
 _LEFT_TO_RULES = _table(list(UNSPACED_STOPS))
 _LEFT_TO_RULES[_LIMIT] = True
@@ -87,7 +89,7 @@ def _chosen(paragraphs: list[str], mask: np.ndarray) -> list[str]:
 
 def _padded(paragraphs: list[str]) -> str:
     """A text with so many line feeds around that one may look a little before and after any character."""
-    return "\n\n\n\n" + "\n".join(paragraphs) + "\n\n"
+    return "\n\n\n\n" + "\n".join(paragraphs) + "\n\n\n\n\n"
 
 
 def _ascii_codes(paragraphs: list[str]) -> np.ndarray:
@@ -96,7 +98,7 @@ def _ascii_codes(paragraphs: list[str]) -> np.ndarray:
 
 def _lines_with(codes: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Numbers of the lines that hold a character of `table`, beyond ASCII."""
-    data = codes[4:-1]
+    data = codes[4:-4]
     exotic = np.flatnonzero(data > _LAST_ASCII)
     lines: np.ndarray = np.searchsorted(np.flatnonzero(data == _LF), exotic[table[data[exotic]]])
     return lines
@@ -131,7 +133,7 @@ def _one_by_one(paragraphs: list[str]) -> SentenceWords:
 
 
 def _at_once(paragraphs: list[str], codes: np.ndarray) -> SentenceWords:
-    data = codes[4:-1]  # every paragraph with its line feed
+    data = codes[4:-4]  # every paragraph with its line feed
     controls = np.flatnonzero(data < _SPACE)
     is_feed = data[controls] == _LF
     feeds = controls[is_feed]
@@ -156,11 +158,12 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
         exotic = np.flatnonzero(data > _LAST_ASCII)
         stops = np.sort(np.concatenate([stops, exotic[_STOP[data[exotic]]]]))
     stops = stops[_GOES_ON[data[stops + 1]]]
-    after = data[stops + 2]
-    spaced = data[stops + 1] == _SPACE
-    plain = spaced & _CAPITAL[after] & _after_plain_word([codes[stops + 3 - back] for back in range(4)])
-    ends = stops[plain] + 2
-    doubtful = stops[~plain & ~(spaced & _SMALL[after])]
+    following = stops + 2 + _CLOSER[data[stops + 1]]  # if all is plain: a stop, perhaps a closing mark, a space, a letter
+    spaced = data[following - 1] == _SPACE
+    letter = data[following + _OPENER[data[following]]]  # perhaps behind an opening mark
+    plain = spaced & _CAPITAL[letter] & _after_plain_word([codes[stops + 3 - back] for back in range(4)])
+    ends = following[plain]
+    doubtful = stops[~plain & ~(spaced & _SMALL[letter])]
 
     # The rest one after another: what ended before, and where the line begins, is part of the question.
     lines = np.concatenate([[0], feeds + 1])

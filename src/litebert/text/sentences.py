@@ -23,17 +23,18 @@ RULES_VERSION = 1
 # Unicode's Sentence_Terminal, as far as living scripts go.
 SPACED_STOPS = ".!?…‽⁇⁈⁉‼؟۔؞։\u037e܀܁܂߹॥።፧፨᙮។៕᠃᠉᥄᥅။။༎།⸮꓿꘎꘏꛳꛷"
 UNSPACED_STOPS = "。｡！？．।﹒﹖﹗"  # end a sentence without white space
-CLOSERS = "\"'”’»›)\\]}」』】》〉）］｝〟\u201a\u2019"
-_OPENERS = "\"'“‘„‚«‹([{「『【《〈（［¿¡—–-•*_"
+CLOSERS = "\"'”’»›)]}」』】》〉）］｝〟\u201a\u2019"
+OPENERS = "\"'“‘„‚«‹([{「『【《〈（［¿¡—–-•*_"
 
+_CLOSERS = re.escape(CLOSERS)
 # A literal or a plain set first: the pattern machine looks for it at memory speed. What follows a stop is bounded, for a
 # line of a million full stops must not be walked a million times.
 _PERIOD_CANDIDATE = re.compile(r"\.[.\"')\]}]{0,8}\s+")
 _ASCII_CANDIDATE = re.compile(r"[.!?][.!?\"')\]}]{0,8}\s+")
-_CANDIDATE = re.compile(rf"[{SPACED_STOPS}][{SPACED_STOPS}{CLOSERS}]{{0,8}}(?:\s[»›])?\s+")  # « Oui. »
+_CANDIDATE = re.compile(rf"[{SPACED_STOPS}][{SPACED_STOPS}{_CLOSERS}]{{0,8}}(?:\s[»›])?\s+")  # « Oui. »
 _ANY_CANDIDATE = re.compile(
-    rf"[{SPACED_STOPS}{UNSPACED_STOPS}][{SPACED_STOPS}{UNSPACED_STOPS}{CLOSERS}]{{0,8}}"
-    rf"(?:\s+|(?<=[{UNSPACED_STOPS}{CLOSERS}]))"
+    rf"[{SPACED_STOPS}{UNSPACED_STOPS}][{SPACED_STOPS}{UNSPACED_STOPS}{_CLOSERS}]{{0,8}}"
+    rf"(?:\s+|(?<=[{UNSPACED_STOPS}{_CLOSERS}]))"
 )
 _DOTTED = re.compile(r"(?:\w{1,2}\.)+\w{1,2}")
 _LIST_NUMBER = re.compile(r"\d{1,3}|[IVXLC]{1,5}|[ivx]{1,5}|[a-zA-Z]")
@@ -41,7 +42,7 @@ _ELISION = re.compile(r"^\w{1,3}['’](?=\w)")  # l'avv. Bianchi
 _WORD = re.compile(r"\S{1,24}")
 _STOPS = frozenset(SPACED_STOPS + UNSPACED_STOPS)
 _NEVER_BEGIN = _STOPS | frozenset(",;:%)]}")
-_AROUND_WORD = _OPENERS + ",;:"
+_AROUND_WORD = OPENERS + ",;:"
 SUFFIXES = frozenset(word[-4:] for word in TITLES | NUMBERED | EITHER | EXCLAIMED)
 """The last letters of all that the tables hold."""
 _LONGEST = 24
@@ -104,8 +105,8 @@ def _ends(text: str, begin: int, stop: int, end: int) -> bool:
     following = text[end]
     if not text[end - 1].isspace():
         return _ends_without_space(text, stop, end)
-    if following in _OPENERS:
-        following = text[end : end + 4].lstrip(_OPENERS)[:1]
+    if following in OPENERS:
+        following = text[end : end + 4].lstrip(OPENERS)[:1]
         if following.islower():
             return False
     if following in _NEVER_BEGIN:
@@ -113,7 +114,7 @@ def _ends(text: str, begin: int, stop: int, end: int) -> bool:
     word = text[max(begin, stop - _LONGEST) : stop]
     word = word[word.rfind(" ") + 1 :]
     first = len(word) == stop - begin
-    word = _ELISION.sub("", word.lstrip(_OPENERS))
+    word = _ELISION.sub("", word.lstrip(OPENERS))
     if text[stop] != "." or text[stop + 1] in _STOPS:  # not a single full stop
         return not (text[stop] == "!" and word in EXCLAIMED)
     return not word or _full_stop_ends(word, following, text, end, first=first)
