@@ -70,7 +70,7 @@ def test_missing_parts_are_named(folder: Path, tmp_path: Path) -> None:
 
 def test_a_foreign_config_points_to_convert(folder: Path) -> None:
     (folder / CONFIG).write_text('{"model_type": "albert"}')
-    with pytest.raises(CheckpointError, match="is not of a litebert checkpoint; .* litebert convert"):
+    with pytest.raises(CheckpointError, match=r"is not of a litebert checkpoint; .* litebert convert"):
         Checkpoint.load(folder)
 
 
@@ -110,7 +110,7 @@ def test_leftover_missing_and_misshapen_weights_are_refused(folder: Path) -> Non
     weights = load_file(folder / WEIGHTS)
     renamed = {name.replace("pooler.bias", "pooler.offset"): tensor for name, tensor in weights.items()}
     save_file(renamed, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match="1 weights have no name here, the first is 'encoder.pooler.offset'"):
+    with pytest.raises(CheckpointError, match=r"1 weights have no name here, the first is 'encoder.pooler.offset'"):
         Checkpoint.load(folder)
     reshaped = weights | {"encoder.pooler.weight": weights["encoder.pooler.weight"].reshape(16, 64)}
     save_file(reshaped, folder / WEIGHTS)
@@ -120,7 +120,7 @@ def test_leftover_missing_and_misshapen_weights_are_refused(folder: Path) -> Non
     missing = {name: tensor for name, tensor in weights.items() if name not in two}
     missing["encoder.pooler.bias"] = torch.zeros(32 + 2 * 16)
     save_file(missing, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match="2 weights are missing, the first is 'heads.masked.norm.bias'"):
+    with pytest.raises(CheckpointError, match=r"2 weights are missing, the first is 'heads.masked.norm.bias'"):
         Checkpoint.load(folder)
 
 
