@@ -148,7 +148,7 @@ def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _check_model(saved: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
-    for name in saved.keys() | current.keys():
+    for name in sorted(saved.keys() | current.keys()):
         pair = [tensors.get(name) for tensors in (saved, current)]
         then, now = ("absent" if t is None else f"{t.dtype} {list(t.shape)}" for t in pair)
         if then != now:
