@@ -1,5 +1,6 @@
 """tokenizer.json: the same ids in Hugging Face's tokenizers, pairs with segments, and the texts where the two differ."""
 
+import random
 import re
 import struct
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from made_text import made_lines
 from litebert.text.normalize import TextRules
 from litebert.text.spiece import _fields
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.train import VocabularyConfig, train_tokenizer
 
 RULES = [TextRules(), TextRules(lowercase=False), TextRules(keep_accents=True), TextRules(split_digit_commas=False)]
 # Letters of many scripts, marks, ligatures, spaces, quotes and control characters; digits are apart, see the named cases.
@@ -56,6 +58,16 @@ def test_any_text(both: tuple[Tokenizer, Any]) -> None:
         assert peer.encode(text, add_special_tokens=False).ids == ours.encode(text)
 
     same()
+
+
+def test_letters_that_are_taken_apart_and_put_together_again() -> None:
+    """Hangul syllables and the two-part vowels of Bengali, with a vocabulary that knows them."""
+    draw = random.Random(0)
+    letters = [chr(code) for code in (*range(0xAC00, 0xAC60), *range(0x995, 0x9A8), 0x9CB, 0x9CC, *range(0x1100, 0x1106))]
+    lines = [" ".join("".join(draw.choices(letters, k=draw.randint(1, 4))) for _ in range(12)) for _ in range(1000)]
+    ours = train_tokenizer(lines, VocabularyConfig(vocab_size=300, character_coverage=1))[0]
+    assert any("각" in piece for piece in ours.pieces)
+    assert [each.ids for each in theirs(ours).encode_batch(lines, add_special_tokens=False)] == ours.encode_batch(lines)
 
 
 def test_pairs_carry_segments(tokenizer: Tokenizer) -> None:

@@ -58,11 +58,16 @@ def reference_pieces(processor: sentencepiece.SentencePieceProcessor, cleaned: s
 @given(TEXTS)
 @settings(deadline=None)
 @example("\v a\x1cb")
+@example("20\x0110\x7f, the\t2010,\n2010,")
+@example("20\u00ad10\u200d, the\u200b2010,")
 @example("In 2010, x ΑΣ ΑΣ. 2010,2010, 31998,")
 def test_ids_are_the_references(tokenizer: Tokenizer, text: str) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     expected = reference_pieces(processor, clean(text, tokenizer.rules))
-    assert tokenizer.encode(text) == [processor.PieceToId(piece) for piece in expected]
+    ids = [processor.PieceToId(piece) for piece in expected]
+    assert tokenizer.encode(text) == ids
+    flat, bounds = tokenizer.encode_flat(["in 2010,", text, "", text])
+    assert flat[bounds[1] : bounds[2]].tolist() == flat[bounds[3] :].tolist() == ids
 
 
 def test_digit_commas_are_cut(tokenizer: Tokenizer) -> None:

@@ -94,6 +94,10 @@ def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
         # Theirs lowers letter by letter; Python knows that a sigma at the end of a word looks different.
         yield _replace(r"(?<=\p{L})Σ(?!\p{L})", "ς")
         yield {"type": "Lowercase"}
+    if not rules.keep_accents and tokenizer.normalized("\u1112\u1161\u11ab").endswith("한"):
+        # SentencePiece's table puts together what NFKD took apart: Hangul, the two-part vowels of Indic scripts. Their reader
+        # of the same table looks at so few bytes at a time that it does not.
+        yield {"type": "NFC"}
     if description.charsmap:
         yield {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(description.charsmap).decode()}
     if description.collapse_spaces:

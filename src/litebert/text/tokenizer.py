@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -54,7 +55,7 @@ class Tokenizer:
         self.special_ids = frozenset((self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id))
         splits = pieces.digit_comma_splits(self._processor, self.pieces) if self.rules.split_digit_commas else {}
         self.split_pieces = frozenset(splits)  # ids that are never given out
-        self._splits = pieces.Splits(splits, self.vocab_size)
+        self._splits = pieces.Splits(splits, self.pieces)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
         collapses = spaces.removeprefix(pieces.SPACE) == pieces.SPACE.join("abcdef")
         self._is_fast = collapses and self.rules.lowercase and not self.rules.keep_accents
@@ -107,23 +108,34 @@ class Tokenizer:
     def _aligner(self) -> Aligner:
         return Aligner(self._processor, self.pieces, self.unk_id, self.rules)
 
+    def normalized(self, cleaned: str) -> str:
+        """What SentencePiece's own normalizer makes of a cleaned text: the text that the pieces partition."""
+        return str(self._processor.Normalize(cleaned))
+
     def encode(self, text: str) -> list[int]:
         """The token ids of one text, without special tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], *, num_threads: int = 1) -> list[list[int]]:
         """The token ids of many texts, without special tokens."""
-        return _rows(*self.encode_flat(texts, num_threads=num_threads))
+        if not texts:
+            return []
+        cleaned = self._cleaned(texts)
+        rows: list[list[int]] = self._processor.Encode(cleaned, out_type=int, num_threads=num_threads)
+        self._splits.apply_to_lists(rows, cleaned)
+        return rows
 
     def encode_flat(self, texts: Sequence[str], *, num_threads: int = 1) -> tuple[Ids, Bounds]:
         """As `encode_batch`, in one array: text i has the ids from bounds[i] to bounds[i + 1]. The fastest way."""
         if not texts:
             return np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
-        rules = self.rules
-        cleaned: Sequence[str | bytes]
-        cleaned = [clean_for_ids(text) for text in texts] if self._is_fast else [clean(text, rules) for text in texts]
-        arrays = self._processor.Encode(cleaned, return_type="numpy", num_threads=num_threads)  # type: ignore[arg-type]  # may mix
+        arrays = self._processor.Encode(self._cleaned(texts), return_type="numpy", num_threads=num_threads)
         return self._splits.apply(np.concatenate(arrays), np.cumsum([0, *map(len, arrays)]))
+
+    def _cleaned(self, texts: Sequence[str]) -> list[Any]:  # of str and bytes, which SentencePiece takes mixed
+        if self._is_fast:
+            return [clean_for_ids(text) for text in texts]
+        return [clean(text, self.rules) for text in texts]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[Tokens]:
         """The token ids of many texts, each with its place in the raw text.
