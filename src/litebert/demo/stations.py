@@ -19,7 +19,6 @@ from litebert.data.build import BuildOptions, build_shards
 from litebert.data.corpus import CorpusOptions
 from litebert.data.shards import Shards
 from litebert.data.show import LEGEND, describe
-from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.demo.baselines import bag_of_words, majority, most_frequent_token, share_of
 from litebert.demo.corpus import Speech, fingerprint, numbered, read_speeches, write_text
@@ -36,8 +35,6 @@ from litebert.train.pretrain import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 from litebert.train.samples import filled_masks
 
-SCORED_FRACTION = 0.15
-"""Part of the tokens hidden when scores are taken: the paper's, whatever was hidden to learn from."""
 SHOWN = 4
 """Filled masks and predictions to print."""
 
@@ -161,7 +158,7 @@ class Walk:
 
     def score(self, pretrained: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:
         """Held-out scores of the pretrained model beside those of guessers, and some masks that it filled."""
-        spec: ExampleSpec = replace(example_spec(self.recipe), max_length=self.length, mask_fraction=SCORED_FRACTION)
+        spec = replace(example_spec(self.recipe), max_length=self.length)
         stream = Stream.open(self.folder.shards, spec, seed=self.recipe.seed)
         evaluation = Evaluation(stream, self.runtime, tokens=self.settings.evaluate_tokens)
         found = evaluation(pretrained.model, length=self.length)
@@ -169,7 +166,7 @@ class Walk:
         frequent = most_frequent_token(Shards.open(self.folder.shards))
         guess, piece = share_of(frequent, batches), tokenizer.pieces[frequent]
         measured = giveaway.accuracy(stream, limit=50_000)
-        self.show.say(f"on held-out text, {found['heldout_tokens']:,} tokens with {SCORED_FRACTION:.0%} hidden:")
+        self.show.say(f"on held-out text, {found['heldout_tokens']:,} tokens with {spec.mask_fraction:.0%} hidden:")
         rows = [
             ("hidden tokens guessed", found["masked_accuracy"], [(f"always {piece!r}", guess)]),
             ("order told", found["sop_accuracy"], [("by lengths and edges alone", measured)]),
