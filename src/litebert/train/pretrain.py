@@ -14,7 +14,7 @@ from litebert.config import HeadConfig, ModelConfig
 from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Position, Stream
-from litebert.errors import CheckpointError, ConfigError, DivergedError, InterruptedRunError
+from litebert.errors import CheckpointError, ConfigError, DivergedError, InterruptedRunError, LitebertError
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
@@ -194,7 +194,7 @@ class Pretraining:
         """Weights to predict from; a full disk costs them and not the run. What went wrong, if anything."""
         try:
             Checkpoint(model=self.model, tokenizer=self.tokenizer).save(path, replace=True)
-        except (OSError, SafetensorError, CheckpointError) as error:
+        except (OSError, SafetensorError, LitebertError) as error:
             return f"the checkpoint {path} could not be written: {error}; free some space"
         return None
 
