@@ -225,7 +225,7 @@ def test_a_filled_mask_shows_its_neighbors() -> None:
     }
     line = filled(example, "[MASK]")
     assert line is not None
-    assert line.plain.split("\n")[0] == "… the people of [the] united states[SEP] …"
+    assert line.plain.split("\n")[0] == "… the people of [the] united states …"
     assert "these 60 %   the 30 %" in line.plain
     assert filled(example | {"masked": [4, 5], "truth": ["▁the", "▁united"], "guesses": [[], []]}, "[MASK]") is None
 

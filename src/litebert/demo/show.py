@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 SPACE = "▁"
-AROUND = 7
+AROUND = 6
 """Pieces shown on each side of a hidden one."""
 
 
@@ -39,11 +38,11 @@ class Show:
 
     def scores(self, rows: Sequence[tuple[str, float, Sequence[tuple[str, float]]]]) -> None:
         """What was measured, the model's number first and its rivals after it."""
-        table = Table(box=None, show_header=False, padding=(0, 3, 0, 3), pad_edge=True)
         for name, ours, rivals in rows:
-            cells = [Text(f"{rival} {percent(number)}", "dim") for rival, number in rivals]
-            table.add_row(Text(name), Text(percent(ours), "bold green"), *cells)
-        self.console.print(table)
+            line = Text.assemble(f"{name} ", (percent(ours), "bold green"))
+            for rival, number in rivals:
+                line.append(f"   {rival} {percent(number)}", "dim")
+            self.say(line)
 
 
 def percent(share: float) -> str:
@@ -51,27 +50,26 @@ def percent(share: float) -> str:
 
 
 def filled(example: dict[str, Any], mask: str) -> Text | None:
-    """One hidden piece of an example, the words around it, and the guesses; none where no piece is hidden alone.
+    """The first hidden word of an example whose neighbors can all be seen, with the guesses; none where there is none.
 
-    The example is as train/samples.py makes it. The first piece that begins a word, with visible neighbors, is taken.
+    The example is as train/samples.py makes it.
     """
     pieces, hidden = example["pieces"], set(example["masked"])
     for place, truth, guesses in zip(example["masked"], example["truth"], example["guesses"], strict=True):
-        around = {place + step for step in (-2, -1, 1, 2)}
-        if pieces[place] == mask and truth.startswith(SPACE) and len(truth) > 2 and not around & hidden:
-            return _line(pieces, place, truth, guesses)
+        first, last = max(place - AROUND, 1), min(place + AROUND, len(pieces) - 2)  # [CLS] and [SEP] are at the ends
+        around = {*range(first, last + 1)} - {place}
+        seen = not around & hidden and not any(pieces[each] == "[SEP]" for each in around)
+        if pieces[place] == mask and truth.startswith(SPACE) and len(truth) > 2 and seen:
+            return _line(pieces[first:place], pieces[place + 1 : last + 1], truth, guesses)
     return None
 
 
-def _line(pieces: list[str], place: int, truth: str, guesses: list[list[Any]]) -> Text:
-    before = "".join(pieces[max(place - AROUND, 1) : place]).replace(SPACE, " ").strip()
-    after = "".join(pieces[place + 1 : place + 1 + AROUND]).replace(SPACE, " ").rstrip()
-    right = guesses[0][0] == truth
-    line = Text.assemble(f"… {before} ", (f"[{truth[1:]}]", "bold"), f"{after} …\n      ")
+def _line(before: list[str], after: list[str], truth: str, guesses: list[list[Any]]) -> Text:
+    left, right = ("".join(pieces).replace(SPACE, " ") for pieces in (before, after))
+    line = Text.assemble(f"… {left.strip()} ", (f"[{truth[1:]}]", "bold"), f"{right} …\n      ")
     for piece, chance in guesses[:3]:
-        style = "bold green" if piece == truth else "dim"
-        line.append(f"{piece.removeprefix(SPACE) or piece} {100 * chance:.0f} %   ", style)
-    return line.append("right" if right else "", "green")
+        line.append(f"{piece.removeprefix(SPACE)} {100 * chance:.0f} %   ", "bold green" if piece == truth else "dim")
+    return line.append("right" if guesses[0][0] == truth else "", "green")
 
 
 def shortened(text: str, limit: int = 140) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.padding import Padding
 
 from litebert import __version__
 from litebert.atomic import write_folder
@@ -71,6 +72,7 @@ class Walk:
         self.folder, self.show, self.settings = folder, show, settings
         self.recipe = settings.recipe
         self.length = self.recipe.sequence_length.values[-1]
+        self.spec = replace(example_spec(self.recipe), max_length=self.length)  # as in the last stage
         self.runtime = Runtime.start(device="cpu", dtype="float32")
         self.facts: dict[str, Any] = {"litebert": __version__, "out": str(folder.path)}
 
@@ -133,11 +135,11 @@ class Walk:
 
     def examples(self, tokenizer: Tokenizer) -> None:
         with self.show.station("Examples", "words hidden, and two segments perhaps swapped; made when they are read"):
-            stream = Stream.open(self.folder.shards, example_spec(self.recipe), seed=self.recipe.seed)
+            stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
             self.show.say(f"{stream.num_examples():,} examples of up to {self.length} tokens in an epoch; the first:")
             batch = stream.batch(0, 0, 1)
             example = describe(batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=self.recipe.order)[0]
-            self.show.console.print(example.render())
+            self.show.console.print(Padding(example.render(), (0, 0, 0, 3)))
             self.show.say(LEGEND, "dim")
 
     def pretraining(self, tokenizer: Tokenizer) -> Checkpoint:
@@ -158,23 +160,23 @@ class Walk:
 
     def score(self, pretrained: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:
         """Held-out scores of the pretrained model beside those of guessers, and some masks that it filled."""
-        spec = replace(example_spec(self.recipe), max_length=self.length)
-        stream = Stream.open(self.folder.shards, spec, seed=self.recipe.seed)
+        stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
         evaluation = Evaluation(stream, self.runtime, tokens=self.settings.evaluate_tokens)
         found = evaluation(pretrained.model, length=self.length)
         batches = [batch for batch in evaluation.batches(self.recipe.order, self.length) if batch is not None]
         frequent = most_frequent_token(Shards.open(self.folder.shards))
         guess, piece = share_of(frequent, batches), tokenizer.pieces[frequent]
         measured = giveaway.accuracy(stream, limit=50_000)
-        self.show.say(f"on held-out text, {found['heldout_tokens']:,} tokens with {spec.mask_fraction:.0%} hidden:")
+        self.show.say(f"on held-out text, {found['heldout_tokens']:,} tokens with {self.spec.mask_fraction:.0%} hidden:")
         rows = [
             ("hidden tokens guessed", found["masked_accuracy"], [(f"always {piece!r}", guess)]),
             ("order told", found["sop_accuracy"], [("by lengths and edges alone", measured)]),
         ]
         self.show.scores(rows)
         self.show.say(f"{found['masked_accuracy'] / guess:.1f} times as many hidden tokens as by always saying {piece!r}")
-        examples = filled_masks(pretrained.model, batches[0], tokenizer, count=8 * SHOWN, top=3)
+        examples = filled_masks(pretrained.model, batches[0], tokenizer, count=64, top=3)
         lines = [line for each in examples if (line := filled(each, "[MASK]"))]
+        self.show.say("hidden words whose neighbors can be seen, and its three best guesses:")
         for line in lines[:SHOWN]:
             self.show.say(line)
         return {
