@@ -12,9 +12,6 @@ Ids = Int[np.ndarray, " tokens"]
 Bounds = Int[np.ndarray, " texts_plus_one"]
 
 SPACE = "▁"
-# ASCII as far as numbers with commas go: " 0000," stands for "▁2010,". Control characters, which SentencePiece may drop or take
-# for spaces, are \x00: a text that holds one is always looked at.
-_TO_PATTERN = bytes(48 if chr(code).isdigit() else 0 if code < 32 or code > 126 else code for code in range(256))
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _WORD_INNER = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
@@ -66,34 +63,18 @@ def digit_comma_splits(processor: sentencepiece.SentencePieceProcessor, pieces: 
     return splits
 
 
-def _patterns(pieces: Sequence[str]) -> tuple[list[bytes], tuple[bytes, ...]]:
-    """What an ASCII text holds, or starts with, if it can hold one of these: ["▁2010,"] -> [b"\\0", b" 0000,"], (b"0000,",)."""
-    patterns = {piece.replace(SPACE, " ").encode().translate(_TO_PATTERN) for piece in pieces if piece.lstrip(SPACE).isascii()}
-    fewest = [one for one in patterns if not any(other in one for other in patterns - {one})]
-    return [b"\0", *fewest], tuple(one.lstrip() for one in fewest)
-
-
 class Splits:
     """Replaces some ids by several: [4, 9, 4] with {9: [1, 2]} -> [4, 1, 2, 4]."""
 
-    def __init__(self, splits: Mapping[int, list[int]], pieces: Sequence[str]) -> None:
+    def __init__(self, splits: Mapping[int, list[int]], vocab_size: int) -> None:
         self._splits = splits
-        self._is_split = np.zeros(len(pieces), dtype=bool)
+        self._is_split = np.zeros(vocab_size, dtype=bool)
         self._is_split[list(splits)] = True
-        self._inside, self._at_start = _patterns([pieces[index] for index in splits])
 
-    def apply_to_lists(self, rows: Sequence[list[int]], texts: Sequence[str | bytes]) -> None:
-        """Replace in each text's own list; the texts, cleaned, tell fast which rows need no look."""
-        found_in, patterns, starts = frozenset(self._splits).intersection, self._inside, self._at_start
-        for ids, text in zip(rows, texts, strict=True):
-            if isinstance(text, str) and text.isascii():
-                probe = text.encode().translate(_TO_PATTERN)
-                for pattern in patterns:
-                    if pattern in probe:
-                        break
-                else:
-                    if not probe.startswith(starts):
-                        continue
+    def apply_to_lists(self, rows: Sequence[list[int]]) -> None:
+        """Replace in each text's own list."""
+        found_in = frozenset(self._splits).intersection
+        for ids in rows:
             for found in found_in(ids):
                 at = 0
                 for _ in range(ids.count(found)):

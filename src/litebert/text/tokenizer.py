@@ -28,6 +28,7 @@ from litebert.text.spiece import damaged, describe
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
+_CHUNK = 1024  # texts at a time: few enough that their ids are still in the cache when they are looked at again
 
 
 class Tokenizer:
@@ -55,7 +56,7 @@ class Tokenizer:
         self.special_ids = frozenset((self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id))
         splits = pieces.digit_comma_splits(self._processor, self.pieces) if self.rules.split_digit_commas else {}
         self.split_pieces = frozenset(splits)  # ids that are never given out
-        self._splits = pieces.Splits(splits, self.pieces)
+        self._splits = pieces.Splits(splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
         collapses = spaces.removeprefix(pieces.SPACE) == pieces.SPACE.join("abcdef")
         self._is_fast = collapses and self.rules.lowercase and not self.rules.keep_accents
@@ -118,11 +119,12 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str], *, num_threads: int = 1) -> list[list[int]]:
         """The token ids of many texts, without special tokens."""
-        if not texts:
-            return []
-        cleaned = self._cleaned(texts)
-        rows: list[list[int]] = self._processor.Encode(cleaned, out_type=int, num_threads=num_threads)
-        self._splits.apply_to_lists(rows, cleaned)
+        rows: list[list[int]] = []
+        for start in range(0, len(texts), _CHUNK):
+            cleaned = self._cleaned(texts[start : start + _CHUNK])
+            chunk: list[list[int]] = self._processor.Encode(cleaned, out_type=int, num_threads=num_threads)
+            self._splits.apply_to_lists(chunk)
+            rows += chunk
         return rows
 
     def encode_flat(self, texts: Sequence[str], *, num_threads: int = 1) -> tuple[Ids, Bounds]:
@@ -144,8 +146,8 @@ class Tokenizer:
         belong to the character before them. Where one character becomes several tokens ("½"), all of them have its place.
         """
         tokens: list[Tokens] = []
-        for start in range(0, len(texts), 1024):  # bounds the arrays, and keeps them in cache
-            chunk = texts[start : start + 1024]
+        for start in range(0, len(texts), _CHUNK):
+            chunk = texts[start : start + _CHUNK]
             ids, bounds = self.encode_flat(chunk)
             places = self._aligner.offsets(chunk, ids, bounds)
             tokens += [Tokens(ids=row, offsets=spans) for row, spans in zip(_rows(ids, bounds), places, strict=True)]
