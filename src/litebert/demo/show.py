@@ -68,7 +68,7 @@ def _line(before: list[str], after: list[str], truth: str, guesses: list[list[An
     left, right = ("".join(pieces).replace(SPACE, " ") for pieces in (before, after))
     line = Text.assemble(f"… {left.strip()} ", (f"[{truth[1:]}]", "bold"), f"{right} …\n      ")
     for piece, chance in guesses[:3]:
-        line.append(f"{piece.removeprefix(SPACE)} {100 * chance:.0f} %   ", "bold green" if piece == truth else "dim")
+        line.append(f"{piece.removeprefix(SPACE) or '␣'} {100 * chance:.0f} %   ", "bold green" if piece == truth else "dim")
     return line.append("right" if guesses[0][0] == truth else "", "green")
 
 
