@@ -1,0 +1,55 @@
+"""One split into two, once and for all: a pure function of the examples and a seed.
+
+Examples that share something, a title or a text, stay on one side, so that nothing is trained on and scored. Groups are
+taken in the order of a seeded hash until the part is full; a group that would overfill it is passed over.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from litebert.tasks.examples import TaskExample
+
+Group = Callable[[TaskExample], tuple[str, ...]]
+
+
+def cut(
+    examples: Sequence[TaskExample], part: float, group: Group, *, seed: int
+) -> tuple[list[TaskExample], list[TaskExample]]:
+    """(the rest, the part), each in the order of `examples`; the part has at least one group, as has the rest if it can."""
+    groups = _components([group(example) for example in examples])
+    sizes: dict[int, int] = {}
+    names: dict[int, bytes] = {}
+    for number, example in zip(groups, examples, strict=True):
+        sizes[number] = sizes.get(number, 0) + 1
+        if number not in names:
+            text = "\0".join(group(example))
+            names[number] = hashlib.sha256(f"{seed}\0{text}".encode(errors="surrogatepass")).digest()
+    wanted, taken, count = round(part * len(examples)), set[int](), 0
+    order = sorted(sizes, key=lambda number: (names[number], number))
+    for number in order:
+        if count < wanted and count + sizes[number] <= max(wanted, 1):
+            taken.add(number)
+            count += sizes[number]
+    if not taken and wanted and len(order) > 1:  # every group is larger than the part: the smallest then
+        taken.add(min(order, key=lambda number: sizes[number]))
+    rest = [example for number, example in zip(groups, examples, strict=True) if number not in taken]
+    return rest, [example for number, example in zip(groups, examples, strict=True) if number in taken]
+
+
+def _components(shared: Sequence[tuple[str, ...]]) -> list[int]:
+    """For each example the number of its group: the first example that it is joined with, directly or through others."""
+    parent = list(range(len(shared)))
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
+
+    owner: dict[str, int] = {}
+    for number, texts in enumerate(shared):
+        for text in texts:
+            if text:
+                one, other = root(owner.setdefault(text, number)), root(number)
+                parent[max(one, other)] = min(one, other)
+    return [root(number) for number in range(len(shared))]

@@ -1,0 +1,73 @@
+"""Tasks by name: benchmarks in their official files, and one's own files by the kind of question. A name in, TaskData out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from litebert.checks import check_known
+from litebert.errors import DataError
+from litebert.tasks.bad_rows import BadRows
+from litebert.tasks.benchmark import Benchmark
+from litebert.tasks.cut import cut
+from litebert.tasks.examples import TaskExample
+from litebert.tasks.glue import GLUE
+from litebert.tasks.options import TableOptions
+from litebert.tasks.race import RACE
+from litebert.tasks.squad import SQUAD
+from litebert.tasks.task import TaskData
+
+__all__ = ["BENCHMARKS", "OWN", "TableOptions", "open_task"]
+
+BENCHMARKS: dict[str, Benchmark] = {**GLUE, **SQUAD, **RACE}
+OWN: tuple[str, ...] = ("classify", "pair", "regress", "choose", "answer", "tag")
+
+
+def open_task(
+    name: str, data: Path | str, *, options: TableOptions | None = None, splits: Sequence[str] | None = None
+) -> TaskData:
+    """Read a task's examples; `splits` asks for some splits only, and then they must be there."""
+    check_known("task", name, (*BENCHMARKS, *OWN))
+    options = options or TableOptions()
+    if not Path(data).exists():
+        raise DataError(f"{data}: no such file or folder; expected the data of {name}")
+    return _open_benchmark(BENCHMARKS[name], Path(data), options, splits)
+
+
+def _open_benchmark(benchmark: Benchmark, data: Path, options: TableOptions, splits: Sequence[str] | None) -> TaskData:
+    name = benchmark.task.name
+    for split in splits or ():
+        if split not in benchmark.splits:
+            raise DataError(f"{name} has no split {split!r}; it has: {', '.join(benchmark.splits)}")
+    files = {split: paths for split in benchmark.splits if (paths := benchmark.find(data, split))}
+    if data.is_file() and splits and len(splits) == 1 and splits[0] not in files:
+        files = {splits[0]: [data]}  # the user says what the file is
+    cuts = "train" not in files and "dev" in files and options.split_dev is not None
+    wanted = list(splits) if splits is not None else list(files) + ["train"] * cuts
+    read = {split for split in wanted if split in files} | ({"dev"} if cuts and {"train", "dev"} & set(wanted) else set())
+    missing = [split for split in wanted if split not in files and not (split == "train" and cuts)]
+    if missing or not wanted:
+        raise DataError(_looked_for(benchmark, data, missing or list(benchmark.splits), files))
+    found: dict[str, Sequence[TaskExample]] = {}
+    notes: list[str] = []
+    with BadRows.of(options) as bad:
+        for split in benchmark.splits:
+            if split in read:
+                found[split] = [example for path in files[split] for example in benchmark.read(path, split, bad, options)]
+                if not found[split]:
+                    raise DataError(f"{files[split][0]}: there is no usable example for {split} of {name}")
+        notes += bad.notes
+    if cuts and "dev" in found and options.split_dev is not None:
+        train, dev = cut(found["dev"], options.split_dev, benchmark.group, seed=options.seed)
+        found = {"train": train} | found | {"dev": dev}
+        notes.append(
+            f"there is no train split: dev was cut by {benchmark.cut_by}, {len(train):,} examples to train on and "
+            f"{len(dev):,} to score on (seed {options.seed}); the score is not the official one"
+        )
+    return TaskData(task=benchmark.task, splits={split: found[split] for split in found if split in wanted}, notes=tuple(notes))
+
+
+def _looked_for(benchmark: Benchmark, data: Path, missing: Sequence[str], files: dict[str, list[Path]]) -> str:
+    names = [f"{split}: {' or '.join(benchmark.splits[split])}" for split in missing]
+    folders = ", ".join(benchmark.folders)
+    there = f"; there is: {', '.join(files)}" if files else ""
+    hint = "; split_dev trains on a part of dev" if "train" in missing and "dev" in files else ""
+    return f"{data} has no {'; '.join(names)} of {benchmark.task.name} (looked there and in its folders {folders}){there}{hint}"
