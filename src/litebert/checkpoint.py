@@ -5,6 +5,7 @@ Written whole or not at all, verified when read, no pickle anywhere. What a run 
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from litebert.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+TASK = "task.json"
 FORMAT = "litebert"
 VERSION = 1
 MAX_CONFIG_BYTES = 4 * 2**20
@@ -34,6 +36,8 @@ class Checkpoint:
 
     model: Model
     tokenizer: Tokenizer | None = None
+    task: Mapping[str, Any] | None = None
+    """What it was fine-tuned for, where it was: a TaskCard as a dictionary, of which nothing is believed here."""
 
     def save(self, folder: Path | str, *, replace: bool = False) -> Path:
         """Write the folder, whole or not at all."""
@@ -46,6 +50,9 @@ class Checkpoint:
             save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
             if self.tokenizer is not None:
                 self.tokenizer.save(temporary)
+            if self.task is not None:
+                task = json.dumps(dict(self.task), indent=2, ensure_ascii=False, allow_nan=False)
+                (temporary / TASK).write_text(task + "\n", encoding="utf-8")
 
         return write_folder(folder, write, replace=replace)
 
@@ -61,7 +68,9 @@ class Checkpoint:
             model = Model(config)
         model.load_state_dict({name: tensor.to(dtype) for name, tensor in weights.items()}, assign=True)
         has_tokenizer = (folder / "spiece.model").exists()
-        return cls(model=model.eval(), tokenizer=Tokenizer.load(folder) if has_tokenizer else None)
+        tokenizer = Tokenizer.load(folder) if has_tokenizer else None
+        task = read_json(folder / TASK) if (folder / TASK).exists() else None
+        return cls(model=model.eval(), tokenizer=tokenizer, task=task)
 
 
 def read_config(folder: Path) -> ModelConfig:

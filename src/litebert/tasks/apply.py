@@ -1,0 +1,194 @@
+"""A fine-tuned model and examples in, predictions out, in the order of the examples.
+
+Units of like length share a batch of at most `batch_tokens` padded tokens, so that little is padding; what a unit is beside
+changes nothing. Dev evaluation, `litebert evaluate`, ensembles and the Predictor all ask here.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from litebert.model.model import Model
+from litebert.tasks.batch import TaskBatch, budget_batches
+from litebert.tasks.card import TaskCard
+from litebert.tasks.encode import encode
+from litebert.tasks.examples import AnswerExample, TaskExample
+from litebert.tasks.inputs import Inputs
+from litebert.tasks.losses import label_logits, task_states
+from litebert.tasks.predictions import (
+    ChoicePrediction,
+    LabelPrediction,
+    NumberPrediction,
+    Prediction,
+    Span,
+    SpanPrediction,
+    TagPrediction,
+)
+from litebert.tasks.spans import N_BEST, BestSpans, joint_spans, plain_spans
+from litebert.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 16384
+
+
+def predict(
+    model: Model,
+    card: TaskCard,
+    examples: Sequence[TaskExample],
+    tokenizer: Tokenizer,
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int = BATCH_TOKENS,
+    pause: Callable[[], None] = lambda: None,
+) -> list[Prediction]:
+    """One prediction for each example; `pause` is called between batches and may raise."""
+    inputs = encode(card, examples, tokenizer)
+    return predict_inputs(model, card, inputs, examples, device=device, batch_tokens=batch_tokens, pause=pause)
+
+
+def predict_inputs(
+    model: Model,
+    card: TaskCard,
+    inputs: Inputs,
+    examples: Sequence[TaskExample],
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int = BATCH_TOKENS,
+    pause: Callable[[], None] = lambda: None,
+) -> list[Prediction]:
+    """`predict` for examples that are encoded already."""
+    card.check_fits(model.config)
+    read = {"regress": _numbers, "choose": _choices, "answer": _spans, "tag": _tags}.get(card.task.kind, _labels)
+    plan = budget_batches(inputs.lengths, tokens=batch_tokens, sizes=inputs.num_rows)
+
+    def states() -> Iterator[tuple[np.ndarray, TaskBatch, Tensor]]:
+        for units in plan:
+            pause()
+            batch = inputs.batch(units).to(device)
+            yield units, batch, task_states(model, batch)
+
+    with _evaluating(model), torch.no_grad():
+        return read(model, card, inputs, examples, states())
+
+
+@contextmanager
+def _evaluating(model: Model) -> Iterator[None]:
+    """No dropout; as it was before when this ends."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+Batches = Iterator[tuple[np.ndarray, TaskBatch, Tensor]]
+"""Numbers of the units, the units and their states."""
+
+
+def _labels(
+    model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches
+) -> list[Prediction]:
+    labels = card.task.labels
+    found = np.zeros((len(inputs), len(labels)), np.float32)
+    for units, batch, states in batches:
+        found[units] = _probabilities(label_logits(model, batch, states))
+    best = found.argmax(1).tolist()
+    return [
+        LabelPrediction(label=labels[number], probabilities=dict(zip(labels, row, strict=True)))
+        for number, row in zip(best, found.tolist(), strict=True)
+    ]
+
+
+def _numbers(
+    model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches
+) -> list[Prediction]:
+    found = np.zeros(len(inputs), np.float32)
+    for units, _, states in batches:
+        found[units] = model.logits("regress", states).float()[:, 0].cpu().numpy()
+    return [NumberPrediction(value=value) for value in found.tolist()]
+
+
+def _choices(
+    model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches
+) -> list[Prediction]:
+    found = np.zeros((len(inputs), int(inputs.num_rows.max(initial=1))), np.float32)
+    for units, batch, states in batches:
+        rows = _probabilities(label_logits(model, batch, states))
+        found[units, : rows.shape[1]] = rows
+    rows_and_sizes = zip(found.tolist(), inputs.num_rows.tolist(), strict=True)
+    kept = [tuple(row[:size]) for row, size in rows_and_sizes]
+    return [ChoicePrediction(index=int(np.argmax(row)), probabilities=row) for row in kept]
+
+
+def _tags(model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches) -> list[Prediction]:
+    assert inputs.sizes is not None
+    bounds = np.append(0, np.cumsum(inputs.sizes))
+    best, chance = np.zeros(bounds[-1], np.int64), np.zeros(bounds[-1], np.float32)
+    for units, batch, states in batches:
+        rows = _probabilities(label_logits(model, batch, states))
+        at = np.concatenate([np.arange(bounds[unit], bounds[unit + 1]) for unit in units])
+        best[at], chance[at] = rows.argmax(1), rows.max(1)
+    tags = [card.task.labels[number] for number in best.tolist()]
+    chances = chance.tolist()
+    # windows stand in the order of their examples, and each word in one of them
+    ends = np.append(bounds[np.searchsorted(inputs.examples, np.arange(len(examples)))], bounds[-1]).tolist()
+    return [
+        TagPrediction(tags=tuple(tags[start:stop]), probabilities=tuple(chances[start:stop])) for start, stop in pairwise(ends)
+    ]
+
+
+def _spans(model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches) -> list[Prediction]:
+    assert inputs.cores is not None
+    per_example: list[list[tuple[float, int, int]]] = [[] for _ in examples]
+    null_scores = np.full(len(examples), np.inf)
+    for units, batch, states in batches:
+        cores = torch.from_numpy(inputs.cores[units]).to(states.device)
+        if card.task.head == "joint_span":
+            found = joint_spans(model, batch, states, cores, max_answer=card.max_answer, beam=card.beam)
+        else:
+            found = plain_spans(model, batch, states, cores, max_answer=card.max_answer)
+        numbers = inputs.examples[units]
+        np.minimum.at(null_scores, numbers, found.null_score.cpu().numpy())
+        for number, candidates in zip(numbers.tolist(), _in_characters(inputs, units, found), strict=True):
+            per_example[number] += candidates
+    threshold = card.null_threshold if card.task.has_null else None
+    return [
+        SpanPrediction(spans=_best(example, candidates), null_score=null_score, null_threshold=threshold)
+        for example, candidates, null_score in zip(examples, per_example, null_scores.tolist(), strict=True)
+        if isinstance(example, AnswerExample)
+    ]
+
+
+def _in_characters(inputs: Inputs, units: Int[np.ndarray, " rows"], found: BestSpans) -> Iterator[list[tuple[float, int, int]]]:
+    """Of each window its spans as (score, first character, character after the last)."""
+    assert inputs.offsets is not None
+    start, end, score = (part.cpu().numpy() for part in (found.start, found.end, found.score))
+    there = score > -np.inf
+    first, second = inputs.first[units], inputs.second[units]
+    shift = (second[:, 0] - (first[:, 1] - first[:, 0]) - 2)[:, None]  # from columns to places in the pool
+    starts = inputs.offsets[np.where(there, start + shift, 0), 0] if inputs.offsets.size else start
+    stops = inputs.offsets[np.where(there, end + shift, 0), 1] if inputs.offsets.size else end
+    for row in range(len(units)):
+        kept = there[row]
+        yield list(zip(score[row, kept].tolist(), starts[row, kept].tolist(), stops[row, kept].tolist(), strict=True))
+
+
+def _best(example: AnswerExample, candidates: list[tuple[float, int, int]]) -> tuple[Span, ...]:
+    """The best spans of all windows; of those that read the same characters the better."""
+    spans: dict[tuple[int, int], Span] = {}
+    for score, start, end in sorted(candidates, key=lambda found: (-found[0], found[1], found[2])):
+        if start < end and (start, end) not in spans:
+            spans[start, end] = Span(text=example.context[start:end], start=start, end=end, score=score)
+            if len(spans) == N_BEST:
+                break
+    return tuple(spans.values())
+
+
+def _probabilities(logits: Tensor) -> Float[np.ndarray, "units outputs"]:
+    probabilities: np.ndarray = logits.softmax(-1).cpu().numpy()
+    return probabilities

@@ -1,0 +1,111 @@
+"""What must be known of a task to ask a fine-tuned model: the task and how its texts are cut. Kept as task.json beside the
+weights, read strictly: a folder may come from anywhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args
+
+from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
+from litebert.config import SIZE_LIMITS, HeadKind, ModelConfig
+from litebert.errors import ConfigError
+from litebert.tasks.examples import Kind
+from litebert.tasks.task import HEADS, Task
+
+LABELLED: tuple[Kind, ...] = ("classify", "pair", "tag")
+"""Kinds whose answers are names from a list."""
+_MOST = SIZE_LIMITS["max_positions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCard:
+    """A task and how its examples become inputs."""
+
+    task: Task
+    max_length: int
+    """Tokens of an input, special tokens among them; what is longer is cut, or read in windows (answer, tag)."""
+    stride: int = 128
+    """Tokens from the start of one window to the next; at most half a window, so that neighbors overlap."""
+    max_question: int = 64
+    """Tokens of a question that are read (answer)."""
+    max_answer: int = 30
+    """Tokens of the longest answer that is given (answer)."""
+    beam: int = 5
+    """Starts that are followed and ends for each (the joint span head)."""
+    null_threshold: float | None = None
+    """No answer is given where the null score is higher; None: always answer."""
+
+    def __post_init__(self) -> None:
+        check_type(self, "task", Task, "a task")
+        check_task(self.task)
+        check_whole(self, "max_length", 8, _MOST)
+        for name in ("stride", "max_question", "max_answer", "beam"):
+            check_whole(self, name, 1, _MOST)
+        check_number(self, "null_threshold", -1e6, 1e6, optional=True)
+
+    def check_fits(self, config: ModelConfig) -> None:
+        """Refuse a model that cannot answer for this task."""
+        task = self.task
+        head = next((head for head in config.heads if head.kind == task.head), None)
+        if head is None:
+            there = ", ".join(head.kind for head in config.heads) or "none"
+            raise ConfigError(
+                f"{task.name} is answered by a {task.head} head, the model has: {there}; fine-tune it for the task"
+            )
+        if head.labels != task.labels:
+            raise ConfigError(
+                f"the labels of {task.name} are {shown(task.labels)}, the model's are {shown(head.labels)}; "
+                "they do not belong together"
+            )
+        if self.max_length > config.encoder.max_positions:
+            raise ConfigError(
+                f"max_length is {self.max_length}, the model reads at most {config.encoder.max_positions} tokens; lower it"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        task = asdict(self.task) | {"labels": list(self.task.labels), "scores": list(self.task.scores)}
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"task": task}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "TaskCard":
+        _check_keys(cls, data)
+        task = data["task"]
+        if not isinstance(task, Mapping):
+            raise ConfigError(f"task is an object that describes a task; got {task!r}")
+        _check_keys(Task, task)
+        lists = {name: task[name] for name in ("labels", "scores") if name in task}
+        for name, names in lists.items():
+            if not isinstance(names, list | tuple) or not all(isinstance(part, str) for part in names):
+                raise ConfigError(f"{name} is a list of strings; got {names!r}")
+        return cls(**{**data, "task": Task(**{**task, **{name: tuple(names) for name, names in lists.items()}})})
+
+
+def check_task(task: Task) -> None:
+    """Refuse a task that contradicts itself."""
+    check_type(task, "name", str, "a string")
+    check_choice(task, "kind", get_args(Kind))
+    check_choice(task, "head", get_args(HeadKind))
+    check_type(task, "has_null", bool, "true or false")
+    if task.head not in (HEADS[task.kind], *(("joint_span",) if task.kind == "answer" else ())):
+        raise ConfigError(f"a task of kind {task.kind} is answered by a {HEADS[task.kind]} head; got {task.head}")
+    if bool(task.labels) != (task.kind in LABELLED):
+        expected = "needs labels" if task.kind in LABELLED else "has no labels"
+        raise ConfigError(f"a task of kind {task.kind} {expected}; got {len(task.labels)}")
+    if len(set(task.labels)) < len(task.labels):
+        raise ConfigError(f"labels are all different; got {shown(task.labels)}")
+
+
+def shown(labels: tuple[str, ...], most: int = 8) -> str:
+    """Labels for a message; not all of them where they are many."""
+    some = ", ".join(map(repr, labels[:most]))
+    return f"{some} and {len(labels) - most} more" if len(labels) > most else some or "none"
+
+
+def _check_keys(cls: type, data: Mapping[str, Any]) -> None:
+    known = [field.name for field in fields(cls)]
+    for key in data:
+        check_known(f"{cls.__name__} setting", key, known)
+    required = {"TaskCard": ("task", "max_length"), "Task": ("name", "kind", "scores", "head")}[cls.__name__]
+    absent = [name for name in required if name not in data]
+    if absent:
+        raise ConfigError(f"{cls.__name__} needs {', '.join(required)}; {', '.join(absent)} is missing")
