@@ -3,26 +3,31 @@
 In: named values. Out: a checked recipe; its JSON; its fingerprint; the number of steps its budget buys. No torch here.
 """
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
+from litebert.checks import check_choice, check_number, check_type, check_whole
 from litebert.config import EncoderConfig, preset
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import LIMIT, OptimizerSpec
+from litebert.recipes.plain import Recipe, json_object, known_settings, plain_settings
 from litebert.recipes.stages import Stages
 
 Order = Literal["sop", "nsp", "none"]
 DType = Literal["auto", "float32", "bfloat16"]
 Compile = Literal["auto", "on", "off"]
 
+PRACTICAL = frozenset(
+    {"microbatch_tokens", "evaluate_every", "evaluate_tokens", "save_every", "keep_snapshots", "compile"}
+    | {"checkpoint_every", "max_skips", "max_rollbacks", "spike_factor", "plateau_steps", "plateau_margin"}
+)
+"""Settings that a resumed run may change: they say how a run is done and watched, not what it learns."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainRecipe:
+class PretrainRecipe(Recipe):
     """What a run learns from its data, and how. The defaults are the affordable recipe for the pre-norm model."""
 
     preset: str = "albert-base-v2"
@@ -84,6 +89,8 @@ class PretrainRecipe:
     """Steps after which a masked-token loss still at the entropy of single tokens is said aloud; 0 for never."""
     plateau_margin: float = 0.3
     """Nats below that entropy at which the plateau counts as left."""
+
+    practical = PRACTICAL
 
     def __post_init__(self) -> None:
         check_choice(self, "order", get_args(Order))
@@ -161,94 +168,19 @@ class PretrainRecipe:
             for start, end in pairwise(bounds)
         )
 
-    @property
-    def fingerprint(self) -> str:
-        """sha256 of everything that decides what is learned; settings in PRACTICAL are left out."""
-        essential = {name: value for name, value in self.to_dict().items() if name not in PRACTICAL}
-        return hashlib.sha256(json.dumps(essential, sort_keys=True).encode()).hexdigest()
-
     def to_dict(self) -> dict[str, Any]:
-        """JSON's own types only; `from_dict` gives an equal recipe back."""
-        data = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        for name in _STAGED:
-            data[name] = None if data[name] is None else str(data[name])
-        data["overrides"] = dict(self.overrides)
-        data["optimizer"] = {setting.name: getattr(self.optimizer, setting.name) for setting in fields(OptimizerSpec)}
-        return {name: _lists(value) for name, value in data.items()}
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        staged = {name: None if getattr(self, name) is None else str(getattr(self, name)) for name in _STAGED}
+        return plain_settings(self) | staged | {"overrides": dict(self.overrides)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PretrainRecipe":
-        values = _known("recipe", cls, data)
+        values = known_settings("recipe", cls, data)
         for name in _STAGED & values.keys():
             if values[name] is not None:
                 values[name] = Stages.parse(str(values[name]))
         if "overrides" in values:
-            values["overrides"] = tuple(_object("overrides", values["overrides"]).items())
-        if "optimizer" in values:
-            spec = _known("optimizer", OptimizerSpec, _object("optimizer", values["optimizer"]))
-            for name in ("betas", "norm_clamp"):
-                if isinstance(spec.get(name), list):
-                    spec[name] = tuple(spec[name])
-            values["optimizer"] = OptimizerSpec(**spec)
+            values["overrides"] = tuple(json_object("overrides", values["overrides"]).items())
         return cls(**values)
-
-    @classmethod
-    def from_json(cls, text: str) -> "PretrainRecipe":
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"a recipe is one JSON object; this is not JSON: {error}") from error
-        return cls.from_dict(_object("recipe", data))
 
 
 _STAGED = {"batch_size", "sequence_length", "depth"}
-
-PRACTICAL = frozenset(
-    {"microbatch_tokens", "evaluate_every", "evaluate_tokens", "save_every", "keep_snapshots", "compile"}
-    | {"checkpoint_every", "max_skips", "max_rollbacks", "spike_factor", "plateau_steps", "plateau_margin"}
-)
-"""Settings that a resumed run may change: they say how a run is done and watched, not what it learns."""
-
-
-def difference(then: PretrainRecipe, now: PretrainRecipe) -> list[str]:
-    """One readable line for each setting that decides what is learned and differs: none when a run can go on."""
-    before, after = (dict(_leaves(recipe.to_dict())) for recipe in (then, now))
-    return [
-        f"{name}: {_shown(before.get(name))} in the run, {_shown(after.get(name))} now"
-        for name in before | after
-        if name.split(".")[0] not in PRACTICAL and before.get(name) != after.get(name)
-    ]
-
-
-def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in data.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def _shown(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
-def _lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _lists(item) for name, item in value.items()}
-    return [_lists(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _known(what: str, cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    names = [setting.name for setting in fields(cls)]
-    for name in data:
-        check_known(f"{what} setting", name, names)
-    return dict(data)
-
-
-def _object(what: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{what} is a JSON object; got {value!r}")
-    return value
