@@ -1,34 +1,25 @@
 """A run goes on only as what it was. Recipe and inputs in; a folder marked as theirs out, or the difference in an error."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from litebert.errors import ConfigError
-from litebert.recipes import PretrainRecipe, difference
+from litebert.recipes import Recipe, difference
 from litebert.train.folder import RunFolder, environment, write_json
 from litebert.train.runtime import Runtime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What a run is made from, beside its recipe."""
-
-    tokenizer: str
-    """Fingerprint of the vocabulary."""
-    corpus: str
-    """Fingerprint of the shards."""
-    init: str | None = None
-    """The checkpoint that weights start from."""
-
 
 EXACT = ("device", "dtype", "world_size", "threads", "packages")
 """What sums are rounded by: a run that goes on elsewhere learns the same, and not bit for bit."""
 
 
-def claim(folder: RunFolder, recipe: PretrainRecipe, inputs: Inputs, runtime: Runtime) -> list[str]:
+Inputs = Mapping[str, str | None]
+"""What a run is made from, beside its recipe: fingerprints and folders by name."""
+
+
+def claim(folder: RunFolder, recipe: Recipe, inputs: Inputs, runtime: Runtime) -> list[str]:
     """Write down what the run is; refuse a folder that holds another. What else differs from where it began."""
     here = environment(
         device=torch.cuda.get_device_name(runtime.device) if runtime.device.type == "cuda" else str(runtime.device),
@@ -46,22 +37,21 @@ def claim(folder: RunFolder, recipe: PretrainRecipe, inputs: Inputs, runtime: Ru
         moved = _moved(folder, here)
     elif runtime.is_main:
         write_json(folder.environment, here)
-        write_json(folder.recipe, {"recipe": recipe.to_dict(), "inputs": asdict(inputs)})  # last: it marks the folder
+        write_json(folder.recipe, {"recipe": recipe.to_dict(), "inputs": dict(inputs)})  # last: it marks the folder
     runtime.wait()
     return moved
 
 
-def _changed(folder: RunFolder, recipe: PretrainRecipe, inputs: Inputs) -> list[str]:
+def _changed(folder: RunFolder, recipe: Recipe, inputs: Inputs) -> list[str]:
     """One readable line for each thing that differs."""
     try:
         then = json.loads(folder.recipe.read_text(encoding="utf-8"))
-        before, known = PretrainRecipe.from_dict(then["recipe"]), dict(then["inputs"])
+        before, known = type(recipe).from_dict(then["recipe"]), dict(then["inputs"])
     except (ConfigError, ValueError, KeyError, TypeError, OSError) as error:
         raise ConfigError(f"{folder.recipe} cannot be read as the recipe of a run: {error}; choose another --out") from error
-    now: dict[str, Any] = asdict(inputs)
     lines = [
         f"{name}: {_short(known.get(name))} in the run, {_short(value)} now"
-        for name, value in now.items()
+        for name, value in inputs.items()
         if known.get(name) != value
     ]
     return difference(before, recipe) + lines
