@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from litebert.checkpoint import Checkpoint
     from litebert.config import PRESETS, EncoderConfig, HeadConfig, ModelConfig
+    from litebert.infer.load import load
+    from litebert.infer.predictor import Predictor
     from litebert.model.encoder import Encoder
     from litebert.model.model import Model
     from litebert.text.tokenizer import Tokenizer
@@ -23,7 +25,9 @@ _PAGE = {
     "Model": "litebert.model.model",
     "ModelConfig": "litebert.config",
     "PRESETS": "litebert.config",
+    "Predictor": "litebert.infer.predictor",
     "Tokenizer": "litebert.text.tokenizer",
+    "load": "litebert.infer.load",
 }
 
 __all__ = [
@@ -34,8 +38,10 @@ __all__ = [
     "HeadConfig",
     "Model",
     "ModelConfig",
+    "Predictor",
     "Tokenizer",
     "__version__",
+    "load",
 ]
 
 

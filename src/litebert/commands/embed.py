@@ -1,0 +1,56 @@
+"""litebert embed: texts in; one vector a text out, printed or as a .npy file."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from litebert.commands.asking import Texts, given, open_model, tell
+from litebert.errors import ConfigError, DataError
+from litebert.infer.verbs import Pooling
+
+
+def embed(
+    texts: Texts = (),
+    /,
+    *,
+    model: str | None = None,
+    pooling: Pooling = "mean",
+    normalize: bool = False,
+    out: str | None = None,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Turn texts into vectors: litebert embed --model DIR "a sentence" "another".
+
+    Args:
+        texts: Texts; without any, or as "-", the lines of standard input.
+        model: Folder of a checkpoint, a run or a Hugging Face model.
+        pooling: The mean of all tokens' states, or the state of [CLS].
+        normalize: Scale every vector to length 1.
+        out: A .npy file to write the vectors to, one row a text.
+        device: cpu, cuda, cuda:1 …, or auto.
+        json: Print one JSON object, the vectors in full.
+    """
+    if out is not None and not out.endswith(".npy"):
+        raise ConfigError(f"--out is a .npy file; got {out}")
+    asked = given(texts)
+    vectors = open_model(model, device).embed(asked, pooling=pooling, normalize=normalize)
+    if out is not None:
+        try:
+            np.save(Path(out), vectors)
+        except OSError as error:
+            raise DataError(f"{out} cannot be written ({error.strerror}); choose another --out") from error
+        print(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
+        if not json:
+            return
+    answers = [{"text": text, "vector": vector.tolist()} for text, vector in zip(asked, vectors, strict=True)]
+    tell(answers, _line, json=json)
+
+
+def _line(answer: dict[str, Any]) -> str:
+    """A glance; the numbers themselves are for --json and --out."""
+    vector = answer["vector"]
+    some = " ".join(f"{number:.4f}" for number in vector[:6])
+    return f"{answer['text']}\n  [{some} …] ({len(vector)} numbers, length {float(np.linalg.norm(vector)):.4f})"

@@ -1,0 +1,246 @@
+"""The Predictor: a loaded model asked in plain words. Texts in, predictions out (architecture.md's Python page).
+
+Every verb takes one, a list or an iterator, and answers in the same form and order; an iterator is read as the answers are
+taken, a little ahead. What is longer than the model reads is cut at its end, of a pair the longer text first; answer and tag
+read long texts in overlapping windows instead.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from litebert.checkpoint import Checkpoint
+from litebert.errors import CheckpointError, ConfigError
+from litebert.infer.ahead import answered, in_form, is_text, is_texts, rows
+from litebert.infer.embed import check_pooling, embed_texts
+from litebert.infer.fill import Guess, fill_texts
+from litebert.infer.verbs import (
+    Pooling,
+    Verb,
+    answer_example,
+    cards,
+    characters,
+    check_verb,
+    choice_example,
+    known_verbs,
+    tag_example,
+    text_example,
+)
+from litebert.tasks import apply
+from litebert.tasks.card import TaskCard
+from litebert.tasks.examples import Kind, TaskExample
+from litebert.tasks.predictions import ChoicePrediction, LabelPrediction, Prediction, Span, TagPrediction
+from litebert.text.tokenizer import Tokenizer
+
+Many = list[str] | tuple[str, ...]
+Tagged = list[str] | list[list[str]] | list[tuple[str, ...]] | tuple[str | Sequence[str], ...]
+Vector = Float[np.ndarray, " hidden"]
+Vectors = Float[np.ndarray, "texts hidden"]
+Guesses = list[Guess] | list[list[Guess]]
+"""The best pieces for a mask; where a text has several masks, a list for each."""
+Item = TypeVar("Item")
+BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
+"""Tokens of a batch, padding among them: on a CPU what its caches hold, on a GPU what keeps it busy."""
+
+
+class Predictor:
+    """A model with its tokenizer, on a device. `litebert.load` makes one from a folder."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: torch.device | str = "cpu",
+        batch_tokens: int | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        if checkpoint.tokenizer is None:
+            raise CheckpointError("the model has no tokenizer beside it; copy its spiece.model into the folder to ask it texts")
+        self.device = torch.device(device)
+        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 16384)
+        """Tokens of a batch, padding among them."""
+        self.model = checkpoint.model.to(self.device).eval()
+        self.tokenizer: Tokenizer = checkpoint.tokenizer
+        self.card = None if checkpoint.task is None else TaskCard.from_dict(checkpoint.task)
+        """What the model was fine-tuned for; None where that is not known."""
+        self.notes = notes
+        """What a user should know of the model's loading."""
+        if self.tokenizer.vocab_size > (size := self.model.config.encoder.vocab_size):
+            raise CheckpointError(f"the tokenizer has {self.tokenizer.vocab_size} pieces, the model {size}; they do not match")
+        self.cards = cards(self.model.config, self.card)
+        """For each task verb that the model knows, how texts become its inputs."""
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """What this model can do."""
+        return known_verbs(self.model.config, self.cards)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 of all that predictions follow from: weights, config, vocabulary and task."""
+        card = None if self.card is None else self.card.to_dict()
+        told = [self.model.config.to_dict(), card, self.tokenizer.fingerprint]
+        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    @overload
+    def fill(self, texts: str, *, top: int = 5) -> Guesses: ...
+    @overload
+    def fill(self, texts: Many, *, top: int = 5) -> list[Guesses]: ...
+    @overload
+    def fill(self, texts: Iterator[str], *, top: int = 5) -> Iterator[Guesses]: ...
+    def fill(self, texts: Any, *, top: int = 5) -> Any:
+        """The `top` likeliest pieces in place of [MASK], each with its probability; a list for each mask where there are
+        several. A mask behind the model's longest input is an error."""
+        if top < 1:
+            raise ConfigError(f"top is at least 1; got {top}")
+
+        def guesses(window: list[str]) -> list[Guesses]:
+            found = fill_texts(self.model, self.tokenizer, window, top=top, batch_tokens=self.batch_tokens, device=self.device)
+            return [each if len(each) > 1 else each[0] for each in found]
+
+        return self._said("fill", texts, guesses)
+
+    @overload
+    def embed(self, texts: str, *, pooling: Pooling = "mean", normalize: bool = False) -> Vector: ...
+    @overload
+    def embed(self, texts: Many, *, pooling: Pooling = "mean", normalize: bool = False) -> Vectors: ...
+    @overload
+    def embed(self, texts: Iterator[str], *, pooling: Pooling = "mean", normalize: bool = False) -> Iterator[Vector]: ...
+    def embed(self, texts: Any, *, pooling: Pooling = "mean", normalize: bool = False) -> Any:
+        """A vector for each text: the mean of the last states, or the state of [CLS]; one row a text."""
+        check_pooling(pooling)
+
+        def vectors(window: list[str]) -> Sequence[Vector]:
+            return list(
+                embed_texts(
+                    self.model,
+                    self.tokenizer,
+                    window,
+                    pooling=pooling,
+                    normalize=normalize,
+                    batch_tokens=self.batch_tokens,
+                    device=self.device,
+                )
+            )
+
+        found = self._said("embed", texts, vectors)
+        if isinstance(found, list):
+            return np.stack(found) if found else np.zeros((0, self.model.config.encoder.hidden_size), np.float32)
+        return found
+
+    @overload
+    def classify(self, texts: str) -> LabelPrediction: ...
+    @overload
+    def classify(self, texts: Many) -> list[LabelPrediction]: ...
+    @overload
+    def classify(self, texts: Iterator[str]) -> Iterator[LabelPrediction]: ...
+    def classify(self, texts: Any) -> Any:
+        """The label of a text, and every label's probability."""
+        return self._asked("classify", text_example, {"texts": (texts, is_text)})
+
+    @overload
+    def pair(self, first: str, second: str) -> LabelPrediction: ...
+    @overload
+    def pair(self, first: Many, second: Many) -> list[LabelPrediction]: ...
+    @overload
+    def pair(self, first: Iterator[str], second: Iterator[str]) -> Iterator[LabelPrediction]: ...
+    def pair(self, first: Any, second: Any) -> Any:
+        """The label of a pair of texts, and every label's probability."""
+        return self._asked("pair", text_example, {"first": (first, is_text), "second": (second, is_text)})
+
+    @overload
+    def regress(self, first: str, second: str | None = None) -> float: ...
+    @overload
+    def regress(self, first: Many, second: Many | None = None) -> list[float]: ...
+    @overload
+    def regress(self, first: Iterator[str], second: Iterator[str] | None = None) -> Iterator[float]: ...
+    def regress(self, first: Any, second: Any = None) -> Any:
+        """A number for a text, or for a pair of them."""
+        fields = {"first": (first, is_text)} | ({} if second is None else {"second": (second, is_text)})
+        return self._asked("regress", text_example, fields, lambda said: said.value)
+
+    @overload
+    def choose(self, *, context: str, question: str, options: Many) -> ChoicePrediction: ...
+    @overload
+    def choose(self, *, context: Many, question: Many, options: Sequence[Many]) -> list[ChoicePrediction]: ...
+    @overload
+    def choose(
+        self, *, context: Iterator[str], question: Iterator[str], options: Iterator[Many]
+    ) -> Iterator[ChoicePrediction]: ...
+    def choose(self, *, context: Any, question: Any, options: Any) -> Any:
+        """Which option is right, from 0, and every option's probability."""
+        fields = {"context": (context, is_text), "question": (question, is_text), "options": (options, is_texts)}
+        return self._asked("choose", choice_example, fields)
+
+    @overload
+    def answer(self, *, question: str, context: str) -> Span | None: ...
+    @overload
+    def answer(self, *, question: Many, context: Many) -> list[Span | None]: ...
+    @overload
+    def answer(self, *, question: Iterator[str], context: Iterator[str]) -> Iterator[Span | None]: ...
+    def answer(self, *, question: Any, context: Any) -> Any:
+        """The span of the context that answers, with its text, place and score; None for no answer."""
+        fields = {"question": (question, is_text), "context": (context, is_text)}
+        return self._asked("answer", answer_example, fields, lambda said: said.best)
+
+    @overload
+    def tag(self, texts: str) -> TagPrediction: ...
+    @overload
+    def tag(self, texts: Tagged) -> list[TagPrediction]: ...
+    @overload
+    def tag(self, texts: Iterator[str] | Iterator[Sequence[str]]) -> Iterator[TagPrediction]: ...
+    def tag(self, texts: Any) -> Any:
+        """A tag for every word of a text, and its probability. A text is split at white space, or given as its words."""
+        return self._asked("tag", tag_example, {"texts": (texts, is_text)})
+
+    def predict(self, examples: Iterable[TaskExample], *, kind: Kind | None = None) -> Iterator[Prediction]:
+        """The whole prediction for each example, in order: the other spans of an answer too. Kinds are verbs."""
+        kind = kind or next(iter(self.cards), None)
+        if kind is None:
+            raise ConfigError(f"this model has no head for a task; it can {' and '.join(self.verbs)}")
+        check_verb(kind, self.verbs, self.card)
+        card = self.cards[kind]
+
+        def predictions(window: list[TaskExample]) -> Sequence[Prediction]:
+            return apply.predict(self.model, card, window, self.tokenizer, device=self.device, batch_tokens=self.batch_tokens)
+
+        return answered(examples, characters, _without_gradients(predictions))
+
+    def _asked(
+        self,
+        kind: Kind,
+        example: Callable[..., TaskExample],
+        fields: Mapping[str, tuple[Any, Callable[[Any], bool]]],
+        take: Callable[[Any], Any] = lambda said: said,
+    ) -> Any:
+        """A task verb: fields to examples, predictions to what the verb gives."""
+        form, questions = rows(fields)
+        predictions = self.predict((example(*question) for question in questions), kind=kind)
+        return in_form(form, (take(said) for said in predictions))
+
+    def _said(self, verb: Verb, texts: Any, answer: Callable[[list[str]], Sequence[Any]]) -> Any:
+        """A verb about texts alone."""
+        check_verb(verb, self.verbs, self.card)
+        form, questions = rows({"texts": (texts, is_text)})
+        checked = (text_example(text).first for (text,) in questions)
+        return in_form(form, answered(checked, len, _without_gradients(answer)))
+
+
+def _without_gradients(answer: Callable[[list[Item]], Sequence[Any]]) -> Callable[[list[Item]], Sequence[Any]]:
+    """Around each window and not around the stream: between two answers the caller's own code runs."""
+
+    def inside(window: list[Item]) -> Sequence[Any]:
+        with torch.inference_mode():
+            return answer(window)
+
+    return inside
