@@ -4,17 +4,16 @@ A context is tokenized once for all its questions. The place of an answer comes 
 first that reaches beyond its start, its last is the last that begins before its end.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Int
 
 from litebert.errors import DataError
+from litebert.tasks.align import align
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import AnswerExample
 from litebert.tasks.inputs import Inputs
-from litebert.tasks.locate import locate
 from litebert.tasks.pool import distinct, pool_texts, side_by_side
 from litebert.tasks.windows import windows
 from litebert.text.tokenizer import Tokenizer
@@ -60,7 +59,7 @@ def encode_answers(card: TaskCard, examples: Sequence[AnswerExample], tokenizer:
 
 
 def answer_spans(examples: Sequence[AnswerExample]) -> Spans | None:
-    """The characters of each example's answer, the one most often given where there are several; None where not known."""
+    """The characters of each example's answer, the first where there are several; None where they are not known."""
     spans = []
     for example in examples:
         if example.answers is None:
@@ -68,14 +67,13 @@ def answer_spans(examples: Sequence[AnswerExample]) -> Spans | None:
         if not example.answers:
             spans.append(NOWHERE)
             continue
-        answer = Counter(example.answers).most_common(1)[0][0]
-        span = locate(example.context, answer.text, answer.start)
-        if span is None:
+        answer = align(example.context, example.answers[0].text, example.answers[0].start)
+        if answer is None:
             raise DataError(
-                f"{example.where or example.key}: the answer {answer.text!r} does not stand in its context; "
+                f"{example.where or example.key}: the answer {example.answers[0].text!r} does not stand in its context; "
                 "mend the example or leave it out"
             )
-        spans.append(span)
+        spans.append((answer.start, answer.start + len(answer.text)))
     return np.array(spans, np.int64).reshape(-1, 2)
 
 
