@@ -61,8 +61,15 @@ def test_neighboring_floats_are_told_apart() -> None:
     assert f1_at(best_threshold(examples, predictions), examples, predictions) == 1
 
 
+def test_a_context_without_a_word_has_no_answer() -> None:
+    """Its null score is infinite; the threshold is not."""
+    empty = SpanPrediction(spans=(), null_score=float("inf"))
+    examples, predictions = [question("fox"), question("sea"), question()], [said("fox", 1.5), empty, empty]
+    assert best_threshold(examples, predictions) == 1.5
+
+
 def test_what_cannot_be_searched_is_said() -> None:
     with pytest.raises(DataError, match="at least one question"):
         best_threshold([], [])
-    with pytest.raises(DataError, match="the null score of question q is not finite"):
+    with pytest.raises(DataError, match="the null score of question q is not a number"):
         best_threshold([question()], [said("fox", float("nan"))])

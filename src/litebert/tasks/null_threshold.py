@@ -21,8 +21,8 @@ def best_threshold(examples: Sequence[AnswerExample], predictions: Sequence[Span
     if not examples:
         raise DataError("a null threshold needs at least one question to be chosen on")
     nulls = np.array([prediction.null_score for prediction in predictions])
-    if not np.isfinite(nulls).all():
-        raise DataError(f"the null score of question {examples[int(np.argmin(np.isfinite(nulls)))].key} is not finite")
+    if not (nulls > -np.inf).all():  # +inf is a context without a word: certainly no answer
+        raise DataError(f"the null score of question {examples[int(np.argmin(nulls > -np.inf))].key} is not a number")
     texts = [prediction.spans[0].text if prediction.spans else "" for prediction in predictions]
     _, answered, _ = answer_scores(examples, texts, has_null=True)
     _, silent, _ = answer_scores(examples, [""] * len(texts), has_null=True)
