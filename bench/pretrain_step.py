@@ -23,6 +23,7 @@ from torch import Tensor
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
+from litebert.data.layout import IGNORED, padded
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.optim.groups import make_optimizer
@@ -68,7 +69,7 @@ def ours(batch: Batch, *, compiled: bool) -> Step:
 
     def step() -> float:
         optimizer.zero_grad(set_to_none=True)
-        losses = pretrain_losses(model, batch.tensors())
+        losses = pretrain_losses(model, padded(batch).tensors())
         loss = losses.mean(num_masked=batch.num_masked, num_examples=len(batch))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -93,9 +94,9 @@ def theirs(batch: Batch, *, fused: bool, compiled: bool) -> Step:
     model = transformers.AlbertForPreTraining(config).train()
     call = torch.compile(model) if compiled else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01, fused=fused)
-    tensors = batch.tensors()
-    labels = torch.full((ROWS * SEQ,), -100)
-    labels[tensors.masked_positions] = tensors.masked_labels
+    tensors = padded(batch).tensors()
+    labels = torch.full((ROWS * SEQ,), IGNORED)
+    labels[batch.masked_positions] = torch.from_numpy(batch.masked_labels).long()
     inputs: dict[str, Tensor] = {
         "input_ids": tensors.token_ids,
         "token_type_ids": tensors.segment_ids,

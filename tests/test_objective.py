@@ -1,6 +1,8 @@
 """Laws of the objective: it adds up, it looks at masked positions only, and it errs no more than float32 must."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,20 +11,19 @@ import torch.nn.functional as F
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
+from litebert.data.layout import IGNORED, Layout, packed, padded
 from litebert.model.model import Model
 from litebert.objective import Losses, pretrain_losses
-from litebert.train.job import IGNORED, pad_masked
 
 VOCAB, ROWS, SEQ = 50, 6, 12
 
 
-def make_model(order: bool = True, dtype: torch.dtype = torch.float32) -> Model:
+def make_model(order: bool = True, dtype: torch.dtype = torch.float32, checkpoint_every: int = 0, **settings: Any) -> Model:
     torch.manual_seed(0)
-    encoder = EncoderConfig(
-        vocab_size=VOCAB, embedding_size=8, hidden_size=16, num_layers=3, num_attention_heads=2, ffn_size=32, max_positions=SEQ
-    )
+    shape = {"vocab_size": VOCAB, "embedding_size": 8, "hidden_size": 16, "num_layers": 3, "num_attention_heads": 2}
+    encoder = EncoderConfig(**shape | {"ffn_size": 32, "max_positions": SEQ} | settings)
     heads = (HeadConfig(kind="masked"), *([HeadConfig(kind="order")] if order else []))
-    return Model(ModelConfig(encoder=encoder, heads=heads)).to(dtype).eval()
+    return Model(ModelConfig(encoder=encoder, heads=heads), checkpoint_every=checkpoint_every).to(dtype).eval()
 
 
 def make_batch(rows: int = ROWS, seed: int = 0) -> Batch:
@@ -54,8 +55,8 @@ def mean(losses: Losses, batch: Batch) -> torch.Tensor:
 def test_microbatches_add_up_to_the_whole(rows: int) -> None:
     """Losses, counts and gradients of the parts, divided by the counts of the whole, sum to those of the whole."""
     model, batch = make_model(dtype=torch.float64), make_batch()
-    whole = pretrain_losses(model, batch.tensors())
-    parts = [pretrain_losses(model, batch.rows(start, start + rows).tensors()) for start in range(0, ROWS, rows)]
+    whole = pretrain_losses(model, padded(batch).tensors())
+    parts = [pretrain_losses(model, padded(batch.rows(start, start + rows)).tensors()) for start in range(0, ROWS, rows)]
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -66,27 +67,49 @@ def test_microbatches_add_up_to_the_whole(rows: int) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-8)
 
 
-def test_masked_positions_alone_equal_all_logits() -> None:
-    """What BERT's reference does: logits everywhere, then a loss with the unmasked positions ignored."""
-    model, batch = make_model(dtype=torch.float64), make_batch()
-    tensors = batch.tensors()
-    states = model.encoder(tensors.token_ids, tensors.segment_ids, tensors.mask)
+def everything(model: Model, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits at every token from states of every token, with those that are not masked ignored; and of the order."""
+    ids, segments = (torch.from_numpy(array).long() for array in (batch.token_ids, batch.segment_ids))
+    states = model.encoder(ids, segments, torch.from_numpy(batch.mask))
+    return model.masked_logits(states), model.logits("order", states)
+
+
+LAYOUTS: dict[str, Callable[[Batch], Layout]] = {
+    "padded": padded,
+    "padded, fixed shapes": lambda batch: padded(batch, most_masked=SEQ),
+    "packed": lambda batch: packed(batch, most_masked=SEQ, fraction=1.0, multiple=1),
+    "packed, filled up": lambda batch: packed(batch, most_masked=SEQ, fraction=1.0, multiple=64),
+}
+
+
+@pytest.mark.parametrize("lay", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"norm": "pre"}, {"share": "none"}, {"layers_per_group": 2, "num_layers": 1}, {"checkpoint_every": 2, "norm": "pre"}],
+)
+def test_needed_tokens_alone_equal_all(lay: Callable[[Batch], Layout], settings: dict[str, Any]) -> None:
+    """What BERT's reference does: states and logits everywhere, then a loss with the unmasked tokens ignored."""
+    model, batch = make_model(dtype=torch.float64, **settings), make_batch()
     labels = torch.full((ROWS * SEQ,), IGNORED)
-    labels[tensors.masked_positions] = tensors.masked_labels
-    everywhere = F.cross_entropy(model.masked_logits(states).float(), labels, reduction="sum")
-    losses = pretrain_losses(model, tensors)
-    assert losses.masked.item() == pytest.approx(everywhere.item(), rel=1e-6)
-    for mine, theirs in zip(gradients(model, losses.masked), gradients(model, everywhere), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-7)
+    labels[batch.masked_positions] = torch.from_numpy(batch.masked_labels).long()
+    masked, order = everything(model, batch)
+    expected = F.cross_entropy(masked.float(), labels, reduction="sum")
+    expected_order = F.cross_entropy(order.float(), torch.from_numpy(batch.order_labels).long(), reduction="sum")
+    losses = pretrain_losses(model, lay(batch).tensors())
+    assert losses.masked.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert losses.order.item() == pytest.approx(expected_order.item(), rel=1e-6)
+    mine, theirs = gradients(model, losses.masked + losses.order), gradients(model, expected + expected_order)
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
 def reference(model: Model, batch: Batch) -> dict[str, float]:
     """Written out in float64: minus the log of the softmax at the label, summed; the counts of right guesses."""
-    tensors = batch.tensors()
-    states = model.encoder(tensors.token_ids, tensors.segment_ids, tensors.mask)
+    masked, order = everything(model, batch)
     found = {}
-    logits = {"masked": model.masked_logits(states, tensors.masked_positions), "order": model.logits("order", states)}
-    for name, labels in {"masked": tensors.masked_labels, "order": tensors.order_labels}.items():
+    logits = {"masked": masked[batch.masked_positions], "order": order}
+    for name, wanted in {"masked": batch.masked_labels, "order": batch.order_labels}.items():
+        labels = torch.from_numpy(wanted).long()
         chances = logits[name].exp() / logits[name].exp().sum(-1, keepdim=True)
         found[name] = -chances[torch.arange(len(labels)), labels].log().sum().item()
         found[f"{name}_correct"] = float((logits[name].argmax(-1) == labels).sum())
@@ -96,61 +119,41 @@ def reference(model: Model, batch: Batch) -> dict[str, float]:
 def test_losses_equal_a_reference_in_float64() -> None:
     batch = make_batch()
     truth = reference(make_model(dtype=torch.float64), batch)
-    mine = {name: number.item() for name, number in pretrain_losses(make_model(), batch.tensors()).numbers().items()}
+    mine = {name: number.item() for name, number in pretrain_losses(make_model(), padded(batch).tensors()).numbers().items()}
     assert mine == pytest.approx(truth, rel=1e-5)
 
 
 def test_logits_and_losses_are_in_float32_when_layers_are_in_bfloat16() -> None:
     batch = make_batch(rows=64)
     truth = reference(make_model(dtype=torch.float64), batch)["masked"] / batch.num_masked
-    losses = pretrain_losses(make_model(dtype=torch.bfloat16), batch.tensors())
+    losses = pretrain_losses(make_model(dtype=torch.bfloat16), padded(batch).tensors())
     assert losses.masked.dtype == torch.float32
     assert losses.masked.item() / batch.num_masked == pytest.approx(truth, rel=1e-2)
 
 
 def test_an_untrained_model_is_as_good_as_chance() -> None:
-    losses = pretrain_losses(make_model(), (batch := make_batch(rows=64)).tensors())
+    losses = pretrain_losses(make_model(), padded(batch := make_batch(rows=64)).tensors())
     assert losses.masked.item() / batch.num_masked == pytest.approx(np.log(VOCAB), rel=0.02)
     assert losses.order.item() / len(batch) == pytest.approx(np.log(2), rel=0.02)
 
 
-@pytest.mark.parametrize("extra", [0, 1, 40])
-def test_padded_masked_positions_change_nothing(extra: int) -> None:
-    """Compiled code wants one shape: the added positions count in no sum and in no gradient."""
-    model, batch = make_model(), make_batch()
-    padded = pad_masked(batch.tensors(), batch.num_masked + extra)
-    assert padded.num_masked == batch.num_masked + extra
-    plain, more = pretrain_losses(model, batch.tensors()), pretrain_losses(model, padded)
-    for name, number in plain.numbers().items():
-        assert getattr(more, name).item() == pytest.approx(number.item(), rel=1e-6), name
-    for mine, theirs in zip(gradients(model, mean(more, batch)), gradients(model, mean(plain, batch)), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
-
-
-def test_padding_may_not_drop_labels() -> None:
-    batch = make_batch().tensors()
-    with pytest.raises(AssertionError, match="more masked positions than the recipe allows"):
-        pad_masked(batch, batch.num_masked - 1)
-
-
 def test_without_an_order_head_only_masked_tokens_count() -> None:
     model, batch = make_model(order=False), make_batch()
-    losses = pretrain_losses(model, batch.tensors())
+    losses = pretrain_losses(model, padded(batch).tensors())
     assert losses.order.item() == losses.order_correct.item() == 0.0
     assert mean(losses, batch).item() == pytest.approx(losses.masked.item() / batch.num_masked)
     other = replace(batch, order_labels=1 - batch.order_labels)
-    assert torch.equal(pretrain_losses(model, other.tensors()).masked, losses.masked)
+    assert torch.equal(pretrain_losses(model, padded(other).tensors()).masked, losses.masked)
 
 
 def test_both_losses_are_means_of_their_own_weighted_alike() -> None:
     numbers = {"masked": 12.0, "masked_correct": 1.0, "order": 6.0, "order_correct": 2.0}
     losses = Losses(**{name: torch.tensor(number) for name, number in numbers.items()})
     assert losses.mean(num_masked=4, num_examples=3).item() == 12 / 4 + 6 / 3
-    assert losses.mean(num_masked=0, num_examples=0).item() == 18.0  # no division by nothing
 
 
 def test_depth_stops_the_layers() -> None:
-    model, batch = make_model(), make_batch().tensors()
+    model, batch = make_model(), padded(make_batch()).tensors()
     by_depth = [pretrain_losses(model, batch, depth=depth).masked.item() for depth in (1, 2, 3)]
     assert len(set(by_depth)) == 3
     assert by_depth[-1] == pretrain_losses(model, batch).masked.item()

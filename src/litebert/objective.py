@@ -4,6 +4,7 @@ Losses are sums with their counts, not means, so that microbatches and ranks add
 This is the only place where the two are added.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -12,11 +13,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from litebert.model.layout import Needed, Packing
 from litebert.model.model import Model
 
 
 class PretrainBatch(Protocol):
-    """What the objective reads of a batch, as tensors."""
+    """What the objective reads of a batch, as tensors: data/layout.py says what each is."""
 
     @property
     def token_ids(self) -> Int[Tensor, "batch seq"]: ...
@@ -25,11 +27,23 @@ class PretrainBatch(Protocol):
     @property
     def mask(self) -> Bool[Tensor, "batch seq"] | None: ...
     @property
-    def masked_positions(self) -> Int[Tensor, " masked"]: ...
+    def longest(self) -> int: ...
+    @property
+    def positions(self) -> Int[Tensor, "batch seq"] | None: ...
+    @property
+    def bounds(self) -> Int[Tensor, " rows_and_more"] | None: ...
+    @property
+    def needed(self) -> Int[Tensor, "batch needed"]: ...
+    @property
+    def needed_bounds(self) -> Int[Tensor, " rows_and_more"] | None: ...
+    @property
+    def first(self) -> Int[Tensor, " rows"]: ...
+    @property
+    def masked(self) -> Int[Tensor, " masked"]: ...
     @property
     def masked_labels(self) -> Int[Tensor, " masked"]: ...
     @property
-    def order_labels(self) -> Int[Tensor, " batch"]: ...
+    def order_labels(self) -> Int[Tensor, " rows"]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,19 +68,42 @@ class Losses:
     def numbers(self) -> dict[str, Tensor]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def mean(self, *, num_masked: float, num_examples: float) -> Float[Tensor, ""]:
+    def clone(self) -> "Losses":
+        return Losses(**{name: number.clone() for name, number in self.numbers().items()})
+
+    def mean(self, *, num_masked: float | Tensor, num_examples: float | Tensor) -> Float[Tensor, ""]:
         """What is minimized: the mean loss of a masked token plus the mean loss of an order, weighted alike."""
-        return self.masked / max(num_masked, 1) + self.order / max(num_examples, 1)
+        return self.masked / num_masked + self.order / num_examples
 
 
-def pretrain_losses(model: Model, batch: PretrainBatch, *, depth: int | None = None) -> Losses:
-    """The losses of a batch; logits and their loss are in float32 whatever the states are in."""
-    states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask, depth=depth)
-    masked, masked_correct = _sums(model.masked_logits(states, batch.masked_positions), batch.masked_labels)
+def pretrain_losses(model: Model, batch: PretrainBatch, *, depth: int | None = None, tail: "Tail | None" = None) -> Losses:
+    """The losses of a batch; `tail` may be a compiled `head_losses`."""
+    return (tail or head_losses)(model, needed_states(model, batch, depth=depth), batch)
+
+
+def head_losses(model: Model, states: Float[Tensor, "needed hidden"], batch: PretrainBatch) -> Losses:
+    """From the last states of the needed tokens to losses, in float32 whatever the states are in."""
+    masked, masked_correct = _sums(model.masked_logits(states[:, None], batch.masked), batch.masked_labels)
     order = order_correct = masked.new_zeros(())
     if "order" in model.heads:
-        order, order_correct = _sums(model.logits("order", states), batch.order_labels)
+        order, order_correct = _sums(model.logits("order", states[batch.first][:, None]), batch.order_labels)
     return Losses(masked=masked, masked_correct=masked_correct, order=order, order_correct=order_correct)
+
+
+Tail = Callable[[Model, Tensor, PretrainBatch], Losses]
+
+
+def needed_states(model: Model, batch: PretrainBatch, *, depth: int | None = None) -> Float[Tensor, "needed hidden"]:
+    """The last states of the tokens that the losses read, in the order of `batch.needed`."""
+    mask: Tensor | Packing | None = batch.mask
+    bounds = None if batch.needed_bounds is None else batch.needed_bounds.int()
+    if batch.bounds is not None:
+        assert batch.positions is not None
+        mask = Packing(positions=batch.positions, bounds=batch.bounds.int(), longest=batch.longest)
+    width = batch.needed.numel() // len(batch.first)
+    needed = Needed(places=batch.needed, bounds=bounds, longest=width)
+    states: Tensor = model.encoder(batch.token_ids, batch.segment_ids, mask, depth=depth, needed=needed)
+    return states.flatten(0, 1)
 
 
 def _sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,7 @@
 """A batch is [CLS] a [SEP] b [SEP] and padding; its slices and tensors say the same."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-import torch
 from toy_corpus import FIRST, toy_shard, vocabulary_of
 
 from litebert.data.batch import Batch, padded_width
@@ -64,15 +61,6 @@ def test_slices_are_batches(batch: Batch) -> None:
     for part in parts:
         assert (originals(part).reshape(-1)[part.masked_positions] == part.masked_labels).all()
         assert part.masked_positions.max() < part.token_ids.size
-
-
-def test_tensors_hold_the_same(batch: Batch) -> None:
-    tensors = batch.tensors("cpu")
-    for field in dataclasses.fields(batch):
-        tensor = getattr(tensors, field.name)
-        assert tensor.dtype == (torch.bool if field.name == "mask" else torch.int64)
-        assert (tensor.numpy() == getattr(batch, field.name)).all()
-    assert (len(tensors), tensors.num_masked) == (len(batch), batch.num_masked)
 
 
 @pytest.mark.parametrize(("longest", "multiple", "width"), [(9, None, 64), (9, 8, 16), (16, 8, 16), (63, 48, 64), (5, 1, 5)])

@@ -1,13 +1,9 @@
-"""Examples side by side, as arrays. In: both segments of each example. Out: a Batch, which is what a model reads."""
+"""Examples side by side, as arrays. In: both segments of each example. Out: a Batch, of which layout.py makes tensors."""
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,41 +55,6 @@ class Batch:
             order_labels=self.order_labels[start:stop],
             indices=self.indices[start:stop],
         )
-
-    def tensors(self, device: "torch.device | str" = "cpu") -> "TensorBatch":
-        """The same on a device, as torch tensors: integers as int64, pinned first where that lets the copy overlap."""
-        import torch
-
-        pin = torch.device(device).type == "cuda"
-        moved = {}
-        for field in fields(self):
-            array = getattr(self, field.name)
-            tensor = torch.from_numpy(np.ascontiguousarray(array))
-            if pin:
-                tensor = tensor.pin_memory()
-            tensor = tensor.to(device, non_blocking=pin)
-            moved[field.name] = tensor if field.name == "mask" else tensor.long()
-        return TensorBatch(**moved)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TensorBatch:
-    """A Batch whose arrays are torch tensors: mask of booleans, everything else of int64."""
-
-    token_ids: "torch.Tensor"
-    segment_ids: "torch.Tensor"
-    mask: "torch.Tensor"
-    masked_positions: "torch.Tensor"
-    masked_labels: "torch.Tensor"
-    order_labels: "torch.Tensor"
-    indices: "torch.Tensor"
-
-    def __len__(self) -> int:
-        return len(self.token_ids)
-
-    @property
-    def num_masked(self) -> int:
-        return len(self.masked_positions)
 
 
 def padded_width(longest: int, *, max_length: int, pad_multiple: int | None) -> int:

@@ -27,12 +27,17 @@ class Embedding(nn.Module):
         self.mapping = nn.Linear(size, config.hidden_size) if config.has_mapping else nn.Identity()
 
     def forward(
-        self, token_ids: Int[Tensor, "batch seq"], segment_ids: Int[Tensor, "batch seq"] | None = None
+        self,
+        token_ids: Int[Tensor, "batch seq"],
+        segment_ids: Int[Tensor, "batch seq"] | None = None,
+        positions: Int[Tensor, "batch seq"] | None = None,
     ) -> Float[Tensor, "batch seq hidden"]:
+        """`positions` where rows are packed end to end; else they count from 0 in every row."""
         length, limit = token_ids.shape[1], self.position.num_embeddings
-        if length > limit:
-            raise DataError(f"the input has {length} tokens, the model reads at most {limit}; shorten or truncate it")
-        positions = torch.arange(length, device=token_ids.device)
+        if positions is None:
+            if length > limit:
+                raise DataError(f"the input has {length} tokens, the model reads at most {limit}; shorten or truncate it")
+            positions = torch.arange(length, device=token_ids.device)
         segments = self.segment.weight[0] if segment_ids is None else self.segment(segment_ids)
         states: Tensor = self.mapping(self.dropout(self.norm(self.token(token_ids) + segments + self.position(positions))))
         return states

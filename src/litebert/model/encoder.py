@@ -14,7 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import EncoderConfig
 from litebert.errors import ConfigError
 from litebert.model.embedding import Embedding
-from litebert.model.layers import Attention, FeedForward, KeyMask, States, layer_norm
+from litebert.model.layers import Attention, Chosen, FeedForward, States, layer_norm
+from litebert.model.layout import KeyMask, Needed, Packing
 
 Ids = Int[Tensor, "batch seq"]
 Mask = Bool[Tensor, "batch seq"]
@@ -40,18 +41,28 @@ class Encoder(nn.Module):
         initialize(self, config)
 
     def forward(
-        self, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None, *, depth: int | None = None
-    ) -> States:
-        """The last states. `mask` is True at real tokens, None where all are; `depth` stops after that many layers."""
-        states, key_mask = self.embedding(token_ids, segment_ids), broadcast(mask)
+        self,
+        token_ids: Ids,
+        segment_ids: Ids | None = None,
+        mask: Mask | Packing | None = None,
+        *,
+        depth: int | None = None,
+        needed: Needed | None = None,
+    ) -> Chosen:
+        """The last states, of all tokens or of the `needed` ones alone; `depth` stops after that many layers.
+
+        `mask` is True at real tokens, None where all are; a Packing where rows lie end to end.
+        """
+        positions = mask.positions if isinstance(mask, Packing) else None
+        states, among = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
         plan = self.plan_to(depth)
         if self.checkpoint_every and torch.is_grad_enabled():
             stride = self.checkpoint_every * self.config.layers_per_group
             for start in range(0, len(plan), stride):
-                stretch = plan[start : start + stride]
-                states = checkpoint(self.run, stretch, states, key_mask, use_reentrant=False)
+                stretch, is_last = plan[start : start + stride], start + stride >= len(plan)
+                states = checkpoint(self.run, stretch, states, among, needed if is_last else None, use_reentrant=False)
         else:
-            states = self.run(plan, states, key_mask)
+            states = self.run(plan, states, among, needed)
         final: Tensor = self.norm(states)
         return final
 
@@ -65,10 +76,17 @@ class Encoder(nn.Module):
         found[-1] = self.norm(found[-1])
         return found
 
-    def run(self, plan: Sequence[tuple[int, int]], states: States, key_mask: KeyMask | None) -> States:
-        """Apply the layers that `plan` names, one after another."""
-        for attention, feed_forward in plan:
-            states = self.layer(self.attentions[attention], self.feed_forwards[feed_forward], states, key_mask)
+    def run(
+        self,
+        plan: Sequence[tuple[int, int]],
+        states: States,
+        among: KeyMask | Packing | None,
+        needed: Needed | None = None,
+    ) -> Chosen:
+        """Apply the layers that `plan` names, one after another; the last of them at the needed tokens alone."""
+        for place, (attention, feed_forward) in enumerate(plan, start=1):
+            chosen = needed if place == len(plan) else None
+            states = self.layer(self.attentions[attention], self.feed_forwards[feed_forward], states, among, chosen)
         return states
 
     def plan_to(self, depth: int | None) -> list[tuple[int, int]]:
@@ -86,15 +104,21 @@ class Encoder(nn.Module):
         return torch.tanh(self.pooler(states[:, 0]))
 
 
-def apply_layer(attention: nn.Module, feed_forward: nn.Module, states: States, key_mask: KeyMask | None) -> States:
+def apply_layer(
+    attention: nn.Module,
+    feed_forward: nn.Module,
+    states: States,
+    among: KeyMask | Packing | None,
+    needed: Needed | None = None,
+) -> Chosen:
     """One layer: the attention part, then the feed-forward part."""
-    after: Tensor = feed_forward(attention(states, key_mask))
+    after: Tensor = feed_forward(attention(states, among, needed))
     return after
 
 
-def broadcast(mask: Mask | None) -> KeyMask | None:
+def broadcast(mask: Mask | Packing | None) -> KeyMask | Packing | None:
     """The mask of real tokens as SDPA reads it, over heads and queries."""
-    return None if mask is None else mask[:, None, None, :]
+    return mask[:, None, None, :] if isinstance(mask, Tensor) else mask
 
 
 def initialize(module: nn.Module, config: EncoderConfig) -> None:

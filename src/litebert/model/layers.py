@@ -6,13 +6,15 @@ States in, states out, of the same shape. Attention goes through SDPA; a dropout
 from collections.abc import Callable
 
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor, cat, nn
 
 from litebert.config import EncoderConfig
+from litebert.model.layout import KeyMask, Needed, Packing, attention
 
 States = Float[Tensor, "batch seq hidden"]
-KeyMask = Bool[Tensor, "batch 1 1 seq"]
+Chosen = Float[Tensor, "batch chosen hidden"]
+"""States of all tokens, or of the needed ones alone."""
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
@@ -30,15 +32,15 @@ def layer_norm(size: int, config: EncoderConfig) -> nn.LayerNorm:
     return nn.LayerNorm(size, eps=config.norm_epsilon)
 
 
-def post_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
-    """The paper's placement: LN(x + part(x))."""
-    normed: Tensor = norm(states + part(states))
+def post_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None) -> Tensor:
+    """The paper's placement: LN(x + part(x)). Where only some tokens are needed, `part` gives those."""
+    normed: Tensor = norm((states if needed is None else needed.of(states)) + part(states))
     return normed
 
 
-def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None) -> Tensor:
     """The placement that trains more readily: x + part(LN(x))."""
-    return states + part(norm(states))
+    return (states if needed is None else needed.of(states)) + part(norm(states))
 
 
 RESIDUALS = {"post": post_norm, "pre": pre_norm}
@@ -60,18 +62,26 @@ class Attention(nn.Module):
         self.dropout = dropout(config.attention_output_dropout)
         self.residual = RESIDUALS[config.norm]
 
-    def forward(self, states: States, key_mask: KeyMask | None) -> States:
-        return self.residual(self.norm, lambda x: self.dropout(self.output(self.attend(x, key_mask))), states)
+    def forward(self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None) -> Chosen:
+        """States after the attention part, of all tokens or of the needed ones alone."""
+        return self.residual(self.norm, lambda x: self.dropout(self.output(self.attend(x, among, needed))), states, needed)
 
-    def attend(self, states: States, key_mask: KeyMask | None) -> States:
-        batch, seq, size = states.shape
-        query, key, value = (
-            project(states).view(batch, seq, self.num_heads, -1).transpose(1, 2)
-            for project in (self.query, self.key, self.value)
-        )
+    def attend(self, states: States, among: KeyMask | Packing | None, needed: Needed | None) -> Chosen:
+        if needed is None:
+            query, key, value = self.project(states, self.query, self.key, self.value)
+        else:
+            (query,), (key, value) = self.project(needed.of(states), self.query), self.project(states, self.key, self.value)
         probability = self.probability if self.training else 0.0
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=key_mask, dropout_p=probability)
-        return attended.transpose(1, 2).reshape(batch, seq, size)
+        return attention(query, key, value, among, needed, dropout=probability).flatten(2)
+
+    def project(self, states: States, *parts: nn.Linear) -> list[Float[Tensor, "batch seq heads size"]]:
+        """One product for all of them on a GPU; a CPU gains nothing by it."""
+        if states.is_cuda:
+            weight, bias = cat([part.weight for part in parts]), cat([part.bias for part in parts])
+            projected = F.linear(states, weight, bias).chunk(len(parts), -1)
+        else:
+            projected = tuple(part(states) for part in parts)
+        return [part.view(*part.shape[:2], self.num_heads, -1) for part in projected]
 
 
 class FeedForward(nn.Module):

@@ -1,13 +1,15 @@
 """torch.compile where it pays: a model in; the same model with its one layer compiled out, or eager with one message."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 
+from litebert.model.layout import Packing
 from litebert.model.model import Model
 from litebert.train.runtime import Runtime
 
+F = TypeVar("F", bound=Callable[..., Any])
 SHAPES = 32
 """How many shapes are compiled before torch gives up on the layer."""
 
@@ -16,20 +18,36 @@ def compile_model(model: Model, wish: Literal["auto", "on", "off"], runtime: Run
     """Compile the layer: all layers are one layer, so a dozen applications cost one compilation. Whether it was done."""
     if wish == "off" or (wish == "auto" and runtime.device.type != "cuda"):
         return False
-    eager = model.encoder.layer
-    compiled = torch.compile(eager, dynamic=False)
-    # Each sequence length and batch of a recipe's stages is a shape of its own.
+    # Each sequence length and batch of a recipe's stages is a shape of its own; packed rows are one with a free length.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    model.encoder.layer = guarded(
+        "layers", _mark_packed(torch.compile(model.encoder.layer, dynamic=False)), model.encoder.layer, say
+    )
+    return True
 
-    def layer(*args: Any) -> Any:
-        if not torch.is_grad_enabled():
+
+def guarded(what: str, compiled: F, eager: F, say: Callable[[str], None]) -> F:
+    """The compiled function where gradients are wanted; the eager one elsewhere, and for good once compiling has failed."""
+    failed = False
+
+    def call(*args: Any) -> Any:
+        nonlocal failed
+        if failed or not torch.is_grad_enabled():
             return eager(*args)  # an evaluation is shorter than the compilation it would ask for
         try:
             return compiled(*args)
         except torch._dynamo.exc.TorchDynamoException as error:
-            model.encoder.layer = eager
-            say(f"torch.compile failed ({type(error).__name__}), so layers run uncompiled: {str(error).splitlines()[0]}")
+            failed = True
+            say(f"torch.compile failed ({type(error).__name__}), so {what} run uncompiled: {str(error).splitlines()[0]}")
             return eager(*args)
 
-    model.encoder.layer = layer  # type: ignore[assignment]
-    return True
+    return cast(F, call)
+
+
+def _mark_packed(layer: F) -> F:
+    def call(attention: Any, feed_forward: Any, states: Any, among: Any, needed: Any = None) -> Any:
+        if isinstance(among, Packing):
+            torch._dynamo.mark_dynamic(states, 1)
+        return layer(attention, feed_forward, states, among, needed)
+
+    return cast(F, call)

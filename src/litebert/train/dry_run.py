@@ -43,6 +43,7 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
         restore=lambda: None,
         beside=lambda state, stop: None,
         max_grad_norm=recipe.optimizer.max_grad_norm,
+        passes=training.passes,
     )
     training.working.model.train()
     times = []

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from litebert.data.batch import Batch
+from litebert.data.layout import padded
 from litebert.data.spec import Order
 from litebert.data.stream import Stream
 from litebert.errors import DataError
@@ -92,7 +93,7 @@ class Evaluation:
                 pause()
                 if batch is None:
                     continue
-                losses = pretrain_losses(model, batch.tensors(self.runtime.device), depth=depth)
+                losses = pretrain_losses(model, padded(batch).tensors(self.runtime.device), depth=depth)
                 sums = {name: sums[name] + number for name, number in losses.numbers().items()}
                 counts["num_masked"] += batch.num_masked
                 counts["num_examples"] += len(batch)

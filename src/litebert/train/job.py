@@ -1,30 +1,30 @@
 """Pretraining as a job of the loop: batches from the feed, losses from the objective, the recipe's stages by step."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor
 
-from litebert.data.batch import Batch, TensorBatch
+from litebert.data.batch import Batch
+from litebert.data.layout import Layout, TensorBatch, packed, padded
 from litebert.model.model import Model
-from litebert.objective import Losses, pretrain_losses
+from litebert.objective import Losses, Tail, pretrain_losses
 from litebert.optim.schedule import rate_at
 from litebert.recipes import PretrainRecipe
 from litebert.train.feed import Feed
 from litebert.train.runtime import Runtime
 
-IGNORED = -100
-"""The label that cross-entropy passes over."""
-
 
 class PretrainJob:
     """Masked tokens and order, by a recipe."""
 
-    def __init__(self, recipe: PretrainRecipe, feed: Feed, runtime: Runtime, *, static_shapes: bool = False) -> None:
+    def __init__(
+        self, recipe: PretrainRecipe, feed: Feed, runtime: Runtime, *, static_shapes: bool = False, tail: Tail | None = None
+    ) -> None:
         self.recipe, self.feed, self.runtime = recipe, feed, runtime
-        self.static_shapes = static_shapes
+        self.static_shapes, self.tail = static_shapes, tail
+        self.pack = can_pack(recipe, runtime)
         self.steps = recipe.total_steps
         self.seed = recipe.seed
 
@@ -42,10 +42,17 @@ class PretrainJob:
         return math.ceil(share / math.ceil(share / most))
 
     def losses(self, model: Model, microbatch: Batch, step: int) -> Losses:
-        tensors = microbatch.tensors(self.runtime.device)
-        if self.static_shapes:
-            tensors = pad_masked(tensors, self.most_masked(tensors.token_ids.shape[1]) * len(microbatch))
-        return pretrain_losses(model, tensors, depth=self.depth(step))
+        return self.compute(model, self.layout(microbatch).tensors(self.runtime.device), self.depth(step))
+
+    def compute(self, model: Model, batch: TensorBatch, depth: int | None) -> Losses:
+        return pretrain_losses(model, batch, depth=depth, tail=self.tail)
+
+    def layout(self, microbatch: Batch) -> Layout:
+        """How the rows lie in memory."""
+        most = self.most_masked(microbatch.token_ids.shape[1])
+        if self.pack:
+            return packed(microbatch, most_masked=most, fraction=self.recipe.mask_fraction)
+        return padded(microbatch, most_masked=most if self.static_shapes else None)
 
     def depth(self, step: int) -> int | None:
         """Layers applied at a step; none for all."""
@@ -57,7 +64,7 @@ class PretrainJob:
         return number if self.recipe.max_masked is None else min(number, self.recipe.max_masked)
 
     def mean(self, sums: Losses, counts: dict[str, float]) -> Tensor:
-        return sums.mean(num_masked=counts["masked"], num_examples=counts["examples"])
+        return sums.mean(num_masked=max(counts["masked"], 1), num_examples=max(counts["examples"], 1))
 
     def rate(self, step: int) -> float:
         return rate_at(self.recipe.optimizer, step, self.steps)
@@ -84,10 +91,6 @@ class PretrainJob:
         return f"the batch at place {began.index} of epoch {began.epoch}, examples {shown}{more}"
 
 
-def pad_masked(batch: TensorBatch, size: int) -> TensorBatch:
-    """The same batch with exactly `size` masked positions, the added ones ignored: compiled code wants one shape."""
-    extra = size - batch.num_masked
-    assert extra >= 0, "more masked positions than the recipe allows"
-    positions = F.pad(batch.masked_positions, (0, extra))
-    labels = F.pad(batch.masked_labels, (0, extra), value=IGNORED)
-    return replace(batch, masked_positions=positions, masked_labels=labels)
+def can_pack(recipe: PretrainRecipe, runtime: Runtime) -> bool:
+    """Whether rows are read end to end: flash attention does that on a GPU, in bfloat16, without dropout."""
+    return runtime.device.type == "cuda" and runtime.dtype == torch.bfloat16 and not recipe.encoder.attention_dropout

@@ -106,6 +106,7 @@ class Loop(Generic[M, B, S]):
         restore: Callable[[], State | None],
         beside: Callable[[State, StopSignal], None],
         max_grad_norm: float,
+        passes: Callable[[B, int, dict[str, float]], S] | None = None,
     ) -> None:
         self.job = job
         self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -113,6 +114,7 @@ class Loop(Generic[M, B, S]):
         self.runtime, self.guard, self.log = runtime, guard, log
         self.save, self.restore, self.beside = save, restore, beside  # beside: before each step and after the last
         self.max_grad_norm = max_grad_norm or float("inf")
+        self.passes = passes or self.one_pass
         self.most_rows: int | None = None  # what memory turned out to hold
 
     def run(self, state: State) -> State:
@@ -136,8 +138,10 @@ class Loop(Generic[M, B, S]):
         batch = self.batch(state.step, stop)
         losses, counts = self.accumulate(batch, state.step, stop)
         self.runtime.sum_gradients(self.parameters)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
-        sums = self.runtime.total({name: float(number) for name, number in losses.numbers().items()})
+        gradient_norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm)
+        parts = losses.numbers()
+        numbers = torch.stack([gradient_norm, *parts.values()]).tolist()  # the one place where the host waits for the device
+        norm, sums = numbers[0], self.runtime.total(dict(zip(parts, numbers[1:], strict=True)))
         shown = self.job.describe(state.step, sums, counts)
         verdict = self.guard.judge(shown["loss"], norm)
         rate = self.job.rate(state.step) * state.rate_scale
@@ -198,12 +202,17 @@ class Loop(Generic[M, B, S]):
         for start in range(0, len(batch), rows):
             if stop.wanted and self.runtime.world_size == 1:  # ranks agree between steps, one alone need not wait
                 raise Stopped
-            losses = self.job.losses(self.working.model, batch.rows(start, start + rows), step)
-            self.job.mean(losses, counts).backward()  # type: ignore[no-untyped-call]
+            losses = self.passes(batch.rows(start, start + rows), step, counts)
             self.working.collect()
-            total = losses.detach() if total is None else total + losses.detach()
+            total = losses if total is None else total + losses
         assert total is not None
         return total
+
+    def one_pass(self, microbatch: B, step: int, counts: dict[str, float]) -> S:
+        """Forward and backward of some rows."""
+        losses = self.job.losses(self.working.model, microbatch, step)
+        self.job.mean(losses, counts).backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
 
     def roll_back(self, state: State, why: str) -> State:
         """Return to the last snapshot, and go on from there with half the rate."""

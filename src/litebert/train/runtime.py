@@ -95,7 +95,10 @@ class Runtime:
     def seed(self, *parts: int) -> None:
         """Seed torch for a stretch of work named by `parts` and this rank: counted, not carried, so resuming is exact."""
         digest = hashlib.sha256(repr((*parts, self.rank)).encode()).digest()
-        torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+        seed = int.from_bytes(digest[:8], "little") >> 1
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack trace at each call
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed)
 
     def synchronize(self) -> None:
         """Until the device has done what it was asked, so that a clock means something."""

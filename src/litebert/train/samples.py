@@ -5,7 +5,9 @@ from typing import Any
 import torch
 
 from litebert.data.batch import Batch
+from litebert.data.layout import padded
 from litebert.model.model import Model
+from litebert.objective import needed_states
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -16,9 +18,9 @@ def filled_masks(model: Model, batch: Batch, tokenizer: Tokenizer, *, count: int
     batch = batch.rows(0, count)
     training = model.training
     model.eval()
-    tensors = batch.tensors(device)
-    states = model.encoder(tensors.token_ids, tensors.segment_ids, tensors.mask)
-    best = model.masked_logits(states, tensors.masked_positions).float().softmax(-1).topk(top)
+    tensors = padded(batch).tensors(device)
+    states = needed_states(model, tensors)
+    best = model.masked_logits(states[:, None], tensors.masked).float().softmax(-1).topk(top)
     model.train(training)
     examples: list[dict[str, Any]] = [
         {"pieces": [tokenizer.pieces[i] for i in row[real]], "masked": [], "truth": [], "guesses": []}

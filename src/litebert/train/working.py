@@ -27,13 +27,20 @@ class WorkingCopy(Generic[M]):
         """After a backward pass: move the gradients to the master."""
         if self.is_master:
             return
+        new, rounded_new, old, rounded_old = [], [], [], []
         for master, rounded in zip(self._masters, self._copies, strict=True):
-            if rounded.grad is not None:
-                if master.grad is None:
-                    master.grad = rounded.grad.to(master.dtype)
-                else:
-                    master.grad += rounded.grad
-                rounded.grad = None
+            if rounded.grad is not None and master.grad is None:
+                master.grad = torch.empty_like(master)
+                new.append(master.grad)
+                rounded_new.append(rounded.grad)
+            elif rounded.grad is not None and master.grad is not None:
+                old.append(master.grad)
+                rounded_old.append(rounded.grad)
+        if new:
+            torch._foreach_copy_(new, rounded_new)
+        if old:
+            torch._foreach_add_(old, rounded_old)
+        self.clear()
 
     @torch.no_grad()
     def refresh(self) -> None:

@@ -1,0 +1,74 @@
+"""How tokens lie in memory: padded rows side by side, or rows end to end without padding; and which last states are read.
+
+Packed rows waste no work on padding, and attention finds their bounds itself. Where only some of the last states are read
+(the masked tokens and [CLS] in pretraining) the last layer is computed there alone: exact, and most of a layer is saved.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+KeyMask = Bool[Tensor, "batch 1 1 seq"]
+Queries = Float[Tensor, "batch queries heads size"]
+Keys = Float[Tensor, "batch seq heads size"]
+
+
+class Packing(NamedTuple):
+    """Rows end to end, as one row of the batch."""
+
+    positions: Int[Tensor, "1 tokens"]
+    """Of each token, where it stands in its own row."""
+    bounds: Int[Tensor, " rows_and_one"]
+    """int32: row r has the tokens from bounds[r] to bounds[r + 1]."""
+    longest: int
+    """No row has more tokens."""
+
+
+class Needed(NamedTuple):
+    """The tokens whose last states are read."""
+
+    places: Int[Tensor, "batch needed"]
+    """Row-major over batch and sequence; of each row as many, or all of them in the one row of a packed batch."""
+    bounds: Int[Tensor, " rows_and_one"] | None = None
+    """Of a packed batch, int32: of row r those from bounds[r] to bounds[r + 1]."""
+    longest: int = 0
+    """No row of a packed batch has more."""
+
+    def of(self, states: Float[Tensor, "batch seq hidden"]) -> Float[Tensor, "batch needed hidden"]:
+        """Their states."""
+        return states.flatten(0, 1)[self.places]
+
+
+def attention(
+    query: Queries, key: Keys, value: Keys, among: KeyMask | Packing | None, needed: Needed | None, *, dropout: float
+) -> Queries:
+    """Softmax attention of each query over the real tokens of its row."""
+    if not isinstance(among, Packing):
+        return _dense(query, key, value, among, dropout)
+    bounds = among.bounds if needed is None else needed.bounds
+    longest = among.longest if needed is None else needed.longest
+    assert bounds is not None, "the needed tokens of a packed batch have bounds"
+    if not query.is_cuda:
+        same_row = _rows(bounds, query.shape[1])[:, None] == _rows(among.bounds, key.shape[1])
+        return _dense(query, key, value, same_row, dropout)
+    assert not dropout, "packed rows have no attention dropout"
+    from torch.nn.attention.varlen import varlen_attn
+
+    attended = varlen_attn(query[0], key[0], value[0], bounds, among.bounds, longest, among.longest)
+    assert isinstance(attended, Tensor)
+    return attended[None]
+
+
+def _dense(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, dropout: float) -> Tensor:
+    query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout).transpose(1, 2)
+
+
+def _rows(bounds: Int[Tensor, " rows_and_one"], tokens: int) -> Int[Tensor, " tokens"]:
+    """The row of each token."""
+    return torch.searchsorted(
+        bounds[1:].contiguous(), torch.arange(tokens, dtype=bounds.dtype, device=bounds.device), right=True
+    )
