@@ -21,8 +21,7 @@ def align(context: str, text: str, start: int | None) -> Answer | None:
     if context.startswith(words, near) and near >= 0:
         return Answer(text=words, start=near)
     pattern = r"\s+".join(re.escape(part) for part in _SPACE.split(words))
-    found = [match.span() for match in re.finditer(f"(?={pattern})", context)]
-    starts = [at for at, _ in found]
+    starts = [match.start() for match in re.finditer(f"(?={pattern})", context)]  # also those that overlap
     if not starts:
         return None
     at = min(starts, key=lambda place: (abs(place - near), place))

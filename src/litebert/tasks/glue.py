@@ -19,18 +19,19 @@ from litebert.tasks.options import TableOptions
 from litebert.tasks.rows import read_rows
 from litebert.tasks.task import HEADS, Task
 
+Splits = Mapping[str, tuple[str, ...]]
 BINARY = ("0", "1")
 ENTAILS = ("entailment", "not_entailment")
 NLI = ("contradiction", "entailment", "neutral")
-FILES = {split: (f"{split}.tsv", f"{split}.tsv.*") for split in ("train", "dev", "test")}
-MATCHED = {
-    "train": FILES["train"],
-    "dev": ("dev_matched.tsv", "dev_matched.tsv.*"),
-    "dev_mismatched": ("dev_mismatched.tsv", "dev_mismatched.tsv.*"),
-    "test": ("test_matched.tsv", "test_matched.tsv.*"),
-    "test_mismatched": ("test_mismatched.tsv", "test_mismatched.tsv.*"),
+FILES: Splits = {split: (f"{split}.tsv",) for split in ("train", "dev", "test")}
+MATCHED: Splits = {
+    "train": ("train.tsv",),
+    "dev": ("dev_matched.tsv",),
+    "dev_mismatched": ("dev_mismatched.tsv",),
+    "test": ("test_matched.tsv",),
+    "test_mismatched": ("test_mismatched.tsv",),
 }
-DIAGNOSTIC = {"test": ("diagnostic-full.tsv", "diagnostic.tsv", "AX.tsv")}
+DIAGNOSTIC: Splits = {"test": ("diagnostic-full.tsv", "diagnostic.tsv", "AX.tsv")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,8 @@ def read_glue(layout: Layout, task: Task, path: Path, split: str, bad: BadRows, 
     labelled = split in ("train", "dev", "dev_mismatched")
     header = layout.header if labelled else None
     columns: Mapping[str, str | None] = {}
-    for number, (place, row) in enumerate(read_rows(path, bad=bad, header=header)):
+    first_line = 1 if header else 2
+    for place, row in read_rows(path, bad=bad, header=header):
         if not columns:
             columns = _columns(layout, row, path, labelled, task)
         label: str | float | None = row[columns["label"]] if columns["label"] else None
@@ -61,7 +63,7 @@ def read_glue(layout: Layout, task: Task, path: Path, split: str, bad: BadRows, 
             bad.add(place, str(error), "\t".join(row.values()))
             continue
         yield TextExample(
-            key=row[columns["key"]] if columns["key"] and not labelled else str(number),
+            key=row[columns["key"]] if columns["key"] else str(place.number - first_line),
             first=row[columns["first"] or ""],
             second=row[columns["second"]] if columns["second"] else None,
             label=label,
@@ -106,17 +108,19 @@ def _benchmark(
     scores: tuple[str, ...] = ("accuracy",),
     labels: tuple[str, ...] = BINARY,
     kind: Kind = "pair",
-    splits: dict[str, tuple[str, ...]] = FILES,
+    splits: Splits = FILES,
     others: tuple[str, ...] = (),
+    broken_lines: bool = False,
 ) -> Benchmark:
     task = Task(name=name, kind=kind, scores=scores, labels=labels, head=HEADS[kind])
     return Benchmark(
         task=task,
-        folders=(folder, name, *others),
+        folders=tuple(dict.fromkeys((folder, name, *others))),
         splits=splits,
         read=partial(read_glue, layout, task),
         group=lambda example: (example.first, example.second or "") if isinstance(example, TextExample) else (),
         cut_by="pair, so that no text stands on both sides",
+        broken_lines=broken_lines,
     )
 
 
@@ -150,6 +154,7 @@ GLUE = {
         "QQP",
         Layout(first=("question1",), second=("question2",), label=("is_duplicate",)),
         scores=("accuracy", "f1"),
+        broken_lines=True,
     ),
     "mnli": _benchmark(
         "mnli",

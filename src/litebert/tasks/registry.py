@@ -1,24 +1,28 @@
 """Tasks by name: benchmarks in their official files, and one's own files by the kind of question. A name in, TaskData out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast, get_args
 
 from litebert.checks import check_known
 from litebert.errors import DataError
 from litebert.tasks.bad_rows import BadRows
 from litebert.tasks.benchmark import Benchmark
 from litebert.tasks.cut import cut
-from litebert.tasks.examples import TaskExample
+from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.glue import GLUE
 from litebert.tasks.options import TableOptions
 from litebert.tasks.race import RACE
 from litebert.tasks.squad import SQUAD
+from litebert.tasks.table import open_table
 from litebert.tasks.task import TaskData
 
 __all__ = ["BENCHMARKS", "OWN", "TableOptions", "open_task"]
 
 BENCHMARKS: dict[str, Benchmark] = {**GLUE, **SQUAD, **RACE}
-OWN: tuple[str, ...] = ("classify", "pair", "regress", "choose", "answer", "tag")
+OWN: tuple[str, ...] = get_args(Kind)
+"""One's own files, by the kind of question: classify, pair, regress, choose, answer, tag."""
 
 
 def open_task(
@@ -29,6 +33,8 @@ def open_task(
     options = options or TableOptions()
     if not Path(data).exists():
         raise DataError(f"{data}: no such file or folder; expected the data of {name}")
+    if name in get_args(Kind):
+        return open_table(cast(Kind, name), Path(data), options, splits)
     return _open_benchmark(BENCHMARKS[name], Path(data), options, splits)
 
 
@@ -48,6 +54,8 @@ def _open_benchmark(benchmark: Benchmark, data: Path, options: TableOptions, spl
         raise DataError(_looked_for(benchmark, data, missing or list(benchmark.splits), files))
     found: dict[str, Sequence[TaskExample]] = {}
     notes: list[str] = []
+    if benchmark.broken_lines and options.bad_rows == "error":
+        options = replace(options, bad_rows="skip")
     with BadRows.of(options) as bad:
         for split in benchmark.splits:
             if split in read:
@@ -66,8 +74,8 @@ def _open_benchmark(benchmark: Benchmark, data: Path, options: TableOptions, spl
 
 
 def _looked_for(benchmark: Benchmark, data: Path, missing: Sequence[str], files: dict[str, list[Path]]) -> str:
-    names = [f"{split}: {' or '.join(benchmark.splits[split])}" for split in missing]
+    names = "; ".join(f"{split} ({' or '.join(benchmark.splits[split])})" for split in missing)
     folders = ", ".join(benchmark.folders)
     there = f"; there is: {', '.join(files)}" if files else ""
-    hint = "; split_dev trains on a part of dev" if "train" in missing and "dev" in files else ""
-    return f"{data} has no {'; '.join(names)} of {benchmark.task.name} (looked there and in its folders {folders}){there}{hint}"
+    hint = "; --split-dev 0.2 trains on a part of dev" if "train" in missing and "dev" in files else ""
+    return f"{data} holds no {names} of {benchmark.task.name}, neither itself nor in a folder {folders}{there}{hint}"

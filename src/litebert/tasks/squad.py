@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from litebert.config import HeadKind
 from litebert.errors import DataError
 from litebert.tasks.align import align
 from litebert.tasks.bad_rows import BadRowError, BadRows, Place
@@ -83,6 +84,8 @@ def read_answers(given: Any, context: str) -> tuple[Answer, ...]:
     for text, start in stated:
         if not isinstance(text, str) or not (start is None or isinstance(start, int)):
             raise BadRowError(f"an answer is {text!r} from {start!r}, expected a text and a whole number")
+        if not text.strip():
+            continue
         answer = align(context, text, start)
         if answer is None:
             raise BadRowError(f"the answer {text!r} is not in the context")
@@ -95,23 +98,21 @@ def _group(example: TaskExample) -> tuple[str, ...]:
     return (example.slice or example.context,)
 
 
-def _benchmark(name: str, version: str, other: str, *, has_null: bool) -> Benchmark:
-    # any other train*.json counts too, as one's own questions, unless its name says that it is of the other version
-    task = Task(name=name, kind="answer", scores=("f1", "exact"), head="joint_span" if has_null else "span", has_null=has_null)
+def _benchmark(name: str, version: str, *, not_ours: str, has_null: bool) -> Benchmark:
+    head: HeadKind = "joint_span" if has_null else "span"
     return Benchmark(
-        task=task,
+        task=Task(name=name, kind="answer", scores=("f1", "exact"), head=head, has_null=has_null),
         folders=("SQuAD", "squad", name),
-        splits={
-            split: (f"{split}-v{version}.json", f"{split}-v{version}.json.*", f"{split}[!v]*.json", f"{split}*[!{other}].json")
-            for split in ("train", "dev", "test")
-        },
+        # any other train*.json is taken too: other questions in SQuAD's layout
+        splits={split: (f"{split}-v{version}.json", f"{split}*.json") for split in ("train", "dev", "test")},
         read=partial(read_squad, has_null),
         group=_group,
         cut_by="title",
+        not_ours=not_ours,
     )
 
 
 SQUAD = {
-    "squad1": _benchmark("squad1", "1.1", "0", has_null=False),
-    "squad2": _benchmark("squad2", "2.0", "1", has_null=True),
+    "squad1": _benchmark("squad1", "1.1", not_ours="-v2.", has_null=False),
+    "squad2": _benchmark("squad2", "2.0", not_ours="-v1.", has_null=True),
 }
