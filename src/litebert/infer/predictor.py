@@ -205,11 +205,11 @@ class Predictor:
 
     def predict(self, examples: Iterable[TaskExample], *, kind: Kind | None = None) -> Iterator[Prediction]:
         """The whole prediction for each example, in order: the other spans of an answer too. Kinds are verbs."""
-        kind = kind or next(iter(self.cards), None)
-        if kind is None:
+        verb = kind or next(iter(self.cards), None)
+        if verb is None:
             raise ConfigError(f"this model has no head for a task; it can {' and '.join(self.verbs)}")
-        check_verb(kind, self.verbs, self.card)
-        card = self.cards[kind]
+        check_verb(verb, self.verbs, self.card)
+        card = self.cards[verb]
 
         def predictions(window: list[TaskExample]) -> Sequence[Prediction]:
             return apply.predict(self.model, card, window, self.tokenizer, device=self.device, batch_tokens=self.batch_tokens)

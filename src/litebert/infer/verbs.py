@@ -26,12 +26,12 @@ _ANSWERS: dict[HeadKind, tuple[Kind, ...]] = {
 }
 
 
-def cards(config: ModelConfig, card: TaskCard | None) -> dict[Kind, TaskCard]:
+def cards(config: ModelConfig, card: TaskCard | None) -> dict[Verb, TaskCard]:
     """The card for each task verb that the model knows."""
     if card is not None:
         card.check_fits(config)
         return {card.task.kind: card}
-    found: dict[Kind, TaskCard] = {}
+    found: dict[Verb, TaskCard] = {}
     for head in config.heads:
         for kind in _ANSWERS.get(head.kind, ()):
             task = Task(name=kind, kind=kind, scores=(), labels=head.labels, head=head.kind, has_null=False)
@@ -39,7 +39,7 @@ def cards(config: ModelConfig, card: TaskCard | None) -> dict[Kind, TaskCard]:
     return found
 
 
-def known_verbs(config: ModelConfig, known: dict[Kind, TaskCard]) -> tuple[Verb, ...]:
+def known_verbs(config: ModelConfig, known: dict[Verb, TaskCard]) -> tuple[Verb, ...]:
     """All that the model can do; to embed, any encoder will do."""
     fills = any(head.kind == "masked" for head in config.heads)
     return tuple(verb for verb in VERBS if verb in known or verb == "embed" or (verb == "fill" and fills))

@@ -1,0 +1,115 @@
+"""litebert predict: a file of rows and a model in; a file of predictions out, in order, in constant memory, restartable."""
+
+import json as jsonlib
+import sys
+import time
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+import tyro
+
+from litebert.commands.asking import NO_DEFAULT
+from litebert.errors import ConfigError
+from litebert.infer.verbs import Pooling, Verb
+from litebert.tasks.options import TableOptions
+
+Input = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
+Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN…")]
+LINE_SECONDS = 5.0
+"""Between two lines of progress."""
+
+
+def predict(
+    input: Input,
+    /,
+    *,
+    out: str,
+    model: str | None = None,
+    verb: Verb | None = None,
+    text: str | None = None,
+    second: str | None = None,
+    context: str | None = None,
+    question: str | None = None,
+    options: Names = (),
+    words: str | None = None,
+    keep: Names = (),
+    top: int = 5,
+    pooling: Pooling = "mean",
+    normalize: bool = False,
+    bad_rows: Literal["error", "skip", "quarantine"] = "error",
+    batch_tokens: int | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    json: bool = False,
+) -> None:
+    """Predict for every row of a file of any size. Interrupted or killed, the same command again goes on.
+
+    Columns left out are recognised by their names, and the choice is printed.
+
+    Args:
+        input: A .csv, .tsv, .jsonl, .parquet or .txt file (a text a line), plain or with .gz, .xz, .bz2, .zst.
+        out: File for the predictions, one a line in the order of the input: .jsonl, .csv or .tsv.
+        model: Folder of a checkpoint, a run or a Hugging Face model.
+        verb: What to do where the model can do several things; a pretrained model can fill and embed.
+        text: Column of the text, or of a pair's first text.
+        second: Column of a pair's second text.
+        context: Column of the context that a question is about.
+        question: Column of the question.
+        options: Columns of the options to choose from, or a single one that holds a list.
+        words: Column of the words to tag.
+        keep: Columns to copy into the output; a name that predictions use, such as label, becomes input:label.
+        top: Guesses for each mask (fill).
+        pooling: What a vector is: the mean of all tokens' states, or the state of [CLS] (embed).
+        normalize: Scale every vector to length 1 (embed).
+        bad_rows: What to do with a row that cannot be used: stop, leave it out, or keep a copy in OUT.quarantine.jsonl.
+        batch_tokens: Tokens computed at once, padding among them; less needs less memory.
+        device: cpu, cuda, cuda:1 …, or auto.
+        overwrite: Begin again, whatever the output's file holds.
+        json: Print one JSON object.
+    """
+    if model is None:
+        raise ConfigError(NO_DEFAULT)
+    table = TableOptions(
+        text=text, second=second, context=context, question=question, options=options or None, words=words, bad_rows=bad_rows
+    )
+    # torch only now: wrong flags are answered at once
+    from litebert.infer.load import load
+    from litebert.infer.predict_file import predict_file
+    from litebert.infer.questions import PredictOptions
+
+    predictor = load(model, device=device, batch_tokens=batch_tokens)
+    chosen = PredictOptions(
+        verb=verb, table=table, keep=keep, top=top, pooling=pooling, normalize=normalize, overwrite=overwrite
+    )
+    began = time.monotonic()
+    for note in predictor.notes:
+        _note(note)
+    report = predict_file(predictor, input, out, chosen, watch=_Watch(), note=_note)
+    seconds = time.monotonic() - began
+    if json:
+        print(jsonlib.dumps(asdict(report) | {"seconds": seconds}, ensure_ascii=False))
+        return
+    earlier = f", {report.rows_before:,} of them by an earlier run" if report.rows_before else ""
+    made = report.rows - report.rows_before
+    print(f"{out}: {report.rows:,} predictions{earlier}; {made / max(seconds, 1e-9):,.0f} a second", file=sys.stderr)
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+class _Watch:
+    """A line on stderr every few seconds."""
+
+    def __init__(self) -> None:
+        self._began = self._told = time.monotonic()
+        self._first: int | None = None
+
+    def __call__(self, rows: int) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._began = rows, now
+        elif now - self._told >= LINE_SECONDS:
+            self._told = now
+            speed = (rows - self._first) / max(now - self._began, 1e-9)
+            print(f"litebert predict: {rows:,} rows, {speed:,.0f} a second", file=sys.stderr)
