@@ -4,6 +4,7 @@ classify, pair, regress: the longer text loses tokens from its end. choose: a ro
 with option; of these the last tokens stay, of the context the first. answer and tag read all of it in windows.
 """
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -85,10 +86,14 @@ def _text_targets(card: TaskCard, examples: Sequence[TextExample]) -> np.ndarray
 
 
 def _number(example: TextExample) -> float:
+    assert example.label is not None
     try:
-        return float(example.label)  # type: ignore[arg-type]
+        number = float(example.label)
     except ValueError:
-        raise DataError(f"{example.where or example.key}: label {example.label!r} is not a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"{example.where or example.key}: label {example.label!r} is not a number")
+    return number
 
 
 def encode_choices(card: TaskCard, examples: Sequence[ChoiceExample], tokenizer: Tokenizer) -> Inputs:
@@ -124,8 +129,9 @@ _BLANK = re.compile("_+")
 def _choice_targets(examples: Sequence[ChoiceExample]) -> Int[np.ndarray, " units"] | None:
     labels = [example.label for example in examples]
     for example in examples:
-        if not example.options or not (example.label is None or 0 <= example.label < len(example.options)):
-            raise DataError(
-                f"{example.where or example.key}: option {example.label} is said to be right, there are {len(example.options)}"
-            )
+        where, count = example.where or example.key, len(example.options)
+        if not count:
+            raise DataError(f"{where}: there is no option to choose")
+        if example.label is not None and not 0 <= example.label < count:
+            raise DataError(f"{where}: option {example.label} is said to be right, there are {count}, from 0")
     return None if None in labels else np.array(labels, np.int64)

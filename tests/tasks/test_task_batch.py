@@ -1,0 +1,95 @@
+"""A batch holds its units whole and nothing else; batches hold every unit once with little padding."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_examples import CASES, made_card, made_examples
+from torch import Tensor
+
+from litebert.tasks.batch import TaskBatch, budget_batches, epoch_batches
+from litebert.tasks.encode import encode
+from litebert.text.tokenizer import Tokenizer
+
+
+def narrowed(batch: TaskBatch, width: int) -> dict[str, Any]:
+    """The batch without the padding beyond `width`, as lists."""
+    seq = batch.token_ids.shape[1]
+    mask = torch.ones_like(batch.token_ids, dtype=torch.bool) if batch.mask is None else batch.mask
+    assert not mask[:, width:].any()
+    positions = batch.positions
+    if positions is not None:
+        positions = positions // seq * width + positions % seq
+    cut = {"token_ids": batch.token_ids, "segment_ids": batch.segment_ids, "mask": mask, "allowed": batch.allowed}
+    found = {name: None if tensor is None else tensor[:, :width] for name, tensor in cut.items()}
+    found |= {"sizes": batch.sizes, "positions": positions, "targets": batch.targets}
+    return {name: tensor.tolist() if isinstance(tensor, Tensor) else tensor for name, tensor in found.items()}
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_rows_of_a_batch_are_a_batch_of_fewer_units(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+    inputs = encode(made_card(kind, head), made_examples(kind), tokenizer)
+    units = np.random.default_rng(0).permutation(len(inputs))
+    batch = inputs.batch(units)
+    assert len(batch) == len(units)
+    for start, stop in ((0, 3), (3, 4), (5, len(units)), (2, 2)):
+        part, told = batch.rows(start, stop), inputs.batch(units[start:stop])
+        assert (len(part), part.num_targets, part.num_tokens) == (len(told), told.num_targets, told.num_tokens)
+        assert narrowed(part, told.token_ids.shape[1]) == narrowed(told, told.token_ids.shape[1])
+    assert narrowed(batch.rows(1, 3).to("cpu"), 32) == narrowed(batch.rows(1, 3), 32)
+
+
+def test_padding_is_masked_and_where_there_is_none_there_is_no_mask(tokenizer: Tokenizer) -> None:
+    inputs = encode(made_card("pair", max_length=64), made_examples("pair"), tokenizer)
+    for unit in range(len(inputs)):
+        assert inputs.batch(np.array([unit])).mask is None
+    batch = inputs.batch(np.arange(len(inputs)))
+    assert batch.mask is not None
+    assert batch.mask.sum(1).tolist() == inputs.lengths.tolist()
+    assert batch.num_tokens == inputs.lengths.sum() < batch.token_ids.numel()
+    assert (batch.token_ids[~batch.mask] == tokenizer.pad_id).all()
+    assert not batch.segment_ids[~batch.mask].any()
+    assert batch.token_ids.shape[1] == inputs.lengths.max()
+
+
+def test_answers_stand_in_the_context_or_at_the_first_token(tokenizer: Tokenizer) -> None:
+    inputs = encode(made_card("answer"), made_examples("answer"), tokenizer)
+    batch = inputs.batch(np.arange(len(inputs)))
+    assert batch.allowed is not None
+    special = (batch.token_ids == tokenizer.sep_id) | (batch.token_ids == tokenizer.pad_id)
+    assert torch.equal(batch.allowed[:, 1:], (batch.segment_ids.bool() & ~special)[:, 1:])
+    assert batch.allowed[:, 0].all()
+
+
+def test_an_epoch_holds_every_unit_once_and_little_padding() -> None:
+    lengths = np.random.default_rng(0).integers(1, 64, 1000)
+    batches = epoch_batches(lengths, 16, seed=3, epoch=1)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
+    padded = sum(len(batch) * lengths[batch].max() for batch in batches)
+    assert padded < 1.1 * lengths.sum()
+    again, other = epoch_batches(lengths, 16, seed=3, epoch=1), epoch_batches(lengths, 16, seed=3, epoch=2)
+    assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(batches, other, strict=False))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(2, 60), st.integers(1, 5)), max_size=60), st.integers(1, 300))
+def test_a_budget_is_kept_and_used(units: list[tuple[int, int]], tokens: int) -> None:
+    lengths, sizes = np.array(units, np.int64).reshape(-1, 2).T
+    batches = budget_batches(lengths, tokens=tokens, sizes=sizes)
+    assert sorted(number for batch in batches for number in batch.tolist()) == list(range(len(units)))
+    for batch in batches:
+        assert len(batch) == 1 or sizes[batch].sum() * lengths[batch].max() <= tokens
+    for longer, shorter in pairwise(batches):
+        assert lengths[longer].min() >= lengths[shorter].max()
+        first = longer[0]  # it no longer fitted into the batch of shorter ones
+        assert (sizes[shorter].sum() + sizes[first]) * lengths[first] > tokens
+
+
+def test_a_budget_without_sizes_counts_rows() -> None:
+    batches = budget_batches(np.array([4, 9, 4, 5]), tokens=10)
+    assert [batch.tolist() for batch in batches] == [[1], [3], [0, 2]]

@@ -1,0 +1,123 @@
+"""Losses are what the formulas say of each unit alone, and add up."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from made_examples import CASES, made_card, made_examples, made_model
+from torch import Tensor
+
+from litebert.errors import DataError
+from litebert.model.model import Model
+from litebert.tasks.batch import TaskBatch
+from litebert.tasks.encode import encode
+from litebert.tasks.losses import TaskSums, task_losses
+from litebert.text.tokenizer import Tokenizer
+
+
+def alone(model: Model, batch: TaskBatch) -> tuple[Tensor, int]:
+    """The loss of one unit, written out from the definitions; and how many of its targets were guessed."""
+    assert batch.targets is not None
+    states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
+    head, right = model.head(batch.head), batch.targets
+    if batch.head == "joint_span":
+        assert batch.allowed is not None
+        inside = batch.allowed[0].nonzero()[:, 0]
+        first, last = (int((inside == place).nonzero()) for place in right[0])
+        logits = head(states, batch.allowed, right[:, 0])
+        start, end = logits.start[0, inside].log_softmax(0), logits.end[0, inside].log_softmax(0)
+        null = logits.unanswerable.sigmoid()
+        answered = torch.log(null if right[0, 0] == 0 else 1 - null).sum()
+        guessed = start.argmax() == first and end.argmax() == last
+        return -(start[first] + end[last]) / 2 - 0.5 * answered, int(guessed)
+    if batch.head == "span":
+        assert batch.allowed is not None
+        inside = batch.allowed[0].nonzero()[:, 0]
+        first, last = (int((inside == place).nonzero()) for place in right[0])
+        start, end = head(states)[0, inside].log_softmax(0).T
+        return -(start[first] + end[last]) / 2, int(start.argmax() == first and end.argmax() == last)
+    if batch.head == "tag":
+        assert batch.positions is not None
+        logits = head(states)[0, batch.positions].log_softmax(1)
+        return -logits[range(len(right)), right].sum(), int((logits.argmax(1) == right).sum())
+    logits = head(model.encoder.pool(states))
+    if batch.head == "regress":
+        return (logits[0, 0] - right[0]) ** 2, 0
+    logits = logits[:, 0] if batch.head == "choose" else logits[0]
+    return -logits.log_softmax(0)[right[0]], int(logits.argmax() == right[0])
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_a_batch_is_the_sum_of_its_units(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+    card = made_card(kind, head)
+    inputs, model = encode(card, made_examples(kind), tokenizer), made_model(card, tokenizer)
+    batch = inputs.batch(np.arange(len(inputs)))
+    sums = task_losses(model, batch)
+    told = [alone(model, inputs.batch(np.array([unit]))) for unit in range(len(inputs))]
+    torch.testing.assert_close(sums.loss, torch.stack([loss.reshape(()) for loss, _ in told]).sum(), rtol=1e-5, atol=1e-5)
+    assert sums.correct == sum(correct for _, correct in told)
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_microbatches_add_up(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+    card = made_card(kind, head)
+    inputs, model = encode(card, made_examples(kind), tokenizer), made_model(card, tokenizer)
+    batch = inputs.batch(np.arange(len(inputs)))
+    whole = gradients(model, [batch])
+    parts = gradients(model, [batch.rows(at, at + 5) for at in range(0, len(batch), 5)])
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert any(gradient.abs().sum() > 0 for gradient in whole)
+
+
+def gradients(model: Model, batches: list[TaskBatch]) -> list[Tensor]:
+    """Of all parameters, and the sums."""
+    model.zero_grad()
+    total: TaskSums | None = None
+    for batch in batches:
+        sums = task_losses(model, batch)
+        sums.loss.backward()  # type: ignore[no-untyped-call]
+        total = sums.detach() if total is None else total + sums.detach()
+    assert total is not None
+    found = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    return [*found, *total.numbers().values()]
+
+
+def test_an_option_that_is_not_there_takes_no_part(tokenizer: Tokenizer) -> None:
+    card = made_card("choose")
+    inputs, model = encode(card, made_examples("choose", 30), tokenizer), made_model(card, tokenizer)
+    assert inputs.sizes is not None
+    assert set(inputs.sizes.tolist()) == {2, 3, 4}
+    same = [task_losses(model, inputs.batch(np.flatnonzero(inputs.sizes == size))).loss for size in (2, 3, 4)]
+    torch.testing.assert_close(task_losses(model, inputs.batch(np.arange(30))).loss, sum(same), rtol=1e-5, atol=1e-4)
+
+
+def test_half_precision_is_summed_in_float(tokenizer: Tokenizer) -> None:
+    for kind, head in CASES:
+        card = made_card(kind, head)
+        inputs, model = encode(card, made_examples(kind), tokenizer), made_model(card, tokenizer)
+        batch = inputs.batch(np.arange(len(inputs)))
+        exact, rough = task_losses(model, batch), task_losses(model.bfloat16(), batch)
+        assert rough.loss.dtype == torch.float32
+        torch.testing.assert_close(rough.loss, exact.loss, rtol=0.05, atol=0.1)
+
+
+def test_without_labels_there_is_nothing_to_learn(tokenizer: Tokenizer) -> None:
+    card = made_card("tag")
+    examples = made_examples("tag", 2)
+    unlabelled = [type(example)(key=example.key, words=example.words) for example in examples]  # type: ignore[union-attr,call-arg]
+    batch = encode(card, unlabelled, tokenizer).batch(np.array([0]))
+    with pytest.raises(DataError, match="these examples have no labels, so there is nothing to learn from; give a labelled"):
+        task_losses(made_model(card, tokenizer), batch)
+
+
+def test_a_classifier_is_torch_cross_entropy(tokenizer: Tokenizer) -> None:
+    card = made_card("pair")
+    inputs, model = encode(card, made_examples("pair"), tokenizer), made_model(card, tokenizer)
+    batch = inputs.batch(np.arange(len(inputs)))
+    states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
+    assert batch.targets is not None
+    told = F.cross_entropy(model.logits("classify", states), batch.targets) * len(batch)
+    torch.testing.assert_close(task_losses(model, batch).loss, told)
