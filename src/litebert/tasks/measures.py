@@ -4,7 +4,7 @@ Texts are compared once, here; what is left for every resample is sums.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -23,9 +23,8 @@ from litebert.tasks.task import Task
 
 Measure = Callable[[Weights], Scores]
 Measures = Mapping[str, Measure]
-Example = TypeVar("Example")
-Predicted = TypeVar("Predicted")
-Truth = TypeVar("Truth")
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 
 def measure(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> dict[str, Measure]:
@@ -55,19 +54,21 @@ def answer_scores(
     return exact, f1, answerable
 
 
+def only(found: Sequence[object], kind: type[One]) -> list[One]:
+    """The same, known to be all of one kind."""
+    other = next((each for each in found if not isinstance(each, kind)), None)
+    assert other is None, f"expected {kind.__name__}, got {other!r}"
+    return cast(list[One], list(found))
+
+
 def pairs(
-    examples: Sequence[TaskExample], predictions: Sequence[Prediction], kind: type[Example], said: type[Predicted]
-) -> list[tuple[Example, Predicted]]:
+    examples: Sequence[TaskExample], predictions: Sequence[Prediction], kind: type[One], said: type[Other]
+) -> list[tuple[One, Other]]:
     """Examples beside predictions, all of one kind."""
-    found: list[tuple[Example, Predicted]] = []
-    for example, prediction in zip(examples, predictions, strict=True):
-        assert isinstance(example, kind), f"{example.where or example.key} is a {type(example).__name__}"
-        assert isinstance(prediction, said), f"{example.where or example.key} was answered by {type(prediction).__name__}"
-        found.append((example, prediction))
-    return found
+    return list(zip(only(examples, kind), only(predictions, said), strict=True))
 
 
-def truth(example: TaskExample, known: Truth | None) -> Truth:
+def truth(example: TaskExample, known: One | None) -> One:
     """What is true of an example; a DataError where the file does not say."""
     if known is None:
         place = example.where or f"example {example.key}"
