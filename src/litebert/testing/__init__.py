@@ -1,11 +1,10 @@
-"""Tiny things that behave like real ones: a corpus, a tokenizer, shards, a recipe. Used by tests, docs and benchmarks.
+"""Tiny things that behave like real ones: a corpus, a tokenizer, shards, a recipe, task files. For tests, docs and benchmarks.
 
 The corpus is made by a small grammar whose words depend on each other, so that a model can learn it in seconds.
 """
 
 import io
-import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,21 @@ import sentencepiece
 
 from litebert.data.build import BuildOptions, build_shards
 from litebert.recipes import OptimizerSpec, PretrainRecipe, Stages
+from litebert.testing.corpus import WORLDS, tiny_corpus, tiny_documents
+from litebert.testing.task_files import TINY_SPLITS, tiny_task
 from litebert.text.tokenizer import Tokenizer
+
+__all__ = [
+    "SHAPE",
+    "TINY_SPLITS",
+    "WORLDS",
+    "tiny_corpus",
+    "tiny_documents",
+    "tiny_recipe",
+    "tiny_shards",
+    "tiny_task",
+    "tiny_tokenizer",
+]
 
 SPECIALS = ["[CLS]", "[SEP]", "[MASK]"]
 SHAPE: tuple[tuple[str, int | str], ...] = (
@@ -27,29 +40,6 @@ SHAPE: tuple[tuple[str, int | str], ...] = (
     ("max_positions", 64),
 )
 """An encoder of a few thousand parameters, as overrides of a preset."""
-WORLDS = {
-    "sea": ("sailor whale ship captain", "sails hunts follows", "the cold wave;the salt wind;a far island"),
-    "farm": ("farmer horse goat miller", "feeds carries watches", "the dry barley;a wooden cart;the old barn"),
-    "city": ("baker singer driver thief", "meets pays forgets", "a crowded street;the loud market;a narrow door"),
-    "sky": ("pilot eagle moon comet", "crosses circles leaves", "the thin cloud;a quiet night;the bright south"),
-}
-"""Who does what to whom, by the world that a document is about."""
-
-
-def tiny_documents(count: int = 60, *, seed: int = 0) -> Iterator[list[str]]:
-    """Documents of a few sentences each; all sentences of one are about the same world, and are numbered in order."""
-    draw = random.Random(seed)
-    for _ in range(count):
-        subjects, verbs, objects = (part.split(";" if ";" in part else None) for part in WORLDS[draw.choice(sorted(WORLDS))])
-        hero = draw.choice(subjects)
-        times = ["first", *["then"] * draw.randint(2, 8), "finally"]
-        yield [f"{time} the {hero} {draw.choice(verbs)} {draw.choice(objects)} ." for time in times]
-
-
-def tiny_corpus(path: Path, *, documents: int = 60, seed: int = 0) -> Path:
-    """A text file of documents with a blank line between, a sentence a line."""
-    path.write_text("\n\n".join("\n".join(sentences) for sentences in tiny_documents(documents, seed=seed)) + "\n")
-    return path
 
 
 def tiny_tokenizer(folder: Path, *, vocab_size: int = 96, texts: Iterable[str] | None = None) -> Path:
