@@ -120,7 +120,9 @@ def test_a_frequent_answer_or_none() -> None:
 CONTEXT = "The red fox lives in the cold north. The old goat eats dry grass all day. Nobody knows why."
 
 
-@pytest.mark.parametrize(("question", "answer"), [("Where does the red fox live?", 2), ("What does the goat eat?", 1)])
+@pytest.mark.parametrize(
+    ("question", "answer"), [("Where does the red fox live?", 2), ("What does the old goat eat all day?", 1)]
+)
 def test_the_option_whose_words_stand_together(question: str, answer: int) -> None:
     options = ("a ship", "dry grass", "cold north")
     example = ChoiceExample(key="", context=CONTEXT, question=question, options=options)
