@@ -13,9 +13,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from litebert.config import POOLED_HEADS
 from litebert.errors import DataError
 from litebert.model.joint_span import JointSpanHead
 from litebert.model.layers import States
+from litebert.model.layout import Needed
 from litebert.model.model import Model
 from litebert.tasks.batch import TaskBatch
 
@@ -50,8 +52,12 @@ def task_losses(model: Model, batch: TaskBatch) -> TaskSums:
 
 
 def task_states(model: Model, batch: TaskBatch) -> States:
-    """What the heads read."""
-    states: Tensor = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
+    """What the heads read: the first token's states alone where a head pools them, which saves most of the last layer."""
+    needed = None
+    if batch.head in POOLED_HEADS:
+        rows, seq = batch.token_ids.shape
+        needed = Needed(places=(torch.arange(rows, device=batch.token_ids.device) * seq)[:, None])
+    states: Tensor = model.encoder(batch.token_ids, batch.segment_ids, batch.mask, needed=needed)
     return states
 
 
