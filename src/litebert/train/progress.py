@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from litebert.train.log import Record
 
 EVERY_SECONDS = 5.0
+HELD_OUT = ("masked_loss", "masked_accuracy", "sop_accuracy", "nsp_accuracy", "perplexity")
+"""What is shown of an evaluation in pretraining."""
 
 
 class ProgressSink:
@@ -38,6 +40,12 @@ class ProgressSink:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.bar:
             self.bar.stop()
+
+    def lengthen(self, steps: int) -> None:
+        """The run has another number of steps now."""
+        self.steps = steps
+        if self.bar:
+            self.bar.update(self.task, total=steps)
 
     def __call__(self, record: Record) -> None:
         if self.silent:
@@ -72,9 +80,11 @@ class ProgressSink:
         return f"  {_count((last_tokens - first_tokens) / (end - start))} tokens/s  {duration(left)} left"
 
     def _evaluation(self, record: Record) -> str:
-        shown = ("masked_loss", "masked_accuracy", "sop_accuracy", "nsp_accuracy", "perplexity", "score")
-        parts = [f"{name.replace('_', ' ')} {record[name]:.3f}" for name in shown if isinstance(record.get(name), float)]
-        return f"step {record['step']:,}: held out: " + ", ".join(parts)
+        where, shown = "held out", [name for name in HELD_OUT if name in record]
+        if "score" in record:  # of a task: all of them, the first being the one that counts
+            where, shown = "dev", [name for name in record if name not in ("kind", "step", "score", "tokens", "seconds")]
+        parts = [f"{name.replace('_', ' ')} {record[name]:.3f}" for name in shown if isinstance(record[name], float)]
+        return f"step {record['step']:,}: {where}: " + ", ".join(parts)
 
 
 def duration(seconds: float) -> str:

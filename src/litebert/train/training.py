@@ -54,6 +54,8 @@ class Training(Generic[B, S]):
     optimizer: Optimizer
     job: Job[Model, B, S]
     say: Say
+    passes: Callable[[B, int, dict[str, float]], S] | None = None
+    """Forward and backward of a microbatch, where it is not as the loop does it: CUDA graphs."""
 
     def wants_evaluation(self, step: int) -> bool:
         """Whether the model is to be scored before `step`."""
@@ -90,6 +92,9 @@ class Training(Generic[B, S]):
         """What else looks at each record."""
         return ()
 
+    def open(self) -> None:
+        """Whatever needs the run's folder, which is known now."""
+
     def close(self) -> None:
         """Whatever the run had open."""
 
@@ -105,6 +110,7 @@ class Training(Generic[B, S]):
                 return done
             if moved:
                 self.say("the run goes on, but not bit for bit as where it began: " + "; ".join(moved))
+            self.open()
             return self._train(sinks, progress=progress)
         finally:
             self.close()
@@ -112,7 +118,7 @@ class Training(Generic[B, S]):
 
     def _train(self, sinks: tuple[Sink, ...], *, progress: bool) -> dict[str, Any]:
         recipe, main = self.recipe, self.runtime.is_main
-        self.guard = Guard(max_skips=recipe.max_skips, max_rollbacks=recipe.max_rollbacks, spike_factor=recipe.spike_factor)
+        self.guard = self.make_guard()
         self.log = Log(self.folder.metrics if main else None)
         store = SnapshotStore(self.folder.snapshots, keep=recipe.keep_snapshots)
         self.keeper = Keeper(store, self.model, self.optimizer, log=self.log, runtime=self.runtime)
@@ -134,6 +140,10 @@ class Training(Generic[B, S]):
         finally:
             self.log.close()
 
+    def make_guard(self) -> Guard:
+        recipe = self.recipe
+        return Guard(max_skips=recipe.max_skips, max_rollbacks=recipe.max_rollbacks, spike_factor=recipe.spike_factor)
+
     def _loop(self) -> Loop[Model, B, S]:
         return Loop(
             self.job,
@@ -146,6 +156,7 @@ class Training(Generic[B, S]):
             restore=self.restore,
             beside=self.beside,
             max_grad_norm=self.recipe.optimizer.max_grad_norm,
+            passes=self.passes,
         )
 
     def beside(self, state: State, stop: StopSignal) -> None:

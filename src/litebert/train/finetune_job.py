@@ -1,0 +1,114 @@
+"""Fine-tuning as a job of the loop: batches of a task's inputs, the task's loss, the recipe's rate (ALBERT §4.1, A.3).
+
+Steps count through the whole run; where it begins again after a failure, the same count goes on with a lower rate.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from litebert.data.stream import Position
+from litebert.model.model import Model
+from litebert.optim.schedule import rate_at
+from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.tasks.batch import TaskBatch, epoch_batches
+from litebert.tasks.inputs import Inputs
+from litebert.tasks.losses import TaskSums, task_losses
+from litebert.train.runtime import Runtime
+
+LOWER, LONGER = 3, 2
+"""What the rate is divided by and the warm-up multiplied with for a new beginning."""
+
+
+class FinetuneJob:
+    """A task's examples, by a recipe."""
+
+    def __init__(self, recipe: FinetuneRecipe, inputs: Inputs, runtime: Runtime) -> None:
+        self.recipe, self.inputs, self.runtime = recipe, inputs, runtime
+        self.seed = recipe.seed
+        self.per_epoch = -(-len(inputs) // recipe.batch_size)
+        self.length = recipe.total_steps(len(inputs))
+        """Steps from a beginning to its end."""
+        self.begin(0, 0)
+        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
+        self._width = self._rows = 1
+
+    def begin(self, attempt: int, step: int) -> None:
+        """From `step` on it is attempt number `attempt`."""
+        self.attempt, self.began = attempt, step
+        self.steps = step + self.length
+        self.spec = gentler(self.recipe.optimizer, attempt, self.length)
+
+    def position(self, step: int) -> Position:
+        """Epoch and batch of `step`. Epochs go on counting where a run begins again, so that it reads in another order."""
+        epoch, index = divmod(step - self.began, self.per_epoch)
+        return Position(self.attempt * -(-self.length // self.per_epoch) + epoch, index)
+
+    def units(self, step: int) -> np.ndarray:
+        """The numbers of the units of a step, over all ranks."""
+        place = self.position(step)
+        if self._epoch[0] != place.epoch:
+            batches = epoch_batches(self.inputs.lengths, self.recipe.batch_size, seed=self.seed, epoch=place.epoch)
+            self._epoch = (place.epoch, batches)
+        return self._epoch[1][place.index]
+
+    def batch(self, step: int) -> TaskBatch:
+        units = self.units(step)
+        mine = units[self.runtime.rank :: self.runtime.world_size]
+        self.chosen = mine if len(mine) else units[:1]  # fewer than ranks: this one reads along, and counts for nothing
+        self.is_spare = not len(mine)
+        batch = self.inputs.batch(self.chosen)
+        self._rows, self._width = batch.token_ids.shape
+        return batch
+
+    def counts(self, batch: TaskBatch) -> dict[str, float]:
+        weight = 0.0 if self.is_spare else 1.0
+        numbers = {
+            "targets": batch.num_targets,
+            "units": len(batch),
+            "tokens": batch.token_ids.numel(),
+            "real_tokens": batch.num_tokens,
+        }
+        return {name: weight * number for name, number in numbers.items()}
+
+    def microbatch_rows(self, step: int) -> int:
+        """As many units as the recipe's tokens allow, and about as many in every microbatch."""
+        units = len(self.chosen)
+        most = max(self.recipe.microbatch_tokens * units // (self._rows * self._width), 1)
+        return -(-units // -(-units // most))
+
+    def losses(self, model: Model, microbatch: TaskBatch, step: int) -> TaskSums:
+        sums = task_losses(model, microbatch.to(self.runtime.device))
+        return replace(sums, loss=sums.loss * 0, correct=sums.correct * 0) if self.is_spare else sums
+
+    def mean(self, sums: TaskSums, counts: dict[str, float]) -> Tensor:
+        return sums.loss / max(counts["targets"], 1)
+
+    def rate(self, step: int) -> float:
+        return rate_at(self.spec, step - self.began, self.length)
+
+    def describe(self, step: int, sums: dict[str, float], counts: dict[str, float]) -> dict[str, Any]:
+        targets, tokens = max(counts["targets"], 1), max(counts["tokens"], 1)
+        shown: dict[str, Any] = {"loss": sums["loss"] / targets}
+        if self.inputs.head != "regress":
+            shown["accuracy"] = sums["correct"] / targets
+        place = self.position(step)
+        shape = {"epoch": place.epoch, "batch_size": int(counts["units"]), "sequence_length": self._width}
+        padding = 1 - counts["real_tokens"] / tokens
+        return shown | shape | {"padding": round(padding, 4), "tokens": int(counts["tokens"])}
+
+    def name(self, batch: TaskBatch) -> str:
+        numbers = self.inputs.examples[self.chosen]
+        shown = ", ".join(map(str, numbers[:8].tolist()))
+        more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+        return f"training examples {shown}{more}"
+
+
+def gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:
+    """The optimizer of a new beginning: a third of the rate and twice the warm-up for each; at most half the run."""
+    if attempt == 0:
+        return spec
+    warmup = min(max(spec.warmup_steps(steps), 1) * LONGER**attempt, steps // 2)
+    return replace(spec, rate=spec.rate / LOWER**attempt, warmup=max(warmup, spec.warmup_steps(steps)))
