@@ -90,7 +90,7 @@ def is_text(value: object) -> bool:
 
 def is_texts(value: object) -> bool:
     """Whether these are the options of one question: texts, not lists of them."""
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, str) for each in value)
 
 
 SAID: dict[Form, str] = {"one": "one", "many": "a list", "stream": "an iterator"}

@@ -39,7 +39,6 @@ class Output:
         self._told = 0.0
         self._file: IO[bytes] | None = None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.is_dir():
                 raise ConfigError(f"{self.path} is a folder; --out is a file for the predictions")
             self._file = self._held()

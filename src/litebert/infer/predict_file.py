@@ -51,6 +51,7 @@ def predict_file(
     verb = find_verb(predictor, options.verb)
     if Path(source).resolve() == Path(out).resolve():
         raise ConfigError(f"--out is the input, {source}; choose another file for the predictions")
+    make_folder(Path(out).parent)
     questions = Questions(predictor, source, verb, options, BadRows(options.table.bad_rows, f"{out}.quarantine.jsonl"))
     card = predictor.cards.get(verb)
     lines = Lines(out, verb, asked=questions.asked, labels=card.task.labels if card else ())
@@ -82,6 +83,13 @@ def predict_file(
         bad_rows=questions.bad.count,
         notes=(*questions.notes, *questions.bad.notes),
     )
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another --out") from error
 
 
 def find_verb(predictor: Predictor, verb: Verb | None) -> Verb:

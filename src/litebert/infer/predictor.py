@@ -67,14 +67,17 @@ class Predictor:
         """Tokens of a batch, padding among them."""
         self.model = checkpoint.model.to(self.device).eval()
         self.tokenizer: Tokenizer = checkpoint.tokenizer
-        self.card = None if checkpoint.task is None else TaskCard.from_dict(checkpoint.task)
-        """What the model was fine-tuned for; None where that is not known."""
+        try:
+            self.card = None if checkpoint.task is None else TaskCard.from_dict(checkpoint.task)
+            """What the model was fine-tuned for; None where that is not known."""
+            self.cards = cards(self.model.config, self.card)
+            """For each task verb that the model knows, how texts become its inputs."""
+        except ConfigError as error:
+            raise CheckpointError(f"the task.json beside the model cannot be used: {error}") from error
         self.notes = notes
         """What a user should know of the model's loading."""
         if self.tokenizer.vocab_size > (size := self.model.config.encoder.vocab_size):
             raise CheckpointError(f"the tokenizer has {self.tokenizer.vocab_size} pieces, the model {size}; they do not match")
-        self.cards = cards(self.model.config, self.card)
-        """For each task verb that the model knows, how texts become its inputs."""
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
@@ -205,7 +208,7 @@ class Predictor:
 
     def predict(self, examples: Iterable[TaskExample], *, kind: Kind | None = None) -> Iterator[Prediction]:
         """The whole prediction for each example, in order: the other spans of an answer too. Kinds are verbs."""
-        verb = kind or next(iter(self.cards), None)
+        verb: Verb | None = next(iter(self.cards), None) if kind is None else kind
         if verb is None:
             raise ConfigError(f"this model has no head for a task; it can {' and '.join(self.verbs)}")
         check_verb(verb, self.verbs, self.card)

@@ -1,0 +1,123 @@
+"""fill and embed: equal to a plain reference, whatever the batch, the order and the form of the question."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.errors import ConfigError, DataError
+from litebert.infer import ahead
+from litebert.infer.fill import masked_row, unused_character
+from litebert.infer.load import load
+from litebert.infer.predictor import Predictor
+from made_models import SENTENCES, texts
+
+
+def states(model: Predictor, text: str) -> torch.Tensor:
+    """The last states of one text alone, without padding."""
+    ids = model.tokenizer.pair(text, max_length=64, truncate="first").token_ids
+    with torch.no_grad():
+        found: torch.Tensor = model.model.encoder(torch.tensor([ids]))[0]
+    return found
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_vector_is_the_mean_or_the_first_of_the_last_states(model: Predictor, pooling: str) -> None:
+    asked = texts(40)
+    found = model.embed(asked, pooling=pooling)
+    expected = np.stack([(s.mean(0) if pooling == "mean" else s[0]).numpy() for s in (states(model, each) for each in asked)])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_vectors_do_not_depend_on_batch_order_or_form(model: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = texts(50)
+    together = model.embed(asked)
+    for tokens in (1, 100, 100_000):
+        model.batch_tokens = tokens
+        np.testing.assert_allclose(model.embed(asked[::-1]), together[::-1], atol=2e-6)
+    np.testing.assert_array_equal(np.stack(list(model.embed(iter(asked)))), model.embed(asked))  # bit for bit
+    np.testing.assert_allclose(model.embed(asked[0]), together[0], atol=2e-6)
+    assert model.embed(asked[0]).shape == (32,)
+    monkeypatch.setattr(ahead, "WINDOW_ITEMS", 7)
+    np.testing.assert_allclose(np.stack(list(model.embed(iter(asked)))), together, atol=2e-6)
+
+
+def test_normalized_vectors_have_length_one(model: Predictor) -> None:
+    asked = texts(5)
+    unit = model.embed(asked, normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
+    plain = model.embed(asked)
+    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_nothing_and_the_empty_text_have_vectors(model: Predictor) -> None:
+    assert model.embed([]).shape == (0, 32)
+    assert list(model.embed(iter([]))) == []
+    assert np.isfinite(model.embed("")).all()
+
+
+def test_embed_refuses_what_is_no_text_and_no_pooling(model: Predictor) -> None:
+    with pytest.raises(ConfigError, match="first is a text; got int: 3|is a text; got int: 3"):
+        model.embed(["a", 3])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="pooling is one of mean, cls; got 'max'"):
+        model.embed("a", pooling="max")  # type: ignore[call-overload]
+
+
+def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
+    """Whatever is around it: with the word itself in its place, every other piece is the same."""
+    pieces, wall = model.tokenizer, unused_character(model.tokenizer)
+    word = pieces.pieces.index("▁whale")
+    for before in ("", "the ", "first the goat "):
+        for after in ("", ".", " sails", " 中", "中", " [MASK] .", " ."):
+            row = masked_row(pieces, f"{before}[MASK]{after}", max_length=64, wall=wall)
+            if "[MASK]" in after:
+                assert (row == pieces.mask_id).sum() == 2
+                continue
+            whole = pieces.pair(f"{before}whale{after}").token_ids
+            expected = [pieces.mask_id if id == word else id for id in whole]
+            assert row.tolist() == expected, (before, after)
+
+
+def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
+    asked = [sentence.replace("the", "[MASK]", 1) for sentence in SENTENCES[:30]] + ["[MASK]"]
+    for text, guesses in zip(asked, model.fill(asked, top=3), strict=True):
+        row = masked_row(model.tokenizer, text, max_length=64, wall=unused_character(model.tokenizer))
+        with torch.no_grad():
+            last = model.model.encoder(torch.tensor(row)[None])
+            expected = model.model.masked_logits(last, torch.tensor(np.flatnonzero(row == 4)))[0].softmax(-1).topk(3)
+        names = [model.tokenizer.pieces[i].removeprefix("▁") or "▁" for i in expected.indices]
+        assert [guess.token for guess in guesses] == names  # type: ignore[union-attr]
+        np.testing.assert_allclose([p for _, p in guesses], expected.values, atol=1e-6)  # type: ignore[misc]
+
+
+def test_several_masks_have_a_list_each(model: Predictor) -> None:
+    one, three = model.fill(["the [MASK] sails", "[MASK] [MASK][MASK]"], top=2)
+    assert len(one) == 2
+    assert [len(mask) for mask in three] == [2, 2, 2]  # type: ignore[arg-type]
+    assert model.fill("the [MASK] sails", top=1000)[0][1] <= 1  # as many as the vocabulary has
+
+
+def test_fill_says_what_is_wrong_with_a_text(model: Predictor) -> None:
+    with pytest.raises(DataError, match=r"there is no \[MASK\] in the text 'the whale'; write it where a word is to be found"):
+        model.fill("the whale")
+    with pytest.raises(
+        DataError, match=r"a \[MASK\] is token 71 of the text .*, the model reads 64; shorten what comes before it"
+    ):
+        model.fill("the " * 69 + "[MASK]")
+    with pytest.raises(ConfigError, match="top is at least 1; got 0"):
+        model.fill("[MASK]", top=0)
+    assert model.fill("[MASK]" + " the" * 100)  # what lies behind the mask is cut
+
+
+def test_a_stream_answers_before_it_ends(pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "WINDOW_ITEMS", 2)
+    model = load(pretrained)
+
+    def endless() -> object:
+        while True:
+            yield "the [MASK]"
+
+    answers = model.fill(endless(), top=1)  # type: ignore[call-overload]
+    assert len([next(answers) for _ in range(5)]) == 5
