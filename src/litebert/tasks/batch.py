@@ -53,22 +53,27 @@ class TaskBatch:
         return int(self.token_ids.numel() if self.mask is None else self.mask.sum())
 
     def rows(self, start: int, stop: int) -> "TaskBatch":
-        """Units start … stop - 1 as a batch of their own: a microbatch."""
-        units, rows = slice(start, stop), slice(start, stop)
-        parts = units
+        """Units start … stop - 1 as a batch of their own, padded to their own longest row: a microbatch."""
+        units = rows = words = slice(start, stop)
         if self.sizes is not None:
             before, among = int(self.sizes[:start].sum()), int(self.sizes[units].sum())
-            parts = slice(before, before + among)
-            rows = parts if self.positions is None else rows
+            words = slice(before, before + among)
+            rows = words if self.positions is None else rows
+        seq = width = self.token_ids.shape[1]
+        mask = None if self.mask is None else self.mask[rows]
+        if mask is not None and len(mask):
+            width = int(mask.sum(1).max())
+            mask = None if mask[:, :width].all() else mask[:, :width]
+        positions = None if self.positions is None else self.positions[words] - start * seq
         return replace(
             self,
-            token_ids=self.token_ids[rows],
-            segment_ids=self.segment_ids[rows],
-            mask=None if self.mask is None else self.mask[rows],
+            token_ids=self.token_ids[rows, :width],
+            segment_ids=self.segment_ids[rows, :width],
+            mask=mask,
             sizes=None if self.sizes is None else self.sizes[units],
-            positions=None if self.positions is None else self.positions[parts] - start * self.token_ids.shape[1],
-            allowed=None if self.allowed is None else self.allowed[rows],
-            targets=None if self.targets is None else self.targets[units if self.positions is None else parts],
+            positions=None if positions is None else positions // seq * width + positions % seq,
+            allowed=None if self.allowed is None else self.allowed[rows, :width],
+            targets=None if self.targets is None else self.targets[units if positions is None else words],
         )
 
     def to(self, device: torch.device | str) -> "TaskBatch":
