@@ -1,5 +1,6 @@
 """Examples and predictions in; the task's official scores, their intervals, and scores by slice out."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from litebert.tasks.task import Task
 LESS_IS_BETTER = frozenset({"mean_squared_error"})
 CELLS = 4_000_000
 """Weights held at once: resamples × examples."""
+MAX_SLICES = 200
+"""Slices that are scored: more would be read by nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +74,11 @@ def by_slice(
     *,
     slice_of: Callable[[TaskExample], str] = lambda example: example.slice,
 ) -> list[SliceScores]:
-    """Scores of each slice, the largest first; none where the examples are not told apart."""
+    """Scores of each slice, the largest first and MAX_SLICES at most; none where the examples are not told apart."""
     names = [slice_of(example) for example in examples]
-    slices = sorted(set(names), key=lambda name: (-names.count(name), name))
-    if len(slices) < 2:
+    sizes = Counter(names)
+    slices = sorted(sizes, key=lambda name: (-sizes[name], name))[:MAX_SLICES]
+    if len(sizes) < 2:
         return []
     measures = measure(task, examples, predictions)
     weights = np.array([[mine == name for mine in names] for name in slices], float)
@@ -82,7 +86,7 @@ def by_slice(
     return [
         SliceScores(
             name=name,
-            num_examples=int(weights[row].sum()),
+            num_examples=sizes[name],
             scores={score: float(column[row]) for score, column in values.items() if np.isfinite(column[row])},
         )
         for row, name in enumerate(slices)

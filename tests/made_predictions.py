@@ -97,3 +97,16 @@ def made(kind: str, size: int = 40, *, skill: float = 0.7, seed: int = 0) -> tup
     examples = [example(task, number, draw) for number in range(size)]
     predictions = [predict(task, each, bool(draw.random() < skill), 0.5 + 0.4 * draw.random()) for each in examples]
     return task, examples, predictions
+
+
+def made_models(kind: str, skills: list[float], size: int = 60) -> tuple[Task, list[TaskExample], list[list[Prediction]]]:
+    """A task, examples, and the predictions of models that err independently."""
+    draw, task = np.random.default_rng(0), TASKS[kind]
+    examples = [example(task, number, draw) for number in range(size)]
+    sure = 0.5 + 0.4 * draw.random((len(skills), size))
+    right = draw.random((len(skills), size)) < np.array(skills)[:, None]
+    said = [
+        [predict(task, each, bool(right[model, number]), float(sure[model, number])) for number, each in enumerate(examples)]
+        for model in range(len(skills))
+    ]
+    return task, examples, said

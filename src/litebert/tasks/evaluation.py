@@ -1,0 +1,118 @@
+"""Everything that is said of a set of predictions: scores with intervals, scores by slice, the worst examples."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.predictions import Prediction
+from litebert.tasks.score import SliceScores, bootstrap, by_slice, score
+from litebert.tasks.task import Task
+from litebert.tasks.worst import Wrong, worst
+
+LEVEL = 0.95
+MAX_LABELS = 20
+"""Labels up to which each is a slice."""
+_ASKS = re.compile(r"\b(who|whom|whose|what|when|where|why|which|how)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What a model is worth on some examples."""
+
+    task: Task
+    num_examples: int
+    scores: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    """Of LEVEL, by bootstrap over the examples."""
+    slices: Mapping[str, list[SliceScores]]
+    """By what they are told apart by: the file's own slice (a genre, a title), the truth, the length, what is asked."""
+    worst: list[Wrong]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For --json: numbers and keys, no texts."""
+        return {
+            "task": self.task.name,
+            "num_examples": self.num_examples,
+            "scores": self.scores,
+            "intervals": {name: list(interval) for name, interval in self.intervals.items()},
+            "slices": {
+                by: {part.name: {"num_examples": part.num_examples, "scores": part.scores} for part in parts}
+                for by, parts in self.slices.items()
+            },
+            "worst": [
+                {"key": each.example.key, "weight": each.weight, "true": each.true, "guessed": each.guessed}
+                for each in self.worst
+            ],
+        }
+
+
+def evaluate(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction], *, samples: int = 1000, count: int = 20
+) -> Evaluation:
+    """Score predictions in every way; `samples` resamples for the intervals, `count` of the worst examples."""
+    sliced = {by: by_slice(task, examples, predictions, slice_of=name) for by, name in _slicings(task, examples).items()}
+    return Evaluation(
+        task=task,
+        num_examples=len(examples),
+        scores=score(task, examples, predictions),
+        intervals=bootstrap(task, examples, predictions, samples=samples, level=LEVEL),
+        slices={by: parts for by, parts in sliced.items() if parts},
+        worst=worst(task, examples, predictions, count=count),
+    )
+
+
+def is_labelled(examples: Sequence[TaskExample]) -> bool:
+    """Whether the truth is known of every example."""
+    return all(_truth(example) is not None for example in examples)
+
+
+def text_of(example: TaskExample) -> str:
+    """All that is read to answer."""
+    match example:
+        case TextExample():
+            return example.first if example.second is None else f"{example.first} {example.second}"
+        case ChoiceExample() | AnswerExample():
+            return f"{example.context} {example.question}"
+        case TagExample():
+            return " ".join(example.words)
+
+
+def _slicings(task: Task, examples: Sequence[TaskExample]) -> dict[str, Callable[[TaskExample], str]]:
+    found: dict[str, Callable[[TaskExample], str]] = {"slice": lambda example: example.slice or "(none)"}
+    if task.kind in ("classify", "pair") and len(task.labels) <= MAX_LABELS:
+        found["truth"] = lambda example: str(_truth(example))
+    if task.kind in ("choose", "answer"):
+        found["question"] = _asked
+    return found | {"length": _lengths(examples)}
+
+
+def _truth(example: TaskExample) -> object:
+    match example:
+        case AnswerExample():
+            return example.answers
+        case TagExample():
+            return example.tags
+        case _:
+            return example.label
+
+
+def _asked(example: TaskExample) -> str:
+    """The first word that asks."""
+    found = _ASKS.search(example.question) if isinstance(example, ChoiceExample | AnswerExample) else None
+    return found[0].lower() if found else "other"
+
+
+def _lengths(examples: Sequence[TaskExample]) -> Callable[[TaskExample], str]:
+    """Short, middle and long: thirds by the number of words."""
+    sizes = [len(text_of(example).split()) for example in examples]
+    low, high = (int(edge) for edge in np.quantile(sizes, [1 / 3, 2 / 3]))
+
+    def third(example: TaskExample) -> str:
+        size = len(text_of(example).split())
+        return f"up to {low} words" if size <= low else f"{low + 1} to {high} words" if size <= high else f"over {high} words"
+
+    return third

@@ -1,0 +1,44 @@
+"""An evaluation says what its parts say, and its slices are all of the examples."""
+
+import json
+
+import pytest
+from made_predictions import TASKS, made
+
+from litebert.tasks.evaluation import evaluate, is_labelled
+from litebert.tasks.examples import AnswerExample, TagExample, TextExample
+from litebert.tasks.score import bootstrap, by_slice, score
+from litebert.tasks.worst import worst
+
+
+@pytest.mark.parametrize("kind", sorted(TASKS))
+def test_the_whole_is_its_parts(kind: str) -> None:
+    task, examples, predictions = made(kind)
+    found = evaluate(task, examples, predictions, samples=20, count=3)
+    assert found.scores == score(task, examples, predictions)
+    assert found.intervals == bootstrap(task, examples, predictions, samples=20)
+    assert found.slices["slice"] == by_slice(task, examples, predictions)
+    assert found.worst == worst(task, examples, predictions, count=3)
+    for parts in found.slices.values():
+        assert sum(part.num_examples for part in parts) == found.num_examples == len(examples)
+    assert json.loads(json.dumps(found.to_dict()))["num_examples"] == len(examples)
+
+
+def test_slices_by_truth_by_length_and_by_what_is_asked() -> None:
+    task, examples, predictions = made("pair")
+    assert {part.name for part in evaluate(task, examples, predictions).slices["truth"]} == {"x", "y", "z"}
+    task, _, predictions = made("answer", 3)
+    asked = ["In WHICH year?", "Name it.", "How and why?"]
+    questions = [
+        AnswerExample(key="", question=question, context="a " * size, answers=()) for size, question in enumerate(asked)
+    ]
+    slices = evaluate(task, questions, predictions).slices
+    assert {part.name for part in slices["question"]} == {"which", "other", "how"}
+    assert [part.name for part in slices["length"]] == ["3 to 4 words", "over 4 words"] or len(slices["length"]) >= 2
+    assert "slice" not in slices
+
+
+def test_whether_the_truth_is_known() -> None:
+    known = [TextExample(key="", first="", label=0.0), AnswerExample(key="", question="", context="", answers=())]
+    assert is_labelled(known)
+    assert not is_labelled([*known, TagExample(key="", words=())])
