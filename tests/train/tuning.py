@@ -88,6 +88,7 @@ def recipe(kind: str = "classify", **changes: Any) -> FinetuneRecipe:
     base = FinetuneRecipe(
         task=kind,
         epochs=None if "steps" in changes else 2,
+        steps=changes.get("steps"),
         batch_size=8,
         max_length=32,
         microbatch_tokens=96,

@@ -1,0 +1,302 @@
+"""What goes wrong in a real fine-tuning, and what it may cost: chance, NaN, memory, a full disk; and what several seeds say."""
+
+import errno
+import json
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from litebert.checkpoint import Checkpoint
+from litebert.errors import CheckpointError, DivergedError, InterruptedRunError
+from litebert.snapshot import Snapshot, SnapshotStore
+from litebert.train.chance import ChanceWatch, chance_loss
+from litebert.train.finetune_job import gentler
+from litebert.train.seeds import spread, train_seeds
+
+from .runs import CPU, essence, events, losses, signalled
+from .test_finetune import assert_same_tuning
+from .tuning import WatchedTuning, ready, recipe, source, tune
+
+
+class Poisoned(WatchedTuning):
+    """The losses of these steps are not a number, each as often as said."""
+
+    def __init__(self, bad: dict[int, int], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.bad, compute = bad, self.job.losses
+
+        def poisoned(model: Any, microbatch: Any, step: int) -> Any:
+            found = compute(model, microbatch, step)
+            if self.bad.get(step, 0) > 0:
+                self.bad[step] -= 1
+                found = replace(found, loss=found.loss * float("nan"))
+            return found
+
+        self.job.losses = poisoned  # type: ignore[method-assign]
+
+    def all_finite(self) -> bool:
+        return all(bool(parameter.isfinite().all()) for parameter in self.model.parameters())
+
+
+def poisoned(bad: dict[int, int], wish: Any, **more: Any) -> Poisoned:
+    return Poisoned(bad, wish, ready("classify"), source(), CPU, **more)
+
+
+def result(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "result.json").read_text())
+    return found
+
+
+def test_thirty_nans_never_reach_the_weights(tmp_path: Path) -> None:
+    steps = sorted(random.Random(0).sample(range(80), 30))
+    training = poisoned(dict.fromkeys(steps, 1), recipe(epochs=10, save_every=0, max_skips=30))
+    training.train(tmp_path, progress=False)
+    assert training.all_finite()
+    told = [event for event in events(tmp_path) if event["event"] == "skip"]
+    assert [event["step"] for event in told] == steps
+    pattern = r"loss nan and gradient norm nan of training examples \d+(, \d+){7}: not stepped on"
+    assert all(re.fullmatch(pattern, event["message"]) for event in told)
+
+
+def test_a_bad_stretch_that_passes_is_survived_and_resumed_exactly(tmp_path: Path) -> None:
+    wish = recipe(max_skips=1, max_rollbacks=1)
+    poisoned({9: 1, 10: 1}, wish).train(tmp_path / "whole", progress=False)
+    assert [event["event"] for event in events(tmp_path / "whole")][:1] == ["rollback"]
+    with pytest.raises(InterruptedRunError):
+        poisoned({9: 1, 10: 1}, wish, at=signalled(45)).train(tmp_path / "parts", progress=False)
+    tune(wish, tmp_path / "parts")
+    assert_same_tuning(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_a_run_that_diverges_begins_again_with_a_third_of_the_rate_and_twice_the_warmup(tmp_path: Path) -> None:
+    """Steps 6 and 7 are never good: the first attempt ends there, the second begins at that count and has 16 more."""
+    wish = recipe(warmup=2, max_skips=1, max_rollbacks=0, retries=1)
+    training = poisoned({6: 99, 7: 99}, wish)
+    training.train(tmp_path, progress=False)
+    told = [(event["event"], event["step"]) for event in events(tmp_path)]
+    assert told[:3] == [("skip", 6), ("stop", 7), ("retry", 7)]
+    message = next(event["message"] for event in events(tmp_path) if event["event"] == "retry")
+    assert re.search(
+        r"diverged at step 7: .*; begins again from the pretrained weights with the rate / 3 .*attempt 2 of 2", message
+    )
+    steps = [record for record in essence(tmp_path) if record["kind"] == "step"]
+    assert [record["step"] for record in steps] == [*range(7), *range(7, 23)]
+    rates = [record["rate"] for record in steps]
+    assert rates[7:11] == pytest.approx([3e-3 / 3 * part for part in (0.25, 0.5, 0.75, 1.0)])
+    assert rates[:2] == pytest.approx([1.5e-3, 3e-3])
+    assert (result(tmp_path)["attempts"], result(tmp_path)["steps"]) == (2, 23)
+
+
+def test_a_run_that_diverges_in_every_attempt_ends_with_4(tmp_path: Path) -> None:
+    wish = recipe(max_skips=0, max_rollbacks=0, retries=1)
+    with pytest.raises(DivergedError, match=r"diverged at step \d+: loss nan .* of training examples \d+, ") as told:
+        poisoned(dict.fromkeys(range(99), 999), wish).train(tmp_path, progress=False)
+    assert told.value.exit_code == 4
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "diverged"
+
+
+HOPELESS = {"rate": 1e-9, "retries": 2, "epochs": 2, "evaluations": 1}
+
+
+@pytest.fixture(scope="module")
+def hopeless(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A rate that changes nothing: three attempts at chance."""
+    run = tmp_path_factory.mktemp("hopeless") / "run"
+    return run, tune(recipe(**HOPELESS), run).calls
+
+
+def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(hopeless: tuple[Path, int]) -> None:
+    told = events(hopeless[0])
+    assert [(event["event"], event["step"]) for event in told] == [("retry", 16), ("retry", 32), ("chance", 48)]
+    pattern = (
+        r"it never left chance: accuracy on dev at best 0\.\d{3} where always saying the same has 0\.225, "
+        r"a loss of 1\.\d+ where guessing has 1\.3\d\d; begins again from the pretrained weights with the rate / 3 and the warm-up × 2, attempt 2 of 3"
+    )
+    assert re.fullmatch(pattern, told[0]["message"])
+    assert told[2]["message"].endswith("; look at the data, or try another --rate or --epochs")
+    found = result(hopeless[0])
+    assert (found["attempts"], found["left_chance"], found["steps"]) == (3, False, 48)
+    firsts = [record for record in essence(hopeless[0]) if record["kind"] == "step" and record["step"] in (0, 16, 32)]
+    assert len({record["loss"] for record in firsts}) == 3  # another head and another order each time
+
+
+@pytest.mark.parametrize("part", [0.2, 0.34, 0.5, 0.8])
+def test_new_beginnings_resume_exactly(hopeless: tuple[Path, int], tmp_path: Path, part: float) -> None:
+    with pytest.raises(InterruptedRunError):
+        tune(recipe(**HOPELESS), tmp_path / "run", at=signalled(int(part * hopeless[1])))
+    tune(recipe(**HOPELESS), tmp_path / "run")
+    assert_same_tuning(tmp_path / "run", hopeless[0])
+
+
+def test_a_run_that_learns_is_never_retried(tmp_path: Path) -> None:
+    tune(recipe(epochs=8, rate=5e-3, retries=2), tmp_path)
+    assert [event["event"] for event in events(tmp_path)] == []
+    assert result(tmp_path)["left_chance"]
+
+
+def test_what_chance_is() -> None:
+    """Above it on dev or in training is enough: a run that learned train and not dev has overfit, which is another thing."""
+    watch = ChanceWatch(ready("classify"), steps=10)
+    assert watch.failed
+    watch.see_score(watch.chance + 0.9 / 40**0.5)  # within the noise of 40 examples
+    watch.see_loss(1.38)
+    assert watch.failed
+    watch.see_loss(1.0)
+    assert not watch.failed
+    watch.begin()
+    watch.see_score(watch.chance + 1.1 / 40**0.5)
+    assert not watch.failed
+    assert chance_loss(ready("regress").train.inputs) == pytest.approx(2.0, rel=0.2)  # the variance of 0 … 4
+    assert chance_loss(ready("choose").train.inputs) == pytest.approx(1.0986, abs=1e-4)  # ln 3
+    assert chance_loss(ready("answer").train.inputs) is None
+
+
+def test_what_is_gentler() -> None:
+    spec = recipe(warmup=0.1, rate=9e-3).optimizer
+    assert gentler(spec, 0, 100) == spec
+    assert gentler(spec, 1, 100) == replace(spec, rate=9e-3 / 3, warmup=20)
+    assert gentler(spec, 2, 100) == replace(spec, rate=9e-3 / 9, warmup=40)
+    assert gentler(spec, 3, 100).warmup == 50
+    assert gentler(replace(spec, warmup=0.0), 1, 100).warmup == 2
+
+
+def test_twenty_times_out_of_memory_changes_no_loss(tmp_path: Path) -> None:
+    wish = recipe(steps=24, batch_size=16, microbatch_tokens=4096, encoder_dropout=0.0, head_dropout=0.0, save_every=0)
+    tune(wish, tmp_path / "whole")
+
+    class Short(WatchedTuning):
+        failed = 0
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            compute, done = self.job.losses, set[int]()
+
+            def short(model: Any, microbatch: Any, step: int) -> Any:
+                if step < 20 and step not in done and len(microbatch) > 1:
+                    done.add(step)
+                    Short.failed += 1
+                    raise torch.OutOfMemoryError("faked")
+                return compute(model, microbatch, step)
+
+            self.job.losses = short  # type: ignore[method-assign]
+
+        def beside(self, state: Any, stop: Any) -> None:
+            super().beside(state, stop)
+            self.loop_ref.most_rows = None if state.step % 3 == 0 else self.loop_ref.most_rows
+
+        def _loop(self) -> Any:
+            self.loop_ref = super()._loop()
+            return self.loop_ref
+
+    Short(wish, ready("classify"), source(), CPU).train(tmp_path / "short", progress=False)
+    assert Short.failed == 20
+    assert sum(event["event"] == "memory" for event in events(tmp_path / "short")) == 20
+    assert losses(tmp_path / "short") == pytest.approx(losses(tmp_path / "whole"), rel=1e-5)
+
+
+def full(*args: Any, **kwargs: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_costs_snapshots_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune(recipe(), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "write", full)
+        tune(recipe(), tmp_path / "run")
+    assert all("the disk of" in event["message"] for event in events(tmp_path / "run"))
+    kept = [record for record in essence(tmp_path / "run") if record["kind"] != "event"]
+    assert kept == essence(tmp_path / "whole")
+
+
+def test_the_best_weights_wait_in_memory_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first evaluation is best and cannot be written; the weights of that step are written later, not those of then."""
+    save, room = Checkpoint.save, {"from": 2}
+
+    def tight(self: Checkpoint, *args: Any, **kwargs: Any) -> Any:
+        room["from"] -= 1
+        return full() if room["from"] >= 0 else save(self, *args, **kwargs)
+
+    class First(WatchedTuning):
+        """Only the first evaluation counts."""
+
+        def ask(self, *args: Any) -> Any:
+            card, predictions = super().ask(*args)
+            truth = [example.label for example in self.prepared.dev.examples]
+            return card, [replace(p, label=t) if self.evaluated < 0 else p for p, t in zip(predictions, truth, strict=True)]
+
+    First(recipe(), ready("classify"), source(), CPU).train(tmp_path / "whole", progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", tight)
+        First(recipe(), ready("classify"), source(), CPU).train(tmp_path / "run", progress=False)
+    (event,) = (event for event in events(tmp_path / "run") if event["event"] == "snapshot")
+    assert re.search(r"best could not be written: .*No space left", event["message"])
+    mine, theirs = (Checkpoint.load(tmp_path / name / "final").model.state_dict() for name in ("run", "whole"))
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+    assert result(tmp_path / "run")["best_step"] == 6
+
+
+def test_a_disk_too_full_at_the_end_says_what_to_do_and_the_same_command_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", full)
+        with pytest.raises(CheckpointError, match=r"at its end, but the checkpoint .*best could not be written: .*No space"):
+            tune(recipe(), tmp_path / "run")
+    again = tune(recipe(), tmp_path / "run")
+    assert Checkpoint.load(tmp_path / "run" / "final").task is not None
+    assert again.result["steps"] == 16  # type: ignore[attr-defined]
+
+
+def test_without_a_snapshot_to_go_back_to_it_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SnapshotStore, "save", lambda self, snapshot: None)
+    poisoned({3: 1}, recipe(max_skips=0, retries=1)).train(tmp_path, progress=False)
+    assert result(tmp_path)["attempts"] == 2
+
+
+def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None:
+    wish, said = recipe(epochs=4), list[str]()
+    summary = train_seeds(wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append, progress=False)
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    scores = [result(tmp_path / f"seed-{number}")["score"] for number in range(3)]
+    assert len(set(scores)) > 1
+    assert summary["score"] == sorted(scores)[1] == summary["scores"]["accuracy"]["median"]
+    assert (summary["scores"]["accuracy"]["lowest"], summary["scores"]["accuracy"]["highest"]) == (min(scores), max(scores))
+    best = tmp_path / f"seed-{summary['best_seed']}" / "final" / "model.safetensors"
+    assert (tmp_path / "final" / "model.safetensors").read_bytes() == best.read_bytes()
+    assert Checkpoint.load(tmp_path / "final").task is not None
+    assert said == ["seed 0, 1 of 3", "seed 1, 2 of 3", "seed 2, 3 of 3"]
+    alone = tune(replace(wish, seed=1), tmp_path / "alone").result  # type: ignore[attr-defined]
+    assert alone["score"] == scores[1]
+    assert train_seeds(wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append) == summary
+
+
+def test_one_seed_that_diverges_is_part_of_the_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from litebert.train import seeds
+
+    class Sometimes(WatchedTuning):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{name: value for name, value in kwargs.items() if name != "say"})
+
+        def train(self, *args: Any, **kwargs: Any) -> Any:
+            if self.recipe.seed == 1 or "all" in str(args[0]):
+                raise DivergedError("diverged at step 3")
+            return super().train(*args, **kwargs)
+
+    monkeypatch.setattr(seeds, "Finetuning", Sometimes)
+    common = {"seeds": 2, "say": lambda message: None, "progress": False}
+    summary = train_seeds(recipe(), ready("classify"), source(), CPU, tmp_path / "one", **common)
+    assert [each["score"] is None for each in summary["seeds"]] == [False, True]
+    assert summary["failed"] >= 1
+    with pytest.raises(DivergedError):
+        train_seeds(recipe(), ready("classify"), source(), CPU, tmp_path / "all", **common)
+
+
+def test_a_spread_by_hand() -> None:
+    found = spread([0.5, 0.8, 0.2])
+    assert found == pytest.approx({"median": 0.5, "mean": 0.5, "deviation": 0.3, "lowest": 0.2, "highest": 0.8})
+    assert spread([0.7])["deviation"] == 0.0
