@@ -1,4 +1,4 @@
-"""Heads read the right states; the joint span head's beam agrees with its training form."""
+"""Heads read the right states; the joint span head's end is what its formula says of every start."""
 
 from dataclasses import replace
 
@@ -82,23 +82,25 @@ class TestJointSpan:
 
     allowed = torch.tensor([[True] * 7, [True, False, False, True, True, False, False], [True] + [False] * 6])
 
-    def test_the_beam_is_a_search_over_the_training_form(self) -> None:
-        """For every start in the beam, its ends are the best of the logits that training would give for that start."""
+    def test_ends_read_every_state_beside_that_of_the_start(self) -> None:
+        """Dense of [state; state at the start], tanh, norm, dense: XLNet's, written out for each start of a beam."""
         head, x = self.head(), states()
-        beam = head.beam(x, self.allowed, size=3)
-        for k in range(3):
-            given = head(x, self.allowed, beam.start[:, k])
-            best = given.end.log_softmax(-1).topk(3)
-            torch.testing.assert_close(beam.end_log_prob[:, k], best.values, rtol=1e-5, atol=1e-5)
-            torch.testing.assert_close(given.unanswerable, beam.unanswerable)
-        starts = head.start_logits(x, self.allowed).log_softmax(-1)
-        torch.testing.assert_close(beam.start_log_prob, starts.sort(descending=True).values[:, :3])
+        starts = torch.tensor([[0, 3], [4, 4], [0, 6]])
+        found = head.end_logits(x, self.allowed, starts)
+        for row, number in ((row, number) for row in range(3) for number in range(2)):
+            both = torch.cat([x[row], x[row, starts[row, number]].expand(7, -1)], -1)
+            told = head.end(head.end_norm(torch.tanh(head.end_dense(both))))[:, 0]
+            inside = self.allowed[row]
+            torch.testing.assert_close(found[row, number, inside], told[inside], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                head(x, self.allowed, starts[:, number]).end[row], found[row, number], rtol=1e-5, atol=1e-5
+            )
 
     def test_forbidden_positions_are_never_chosen_before_allowed_ones(self) -> None:
-        beam = self.head().beam(states(), self.allowed, size=3)
-        assert self.allowed[1, beam.start[1]].all()
-        assert beam.start[2, 0] == 0
-        assert beam.end[2, 0, 0] == 0
+        logits = self.head()(states(), self.allowed, torch.zeros(3, dtype=torch.long))
+        for found in (logits.start, logits.end):
+            assert set(found[1].topk(3).indices.tolist()) == {0, 3, 4}
+            assert found[2].argmax() == 0
 
     def test_half_precision_stays_finite(self) -> None:
         head = self.head().to(torch.bfloat16)
@@ -106,6 +108,3 @@ class TestJointSpan:
         losses = logits.start.float().log_softmax(-1)[:, 0] + logits.end.float().log_softmax(-1)[:, 0]
         assert losses.isfinite().all()
         assert logits.unanswerable.isfinite().all()
-
-    def test_a_beam_wider_than_the_input_is_the_input(self) -> None:
-        assert self.head().beam(states(2), self.allowed[:, :2], size=5).end.shape == (3, 2, 2)

@@ -1,11 +1,13 @@
 """The joint head of SQuAD 2: where the answer starts, where it ends given that start, and whether there is one.
 
-States in; logits (training, the true start given) or a beam of spans (prediction) out. ALBERT Appendix A.3 takes it from XLNet.
+States in; logits out, those of the end for a given start: the true one in training, those of a beam in prediction
+(tasks/spans.py). ALBERT Appendix A.3 takes it from XLNet.
 """
 
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -21,16 +23,6 @@ class SpanLogits(NamedTuple):
 
     start: Float[Tensor, "batch seq"]
     end: Float[Tensor, "batch seq"]
-    unanswerable: Float[Tensor, " batch"]
-
-
-class SpanBeam(NamedTuple):
-    """The best starts and, for each, the best ends, with log-probabilities."""
-
-    start: Int[Tensor, "batch beam"]
-    start_log_prob: Float[Tensor, "batch beam"]
-    end: Int[Tensor, "batch beam beam"]
-    end_log_prob: Float[Tensor, "batch beam beam"]
     unanswerable: Float[Tensor, " batch"]
 
 
@@ -53,25 +45,18 @@ class JointSpanHead(nn.Module):
         end = self.end_logits(states, allowed, start_positions[:, None])[:, 0]
         return SpanLogits(start, end, self.unanswerable(states, start))
 
-    def beam(self, states: States, allowed: Allowed, size: int = 5) -> SpanBeam:
-        """The `size` best starts and, for each, the `size` best ends; fewer where the input is shorter."""
-        size = min(size, states.shape[1])
-        logits = self.start_logits(states, allowed)
-        start_log_prob, start = logits.log_softmax(-1).topk(size)
-        end_log_prob, end = self.end_logits(states, allowed, start).log_softmax(-1).topk(size)
-        return SpanBeam(start, start_log_prob, end, end_log_prob, self.unanswerable(states, logits))
-
     def start_logits(self, states: States, allowed: Allowed) -> Float[Tensor, "batch seq"]:
         return _hide(self.start(states)[..., 0], allowed)
 
     def end_logits(
         self, states: States, allowed: Allowed, starts: Int[Tensor, "batch beam"]
     ) -> Float[Tensor, "batch beam seq"]:
-        beam, seq = starts.shape[1], states.shape[1]
+        """For each of several starts."""
         at_start = states.gather(1, starts[..., None].expand(-1, -1, states.shape[2]))
-        every = states[:, None].expand(-1, beam, -1, -1)
-        both = torch.cat([every, at_start[:, :, None].expand(-1, -1, seq, -1)], -1)
-        logits = self.end(self.end_norm(torch.tanh(self.end_dense(both))))[..., 0]
+        # The product of [state; state at the start] in two parts, so that a beam shares the larger one.
+        of_state, of_start = self.end_dense.weight.chunk(2, 1)
+        inner = F.linear(states, of_state)[:, None] + F.linear(at_start, of_start, self.end_dense.bias)[:, :, None]
+        logits = self.end(self.end_norm(torch.tanh(inner)))[..., 0]
         return _hide(logits, allowed[:, None])
 
     def unanswerable(self, states: States, start_logits: Float[Tensor, "batch seq"]) -> Float[Tensor, " batch"]:
