@@ -5,6 +5,7 @@ taken in the order of a seeded hash until the part is full; a group that would o
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from litebert.tasks.examples import TaskExample
@@ -16,21 +17,20 @@ def cut(
     examples: Sequence[TaskExample], part: float, group: Group, *, seed: int
 ) -> tuple[list[TaskExample], list[TaskExample]]:
     """(the rest, the part), each in the order of `examples`; the part has at least one group, as has the rest if it can."""
-    groups = _components([group(example) for example in examples])
-    sizes: dict[int, int] = {}
-    names: dict[int, bytes] = {}
-    for number, example in zip(groups, examples, strict=True):
-        sizes[number] = sizes.get(number, 0) + 1
-        if number not in names:
-            text = "\0".join(group(example))
-            names[number] = hashlib.sha256(f"{seed}\0{text}".encode(errors="surrogatepass")).digest()
-    wanted, taken, count = round(part * len(examples)), set[int](), 0
-    order = sorted(sizes, key=lambda number: (names[number], number))
+    shared = [group(example) for example in examples]
+    groups = _components(shared)
+    sizes = Counter(groups)
+    ranks: dict[int, bytes] = {}
+    for number, texts in zip(groups, shared, strict=True):
+        text = "\0".join((str(seed), *texts)).encode(errors="surrogatepass")
+        ranks[number] = min(hashlib.sha256(text).digest(), ranks.get(number, b"\xff" * 32))
+    wanted, taken, count = max(round(part * len(examples)), 1), set[int](), 0
+    order = sorted(sizes, key=lambda number: (ranks[number], number))
     for number in order:
-        if count < wanted and count + sizes[number] <= max(wanted, 1):
+        if count + sizes[number] <= wanted:
             taken.add(number)
             count += sizes[number]
-    if not taken and wanted and len(order) > 1:  # every group is larger than the part: the smallest then
+    if not taken and len(order) > 1:  # every group is larger than the part: the smallest then
         taken.add(min(order, key=lambda number: sizes[number]))
     rest = [example for number, example in zip(groups, examples, strict=True) if number not in taken]
     return rest, [example for number, example in zip(groups, examples, strict=True) if number in taken]

@@ -6,6 +6,7 @@ U+2028, U+0085 and the like stand inside GLUE's and Wikipedia's sentences: they 
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from litebert.data.files import COMPRESSIONS
 from litebert.data.pieces import MAX_ROW_BYTES
 from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError
+from litebert.tasks.bad_rows import BadRows, Place
 
 BOM = b"\xef\xbb\xbf"
 CHUNK_BYTES = 2**18
+TOO_LONG = f"the line is longer than {MAX_ROW_BYTES:,} bytes"
 
 
 def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -48,13 +51,48 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
             yield None if long else rest.removesuffix(b"\r")
 
 
-def decode(line: bytes) -> str:
-    """DamagedError says which byte is wrong."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line as text, or what is wrong with it."""
+
+    place: Place
+    text: str
+    """Bytes that are no UTF-8 stand in it as lone surrogates, so that a row over several lines stays whole."""
+    wrong: str = ""
+
+    @property
+    def raw(self) -> bytes:
+        return self.text.encode(errors="surrogateescape")
+
+
+def decoded_lines(path: str, bad: BadRows) -> Iterator[Line]:
+    """All lines; the place where the file breaks off is told to `bad`."""
+    number = 0
     try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        wrong = line[error.start : error.start + 1].hex()
-        raise DamagedError(f"byte 0x{wrong} at byte {error.start + 1} of the line is not UTF-8 ({error.reason})") from error
+        for number, line in enumerate(read_lines(path), 1):
+            place = Place(path, number)
+            if line is None:
+                yield Line(place, "", TOO_LONG)
+                continue
+            try:
+                text, wrong = line.decode(), ""
+            except UnicodeDecodeError as error:
+                byte = line[error.start : error.start + 1].hex()
+                wrong = f"byte 0x{byte} at byte {error.start + 1} of the line is not UTF-8 ({error.reason})"
+                text = line.decode(errors="surrogateescape")
+            yield Line(place, text, wrong)
+    except DamagedError as error:
+        bad.add(Place(path, number + 1), str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Fields of a table without their names, or what is wrong with them."""
+
+    place: Place
+    fields: list[str]
+    raw: bytes
+    wrong: str
 
 
 def read_json(path: Path) -> Any:

@@ -50,7 +50,7 @@ class TableOptions:
     """Part of one's own rows that becomes test where no file for test is given."""
     split_dev: float | None = None
     """Part of a benchmark's dev that is kept for scoring where it has no train split; the rest becomes train."""
-    seed: int = 0
+    cut_seed: int = 0
     """Decides which rows go where when a split is cut."""
     level: Level = "all"
     """Which part of RACE: middle school, high school, or both."""
@@ -61,7 +61,7 @@ class TableOptions:
         check_number(self, "dev_fraction", 0, 0.9)
         check_number(self, "test_fraction", 0, 0.9)
         check_number(self, "split_dev", 0.01, 0.9, optional=True)
-        check_whole(self, "seed", 0, 2**63)
+        check_whole(self, "cut_seed", 0, 2**63)
         if self.dev_fraction + self.test_fraction > 0.95:
             raise ConfigError(
                 f"dev_fraction {self.dev_fraction:g} and test_fraction {self.test_fraction:g} leave less than 5 % to train on"

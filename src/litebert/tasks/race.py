@@ -39,7 +39,9 @@ def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
         read = read_json(path)
         article, questions, options = read["article"], read["questions"], read["options"]
         answers = read.get("answers") or [None] * len(questions)
-        if not isinstance(article, str) or not len(questions) == len(options) == len(answers):
+        if not isinstance(article, str):
+            raise BadRowError("the article is no text")
+        if not len(questions) == len(options) == len(answers):
             raise BadRowError(f"{len(questions)} questions, {len(options)} lists of options, {len(answers)} answers")
     except (DataError, KeyError, TypeError, AttributeError) as error:
         told = str(error).removeprefix(f"{path}: ") if isinstance(error, DataError) else f"no passage of RACE ({error!r})"

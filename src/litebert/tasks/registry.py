@@ -64,11 +64,11 @@ def _open_benchmark(benchmark: Benchmark, data: Path, options: TableOptions, spl
                     raise DataError(f"{files[split][0]}: there is no usable example for {split} of {name}")
         notes += bad.notes
     if cuts and "dev" in found and options.split_dev is not None:
-        train, dev = cut(found["dev"], options.split_dev, benchmark.group, seed=options.seed)
+        train, dev = cut(found["dev"], options.split_dev, benchmark.group, seed=options.cut_seed)
         found = {"train": train} | found | {"dev": dev}
         notes.append(
             f"there is no train split: dev was cut by {benchmark.cut_by}, {len(train):,} examples to train on and "
-            f"{len(dev):,} to score on (seed {options.seed}); the score is not the official one"
+            f"{len(dev):,} to score on (seed {options.cut_seed}); the score is not the official one"
         )
     return TaskData(task=benchmark.task, splits={split: found[split] for split in found if split in wanted}, notes=tuple(notes))
 

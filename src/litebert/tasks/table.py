@@ -133,13 +133,13 @@ def _cut(found: dict[str, Sequence[TaskExample]], options: TableOptions) -> list
     for split, part in (("test", options.test_fraction), ("dev", options.dev_fraction)):
         if split in found or not part or not whole:
             continue
-        rest, cut_off = cut(found["train"], part * whole / len(found["train"]), same, seed=options.seed)
+        rest, cut_off = cut(found["train"], part * whole / len(found["train"]), same, seed=options.cut_seed)
         if not cut_off or not rest:
             raise DataError(
                 f"train has {whole} rows, too few different ones to cut {part:.0%} off for {split}; give a file for {split}"
             )
         found["train"], found[split] = rest, cut_off
-        notes.append(f"{split} is {len(cut_off):,} of the {whole:,} rows, cut from train (seed {options.seed})")
+        notes.append(f"{split} is {len(cut_off):,} of the {whole:,} rows, cut from train (seed {options.cut_seed})")
     return notes
 
 
