@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from made_models import save_model
 
 from litebert.infer.load import load
 from litebert.infer.predictor import Predictor
-from made_models import save_model
 
 
 @pytest.fixture(scope="session")

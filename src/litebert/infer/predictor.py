@@ -27,6 +27,7 @@ from litebert.infer.verbs import (
     cards,
     characters,
     check_verb,
+    checked_text,
     choice_example,
     known_verbs,
     tag_example,
@@ -235,7 +236,7 @@ class Predictor:
         """A verb about texts alone."""
         check_verb(verb, self.verbs, self.card)
         form, questions = rows({"texts": (texts, is_text)})
-        checked = (text_example(text).first for (text,) in questions)
+        checked = (checked_text(verb, text) for (text,) in questions)
         return in_form(form, answered(checked, len, _without_gradients(answer)))
 
 

@@ -55,24 +55,28 @@ def check_verb(verb: str, known: tuple[Verb, ...], card: TaskCard | None) -> Non
 
 
 def text_example(first: Any, second: Any = None) -> TextExample:
-    return TextExample(key="", first=_text("first", first), second=None if second is None else _text("second", second))
+    return TextExample(
+        key="", first=checked_text("first", first), second=None if second is None else checked_text("second", second)
+    )
 
 
 def choice_example(context: Any, question: Any, options: Any) -> ChoiceExample:
-    texts = tuple(_text("an option", option) for option in options)
+    texts = tuple(checked_text("an option", option) for option in options)
     if len(texts) < 2:
         raise ConfigError(f"a question is asked with two or more options; got {len(texts)}")
-    return ChoiceExample(key="", context=_text("context", context), question=_text("question", question), options=texts)
+    return ChoiceExample(
+        key="", context=checked_text("context", context), question=checked_text("question", question), options=texts
+    )
 
 
 def answer_example(question: Any, context: Any) -> AnswerExample:
-    return AnswerExample(key="", question=_text("question", question), context=_text("context", context))
+    return AnswerExample(key="", question=checked_text("question", question), context=checked_text("context", context))
 
 
 def tag_example(words: Any) -> TagExample:
     """Words as given, or a text's words: what stands between white space."""
     split = words.split() if isinstance(words, str) else words
-    return TagExample(key="", words=tuple(_text("a word", word) for word in split))
+    return TagExample(key="", words=tuple(checked_text("a word", word) for word in split))
 
 
 def characters(example: TaskExample) -> int:
@@ -88,7 +92,8 @@ SIZES: dict[type, Callable[[Any], int]] = {
 }
 
 
-def _text(name: str, value: Any) -> str:
+def checked_text(name: str, value: Any) -> str:
+    """The value, if it is a text."""
     if not isinstance(value, str):
-        raise ConfigError(f"{name} is a text; got {type(value).__name__}: {value!r}")
+        raise ConfigError(f"expected a text for {name}; got {type(value).__name__}: {value!r}")
     return value
