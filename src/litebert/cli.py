@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data build": ("litebert.commands.data_build:build", "Turn a corpus into shards of token ids."),
     "data show": ("litebert.commands.data_show:show", "Print training examples as a person would read them."),
     "pretrain": ("litebert.commands.pretrain:pretrain", "Pretrain an encoder on shards."),
+    "finetune": ("litebert.commands.finetune:finetune", "Fine-tune a model for GLUE, SQuAD, RACE or one's own files."),
     "predict": ("litebert.commands.predict:predict", "Predict for every row of a file of any size."),
     "fill": ("litebert.commands.fill:fill", "Find the words behind [MASK]."),
     "embed": ("litebert.commands.embed:embed", "Turn texts into vectors."),

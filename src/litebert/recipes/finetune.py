@@ -65,8 +65,8 @@ class FinetuneRecipe(Recipe):
     """Where the threshold for "no answer" is searched: on dev (the paper), or on a part of train kept aside for it."""
     microbatch_tokens: int = 16_384
     """Tokens in one forward and backward on one device, at most; memory, not results, depends on it."""
-    evaluate_tokens: int = 16_384
-    """Tokens in one batch of an evaluation."""
+    evaluate_tokens: int | None = None
+    """Tokens in one batch of an evaluation; none for what suits the device."""
     save_every: int = 500
     """Steps between snapshots; 0 for only when interrupted."""
     keep_snapshots: int = 2
@@ -102,8 +102,8 @@ class FinetuneRecipe(Recipe):
             check_whole(self, name, 0, LIMIT)
         for name in ("encoder_dropout", "head_dropout"):
             check_number(self, name, 0, MAX_DROPOUT)
-        for name in ("microbatch_tokens", "evaluate_tokens"):
-            check_whole(self, name, self.max_length, 2**31)
+        check_whole(self, "microbatch_tokens", self.max_length, 2**31)
+        check_whole(self, "evaluate_tokens", 1, 2**31, optional=True)
         check_number(self, "spike_factor", 0, 1e9)
         if (self.steps is None) == (self.epochs is None):
             raise ConfigError(f"a run has steps or epochs, the other none; got steps {self.steps}, epochs {self.epochs}")
