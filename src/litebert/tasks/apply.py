@@ -10,26 +10,24 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from litebert.model.model import Model
 from litebert.tasks.batch import TaskBatch, budget_batches
 from litebert.tasks.card import TaskCard
 from litebert.tasks.encode import encode
-from litebert.tasks.examples import AnswerExample, TaskExample
-from litebert.tasks.inputs import Inputs
+from litebert.tasks.examples import Kind, TaskExample
+from litebert.tasks.inputs import Inputs, spread
 from litebert.tasks.losses import label_logits, task_states
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
     NumberPrediction,
     Prediction,
-    Span,
-    SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.spans import N_BEST, BestSpans, joint_spans, plain_spans
+from litebert.tasks.span_answers import Batches, span_answers
 from litebert.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = {"cpu": 2048}
@@ -67,7 +65,6 @@ def predict_inputs(
 ) -> list[Prediction]:
     """`predict` for examples that are encoded already."""
     card.check_fits(model.config)
-    read = {"regress": _numbers, "choose": _choices, "answer": _spans, "tag": _tags}.get(card.task.kind, _labels)
     tokens = batch_tokens or BATCH_TOKENS.get(torch.device(device).type, MOST_TOKENS)
     plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
 
@@ -78,7 +75,7 @@ def predict_inputs(
             yield units, batch, task_states(model, batch)
 
     with _evaluating(model), torch.no_grad():
-        return read(model, card, inputs, examples, states())
+        return READERS[card.task.kind](model, card, inputs, examples, states())
 
 
 @contextmanager
@@ -90,10 +87,6 @@ def _evaluating(model: Model) -> Iterator[None]:
         yield
     finally:
         model.train(training)
-
-
-Batches = Iterator[tuple[np.ndarray, TaskBatch, Tensor]]
-"""Numbers of the units, the units and their states."""
 
 
 def _labels(
@@ -137,7 +130,7 @@ def _tags(model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskE
     best, chance = np.zeros(bounds[-1], np.int64), np.zeros(bounds[-1], np.float32)
     for units, batch, states in batches:
         rows = _probabilities(label_logits(model, batch, states))
-        at = np.concatenate([np.arange(bounds[unit], bounds[unit + 1]) for unit in units])
+        at = spread(bounds, units)
         best[at], chance[at] = rows.argmax(1), rows.max(1)
     tags = [card.task.labels[number] for number in best.tolist()]
     chances = chance.tolist()
@@ -148,53 +141,16 @@ def _tags(model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskE
     ]
 
 
-def _spans(model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches) -> list[Prediction]:
-    assert inputs.cores is not None
-    per_example: list[list[tuple[float, int, int]]] = [[] for _ in examples]
-    null_scores = np.full(len(examples), np.inf)
-    for units, batch, states in batches:
-        cores = torch.from_numpy(inputs.cores[units]).to(states.device)
-        if card.task.head == "joint_span":
-            found = joint_spans(model, batch, states, cores, max_answer=card.max_answer, beam=card.beam)
-        else:
-            found = plain_spans(model, batch, states, cores, max_answer=card.max_answer)
-        numbers = inputs.examples[units]
-        np.minimum.at(null_scores, numbers, found.null_score.cpu().numpy())
-        for number, candidates in zip(numbers.tolist(), _in_characters(inputs, units, found), strict=True):
-            per_example[number] += candidates
-    threshold = card.null_threshold if card.task.has_null else None
-    return [
-        SpanPrediction(spans=_best(example, candidates), null_score=null_score, null_threshold=threshold)
-        for example, candidates, null_score in zip(examples, per_example, null_scores.tolist(), strict=True)
-        if isinstance(example, AnswerExample)
-    ]
-
-
-def _in_characters(inputs: Inputs, units: Int[np.ndarray, " rows"], found: BestSpans) -> Iterator[list[tuple[float, int, int]]]:
-    """Of each window its spans as (score, first character, character after the last)."""
-    assert inputs.offsets is not None
-    start, end, score = (part.cpu().numpy() for part in (found.start, found.end, found.score))
-    there = score > -np.inf
-    first, second = inputs.first[units], inputs.second[units]
-    shift = (second[:, 0] - (first[:, 1] - first[:, 0]) - 2)[:, None]  # from columns to places in the pool
-    starts = inputs.offsets[np.where(there, start + shift, 0), 0] if inputs.offsets.size else start
-    stops = inputs.offsets[np.where(there, end + shift, 0), 1] if inputs.offsets.size else end
-    for row in range(len(units)):
-        kept = there[row]
-        yield list(zip(score[row, kept].tolist(), starts[row, kept].tolist(), stops[row, kept].tolist(), strict=True))
-
-
-def _best(example: AnswerExample, candidates: list[tuple[float, int, int]]) -> tuple[Span, ...]:
-    """The best spans of all windows; of those that read the same characters the better."""
-    spans: dict[tuple[int, int], Span] = {}
-    for score, start, end in sorted(candidates, key=lambda found: (-found[0], found[1], found[2])):
-        if start < end and (start, end) not in spans:
-            spans[start, end] = Span(text=example.context[start:end], start=start, end=end, score=score)
-            if len(spans) == N_BEST:
-                break
-    return tuple(spans.values())
-
-
 def _probabilities(logits: Tensor) -> Float[np.ndarray, "units outputs"]:
     probabilities: np.ndarray = logits.softmax(-1).cpu().numpy()
     return probabilities
+
+
+READERS: dict[Kind, Callable[[Model, TaskCard, Inputs, Sequence[TaskExample], Batches], list[Prediction]]] = {
+    "classify": _labels,
+    "pair": _labels,
+    "regress": _numbers,
+    "choose": _choices,
+    "answer": span_answers,
+    "tag": _tags,
+}

@@ -84,7 +84,7 @@ class Inputs:
 
     def batch(self, units: Int[np.ndarray, " batch"]) -> TaskBatch:
         """The units side by side."""
-        rows = _spread(self.row_bounds, units) if self.head == "choose" else units
+        rows = spread(self.row_bounds, units) if self.head == "choose" else units
         first, second, lengths = self.first[rows], self.second[rows], self.row_lengths[rows]
         width = int(lengths.max(initial=1))
         column = np.arange(width)
@@ -104,7 +104,7 @@ class Inputs:
         is_full = bool(mask.all())
         positions = parts = None
         if self.positions is not None and self.sizes is not None:
-            parts = _spread(np.append(0, np.cumsum(self.sizes)), units)
+            parts = spread(np.append(0, np.cumsum(self.sizes)), units)
             positions = self.positions[parts] + np.repeat(np.arange(len(units)) * width, self.sizes[units])
         allowed = ((in_second & (column < ends)) | (column == 0)) if self.cores is not None else None
         targets = None if self.targets is None else self.targets[units if parts is None else parts]
@@ -120,7 +120,7 @@ class Inputs:
         )
 
 
-def _spread(bounds: Int[np.ndarray, " units_plus_one"], units: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " parts"]:
+def spread(bounds: Int[np.ndarray, " units_plus_one"], units: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " parts"]:
     """The numbers of all parts of these units, in the order of the units."""
     sizes = bounds[units + 1] - bounds[units]
     starts = np.cumsum(sizes) - sizes
