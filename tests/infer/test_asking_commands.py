@@ -1,0 +1,149 @@
+"""The one-liners and litebert predict as commands: for a person, as JSON, from standard input, and what goes wrong."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_models import LABELS, save_model
+
+from litebert import cli
+from litebert.infer.load import load
+
+CASES: dict[str, tuple[str, list[str], set[str]]] = {
+    "fill": ("masked", ["the [MASK] sails", "a [MASK] [MASK]"], {"text", "masks"}),
+    "embed": ("masked", ["the whale"], {"text", "vector"}),
+    "classify": ("classify", ["the whale", "a ship"], {"text", "label", "probabilities"}),
+    "pair": ("classify", ["the whale", "a ship"], {"first", "second", "label", "probabilities"}),
+    "regress": ("regress", ["the whale"], {"first", "second", "value"}),
+    "choose": (
+        "choose",
+        ["a ship", "the whale", "--context", "the sea", "--question", "who?"],
+        {"question", "options", "index", "option", "probabilities"},
+    ),
+    "answer": (
+        "span",
+        ["who?", "--context", "the whale sails"],
+        {"question", "text", "start", "end", "score", "null_score", "spans"},
+    ),
+    "tag": ("tag", ["the whale sails"], {"words", "tags", "probabilities"}),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("models")
+    heads = {head for head, _, _ in CASES.values()}
+    return {head: str(save_model(folder / head, head)) for head in heads}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verb", CASES)
+def test_a_one_liner_answers_a_person_and_a_program(
+    verb: str, folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    head, args, keys = CASES[verb]
+    command = [verb, *args, "--model", folders[head], "--device", "cpu"]
+    assert cli.run([*command, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert set(shown) == {"answers"}
+    assert all(set(answer) == keys for answer in shown["answers"])
+    assert cli.run(command) == 0
+    person = capsys.readouterr()
+    assert person.out.strip()
+    assert "{" not in person.out
+
+
+def test_classify_says_what_python_says(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["classify", "the whale", "--model", folders["classify"], "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)["answers"][0]
+    said = load(folders["classify"]).classify("the whale")
+    assert answer["label"] == said.label
+    assert answer["probabilities"] == pytest.approx(said.probabilities, abs=1e-5)
+    assert cli.run(["classify", "the whale", "--model", folders["classify"]]) == 0
+    shown = capsys.readouterr().out
+    assert all(label in shown for label in LABELS)
+
+
+def standard_input(monkeypatch: pytest.MonkeyPatch, data: bytes, *, terminal: bool = False) -> None:
+    stream: Any = io.TextIOWrapper(io.BytesIO(data))
+    stream.isatty = lambda: terminal
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+def test_texts_may_come_from_standard_input(
+    folders: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for args in ([], ["-"]):
+        standard_input(monkeypatch, "the whale\n\na ship, naïve\n".encode())
+        assert cli.run(["classify", *args, "--model", folders["classify"], "--json"]) == 0
+        answers = json.loads(capsys.readouterr().out)["answers"]
+        assert [answer["text"] for answer in answers] == ["the whale", "a ship, naïve"]
+    standard_input(monkeypatch, b"the whale sails\nthe sea")
+    assert cli.run(["answer", "who?", "--context", "-", "--model", folders["span"], "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)["answers"][0]
+    assert answer["text"] == "the whale sails\nthe sea"[answer["start"] : answer["end"]]
+
+
+@pytest.mark.parametrize(
+    ("data", "terminal", "code", "message"),
+    [
+        (b"", True, 2, "no text was given; write it behind the command, or send lines to standard input"),
+        (b"\n \n", False, 3, "standard input holds no text; expected one a line"),
+        (b"\xff\xfe", False, 3, "standard input is not UTF-8 (byte 1: invalid start byte); convert it first"),
+    ],
+)
+def test_standard_input_that_cannot_be_used(
+    data: bytes,
+    terminal: bool,
+    code: int,
+    message: str,
+    folders: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    standard_input(monkeypatch, data, terminal=terminal)
+    assert cli.run(["tag", "--model", folders["tag"]]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_without_a_model_a_one_liner_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["fill", "a [MASK]"], ["predict", "in.csv", "--out", "p.jsonl"]):
+        assert cli.run(command) == 2
+        assert "there is no embedded model yet; give a folder with --model" in capsys.readouterr().err
+
+
+def test_vectors_go_to_a_file(tmp_path: Path, folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["embed", "the whale", "a ship", "--model", folders["masked"], "--pooling", "cls", "--normalize"]
+    assert cli.run([*command, "--out", str(tmp_path / "v.npy")]) == 0
+    assert "2 vectors of 32" in capsys.readouterr().err
+    vectors = np.load(tmp_path / "v.npy")
+    np.testing.assert_allclose(vectors, load(folders["masked"]).embed(["the whale", "a ship"], pooling="cls", normalize=True))
+    assert cli.run([*command, "--out", "v.txt"]) == 2
+    assert "--out is a .npy file; got v.txt" in capsys.readouterr().err
+    assert cli.run([*command, "--out", str(tmp_path / "no" / "v.npy")]) == 3
+    assert "cannot be written (No such file or directory); choose another --out" in capsys.readouterr().err
+
+
+def test_predict_from_the_command_line(tmp_path: Path, folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("id,review,other\n1,the whale,x\n2,a ship,y\n3,,z\n")
+    out = tmp_path / "p.tsv"
+    command = ["predict", str(source), "--out", str(out), "--model", folders["classify"], "--verb", "classify", "--keep", "id"]
+    assert cli.run(command) == 3
+    assert "in.csv, line 4: the field 'review' is empty" in capsys.readouterr().err
+    assert cli.run([*command, "--bad-rows", "skip"]) == 0
+    shown = capsys.readouterr().err
+    assert "text is 'review'" in shown
+    assert "1 bad row was left out" in shown
+    assert "2 predictions" in shown
+    assert [line.split("\t")[:2] for line in out.read_text().splitlines()] == [["line", "id"], ["2", "1"], ["3", "2"]]
+    assert cli.run([*command, "--bad-rows", "skip", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["rows"], report["rows_before"], report["bad_rows"]) == (2, 2, 1)
+    assert cli.run([*command, "--text", "other", "--batch-tokens", "64"]) == 2
+    shown = capsys.readouterr().err
+    assert "text: none then, other now" in shown
+    assert "batch_tokens: 4096 then, 64 now" in shown
