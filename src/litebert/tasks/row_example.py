@@ -23,7 +23,7 @@ def row_to_example(
     about = {"key": key, "slice": (_label(row.get(columns.slice)) or "") if columns.slice else "", "where": where}
     example: TaskExample = _MAKERS[kind](row, columns, about)
     if labelled and _truth(example) is None:
-        raise BadRowError(f"the {TRUTH[kind]} is empty")
+        raise BadRowError(f"the row has no {TRUTH[kind]}")
     return example
 
 
