@@ -20,9 +20,10 @@ from litebert.demo.corpus import numbered, read_speeches
 from litebert.demo.place import DemoFolder
 from litebert.demo.show import filled
 from litebert.errors import ConfigError, DataError, LitebertError
-from litebert.recipes import OptimizerSpec, Stages, named
-from litebert.train.classify import Classification, ClassifyRecipe
-from litebert.train.labelled import Labelled
+from litebert.recipes import FinetuneRecipe, OptimizerSpec, Stages, named
+from litebert.tasks.examples import TextExample
+from litebert.tasks.inputs import Inputs
+from litebert.train.finetune import Finetuning
 
 HELDOUT = 0.1
 NOUNS = (
@@ -73,8 +74,10 @@ def tiny() -> DemoSettings:
         save_every=0,
         optimizer=OptimizerSpec(rate=3e-3),
     )
-    classify = ClassifyRecipe(epochs=4, batch_size=8, optimizer=OptimizerSpec(rate=5e-3, warmup=0.1))
-    return DemoSettings(vocab_size=50, vocab_characters=20_000, recipe=recipe, classify=classify, evaluate_tokens=2_000)
+    finetune = FinetuneRecipe(
+        task=eras.NAME, epochs=4, batch_size=8, max_length=32, optimizer=OptimizerSpec(rate=5e-3, warmup=0.1)
+    )
+    return DemoSettings(vocab_size=50, vocab_characters=20_000, recipe=recipe, finetune=finetune, evaluate_tokens=2_000)
 
 
 def quiet() -> Show:
@@ -104,23 +107,37 @@ def test_each_speech_has_a_number_and_those_held_out_are_what_pretraining_holds_
 
 def test_no_speech_is_in_two_parts_of_the_task(folder: Path) -> None:
     speeches = numbered(read_speeches(folder), HELDOUT)
-    task = eras.make_task(speeches)
-    years = [{each.year for each in part} for part in (task.train, task.dev, task.test)]
+    data = eras.make_task(speeches)
+    years = [{int(each.slice) for each in data.splits[part]} for part in ("train", "dev", "test")]
     assert sum(map(len, years)) == len(set.union(*years)) == len(speeches)
     assert years[2] == {speech.year for speech in speeches if speech.heldout}
-    assert task.labels == ("1800–1836", "1840–1876", "1880–1916", "1920–1956", "1960–1996")
-    assert all((each.year - 1800) // 40 == each.era for each in task.train)
-    assert not any("Thank you" in each.text for each in task.train)
+    assert data.task.labels == ("1800–1836", "1840–1876", "1880–1916", "1920–1956", "1960–1996")
+    for each in data.splits["train"]:
+        assert isinstance(each, TextExample)
+        assert data.task.labels[(int(each.slice) - 1800) // 40] == each.label
+        assert "Thank you" not in each.first
+
+
+def counted(rows: list[list[int]], labels: list[int]) -> Inputs:
+    """Texts of these token ids."""
+    stops = np.cumsum([len(row) for row in rows])
+    return Inputs(
+        head="classify",
+        special_ids=(2, 3, 0),
+        pool=np.concatenate(rows).astype(np.int32),
+        first=np.stack([stops - [len(row) for row in rows], stops], 1),
+        second=np.full((len(rows), 2), -1),
+        examples=np.arange(len(rows)),
+        targets=np.array(labels),
+    )
 
 
 def test_bag_of_words_is_naive_bayes() -> None:
-    train = Labelled(token_ids=[[0, 0, 1], [1, 1, 2], [1, 2, 2]], labels=np.array([0, 1, 1]))
+    train = counted([[0, 0, 1], [1, 1, 2], [1, 2, 2]], [0, 1, 1])
     # label 0 has 0 0 1, label 1 has 1 1 1 2 2 2; with one added to each: 3 2 1 of 6 and 1 4 4 of 9; priors 2/5 and 3/5
     # a lone 1: 2/5 · 2/6 = .133 against 3/5 · 4/9 = .267; a lone 0: 2/5 · 3/6 = .2 against 3/5 · 1/9 = .067
-    test = Labelled(token_ids=[[1], [0]], labels=np.array([1, 0]))
-    assert baselines.bag_of_words(train, test, vocab_size=3, num_labels=2) == 1.0
-    assert baselines.bag_of_words(train, Labelled(token_ids=[[1]], labels=np.array([0])), vocab_size=3, num_labels=2) == 0.0
-    assert baselines.majority(train, test) == 0.5
+    assert baselines.bag_of_words(train, counted([[1], [0]], [1, 0]), vocab_size=3, num_labels=2) == 1.0
+    assert baselines.bag_of_words(train, counted([[1]], [0]), vocab_size=3, num_labels=2) == 0.0
 
 
 def test_a_walk_learns_on_held_out_text_and_writes_its_reports(walked: tuple[Path, dict[str, Any]]) -> None:
@@ -175,7 +192,7 @@ def test_an_interrupted_walk_goes_on_and_ends_alike(
 
     out = tmp_path / "demo"
     with monkeypatch.context() as patch:
-        patch.setattr(Classification, "train", interrupted)
+        patch.setattr(Finetuning, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
             walk(out, quiet(), corpus=folder, settings=tiny())
     pretrained = (out / "pretrain" / "metrics.jsonl").read_bytes()

@@ -1,15 +1,17 @@
-"""What each number of the demo is to be compared with: guessing the most frequent token, the most frequent era, and a bag
-of words. Counts in; accuracies out. The order's own rival, the give-away classifier, stands in data/giveaway.py.
+"""What each number of the demo is to be compared with: guessing the most frequent token, and a bag of words. Counts in;
+accuracies out. The order's own rival, the give-away classifier, stands in data/giveaway.py; always saying the most frequent era
+in tasks/baselines.py.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from litebert.data.batch import Batch
 from litebert.data.shards import Shards
-from litebert.train.labelled import Labelled
+from litebert.tasks.inputs import Inputs
+from litebert.tasks.pool import gather
 
 
 def most_frequent_token(shards: Shards) -> int:
@@ -26,21 +28,18 @@ def share_of(token_id: int, batches: Iterable[Batch]) -> float:
     return float(np.mean(labels == token_id))
 
 
-def majority(train: Labelled, test: Labelled) -> float:
-    """Accuracy of always saying the label that is most frequent in train."""
-    return float(np.mean(test.labels == np.bincount(train.labels).argmax()))
-
-
-def bag_of_words(train: Labelled, test: Labelled, *, vocab_size: int, num_labels: int) -> float:
+def bag_of_words(train: Inputs, test: Inputs, *, vocab_size: int, num_labels: int) -> float:
     """Accuracy of naive Bayes over the same tokens that the model reads, their order forgotten."""
-    counts = np.stack([_count(train, label, vocab_size) for label in range(num_labels)]) + 1.0  # Laplace's rule
+    labels, truth = train.targets, test.targets
+    assert labels is not None
+    assert truth is not None
+    counts = np.stack([_count(train, labels == label, vocab_size) for label in range(num_labels)]) + 1.0  # Laplace's rule
     words = np.log(counts / counts.sum(1, keepdims=True))
-    prior = np.log((np.bincount(train.labels, minlength=num_labels) + 1.0) / (len(train) + num_labels))
-    guesses = [int(np.argmax(prior + words[:, list(ids)].sum(1))) for ids in test.token_ids]
-    return float(np.mean(np.array(guesses) == test.labels))
+    prior = np.log((np.bincount(labels, minlength=num_labels) + 1.0) / (len(train) + num_labels))
+    said = [int(np.argmax(prior + words[:, test.pool[start:stop]].sum(1))) for start, stop in test.first.tolist()]
+    return float(np.mean(np.array(said) == truth))
 
 
-def _count(texts: Labelled, label: int, vocab_size: int) -> Float[np.ndarray, " vocab"]:
-    """How often each token stands in the texts of a label."""
-    ids = [np.asarray(ids) for ids, mine in zip(texts.token_ids, texts.labels, strict=True) if mine == label]
-    return np.bincount(np.concatenate([np.zeros(0, np.int64), *ids]), minlength=vocab_size).astype(np.float64)
+def _count(texts: Inputs, chosen: Bool[np.ndarray, " texts"], vocab_size: int) -> Float[np.ndarray, " vocab"]:
+    """How often each token stands in the chosen texts."""
+    return np.bincount(gather(texts.pool, texts.first[chosen]), minlength=vocab_size).astype(np.float64)

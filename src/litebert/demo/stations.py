@@ -5,11 +5,10 @@ by no station that learns: not by the vocabulary, not by pretraining, not by fin
 """
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.padding import Padding
 
 from litebert import __version__
@@ -21,17 +20,26 @@ from litebert.data.corpus import CorpusOptions
 from litebert.data.shards import Shards
 from litebert.data.show import LEGEND, describe
 from litebert.data.stream import Stream
-from litebert.demo.baselines import bag_of_words, majority, most_frequent_token, share_of
+from litebert.demo.baselines import bag_of_words, most_frequent_token, share_of
 from litebert.demo.corpus import Speech, fingerprint, numbered, read_speeches, write_text
-from litebert.demo.eras import EraTask, encode, make_task
+from litebert.demo.eras import NAME, make_task
 from litebert.demo.place import DemoFolder
 from litebert.demo.show import Show, filled, shortened
-from litebert.recipes import OptimizerSpec, PretrainRecipe, named
+from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
 from litebert.report import write_report
+from litebert.tasks.apply import predict
+from litebert.tasks.baselines import majority
+from litebert.tasks.card import TaskCard
+from litebert.tasks.encode import encode
+from litebert.tasks.examples import TextExample
+from litebert.tasks.predictions import LabelPrediction
+from litebert.tasks.score import score
+from litebert.tasks.task import TaskData
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
-from litebert.train.classify import Classification, ClassifyRecipe, probabilities
 from litebert.train.evaluate import Evaluation
+from litebert.train.finetune import Finetuning
+from litebert.train.prepared import prepare
 from litebert.train.pretrain import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 from litebert.train.samples import filled_masks
@@ -50,8 +58,17 @@ class DemoSettings:
     """Characters of text that the vocabulary is learned from."""
     recipe: PretrainRecipe = field(default_factory=lambda: named("demo"))
     """How the encoder is pretrained."""
-    classify: ClassifyRecipe = field(
-        default_factory=lambda: ClassifyRecipe(epochs=1, batch_size=32, optimizer=OptimizerSpec(rate=1e-3, warmup=0.1))
+    finetune: FinetuneRecipe = field(
+        default_factory=lambda: FinetuneRecipe(
+            task=NAME,
+            epochs=1,
+            max_length=64,
+            evaluations=4,
+            patience=0,
+            retries=0,
+            optimizer=OptimizerSpec(rate=1e-3, warmup=0.1),
+            dtype="float32",
+        )
     )
     """How the era is learned."""
     evaluate_tokens: int = 200_000
@@ -82,9 +99,9 @@ class Walk:
         self.shards(tokenizer)
         self.examples(tokenizer)
         pretrained = self.pretraining(tokenizer)
-        task = make_task(speeches)
-        classifier = self.finetuning(pretrained, task)
-        self.predictions(classifier, task)
+        data = make_task(speeches)
+        self.finetuning(pretrained, data)
+        self.predictions(data)
         self.report()
         return self.facts | {"seconds": self.show.seconds, "total_seconds": round(sum(self.show.seconds.values()), 2)}
 
@@ -96,7 +113,7 @@ class Walk:
                 "corpus": fingerprint(speeches),
                 "vocabulary": [self.settings.vocab_size, self.settings.vocab_characters],
                 "recipe": self.recipe.to_dict(),
-                "classify": asdict(self.settings.classify),
+                "finetune": self.settings.finetune.to_dict(),
             }
             found = self.folder.claim(json.loads(json.dumps(identity)))
             self.paths = write_text(speeches, self.folder.text)
@@ -189,50 +206,48 @@ class Walk:
             "heldout_tokens": found["heldout_tokens"],
         }
 
-    def finetuning(self, pretrained: Checkpoint, task: EraTask) -> Checkpoint:
+    def finetuning(self, pretrained: Checkpoint, data: TaskData) -> None:
         with self.show.station("Fine-tuning", "the same encoder learns to tell when a paragraph was written"):
             assert pretrained.tokenizer is not None
-            tokenizer = pretrained.tokenizer
-            train, dev, test = (encode(part, tokenizer, self.length) for part in (task.train, task.dev, task.test))
+            tokenizer, task, test = pretrained.tokenizer, data.task, data.splits["test"]
+            sizes = {name: len(examples) for name, examples in data.splits.items()}
             self.show.say(
-                f"{len(task.labels)} eras; paragraphs: {len(train):,} to learn from, {len(dev):,} to choose the best weights, "
-                f"{len(test):,} of the held-out messages to score on"
+                f"{len(task.labels)} eras; paragraphs: {sizes['train']:,} to learn from, {sizes['dev']:,} to choose the best "
+                f"weights, {sizes['test']:,} of the held-out messages to score on"
             )
-            final = self.folder.finetune / "final"
-            if not final.is_dir():
-                run = Classification(
-                    self.settings.classify, pretrained, task.labels, train=train, dev=dev, runtime=self.runtime
-                )
-                run.train(self.folder.finetune)
-            tuned = Checkpoint.load(final)
-            self.guesses = probabilities(tuned.model, test, pad_id=tokenizer.pad_id, device=self.runtime.device)
-            accuracy = float(np.mean(self.guesses.argmax(1) == test.labels))
-            rivals = {
-                "majority": majority(train, test),
-                "bag_of_words": bag_of_words(train, test, vocab_size=tokenizer.vocab_size, num_labels=len(task.labels)),
+            prepared = prepare(self.settings.finetune, data, tokenizer)
+            Finetuning(self.settings.finetune, prepared, pretrained, self.runtime).train(self.folder.finetune)
+            tuned = Checkpoint.load(self.folder.finetune / "final")
+            assert tuned.task is not None
+            card = TaskCard.from_dict(tuned.task)
+            self.guesses = predict(tuned.model, card, test, tokenizer)
+            scored = encode(card, test, tokenizer)
+            found = {
+                "era_accuracy": score(task, test, self.guesses)["accuracy"],
+                "majority": score(task, test, majority(task, data.splits["train"], test))["accuracy"],
+                "bag_of_words": bag_of_words(
+                    prepared.train.inputs, scored, vocab_size=tokenizer.vocab_size, num_labels=len(task.labels)
+                ),
             }
-            named_rivals = [("most frequent era", rivals["majority"]), ("bag of words", rivals["bag_of_words"])]
-            self.show.scores([("era told", accuracy, named_rivals)])
-            sizes = {"train": len(train), "dev": len(dev), "test": len(test)}
-            self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes, "era_accuracy": accuracy} | rivals
-        return tuned
+            rivals = [("most frequent era", found["majority"]), ("bag of words", found["bag_of_words"])]
+            self.show.scores([("era told", found["era_accuracy"], rivals)])
+            self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes} | found
 
-    def predictions(self, tuned: Checkpoint, task: EraTask) -> None:
+    def predictions(self, data: TaskData) -> None:
         with self.show.station("Predictions", "held-out paragraphs, one from each era"):
             shown = []
-            for era in range(len(task.labels)):
-                mine = [number for number, each in enumerate(task.test) if each.era == era]
+            for era in data.task.labels:
+                mine = [pair for pair in zip(data.splits["test"], self.guesses, strict=True) if pair[0].label == era]  # type: ignore[union-attr]
                 if not mine:
                     continue
-                number = mine[len(mine) // 2]
-                paragraph, chances = task.test[number], self.guesses[number]
-                best = int(chances.argmax())
-                self.show.say(f"“{shortened(paragraph.text)}”")
-                verdict = "right" if best == era else f"wrong, {task.labels[era]} would be right"
-                style = "green" if best == era else "yellow"
-                guess = f"{task.labels[best]} ({chances[best]:.0%})"
-                self.show.say(f"   written {paragraph.year}, guessed {guess}: {verdict}", style)
-                shown.append({"year": paragraph.year, "guess": task.labels[best], "probability": float(chances[best])})
+                paragraph, guess = mine[len(mine) // 2]
+                assert isinstance(paragraph, TextExample)
+                assert isinstance(guess, LabelPrediction)
+                chance = guess.probabilities[guess.label]
+                self.show.say(f"“{shortened(paragraph.first)}”")
+                verdict, style = ("right", "green") if guess.label == era else (f"wrong, {era} would be right", "yellow")
+                self.show.say(f"   written {paragraph.slice}, guessed {guess.label} ({chance:.0%}): {verdict}", style)
+                shown.append({"year": int(paragraph.slice), "guess": guess.label, "probability": chance})
             self.facts["predictions"] = shown
 
     def report(self) -> None:
