@@ -121,3 +121,29 @@ def test_a_classifier_is_torch_cross_entropy(tokenizer: Tokenizer) -> None:
     assert batch.targets is not None
     told = F.cross_entropy(model.logits("classify", states), batch.targets) * len(batch)
     torch.testing.assert_close(task_losses(model, batch).loss, told)
+
+
+def test_the_joint_loss_is_made_of_xlnets_parts(tokenizer: Tokenizer) -> None:
+    """Hugging Face's modules with our weights; answerability reads the expected start state, as it does at prediction there."""
+    from transformers.models.xlnet import modeling_xlnet as xlnet
+
+    card = made_card("answer", "joint_span")
+    inputs, model = encode(card, made_examples("answer"), tokenizer), made_model(card, tokenizer)
+    batch, head = inputs.batch(np.arange(len(inputs))), model.head("joint_span")
+    assert batch.allowed is not None
+    assert batch.targets is not None
+    config = xlnet.XLNetConfig(d_model=32, n_head=4, layer_norm_eps=model.config.encoder.norm_epsilon)
+    parts = xlnet.XLNetPoolerStartLogits(config), xlnet.XLNetPoolerEndLogits(config), xlnet.XLNetPoolerAnswerClass(config)
+    ours = {"start": parts[0].dense, "end_dense": parts[1].dense_0, "end_norm": parts[1].LayerNorm, "end": parts[1].dense_1}
+    for name, theirs in (ours | {"answer_dense": parts[2].dense_0, "answer": parts[2].dense_1}).items():
+        theirs.load_state_dict(head.get_submodule(name).state_dict())
+    states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
+    starts, ends = batch.targets.T
+    hidden = (~batch.allowed).float()
+    start_logits = parts[0](states, p_mask=hidden)
+    end_logits = parts[1](states, start_positions=starts, p_mask=hidden)
+    expected = torch.einsum("blh,bl->bh", states, start_logits.softmax(-1))
+    null = parts[2](states, start_states=expected, cls_index=torch.zeros_like(starts))
+    means = (F.cross_entropy(start_logits, starts) + F.cross_entropy(end_logits, ends)) / 2
+    told = means + 0.5 * F.binary_cross_entropy_with_logits(null, (starts == 0).float())
+    torch.testing.assert_close(task_losses(model, batch).loss / len(batch), told, rtol=1e-5, atol=1e-5)
