@@ -69,12 +69,12 @@ def bag_of_words(task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExa
         return list(_tags_of_words(only(train, TagExample), only(dev, TagExample)))
     learn, ask = only(train, TextExample), only(dev, TextExample)
     if task.kind == "regress":
-        model = LinearModel.ridge([features(each) for each in learn], [_number(each) for each in learn])
-        return [NumberPrediction(value=float(row[0])) for row in model.outputs([features(each) for each in ask])]
+        model = LinearModel.ridge(map(features, learn), [_number(each) for each in learn])
+        return [NumberPrediction(value=float(row[0])) for row in model.outputs(map(features, ask))]
     places = {label: place for place, label in enumerate(task.labels)}
     targets = [places[str(truth(each, each.label))] for each in learn]
-    model = LinearModel.logistic([features(each) for each in learn], targets, len(places))
-    chances = model.outputs([features(each) for each in ask]).softmax(1).numpy()
+    model = LinearModel.logistic(map(features, learn), targets, len(places))
+    chances = model.outputs(map(features, ask)).softmax(1).numpy()
     return [
         LabelPrediction(label=task.labels[int(row.argmax())], probabilities=dict(zip(task.labels, row.tolist(), strict=True)))
         for row in chances

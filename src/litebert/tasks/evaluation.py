@@ -55,6 +55,7 @@ def evaluate(
 ) -> Evaluation:
     """Score predictions in every way; `samples` resamples for the intervals, `count` of the worst examples."""
     sliced = {by: by_slice(task, examples, predictions, slice_of=name) for by, name in _slicings(task, examples).items()}
+    sliced["length"].sort(key=lambda part: (part.name.startswith("over"), not part.name.startswith("up to")))  # short to long
     return Evaluation(
         task=task,
         num_examples=len(examples),
@@ -107,7 +108,7 @@ def _asked(example: TaskExample) -> str:
 
 
 def _lengths(examples: Sequence[TaskExample]) -> Callable[[TaskExample], str]:
-    """Short, middle and long: thirds by the number of words."""
+    """Short, middle or long: thirds by the number of words."""
     sizes = [len(text_of(example).split()) for example in examples]
     low, high = (int(edge) for edge in np.quantile(sizes, [1 / 3, 2 / 3]))
 

@@ -1,0 +1,99 @@
+"""litebert ensemble: fine-tuned models and a task's files in; the best of them together, beside each alone, out."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from litebert.commands.evaluate import Table, TaskName, tell
+from litebert.commands.scores_shown import print_scores
+from litebert.errors import ConfigError
+from litebert.tasks.options import TableOptions
+
+Models = Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR…")]
+
+
+def ensemble(
+    task: TaskName,
+    /,
+    *,
+    models: Models,
+    data: str,
+    split: str = "dev",
+    everyone: bool = False,
+    out: str | None = None,
+    submit: str | None = None,
+    submit_split: str = "test",
+    batch_tokens: int | None = None,
+    device: str = "auto",
+    table: Table = TableOptions(),  # noqa: B008 — frozen
+    json: bool = False,
+) -> None:
+    """Put fine-tuned models together: average what they say, choose on dev who belongs to it, print the singles beside it.
+
+    Models may come from different seeds, pretraining steps and shapes. Choosing by a score flatters that score: "on the
+    other half" is chosen on one half of the split and scored on the other.
+
+    Args:
+        task: The task that all of them were fine-tuned on.
+        models: Folders of fine-tuned checkpoints or runs; of `--seeds` give OUT/seed-0 OUT/seed-1 ….
+        data: Folder or file of the task.
+        split: Labelled split to choose on.
+        everyone: Take all models, and choose none.
+        out: File to keep the ensemble's predictions of the split in.
+        submit: Folder for the files that GLUE's or SQuAD's server takes, for submit_split.
+        submit_split: Split to hand in.
+        batch_tokens: Tokens computed at once, padding among them; less needs less memory.
+        device: cpu, cuda, cuda:1 …, or auto.
+        table: How files are read.
+        json: Print one JSON object.
+    """
+    if not models:
+        raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")
+    # torch only now: wrong flags are answered at once
+    from litebert.tasks.evaluation import evaluate, is_labelled
+    from litebert.tasks.kept import save_predictions
+    from litebert.tasks.submit import write_submission
+    from litebert.tasks.task import TaskData
+    from litebert.train.ensemble import average, choose_on_dev
+    from litebert.train.runtime import Runtime
+    from litebert.train.tuned import Tuned, ask_all, open_for
+
+    def opened(tuned: Tuned) -> TaskData:
+        found = open_for(tuned, task, data, table, [split] if submit is None else list(dict.fromkeys([split, submit_split])))
+        if not is_labelled(found.splits[split]):
+            raise ConfigError(f"{split} of {task} has no labels to choose models by; take --split dev")
+        tell(found.notes)
+        return found
+
+    place = Runtime.start(device=device, dtype="float32").device
+    read, said = ask_all(models, opened, device=place, batch_tokens=batch_tokens)
+    examples = read.splits[split]
+    found = choose_on_dev(read.task, examples, said[split])
+    members = tuple(range(len(models))) if everyone else found.members
+    together = average(read.task, [said[split][member] for member in members])
+    measured = evaluate(read.task, examples, together)
+    written = []
+    if out is not None:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        save_predictions(out, read.task, examples, together)
+        written.append(out)
+    if submit is not None:
+        guesses = average(read.task, [said[submit_split][member] for member in members])
+        handed = write_submission(read.task, submit_split, read.splits[submit_split], guesses, submit)
+        tell(handed.notes)
+        written += [str(path) for path in handed.files]
+    if json:
+        facts = measured.to_dict() | asdict(found) | {"models": models, "members": [models[number] for number in members]}
+        print(jsonlib.dumps(facts | {"split": split, "written": written}, ensure_ascii=False))
+        return
+    chosen = f"{len(found.members)} chosen on {split}"
+    rows = dict(zip(models, found.singles, strict=True))
+    rows |= {f"all {len(models)} together": found.everyone, chosen: found.together, "chosen, on the other half": found.crossed}
+    print_scores(read.task, rows, {list(rows)[-3 if everyone else -2]: measured.intervals})
+    print(f"members: {', '.join(models[number] for number in members)}")
+    for path in written:
+        print(f"written: {path}", file=sys.stderr)

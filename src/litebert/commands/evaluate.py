@@ -1,0 +1,98 @@
+"""litebert evaluate: a fine-tuned model and a task's files in; official scores, intervals, slices and worst examples out."""
+
+import json as jsonlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from litebert.commands.scores_shown import baseline_scores, print_evaluation
+from litebert.errors import ConfigError
+from litebert.tasks.options import TableOptions
+
+TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+Table = Annotated[TableOptions, tyro.conf.arg(name="")]
+
+
+def evaluate(
+    task: TaskName,
+    /,
+    *,
+    model: str,
+    data: str,
+    split: str = "dev",
+    baselines: bool = False,
+    samples: int = 1000,
+    worst: int = 5,
+    out: str | None = None,
+    submit: str | None = None,
+    batch_tokens: int | None = None,
+    device: str = "auto",
+    table: Table = TableOptions(),  # noqa: B008 — frozen
+    json: bool = False,
+) -> None:
+    """Score a fine-tuned model on a split of a task: the official scores, their 95 % intervals, slices and worst examples.
+
+    Args:
+        task: cola sst2 mrpc stsb qqp mnli qnli rte wnli diagnostic squad1 squad2 race, or of one's own files classify pair
+            regress choose answer tag.
+        model: Folder of a fine-tuned checkpoint or run.
+        data: Folder or file of the task.
+        split: dev, test, train; mnli also has dev_mismatched and test_mismatched.
+        baselines: Score the majority and a bag of words beside it; they learn from the train split.
+        samples: Resamples of the bootstrap that the intervals come from.
+        worst: How many of the most confidently wrong examples to show.
+        out: File to keep the predictions in, one a line with its example.
+        submit: Folder for the files that GLUE's or SQuAD's server takes.
+        batch_tokens: Tokens computed at once, padding among them; less needs less memory.
+        device: cpu, cuda, cuda:1 …, or auto.
+        table: How files are read.
+        json: Print one JSON object.
+    """
+    # torch only now: wrong flags are answered at once
+    from litebert.tasks.evaluation import evaluate as measured
+    from litebert.tasks.evaluation import is_labelled
+    from litebert.tasks.kept import save_predictions
+    from litebert.tasks.submit import write_submission
+    from litebert.train.runtime import Runtime
+    from litebert.train.tuned import open_for, open_tuned
+
+    if samples < 1 or worst < 0:
+        raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
+    place = Runtime.start(device=device, dtype="float32").device
+    tuned = open_tuned(model)
+    read = open_for(tuned, task, data, table, (split, "train") if baselines and split != "train" else (split,))
+    tell(read.notes)
+    examples = read.splits[split]
+    if not is_labelled(examples) and out is None and submit is None:
+        raise ConfigError(
+            f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE for its predictions"
+        )
+    predictions = tuned.says(examples, device=place, batch_tokens=batch_tokens)
+    facts: dict[str, Any] = {"model": model, "split": split, "notes": list(read.notes)}
+    if out is not None:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        save_predictions(out, read.task, examples, predictions)
+        facts["predictions"] = out
+    if submit is not None:
+        handed = write_submission(read.task, split, examples, predictions, submit)
+        facts["submission"] = [str(path) for path in handed.files]
+        tell(handed.notes)
+    found = measured(read.task, examples, predictions, samples=samples, count=worst) if is_labelled(examples) else None
+    rivals = baseline_scores(read, split) if baselines and found else {}
+    if json:
+        scored = found.to_dict() if found else {"task": read.task.name, "num_examples": len(examples)}
+        print(jsonlib.dumps(facts | scored | {"baselines": rivals}, ensure_ascii=False))
+        return
+    if found:
+        print_evaluation(found, {model: found.scores} | rivals)
+    for path in [*([out] if out else []), *facts.get("submission", [])]:
+        print(f"written: {path}", file=sys.stderr)
+
+
+def tell(notes: Iterable[str]) -> None:
+    """What the user should know, beside the result."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)

@@ -1,0 +1,101 @@
+"""Scores for a person: evaluations in, tables on standard output out."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from litebert.tasks.evaluation import Evaluation
+    from litebert.tasks.examples import TaskExample
+    from litebert.tasks.score import SliceScores
+    from litebert.tasks.task import Task, TaskData
+
+SHOWN_SLICES = 8
+SHOWN_CHARACTERS = 240
+SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
+
+
+def baseline_scores(read: "TaskData", split: str) -> dict[str, dict[str, float]]:
+    """Scores of the guessers that a model has to beat."""
+    from litebert.tasks.baselines import bag_of_words, majority
+    from litebert.tasks.score import score
+
+    train, examples = read.splits["train"], read.splits[split]
+    named = {"majority": majority, "bag of words": bag_of_words}
+    return {name: score(read.task, examples, guess(read.task, train, examples)) for name, guess in named.items()}
+
+
+def percent(name: str, value: float) -> str:
+    """A score as papers print it: times 100; an error as it is."""
+    from litebert.tasks.score import LESS_IS_BETTER
+
+    return f"{value:.3f}" if name in LESS_IS_BETTER else f"{100 * value:.1f}"
+
+
+def print_scores(
+    task: "Task",
+    rows: Mapping[str, Mapping[str, float]],
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]],
+) -> None:
+    """A row for each model, a column for each score; intervals under their rows' scores."""
+    names = [name for name in next(iter(rows.values())) if name in task.scores or name.endswith("answer_f1")]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(task.name, overflow="fold", min_width=26)
+    for name in names:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row, scores in rows.items():
+        table.add_row(row, *(percent(name, scores[name]) for name in names))
+        if row in intervals:
+            ends = intervals[row]
+            table.add_row(
+                "  95 % interval", *(f"{percent(n, ends[n][0])}–{percent(n, ends[n][1])}" for n in names), style="dim"
+            )
+    Console().print(table)
+
+
+def print_evaluation(found: "Evaluation", rows: Mapping[str, Mapping[str, float]]) -> None:
+    """Scores beside those of baselines, then slices, then the worst examples."""
+    console = Console()
+    first = next(iter(rows))
+    console.print(f"{found.num_examples:,} examples; scores times 100", style="dim", highlight=False)
+    print_scores(found.task, rows, {first: found.intervals})
+    for by, parts in found.slices.items():
+        console.print()
+        console.print(_slices(found.task, by, parts))
+        if len(parts) > SHOWN_SLICES:
+            console.print(f"… and {len(parts) - SHOWN_SLICES} more; all with --json", style="dim")
+    if found.worst:
+        console.print()
+        console.print("most confidently wrong", style="bold")
+    for each in found.worst:
+        console.print(f"  {_shortened(said_of(each.example))}", highlight=False, markup=False)
+        console.print(f"    true: {each.true}   said: {each.guessed}", highlight=False, markup=False, style="yellow")
+
+
+def said_of(example: "TaskExample") -> str:
+    """What an example is about: its own text, or its question."""
+    question = getattr(example, "question", None)
+    if question is not None:
+        return str(question)
+    if hasattr(example, "words"):
+        return " ".join(example.words)
+    return example.first if example.second is None else f"{example.first} ‖ {example.second}"  # type: ignore[union-attr]
+
+
+def _slices(task: "Task", by: str, parts: Sequence["SliceScores"]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(SLICED_BY[by])
+    table.add_column("examples", justify="right")
+    for name in task.scores:
+        table.add_column(name.replace("_", " "), justify="right")
+    for part in parts[:SHOWN_SLICES]:
+        scores = [percent(name, part.scores[name]) if name in part.scores else "–" for name in task.scores]
+        table.add_row(part.name, f"{part.num_examples:,}", *scores)
+    return table
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN_CHARACTERS else flat[: SHOWN_CHARACTERS - 1] + "…"
