@@ -1,8 +1,11 @@
 """Columns are recognised or taken as named, and rows become examples or say why they cannot."""
 
+import contextlib
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.bad_rows import BadRowError
@@ -184,7 +187,7 @@ def test_rows_become_examples(kind: Kind, columns: Columns, row: dict[str, Any],
         ("classify", T, {"t": 3, "l": "x"}, "the field 't' holds int, expected text"),
         ("classify", T, {"t": "a\0b", "l": "x"}, "the field 't' holds a NUL character"),
         ("classify", T, {"t": "a\ud800", "l": "x"}, "the field 't' holds half of a surrogate pair"),
-        ("classify", T, {"t": "a", "l": ["x"]}, "a label is list, expected a word or a number"),
+        ("classify", T, {"t": "a", "l": ["x"]}, "the field 'l' holds list, expected a word or a number"),
         ("pair", L, {"t": "a", "s": "", "l": "x"}, "the field 's' is empty"),
         ("regress", T, {"t": "a", "l": "many"}, "the field 'l' is 'many', expected a finite number"),
         ("regress", T, {"t": "a", "l": float("inf")}, "'inf', expected a finite number"),
@@ -207,3 +210,29 @@ def test_rows_become_examples(kind: Kind, columns: Columns, row: dict[str, Any],
 def test_rows_that_cannot_be_used(kind: Kind, columns: Columns, row: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRowError, match=message):
         row_to_example(kind, row, columns)
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["x", "[", "{", '["a"]', "1"])
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "answer_start"]), inner)
+)
+
+
+@given(st.sampled_from([("classify", T), ("pair", L), ("regress", T), ("choose", C), ("answer", A), ("tag", W)]), st.data())
+@settings(max_examples=500, deadline=None)
+def test_no_value_makes_anything_but_an_example_or_a_reason(case: tuple[Kind, Columns], data: st.DataObject) -> None:
+    kind, columns = case
+    row = {name: data.draw(VALUES) for name in "tslcqoaw"}
+    for name in data.draw(st.sets(st.sampled_from("tcq"))):
+        row[name] = "x y"
+    with contextlib.suppress(BadRowError):
+        example = row_to_example(kind, row, columns, labelled=True)
+        if isinstance(example, AnswerExample):
+            assert all(example.context[answer.start :].startswith(answer.text) for answer in example.answers or ())

@@ -106,6 +106,12 @@ def test_the_diagnostic_set_with_its_labels(tmp_path: Path) -> None:
     assert data.splits["test"][0].slice == "News"
 
 
+@pytest.mark.parametrize("filler", ["", "-1"])
+def test_labels_of_test_that_are_filled_in(tmp_path: Path, filler: str) -> None:
+    write(tmp_path / "test.tsv", NLI_HEADER + f"0\ta\tb\t{filler}\n")
+    assert texts(open_task("rte", tmp_path), "test") == [("0", "a", "b", None)]
+
+
 def test_broken_lines_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
     header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     write(tmp_path / "train.tsv", header + "1\t2\t3\tWhy?\tHow?\t0\n4\t5\tcut off\n6\t7\t8\tWho?\tWhat?\t1\n")

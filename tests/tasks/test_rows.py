@@ -176,6 +176,18 @@ def test_texts_of_parquet_that_are_not_utf8(tmp_path: Path) -> None:
     assert read(tmp_path / "a.parquet", policy="skip") == [{"a": "x"}, {"a": "z"}]
 
 
+def test_parquet_keeps_types_lists_and_categories(tmp_path: Path) -> None:
+    import pyarrow as arrow
+    import pyarrow.parquet
+
+    labels = arrow.array(["a", None, "b"]).dictionary_encode()
+    table = arrow.table({"words": [["x"], [], None], "label": labels, "n": arrow.array([1, 2, 3], arrow.int16())})
+    arrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == [
+        {"words": ["x"], "label": "a", "n": 1}, {"words": [], "label": None, "n": 2}, {"words": None, "label": "b", "n": 3},
+    ]  # fmt: skip
+
+
 def test_the_quarantine_holds_the_rows_and_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b'a,b\n1,2\n3\n"4"x,5\n6\xff,7\n')
     kept = tmp_path / "kept.jsonl"
@@ -190,6 +202,15 @@ def test_the_quarantine_holds_the_rows_and_appears_whole_or_not_at_all(tmp_path:
         list(read_rows(path, bad=bad))
         raise KeyError
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.csv", "kept.jsonl"]
+
+
+def test_a_quarantine_that_cannot_be_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", b"a,b\n1\n2\n")
+    with BadRows("quarantine", tmp_path / "new/folder/kept.jsonl") as bad:
+        assert list(read_rows(path, bad=bad)) == []
+    assert len((tmp_path / "new/folder/kept.jsonl").read_text().splitlines()) == 2
+    with pytest.raises(DataError, match=r"a\.csv/kept\.jsonl: bad rows cannot be kept there \(.*\); name another file"):
+        read(path, policy="quarantine", quarantine=path / "kept.jsonl")
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.csv.gz"])

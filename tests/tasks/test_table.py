@@ -80,6 +80,15 @@ def test_a_folder_with_three_splits_of_different_kinds(tmp_path: Path) -> None:
     assert list(open_task("classify", tmp_path, splits=["dev"]).splits) == ["dev"]
 
 
+def test_json_rows_need_not_all_have_every_field(tmp_path: Path) -> None:
+    rows: Table = [{"label": "a"}, *({"label": "ab"[number % 2], "text": f"x{number}"} for number in range(9))]
+    path = write(tmp_path / "t.jsonl", rows)
+    with pytest.raises(DataError, match=r"t\.jsonl, line 1: the row has no field 'text'; it has: label; mend it"):
+        open_task("classify", path)
+    data = open_task("classify", path, options=TableOptions(bad_rows="skip"))
+    assert sum(map(len, data.splits.values())) == 9
+
+
 def test_a_large_table_in_parts(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path / f"train-0000{number}-of-00002.parquet", MOVIES[number * 20 :][:20])

@@ -59,7 +59,13 @@ class BadRows:
         self.first = self.first or told
         if self.policy == "quarantine":
             data = row if isinstance(row, bytes) else _as_text(row).encode(errors="surrogatepass")
-            self._kept.add([BadRow(path=place.path, line=place.number, reason=reason, data=data)])
+            try:
+                self._final.parent.mkdir(parents=True, exist_ok=True)
+                self._kept.add([BadRow(path=place.path, line=place.number, reason=reason, data=data)])
+            except OSError as error:
+                raise DataError(
+                    f"{self._final}: bad rows cannot be kept there ({error.strerror}); name another file"
+                ) from error
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -58,7 +58,8 @@ def read_glue(layout: Layout, task: Task, path: Path, split: str, bad: BadRows, 
             columns = _columns(layout, row, path, labelled, task)
         label: str | float | None = row[columns["label"]] if columns["label"] else None
         try:
-            label = None if label is None else _label(str(label), task)
+            unknown = label is None or (not labelled and label in ("", "-1"))  # -1: as some copies fill test's labels in
+            label = None if unknown else _label(str(label), task)
         except ValueError as error:
             bad.add(place, str(error), "\t".join(row.values()))
             continue

@@ -20,17 +20,27 @@ def parquet_rows(path: str, bad: BadRows) -> Iterator[tuple[Place, dict[str, Any
     with ExitStack() as stack:
         try:
             for batch in _batches(path, stack):
-                for index in range(batch.num_rows):
+                for row in _rows(batch):
                     number += 1
                     place = Place(path, number, "row")
-                    try:
-                        row = batch.slice(index, 1).to_pylist()[0] if batch.num_rows > 1 else batch.to_pylist()[0]
-                    except UnicodeDecodeError as error:
-                        bad.add(place, f"a text is not UTF-8 ({error.reason})", error.object)
-                        continue
-                    yield place, row
+                    if isinstance(row, UnicodeDecodeError):
+                        bad.add(place, f"a text is not UTF-8 ({row.reason})", row.object)
+                    else:
+                        yield place, row
         except DamagedError as error:
             bad.add(Place(path, number + 1, "row"), str(error))
+
+
+def _rows(batch: Any) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
+    """The rows of a batch; where a text is broken, one by one, to find which."""
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError:
+        for index in range(batch.num_rows):
+            try:
+                yield batch.slice(index, 1).to_pylist()[0]
+            except UnicodeDecodeError as error:
+                yield error
 
 
 def _batches(path: str, stack: ExitStack) -> Iterator[Any]:

@@ -19,8 +19,9 @@ def row_to_example(
 ) -> TaskExample:
     """The example of a row. `labelled`: a row without what is to be learned is bad, instead of an example without it."""
     if columns.key is not None:
-        key = _label(row.get(columns.key)) or key
-    about = {"key": key, "slice": (_label(row.get(columns.slice)) or "") if columns.slice else "", "where": where}
+        key = _label(row.get(columns.key), columns.key) or key
+    part = _label(row.get(columns.slice), columns.slice) if columns.slice is not None else None
+    about = {"key": key, "slice": part or "", "where": where}
     example: TaskExample = _MAKERS[kind](row, columns, about)
     if labelled and _truth(example) is None:
         raise BadRowError(f"the row has no {TRUTH[kind]}")
@@ -35,7 +36,7 @@ def _truth(example: TaskExample) -> object:
 
 def _text_example(row: Row, columns: Columns, about: dict[str, str]) -> TextExample:
     second = None if columns.second is None else _text(row, columns.second)
-    label = _label(_value(row, columns.label)) if columns.label else None
+    label = _label(_value(row, columns.label), columns.label) if columns.label else None
     return TextExample(first=_text(row, columns.text), second=second, label=label, **about)
 
 
@@ -57,14 +58,14 @@ def _choice_example(row: Row, columns: Columns, about: dict[str, str]) -> Choice
         context=_text(row, columns.context) if columns.context else "",
         question=_text(row, columns.question) if columns.question else "",
         options=options,
-        label=_choice(_value(row, columns.label), options) if columns.label else None,
+        label=_choice(_value(row, columns.label), columns.label, options) if columns.label else None,
         **about,
     )
 
 
-def _choice(value: Any, options: tuple[str, ...]) -> int | None:
+def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
     """The number of the right option, given as a letter, a number from 0, or the option's text."""
-    text = _label(value)
+    text = _label(value, name)
     if text is None:
         return None
     meant = {number for number, option in enumerate(options) if option.strip() == text and not isinstance(value, int)}
@@ -172,8 +173,8 @@ def _clean(text: str, name: str) -> str:
     return text
 
 
-def _label(value: Any) -> str | None:
-    """A label's name as text, whatever the file's type; None for an empty one."""
+def _label(value: Any, name: str) -> str | None:
+    """A label or a name as text, whatever the file's type; None for an empty one."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bool):
@@ -181,8 +182,8 @@ def _label(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():  # a table with gaps turns whole numbers into these
         value = int(value)
     if not isinstance(value, str | int | float):
-        raise BadRowError(f"a label is {type(value).__name__}, expected a word or a number")
-    return _clean(str(value).strip(), "label") or None
+        raise BadRowError(f"the field {name!r} holds {type(value).__name__}, expected a word or a number")
+    return _clean(str(value).strip(), name) or None
 
 
 def _number(value: Any, name: str) -> float | None:
@@ -190,7 +191,7 @@ def _number(value: Any, name: str) -> float | None:
         return None
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise BadRowError(f"the field {name!r} is {str(value)[:40]!r}, expected a finite number")
@@ -200,7 +201,7 @@ def _number(value: Any, name: str) -> float | None:
 def _whole(value: Any) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadRowError(f"the answer's start is {str(value)[:40]!r}, expected a whole number") from None
 
 

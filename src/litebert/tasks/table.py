@@ -5,11 +5,12 @@ dev, cut by a seeded hash so that equal rows stay together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from litebert.errors import DataError
 from litebert.tasks.bad_rows import BadRowError, BadRows
-from litebert.tasks.columns import Columns, find_columns
+from litebert.tasks.columns import find_columns
 from litebert.tasks.cut import cut
 from litebert.tasks.examples import Kind, TagExample, TaskExample, TextExample
 from litebert.tasks.lines import compression_of
@@ -21,6 +22,8 @@ from litebert.tasks.squad import read_squad
 from litebert.tasks.task import TaskData
 
 STEMS = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+PEEK = 20
+"""Rows that are looked at to know the columns: of JSON, not every row has to have them all."""
 
 
 def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[str] | None) -> TaskData:
@@ -102,12 +105,15 @@ class _Reader:
         if compression_of(path)[1] == ".json":
             yield from read_squad(True, path, split, bad, self.options)
             return
-        columns: Columns | None = None
         labelled = split != "test"
-        for number, (place, row) in enumerate(read_rows(path, bad=bad)):
-            if columns is None:
-                columns, told = find_columns(self.kind, list(row), self.options, where=path.name, labelled=labelled)
-                self.notes += [told] if told else []
+        rows = read_rows(path, bad=bad)
+        ahead = list(islice(rows, PEEK))
+        if not ahead:
+            return
+        names = list(dict.fromkeys(name for _, row in ahead for name in row))
+        columns, told = find_columns(self.kind, names, self.options, where=path.name, labelled=labelled)
+        self.notes += [told] if told else []
+        for number, (place, row) in enumerate(chain(ahead, rows)):
             try:
                 example = row_to_example(self.kind, row, columns, key=str(number), where=str(place), labelled=labelled)
                 expect_known(example, self.labels or ())
