@@ -98,11 +98,12 @@ def needed_states(model: Model, batch: PretrainBatch, *, depth: int | None = Non
     mask: Tensor | Packing | None = batch.mask
     bounds = None if batch.needed_bounds is None else batch.needed_bounds.int()
     if batch.bounds is not None:
-        assert batch.positions is not None
-        mask = Packing(positions=batch.positions, bounds=batch.bounds.int(), longest=batch.longest)
+        mask = Packing(bounds=batch.bounds.int(), longest=batch.longest)
     width = batch.needed.numel() // len(batch.first)
     needed = Needed(places=batch.needed, bounds=bounds, longest=width)
-    states: Tensor = model.encoder(batch.token_ids, batch.segment_ids, mask, depth=depth, needed=needed)
+    states: Tensor = model.encoder(
+        batch.token_ids, batch.segment_ids, mask, positions=batch.positions, depth=depth, needed=needed
+    )
     return states.flatten(0, 1)
 
 

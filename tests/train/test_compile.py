@@ -75,3 +75,49 @@ def test_compiled_gradients_are_the_plain_ones_and_layers_compile_once() -> None
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+
+
+# rows end to end, of another length in every batch: the layer, the last layer at the tokens that are read, and the heads
+PACKED = """
+import functools, numpy as np, torch
+from dataclasses import replace
+from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.data.batch import Batch
+from litebert.data.layout import packed
+from litebert.model.model import Model
+from litebert.objective import pretrain_losses
+from litebert.train.compile import compile_model, compile_tail
+from litebert.train.runtime import Runtime
+torch.compile = functools.partial(torch.compile, backend="aot_eager")
+torch.manual_seed(0)
+heads = HeadConfig(kind="masked"), HeadConfig(kind="order")
+model = Model(ModelConfig(encoder=replace(PRESETS["tiny"], norm="pre"), heads=heads))
+def batch(seed):
+    draw = np.random.default_rng(seed)
+    mask = np.arange(12) < draw.integers(4, 13, 8)[:, None]
+    places = np.arange(8) * 12 + 1
+    return Batch(token_ids=np.where(mask, draw.integers(5, 50, mask.shape), 0).astype(np.int32),
+        segment_ids=np.zeros(mask.shape, np.uint8), mask=mask, masked_positions=places, masked_labels=places.astype(np.int32),
+        order_labels=np.arange(8, dtype=np.int32) % 2, indices=np.arange(8))
+def gradients(seed, tail=None):
+    model.zero_grad()
+    tensors = packed(batch(seed), most_masked=2, fraction=0.2, multiple=8).tensors()
+    pretrain_losses(model, tensors, tail=tail).mean(num_masked=8, num_examples=8).backward()
+    return tensors.token_ids.shape[1], [parameter.grad.clone() for parameter in model.parameters()]
+plain = [gradients(seed) for seed in range(5)]
+runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
+assert compile_model(model, "on", runtime, print)
+tail = compile_tail(print)
+for seed, (size, expected) in enumerate(plain):
+    for a, b in zip(expected, gradients(seed, tail)[1]):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+assert len({size for size, _ in plain}) > 1
+counters = torch._dynamo.utils.counters["stats"]
+assert counters["unique_graphs"] == 3, counters
+"""
+
+
+def test_packed_batches_of_any_length_share_three_compilations() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PACKED], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""

@@ -46,14 +46,15 @@ class Encoder(nn.Module):
         segment_ids: Ids | None = None,
         mask: Mask | Packing | None = None,
         *,
+        positions: Ids | None = None,
         depth: int | None = None,
         needed: Needed | None = None,
     ) -> Chosen:
         """The last states, of all tokens or of the `needed` ones alone; `depth` stops after that many layers.
 
-        `mask` is True at real tokens, None where all are; a Packing where rows lie end to end.
+        `mask` is True at real tokens, None where all are; where rows lie end to end it is a Packing, and `positions` says
+        where each token stands in its own row.
         """
-        positions = mask.positions if isinstance(mask, Packing) else None
         states, among = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
         plan = self.plan_to(depth)
         if self.checkpoint_every and torch.is_grad_enabled():

@@ -5,11 +5,11 @@ States in, states out, of the same shape. Attention goes through SDPA; a dropout
 
 from collections.abc import Callable
 
-import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, cat, nn
+from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
+from litebert.model.fused import FusedProjection
 from litebert.model.layout import KeyMask, Needed, Packing, attention
 
 States = Float[Tensor, "batch seq hidden"]
@@ -77,8 +77,8 @@ class Attention(nn.Module):
     def project(self, states: States, *parts: nn.Linear) -> list[Float[Tensor, "batch seq heads size"]]:
         """One product for all of them on a GPU; a CPU gains nothing by it."""
         if states.is_cuda:
-            weight, bias = cat([part.weight for part in parts]), cat([part.bias for part in parts])
-            projected = F.linear(states, weight, bias).chunk(len(parts), -1)
+            weights = [parameter for part in parts for parameter in (part.weight, part.bias)]
+            projected = FusedProjection.apply(states, *weights)  # type: ignore[no-untyped-call]
         else:
             projected = tuple(part(states) for part in parts)
         return [part.view(*part.shape[:2], self.num_heads, -1) for part in projected]

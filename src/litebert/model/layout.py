@@ -19,8 +19,6 @@ Keys = Float[Tensor, "batch seq heads size"]
 class Packing(NamedTuple):
     """Rows end to end, as one row of the batch."""
 
-    positions: Int[Tensor, "1 tokens"]
-    """Of each token, where it stands in its own row."""
     bounds: Int[Tensor, " rows_and_one"]
     """int32: row r has the tokens from bounds[r] to bounds[r + 1]."""
     longest: int
@@ -57,9 +55,10 @@ def attention(
     assert not dropout, "packed rows have no attention dropout"
     from torch.nn.attention.varlen import varlen_attn
 
-    attended = varlen_attn(query[0], key[0], value[0], bounds, among.bounds, longest, among.longest)
+    query, key, value = (part.flatten(0, 1) for part in (query, key, value))  # views; indexing would copy on the way back
+    attended = varlen_attn(query, key, value, bounds, among.bounds, longest, among.longest)
     assert isinstance(attended, Tensor)
-    return attended[None]
+    return attended.view(1, *attended.shape)
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, dropout: float) -> Tensor:

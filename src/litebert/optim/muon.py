@@ -48,24 +48,27 @@ class Muon(Lamb):
 
 
 def orthogonal_all(matrices: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
-    """`orthogonal` of each; those of one shape together."""
+    """`orthogonal` of each; those of one shape together, a tall matrix with the wide ones."""
     found: dict[int, Tensor] = {}
-    for shape in {matrix.shape for matrix in matrices}:
-        places = [place for place, matrix in enumerate(matrices) if matrix.shape == shape]
-        together = orthogonal(torch.stack([matrices[place] for place in places]))
+    wide = [matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT for matrix in matrices]
+    for shape in {matrix.shape for matrix in wide}:
+        places = [place for place, matrix in enumerate(wide) if matrix.shape == shape]
+        together = orthogonal(torch.stack([wide[place] for place in places]))
         found |= dict(zip(places, together.unbind(), strict=True))
-    return [found[place] for place in range(len(matrices))]
+    turned = (matrix.shape != other.shape for matrix, other in zip(matrices, wide, strict=True))
+    return [found[place].mT if is_tall else found[place] for place, is_tall in enumerate(turned)]
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, singular vectors kept."""
+    """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, singular vectors kept.
+
+    Wide matrices or square ones; three products a round and nothing between them.
+    """
     a, b, c = COEFFICIENTS
     x = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices  # a GPU is fast in it, and roughness does not matter
-    wide = x.shape[-2] <= x.shape[-1]
-    x = x if wide else x.mT
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(ROUNDS):
         square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
-    found: Tensor = (x if wide else x.mT).to(matrices.dtype)
-    return found
+        square = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        x = torch.baddbmm(x, square, x, beta=a)
+    return x.to(matrices.dtype)

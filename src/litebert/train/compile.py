@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, cast
 
 import torch
+from torch import Tensor
 
 from litebert.model.layout import Packing
 from litebert.model.model import Model
+from litebert.objective import Losses, PretrainBatch, Tail, head_losses
 from litebert.train.runtime import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +44,19 @@ def guarded(what: str, compiled: F, eager: F, say: Callable[[str], None]) -> F:
             return eager(*args)
 
     return cast(F, call)
+
+
+def compile_tail(say: Callable[[str], None]) -> Tail:
+    """The heads and their losses, compiled: logits over the vocabulary are large, and each pass over them costs."""
+    compiled = torch.compile(head_losses, dynamic=False)
+
+    def call(model: Model, states: Tensor, batch: PretrainBatch) -> Losses:
+        if batch.bounds is not None:  # the number of masked tokens follows that of packed ones
+            for tensor in (batch.masked, batch.masked_labels):
+                torch._dynamo.mark_dynamic(tensor, 0)
+        return compiled(model, states, batch)
+
+    return guarded("heads", call, head_losses, say)
 
 
 def _mark_packed(layer: F) -> F:
