@@ -279,11 +279,19 @@ def test_a_change_of_stage_is_marked(tmp_path: Path) -> None:
     assert "sequence length 128 → 512" in words
 
 
+def test_lengths_that_differ_from_batch_to_batch_are_no_stages(tmp_path: Path) -> None:
+    """Nor is the smaller batch at the end of an epoch."""
+    lines = records(100, evaluations=0)
+    for i, line in enumerate(lines):
+        line |= {"sequence_length": 20 + i * 7 % 13, "batch_size": 5 if i % 20 == 19 else 32}
+    assert "→" not in Reader(page_of(make_run(tmp_path / "a", lines))).words
+
+
 def test_a_fine_tuning_run_has_its_own_measures_drawn(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a", finetuning(200), recipe={"task": "sst2", "rate": 2e-5})
     titles = [panel.title for panel in choose([read_run(folder)])]
-    assert titles[:3] == ["Loss", "Score", "Accuracy"]
-    assert {"F1", "Matthews"} <= set(titles)
+    assert titles[:2] == ["Loss", "Accuracy"], "and not the score, which is the accuracy again"
+    assert {"F1", "Matthews' correlation"} <= set(titles)
     assert "nearest named recipe" not in page_of(folder)
 
 

@@ -85,13 +85,15 @@ def said_of(example: "TaskExample") -> str:
 
 
 def _slices(task: "Task", by: str, parts: Sequence["SliceScores"]) -> Table:
+    seen = dict.fromkeys(name for part in parts for name in part.scores)
+    names = [name for name in task.scores if name in seen] or list(seen)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(SLICED_BY[by])
     table.add_column("examples", justify="right")
-    for name in task.scores:
+    for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for part in parts[:SHOWN_SLICES]:
-        scores = [percent(name, part.scores[name]) if name in part.scores else "–" for name in task.scores]
+        scores = [percent(name, part.scores[name]) if name in part.scores else "–" for name in names]
         table.add_row(part.name, f"{part.num_examples:,}", *scores)
     return table
 

@@ -10,6 +10,7 @@ from litebert.report.markup import cell, table, text
 from litebert.report.panels import Panel, choose, single
 from litebert.report.run import Run
 from litebert.report.scale import count, measure
+from litebert.report.scores import compared_scores
 from litebert.report.settings import difference_table, leaves, settings_of
 from litebert.train.progress import duration
 
@@ -25,8 +26,8 @@ def compare_section(runs: Sequence[Run], lines: Lines) -> str:
     recipes = difference_table(names, [settings_of(run.recipe) for run in runs], "The recipes are the same.")
     environments = difference_table(names, [dict(leaves(run.environment)) for run in runs], "The environments are the same.")
     return (
-        f'<section id="compare"><h2>Comparison</h2>{_legend(runs)}{_last_table(runs)}{_equal_table(runs)}'
-        f'<div class="panels">{"".join(charts)}</div>'
+        f'<section id="compare"><h2>Comparison</h2>{_legend(runs)}{compared_scores(runs)}{_last_table(runs)}'
+        f'{_equal_table(runs)}<div class="panels">{"".join(charts)}</div>'
         f"<h3>What differs in the recipes</h3>{recipes}<h3>What differs in the environments</h3>{environments}</section>"
     )
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from litebert.report.chart import Mark
 from litebert.report.curve import bins, pick, smooth
+from litebert.report.dev import Dev
 from litebert.report.markup import cell, table, text
 from litebert.report.panels import STAGED
 from litebert.report.run import Evaluation, Event, Run
 from litebert.report.scale import count, measure, number
 from litebert.report.settings import pretraining
+from litebert.tasks.score import LESS_IS_BETTER
 from litebert.train.progress import duration
 
 MOST_ROWS = 200
@@ -22,10 +24,19 @@ FIRST = (
     "sop_accuracy",
     "nsp_accuracy",
     "order_loss",
+    "f1",
+    "exact",
+    "matthews",
+    "pearson",
+    "spearman",
     "accuracy",
     "loss",
 )
 """Measures in the order in which a reader asks for them; others follow by name."""
+RISE = frozenset(
+    {"accuracy", "f1", "exact", "precision", "recall", "score", "correlation", "pearson", "spearman", "matthews", "mcc"}
+)
+"""Last words of measures of which more is better."""
 GRAVE = ("skip", "roll", "stop", "diverge", "nan", "memory", "disk")
 
 
@@ -45,7 +56,9 @@ def planned_steps(run: Run) -> int | None:
 def tiles(run: Run) -> str:
     """Key figures in a row."""
     made: list[tuple[str, str, str]] = []
-    if run.evaluations:
+    if run.dev is not None:
+        made += dev_tiles(run.dev)
+    elif run.evaluations:
         last = run.evaluations[-1].values
         for name in names_of(run.evaluations)[:4]:
             if name in last:
@@ -71,6 +84,18 @@ def tiles(run: Run) -> str:
     return f'<dl class="tiles">{items}</dl>'
 
 
+def dev_tiles(dev: Dev) -> list[tuple[str, str, str]]:
+    """The task's own scores of the checkpoint that was kept."""
+    found = dev.evaluation
+    ends = {name: " – ".join(papers(name, end) for end in found.intervals[name]) for name in found.task.scores[:4]}
+    return [(f"dev {said(name)}", papers(name, found.scores[name]), f"95 %: {interval}") for name, interval in ends.items()]
+
+
+def papers(name: str, value: float) -> str:
+    """A task's score as papers print it: times 100; an error as it is."""
+    return f"{value:.3f}" if name in LESS_IS_BETTER else f"{100 * value:.1f}"
+
+
 def said(name: str) -> str:
     """masked_loss as masked loss."""
     return name.replace("_", " ")
@@ -81,7 +106,7 @@ def falls(name: str) -> bool | None:
     last = name.rsplit("_", 1)[-1]
     if last in ("loss", "perplexity", "error"):
         return True
-    return False if last in ("accuracy", "f1", "exact", "score", "correlation", "pearson", "spearman", "mcc") else None
+    return False if last in RISE else None
 
 
 def best_of(name: str, values: Sequence[float]) -> int | None:
@@ -126,14 +151,20 @@ def evaluations_table(run: Run) -> str:
 
 
 def stages(run: Run) -> list[Event]:
-    """Moments at which sequence length, batch size or depth changed: a curve may jump there for no other reason."""
+    """Moments at which sequence length, batch size or depth changed to stay so: a curve may jump there for no other reason.
+
+    A batch that is smaller because an epoch ends is no stage, nor are batches of texts that are each as long as they are.
+    """
     found = []
     for name in STAGED:
         column = run.columns.get(name, array("d"))
-        for i in range(1, len(column)):
-            if math.isfinite(column[i]) and math.isfinite(column[i - 1]) and column[i] != column[i - 1]:
-                message = f"{said(name)} {column[i - 1]:g} → {column[i]:g}"
-                found.append(Event(step=run.done[i] - 1, kind="stage", message=message))
+        changes = [i for i in range(1, len(column)) if column[i] != column[i - 1] and math.isfinite(column[i] + column[i - 1])]
+        if len(changes) > len(column) / 10 + 1:
+            continue
+        lasting = [i for i in changes if column[i + 1 : i + 2] == column[i : i + 1] and column[max(i - 2, 0)] == column[i - 1]]
+        for i in lasting:
+            message = f"{said(name)} {column[i - 1]:g} → {column[i]:g}"
+            found.append(Event(step=run.done[i] - 1, kind="stage", message=message))
     return found[:MOST_ROWS]
 
 

@@ -21,7 +21,9 @@ from litebert.report.masks import masks_section
 from litebert.report.panels import Panel, choose
 from litebert.report.run import AXES, Run
 from litebert.report.scale import ago
+from litebert.report.scores import scores_section, slices_section
 from litebert.report.settings import environment_section, recipe_section
+from litebert.report.worst import worst_section
 
 LIMIT = 1_900_000
 """Bytes of a page; where more would come out, its curves have fewer points."""
@@ -105,8 +107,12 @@ def _run_section(run: Run, index: int, lines: Lines, *, several: bool) -> str:
     smoothed = f"Smoothed over {2 * half + 1:,} records." if half else ""
     hint = " Dashed verticals are events, listed below." if moments else ""
     curves = f'<div class="panels">{charts}</div><p class="quiet">{smoothed}{hint}</p>' if charts else _NOTHING
+    dev = run.dev
     parts = [
+        ("Scores on dev", scores_section(dev) if dev else ""),
         ("Curves", curves),
+        ("Scores by slice", slices_section(dev) if dev else ""),
+        ("Most confidently wrong", worst_section(dev) if dev else ""),
         ("Evaluations on held-out text", evaluations_table(run)),
         ("Events", events_table(run)),
         ("Filled masks", masks_section(run.examples)),

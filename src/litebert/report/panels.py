@@ -45,6 +45,11 @@ KNOWN = (
     Panel(title="Score", held=("score",)),
     Panel(title="Masked-token accuracy", trained="masked_accuracy", held=("masked_accuracy",), zero=True),
     Panel(title="Accuracy", trained="accuracy", held=("accuracy",)),
+    Panel(title="F1", held=("f1",)),
+    Panel(title="Exact match", held=("exact",)),
+    Panel(title="Matthews' correlation", held=("matthews",)),
+    Panel(title="Pearson's correlation", held=("pearson",)),
+    Panel(title="Spearman's correlation", held=("spearman",)),
     Panel(title="Order accuracy", trained="order_accuracy", held=("sop_accuracy", "nsp_accuracy"), guide=CHANCE),
     Panel(
         title="Order loss",

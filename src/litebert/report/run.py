@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.report.dev import Dev, read_dev
 from litebert.train.folder import RunFolder
 from litebert.train.log import Record, read_records
 
@@ -59,6 +60,8 @@ class Run:
     evaluations: list[Evaluation] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     examples: list[Record] = field(default_factory=list)
+    dev: Dev | None = None
+    """Of a fine-tuning run that came to its end: its predictions for dev, measured."""
     redone: int = 0
     """Records that a return to a snapshot made void."""
     silent_seconds: float | None = None
@@ -106,6 +109,8 @@ class Run:
             self._add_step(step, record)
         elif kind == "evaluation":
             values = {name: value for name, value in _numbers(record).items() if name != "step"}
+            if values.get("score") in [value for name, value in values.items() if name not in ("score", *AXES)]:
+                del values["score"]  # which stands there under its own name
             self.evaluations.append(Evaluation(step=step, values=values))
         elif kind == "event":
             event = Event(step=step, kind=str(record.get("event", "event")), message=str(record.get("message", "")))
@@ -143,6 +148,7 @@ def read_run(folder: Path | str) -> Run:
         recipe=_json(places.recipe),
         environment=_json(places.environment),
         status=status if isinstance(status, dict) else {},
+        dev=read_dev(places.path),
     )
     if places.metrics.is_file():
         run.silent_seconds = max(0.0, time.time() - places.metrics.stat().st_mtime)

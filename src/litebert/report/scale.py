@@ -36,7 +36,7 @@ def measure(name: str, value: float) -> str:
 
 def is_share(name: str) -> bool:
     """Whether a measure counts right answers, from 0 to 1."""
-    return name.rsplit("_", 1)[-1] in ("accuracy", "f1", "exact")
+    return name.rsplit("_", 1)[-1] in ("accuracy", "f1", "exact", "precision", "recall")
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,14 +54,12 @@ def evaluate(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction], *, samples: int = 1000, count: int = 20
 ) -> Evaluation:
     """Score predictions in every way; `samples` resamples for the intervals, `count` of the worst examples."""
-    sliced = {by: by_slice(task, examples, predictions, slice_of=name) for by, name in _slicings(task, examples).items()}
-    sliced["length"].sort(key=lambda part: (part.name.startswith("over"), not part.name.startswith("up to")))  # short to long
     return Evaluation(
         task=task,
         num_examples=len(examples),
         scores=score(task, examples, predictions),
         intervals=bootstrap(task, examples, predictions, samples=samples, level=LEVEL),
-        slices={by: parts for by, parts in sliced.items() if parts},
+        slices={by: parts for by, parts in _sliced(task, examples, predictions).items() if parts},
         worst=worst(task, examples, predictions, count=count),
     )
 
@@ -82,13 +80,18 @@ def text_of(example: TaskExample) -> str:
             return " ".join(example.words)
 
 
-def _slicings(task: Task, examples: Sequence[TaskExample]) -> dict[str, Callable[[TaskExample], str]]:
-    found: dict[str, Callable[[TaskExample], str]] = {"slice": lambda example: example.slice or "(none)"}
+def _sliced(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> dict[str, list[SliceScores]]:
+    def scored(slice_of: Callable[[TaskExample], str], task: Task = task) -> list[SliceScores]:
+        return by_slice(task, examples, predictions, slice_of=slice_of)
+
+    found = {"slice": scored(lambda example: example.slice or "(none)")}
     if task.kind in ("classify", "pair") and len(task.labels) <= MAX_LABELS:
-        found["truth"] = lambda example: str(_truth(example))
+        # of one label alone only the share that is right says something
+        found["truth"] = scored(lambda example: str(_truth(example)), replace(task, scores=("accuracy",)))
     if task.kind in ("choose", "answer"):
-        found["question"] = _asked
-    return found | {"length": _lengths(examples)}
+        found["question"] = scored(_asked)
+    order = {"up to": 0, "over": 2}
+    return found | {"length": sorted(scored(_lengths(examples)), key=lambda part: order.get(part.name.rsplit(" ", 2)[0], 1))}
 
 
 def _truth(example: TaskExample) -> object:
