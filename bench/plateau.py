@@ -3,7 +3,8 @@
     python bench/plateau.py --data SHARDS --out DIR --variants pre post --seeds 0 1 2
 
 Held-out loss on a fixed million tokens, the tokens after which the entropy of single tokens was left behind, and minutes,
-into DIR/table.json; the curves stand in each run's metrics.jsonl.
+into DIR/table.json; the curves stand in each run's metrics.jsonl. With --miniature the same variants on a CPU: six layers of
+width 128, 32 sequences a step, a held-out hundred thousand tokens; the shards that `litebert demo` leaves will do.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from litebert.train.pretrain import Pretraining
 from litebert.train.runtime import Runtime
 
 LEFT = 6.5
-"""A training loss (mean of fifty steps) below this has left the entropy of single tokens, about 7.3 here."""
+"""A training loss (mean of fifty steps) below this has left the entropy of single tokens: about 7.3 with 30,000 pieces."""
 DEPTH = Stages.parse("0:3,0.15:6,0.3:12")
 GENTLE = {"residual_init": 0.1, "position_init": "sinusoidal"}
 
@@ -60,13 +61,28 @@ VARIANTS: dict[str, PretrainRecipe] = {
 }
 
 
-def summarize(run: Path) -> dict[str, Any]:
+MINIATURE = {"hidden_size": 128, "num_layers": 6, "num_attention_heads": 2, "ffn_size": 512}
+
+
+def in_miniature(recipe: PretrainRecipe) -> PretrainRecipe:
+    """The same recipe at a size that two cores train in minutes; and of fewer sequences a step."""
+    return replace(
+        recipe,
+        overrides=tuple((dict(recipe.overrides) | MINIATURE).items()),
+        batch_size=Stages.constant(32),
+        depth=None,
+        evaluate_tokens=100_000,
+        heldout_fraction=0.1,
+    )
+
+
+def summarize(run: Path, *, left_at: float) -> dict[str, Any]:
     """What a run came to, from its metrics alone."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     steps = [record for record in records if record["kind"] == "step"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
     losses = [record["masked_loss"] for record in steps]
-    left = next((i for i in range(49, len(steps)) if sum(losses[i - 49 : i + 1]) / 50 < LEFT), None)
+    left = next((i for i in range(49, len(steps)) if sum(losses[i - 49 : i + 1]) / 50 < left_at), None)
     keys = ("step", "tokens", "seconds", "masked_loss", "masked_accuracy", "sop_accuracy", "nsp_accuracy", "heldout_tokens")
     return {
         "run": run.name,
@@ -86,15 +102,18 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=60_000_000)
     parser.add_argument("--evaluations", type=int, default=6, help="evaluations in a run")
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--left-at", type=float, default=LEFT, help="training loss that counts as having left the plateau")
+    parser.add_argument("--miniature", action="store_true", help="small enough for a CPU")
     args = parser.parse_args()
     runtime, table = Runtime.start(), []
     for name in args.variants:
         for seed in args.seeds:
             recipe = replace(VARIANTS[name], seed=seed, tokens=args.tokens)
+            recipe = in_miniature(recipe) if args.miniature else recipe
             recipe = replace(recipe, evaluate_every=-(-recipe.total_steps // args.evaluations))
             run = Path(args.out) / f"{name}-seed{seed}"
             Pretraining(recipe, args.data, runtime, workers=args.workers).train(run, progress=False)
-            table.append(summarize(run))
+            table.append(summarize(run, left_at=args.left_at))
             print(json.dumps(table[-1]), flush=True)
             (Path(args.out) / "table.json").write_text(json.dumps(table, indent=1) + "\n")
 

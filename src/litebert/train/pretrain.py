@@ -15,11 +15,11 @@ from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Position, Stream
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model.model import Model
-from litebert.objective import Losses, head_losses
+from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.compile import compile_model, guarded
+from litebert.train.compile import compile_model, compile_tail
 from litebert.train.evaluate import Evaluation
 from litebert.train.feed import Feed
 from litebert.train.graft import graft
@@ -69,7 +69,7 @@ class Pretraining(Training[Batch, Losses]):
         self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         self.feed = Feed(stream, recipe, runtime, workers=workers)
-        tail = guarded("heads", torch.compile(head_losses, dynamic=False), head_losses, say) if compiled else None
+        tail = compile_tail(say) if compiled else None
         self.job: PretrainJob = PretrainJob(recipe, self.feed, runtime, static_shapes=compiled, tail=tail)
         # gradients of a float32 master would be the graph's own memory, and could not be added up
         graphs = compiled and runtime.device.type == "cuda" and not self.working.is_master
