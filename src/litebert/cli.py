@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data show": ("litebert.commands.data_show:show", "Print training examples as a person would read them."),
     "pretrain": ("litebert.commands.pretrain:pretrain", "Pretrain an encoder on shards."),
     "finetune": ("litebert.commands.finetune:finetune", "Fine-tune a model for GLUE, SQuAD, RACE or one's own files."),
+    "evaluate": ("litebert.commands.evaluate:evaluate", "Score a fine-tuned model on a split of a task."),
+    "ensemble": ("litebert.commands.ensemble:ensemble", "Put fine-tuned models together, chosen on dev."),
     "predict": ("litebert.commands.predict:predict", "Predict for every row of a file of any size."),
     "fill": ("litebert.commands.fill:fill", "Find the words behind [MASK]."),
     "embed": ("litebert.commands.embed:embed", "Turn texts into vectors."),

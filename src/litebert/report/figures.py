@@ -8,7 +8,7 @@ from litebert.report.chart import Mark
 from litebert.report.curve import bins, pick, smooth
 from litebert.report.dev import Dev
 from litebert.report.markup import cell, table, text
-from litebert.report.panels import STAGED
+from litebert.report.panels import STAGED, lasting_changes
 from litebert.report.run import Evaluation, Event, Run
 from litebert.report.scale import count, measure, number
 from litebert.report.settings import pretraining
@@ -151,18 +151,11 @@ def evaluations_table(run: Run) -> str:
 
 
 def stages(run: Run) -> list[Event]:
-    """Moments at which sequence length, batch size or depth changed to stay so: a curve may jump there for no other reason.
-
-    A batch that is smaller because an epoch ends is no stage, nor are batches of texts that are each as long as they are.
-    """
+    """Moments at which sequence length, batch size or depth changed: a curve may jump there for no other reason."""
     found = []
     for name in STAGED:
         column = run.columns.get(name, array("d"))
-        changes = [i for i in range(1, len(column)) if column[i] != column[i - 1] and math.isfinite(column[i] + column[i - 1])]
-        if len(changes) > len(column) / 10 + 1:
-            continue
-        lasting = [i for i in changes if column[i + 1 : i + 2] == column[i : i + 1] and column[max(i - 2, 0)] == column[i - 1]]
-        for i in lasting:
+        for i in lasting_changes(column):
             message = f"{said(name)} {column[i - 1]:g} → {column[i]:g}"
             found.append(Event(step=run.done[i] - 1, kind="stage", message=message))
     return found[:MOST_ROWS]

@@ -1,7 +1,7 @@
 """Which curves a report draws: the names found in runs in; panels, in the order a doubting reader asks for them, out."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from litebert.report.run import Run
@@ -63,7 +63,7 @@ KNOWN = (
     Panel(title="Perplexity", held=("perplexity",), log=True),
 )
 
-COUNTED = frozenset({"step", "tokens", "seconds"})
+COUNTED = frozenset({"step", "epoch", "tokens", "seconds"})
 """Columns that are axes, not curves."""
 
 
@@ -105,9 +105,21 @@ def _columns(runs: Iterable[Run]) -> set[str]:
             found.add(SPEED)
         for name, column in run.columns.items():
             finite = [value for value in column if math.isfinite(value)]
-            if name not in COUNTED and finite and (name in _KNOWN_COLUMNS or min(finite) < max(finite)):
+            changes = bool(lasting_changes(column)) if name in STAGED else bool(finite) and min(finite) < max(finite)
+            if name not in COUNTED and finite and (name in _KNOWN_COLUMNS or changes):
                 found.add(name)
     return found
+
+
+def lasting_changes(column: Sequence[float]) -> list[int]:
+    """Records from which a column of stages has a new value to stay.
+
+    A batch that is smaller because an epoch ends is no stage, nor are batches of texts that are each as long as they are.
+    """
+    changes = [i for i in range(1, len(column)) if column[i] != column[i - 1] and math.isfinite(column[i] + column[i - 1])]
+    if len(changes) > len(column) / 10 + 1:
+        return []
+    return [i for i in changes if column[i + 1 : i + 2] == column[i : i + 1] and column[max(i - 2, 0)] == column[i - 1]]
 
 
 def _names(runs: Iterable[Run]) -> set[str]:

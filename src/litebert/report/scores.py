@@ -106,5 +106,7 @@ def _threshold(dev: Dev) -> str:
     return text(f" No answer is given where the null score exceeds {value:.4g}.") if isinstance(value, int | float) else ""
 
 
-def _best(name: str, values: Sequence[float]) -> int:
-    return values.index(min(values) if name in LESS_IS_BETTER else max(values))
+def _best(name: str, values: Sequence[float]) -> int | None:
+    """Which is the best; none where all are the same."""
+    best = min(values) if name in LESS_IS_BETTER else max(values)
+    return values.index(best) if min(values) < max(values) else None

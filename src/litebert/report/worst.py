@@ -54,19 +54,28 @@ def _excerpt(example: AnswerExample, prediction: SpanPrediction) -> str:
     said = [(prediction.best.start, prediction.best.end, "wrong")] if prediction.best else []
     true = [(answer.start, answer.start + len(answer.text), "right") for answer in (example.answers or ())[:1]]
     spans = sorted(chain(true, said)) or [(0, 0, "")]
-    parts, at = [], max(spans[0][0] - AROUND, 0)
-    parts.append("… " if at else "")
+    at = _word(example.context, spans[0][0] - AROUND)
+    parts = ["… " if at else ""]
     for start, end, kind in spans:
         start = max(start, at)
         if start - at > 2 * AROUND:
-            parts.append(f"{text(example.context[at : at + AROUND])} … ")
-            at = start - AROUND
+            stop, next_at = _word(example.context, at + AROUND), _word(example.context, start - AROUND)
+            parts.append(f"{text(example.context[at:stop])}… ")
+            at = next_at
         parts.append(text(example.context[at:start]))
         if end > start:
             parts.append(f'<span class="slot {kind}">{text(example.context[start:end])}</span>')
         at = max(at, end)
-    tail = example.context[at : at + AROUND]
-    return "".join(parts) + text(tail) + (" …" if at + AROUND < len(example.context) else "")
+    stop = _word(example.context, at + AROUND)
+    return "".join(parts) + text(example.context[at:stop]) + ("…" if stop < len(example.context) else "")
+
+
+def _word(context: str, place: int) -> int:
+    """The beginning of the word at or after a place; the place itself where no word begins near."""
+    if place <= 0 or place >= len(context):
+        return min(max(place, 0), len(context))
+    space = context.find(" ", place - 1, place + 30)
+    return space + 1 if space >= 0 else place
 
 
 def _tagged(example: TagExample, prediction: TagPrediction) -> str:

@@ -1,0 +1,170 @@
+"""litebert evaluate and ensemble: what they print is what scores say, files are handed in, misuse is answered in one line."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from litebert import cli
+from litebert.checkpoint import Checkpoint
+from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.model.model import Model
+from litebert.tasks.average import average
+from litebert.tasks.baselines import bag_of_words, majority
+from litebert.tasks.card import TaskCard
+from litebert.tasks.kept import load_predictions
+from litebert.tasks.registry import open_task
+from litebert.tasks.score import score
+from litebert.testing import SHAPE, tiny_task, tiny_tokenizer
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.tuned import open_tuned
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer.load(tiny_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+def tuned(folder: Path, name: str, data: Path, tokenizer: Tokenizer, *, seed: int = 0) -> Path:
+    """A checkpoint that answers for a task, with random weights far from zero."""
+    task = open_task(name, data, splits=("dev",)).task
+    torch.manual_seed(seed)
+    encoder = replace(PRESETS["albert-base-v2"], vocab_size=tokenizer.vocab_size, init_std=0.2, **dict(SHAPE))
+    model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind=task.head, labels=task.labels),)))
+    card = TaskCard(task=task, max_length=48, stride=16, null_threshold=0.0 if task.has_null else None)
+    Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(folder)
+    return folder
+
+
+def ran(capsys: pytest.CaptureFixture[str], *args: object, code: int = 0) -> tuple[str, str]:
+    capsys.readouterr()
+    assert cli.run([str(arg) for arg in args]) == code, capsys.readouterr().err
+    found = capsys.readouterr()
+    return found.out, found.err
+
+
+@pytest.mark.parametrize("name", ["cola", "stsb", "mnli", "squad2", "race", "classify", "tag"])
+def test_evaluate_says_what_the_model_is_worth(
+    name: str, tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tiny_task(tmp_path / "data", name)
+    model = tuned(tmp_path / "model", name, data, tokenizer)
+    kept = tmp_path / "new" / "kept.jsonl"
+    out, _ = ran(
+        capsys, "evaluate", name, "--model", model, "--data", data, "--samples", 50, "--out", kept, "--baselines", "--json"
+    )
+    facts = json.loads(out)
+    read = open_task(name, data, splits=("train", "dev"))
+    train, dev = read.splits["train"], read.splits["dev"]
+    said = open_tuned(model).says(dev)
+    assert facts["scores"] == pytest.approx(score(read.task, dev, said))
+    assert facts["num_examples"] == len(dev)
+    assert facts["baselines"]["majority"] == pytest.approx(score(read.task, dev, majority(read.task, train, dev)))
+    assert facts["baselines"]["bag of words"] == pytest.approx(score(read.task, dev, bag_of_words(read.task, train, dev)))
+    assert load_predictions(kept)[1] == list(dev)
+    shown, _ = ran(capsys, "evaluate", name, "--model", model, "--data", data, "--samples", 50)
+    first = read.task.scores[0]
+    assert f"{100 * facts['scores'][first]:.1f}" in shown
+    assert "95 % interval" in shown
+    assert "most confidently wrong" in shown
+
+
+def test_test_is_handed_in(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A split without labels has no scores; a model of MNLI answers for the diagnostic set."""
+    data = tiny_task(tmp_path / "data", "mnli")
+    tiny_task(tmp_path / "data", "diagnostic")
+    model = tuned(tmp_path / "model", "mnli", data, tokenizer)
+    common = ("--model", model, "--data", data, "--split", "test")
+    _, told = ran(capsys, "evaluate", "mnli", *common, code=2)
+    assert "test of mnli has no labels to score by; give --submit FOLDER or --out FILE" in told
+    out, told = ran(capsys, "evaluate", "mnli", *common, "--submit", tmp_path / "handed", "--json")
+    assert json.loads(out)["submission"] == [str(tmp_path / "handed" / "MNLI-m.tsv")]
+    assert "GLUE's server expects" in told
+    _, told = ran(capsys, "evaluate", "diagnostic", *common, "--submit", tmp_path / "handed")
+    assert "was fine-tuned on mnli, not on diagnostic" in told
+    assert (tmp_path / "handed" / "AX.tsv").read_text().startswith("index\tprediction\n0\t")
+
+
+@pytest.mark.parametrize("name", ["sst2", "stsb", "squad2", "race", "tag"])
+def test_an_ensemble_stands_beside_its_models(
+    name: str, tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tiny_task(tmp_path / "data", name)
+    models = [tuned(tmp_path / f"m{seed}", name, data, tokenizer, seed=seed) for seed in range(3)]
+    common = ("ensemble", name, "--models", *models, "--data", data)
+    facts = json.loads(ran(capsys, *common, "--json", "--out", tmp_path / "kept.jsonl")[0])
+    read = open_task(name, data, splits=("dev",))
+    dev = read.splits["dev"]
+    said = [open_tuned(model).says(dev) for model in models]
+    assert facts["singles"] == [pytest.approx(score(read.task, dev, each)) for each in said]
+    assert facts["everyone"] == pytest.approx(score(read.task, dev, average(read.task, said)))
+    chosen = [said[models.index(Path(member))] for member in facts["members"]]
+    together = average(read.task, chosen)
+    assert facts["scores"] == facts["together"] == pytest.approx(score(read.task, dev, together))
+    task, examples, kept = load_predictions(tmp_path / "kept.jsonl")
+    assert score(task, examples, kept) == pytest.approx(facts["scores"])
+    shown, _ = ran(capsys, *common)
+    assert "all 3 together" in shown
+    assert re.search(r"\d chosen on dev", shown)
+    all_of_them = json.loads(ran(capsys, *common, "--everyone", "--json")[0])
+    assert all_of_them["members"] == [str(model) for model in models]
+    assert all_of_them["scores"] == pytest.approx(facts["everyone"])
+
+
+def test_an_ensemble_hands_in_test(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tiny_task(tmp_path / "data", "rte")
+    models = [tuned(tmp_path / f"m{seed}", "rte", data, tokenizer, seed=seed) for seed in range(2)]
+    ran(capsys, "ensemble", "rte", "--models", *models, "--data", data, "--submit", tmp_path / "handed", "--everyone")
+    read = open_task("rte", data, splits=("test",))
+    said = average(read.task, [open_tuned(model).says(read.splits["test"]) for model in models])
+    lines = (tmp_path / "handed" / "RTE.tsv").read_text().splitlines()[1:]
+    assert [line.split("\t")[1] for line in lines] == [each.label for each in said]  # type: ignore[union-attr]
+
+
+def test_misuse_is_answered_in_one_line(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tiny_task(tmp_path / "data", "mnli")
+    for name in ("rte", "stsb"):
+        tiny_task(tmp_path / "data", name)
+    model = tuned(tmp_path / "model", "mnli", data, tokenizer)
+    bare = Checkpoint.load(model)
+    Checkpoint(model=bare.model, tokenizer=tokenizer).save(tmp_path / "bare")
+    wrong = [
+        (("evaluate", "rte", "--model", model), 2, "the labels of rte are .*, those of the model in .* are 'contradiction'"),
+        (("evaluate", "stsb", "--model", model), 2, "stsb is a task of kind regress, the model in .* was fine-tuned on mnli"),
+        (("evaluate", "mnli", "--model", tmp_path / "bare"), 2, "answers for no task .*; run litebert finetune TASK first"),
+        (("evaluate", "mnli", "--model", tmp_path / "none"), 3, "there is no .*none"),
+        (("evaluate", "mnl", "--model", model), 2, "there is no task 'mnl'; did you mean 'mnli'"),
+        (("evaluate", "mnli", "--model", model, "--split", "deb"), 3, "mnli has no split 'deb'"),
+        (("evaluate", "mnli", "--model", model, "--samples", 0), 2, "samples is a number from 1"),
+        (("ensemble", "mnli", "--models", model, "--split", "test"), 2, "test of mnli has no labels to choose models by"),
+        (("ensemble", "mnli", "--models", model, tmp_path / "bare"), 2, "answers for no task"),
+    ]
+    for args, code, said in wrong:
+        _, told = ran(capsys, *args, "--data", data, code=code)
+        assert re.search(said, told), told
+        assert told.strip().count("\n") == 0
+
+
+def test_own_labels_are_those_of_the_model(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that lacks a label, or holds them in another order, is scored all the same; an unknown one is said."""
+    data = tiny_task(tmp_path / "data", "classify")
+    model = tuned(tmp_path / "model", "classify", data, tokenizer)
+    labels = open_tuned(model).card.task.labels
+    few = tmp_path / "few.csv"
+    few.write_text("text,label\n" + "".join(f"the {word} sails,{labels[-1]}\n" for word in ("sailor", "whale", "ship")))
+    facts = json.loads(ran(capsys, "evaluate", "classify", "--model", model, "--data", few, "--split", "test", "--json")[0])
+    assert facts["num_examples"] == 3
+    few.write_text("text,label\nthe sailor sails,elsewhere\n")
+    _, told = ran(capsys, "evaluate", "classify", "--model", model, "--data", few, "--split", "test", code=3)
+    assert "elsewhere" in told
+
+
+def test_a_task_of_the_same_labels_will_do(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """In any order; not of other ones."""
+    data = tiny_task(tmp_path / "data", "mnli")
+    model = open_tuned(tuned(tmp_path / "model", "mnli", data, tokenizer))
+    task = model.card.task
+    model.check_task(replace(task, name="other", labels=task.labels[::-1]))
