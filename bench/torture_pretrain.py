@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from tests.train.launch import finish, num_steps, start, state, wait_for_step
+from tests.train.launch import finish, is_moving, start, state
 from tests.train.runs import assert_same_run, signalled, staged_recipe, train
 
 from litebert.errors import InterruptedRunError
@@ -63,7 +62,7 @@ def chain(shards: Path, out: Path, whole: Path, kinds: list[signal.Signals], dra
     found: Counter[str] = Counter()
     for kind in kinds:
         process = start(shards, out, *FLAGS, workers=draw.choice([0, 0, 2]))
-        if not _moving(process, out):
+        if not is_moving(process, out):
             found["finished before its signal"] += 1
             break
         time.sleep(draw.uniform(0, 0.25))
@@ -79,19 +78,6 @@ def chain(shards: Path, out: Path, whole: Path, kinds: list[signal.Signals], dra
     code = finish(start(shards, out, *FLAGS), 300)
     found["equal" if code == 0 and same(out, whole) else "broken"] += 1
     return found
-
-
-def _moving(process: "subprocess.Popen[str]", out: Path) -> bool:
-    """Until the run of this process takes steps; what a killed one wrote is cut away when it begins."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            if json.loads((out / "status.json").read_text())["pid"] == process.pid:
-                return wait_for_step(out, num_steps(out) + 1, process)
-        except FileNotFoundError:
-            pass
-        time.sleep(0.01)
-    return False
 
 
 def campaign(shards: Path, folder: Path, name: str, count: int, draw: random.Random) -> dict[str, int]:

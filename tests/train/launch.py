@@ -18,12 +18,17 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 def start(shards: Path, out: Path, *flags: str, ranks: int = 1, restarts: int = 0, workers: int = 0) -> "subprocess.Popen[str]":
     """`litebert pretrain` as a process of its own; its messages go to OUT.log."""
+    command = ["pretrain", "--data", str(shards), "--out", str(out), *FLAGS, *flags, "--workers", str(workers)]
+    return start_command(command, out, ranks=ranks, restarts=restarts)
+
+
+def start_command(args: list[str], out: Path, *, ranks: int = 1, restarts: int = 0) -> "subprocess.Popen[str]":
+    """Any command as a process of its own; its messages go to OUT.log."""
     how = ["-m"] if ranks == 1 else [*TORCHRUN, "--max-restarts", str(restarts), "-m"]
-    command = [sys.executable, *how, "litebert.cli", "pretrain", "--data", str(shards), "--out", str(out), *FLAGS, *flags]
     quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
     with out.with_name(out.name + ".log").open("a") as log:
         return subprocess.Popen(
-            [*command, "--workers", str(workers)],
+            [sys.executable, *how, "litebert.cli", *args],
             stdout=log,
             stderr=log,
             env=os.environ | quiet,
@@ -58,6 +63,19 @@ def wait_for_step(out: Path, step: int, process: "subprocess.Popen[str]", second
             return False
         time.sleep(0.01)
     raise TimeoutError(f"step {step} was not reached in {seconds} s; see {out}.log")
+
+
+def is_moving(process: "subprocess.Popen[str]", out: Path, seconds: float = 120.0) -> bool:
+    """Wait until the run of this very process takes steps (what a killed one wrote is cut away when it begins); whether."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            if json.loads((out / "status.json").read_text())["pid"] == process.pid:
+                return wait_for_step(out, num_steps(out) + 1, process)
+        except FileNotFoundError:
+            pass
+        time.sleep(0.01)
+    return False
 
 
 def num_steps(out: Path) -> int:

@@ -115,7 +115,8 @@ def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(hopeless
     assert [(event["event"], event["step"]) for event in told] == [("retry", 16), ("retry", 32), ("chance", 48)]
     pattern = (
         r"it never left chance: accuracy on dev at best 0\.\d{3} where always saying the same has 0\.225, "
-        r"a loss of 1\.\d+ where guessing has 1\.3\d\d; begins again from the pretrained weights with the rate / 3 and the warm-up × 2, attempt 2 of 3"
+        r"a loss of 1\.\d+ where guessing has 1\.3\d\d; begins again from the pretrained weights with the rate / 3 and "
+        r"the warm-up × 2, attempt 2 of 3"
     )
     assert re.fullmatch(pattern, told[0]["message"])
     assert told[2]["message"].endswith("; look at the data, or try another --rate or --epochs")

@@ -1,0 +1,132 @@
+"""A real fine-tuning, ended again and again: does it end as if it had never been? Prints one JSON object.
+
+    python bench/torture_finetune.py --points 20 --signals 50 --kills 20
+
+points: in one process, a SIGTERM before a microbatch or a batch of dev, at so many places of a run over two epochs with dropout,
+for a task of every kind and for one that fails and begins again. signals and kills: through the command line, SIGTERM or Ctrl-C
+and SIGKILL at random moments, evaluation included; the same command goes on. Weights, card, predictions, metrics and result are
+compared bit for bit with those of an undisturbed run.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from tests.train.launch import finish, is_moving, start_command, state
+from tests.train.runs import signalled
+from tests.train.test_finetune import assert_same_tuning
+from tests.train.tuning import TASKS, recipe, source, tune
+
+from litebert.errors import InterruptedRunError
+from litebert.recipes import FinetuneRecipe
+from litebert.testing import tiny_task
+
+FLAGS = ["--max-length", "32", "--device", "cpu", "--retries", "1", "--steps", "400", "--evaluations", "40", "--patience", "0"]
+FLAGS += ["--save-every", "30", "--encoder-dropout", "0.1", "--microbatch-tokens", "128"]
+
+
+def same(one: Path, other: Path) -> bool:
+    try:
+        assert_same_tuning(one, other)
+    except AssertionError:
+        return False
+    return True
+
+
+def points(folder: Path, count: int) -> dict[str, dict[str, int]]:
+    """One interruption at each of `count` places, evenly over the microbatches and batches of dev of a run."""
+    wishes: dict[str, FinetuneRecipe] = {kind: recipe(kind) for kind in TASKS}
+    wishes["classify, begins again"] = recipe(rate=1e-9, retries=2, evaluations=1)
+    found: dict[str, dict[str, int]] = {}
+    for name, wish in wishes.items():
+        counted: Counter[str] = Counter()
+        calls = tune(wish, folder / name / "whole").calls
+        for number in range(count):
+            out = folder / name / str(number)
+            try:
+                tune(wish, out, at=signalled(number * calls // count))
+                counted["not interrupted"] += 1
+                continue
+            except InterruptedRunError:
+                tune(wish, out)
+            counted["equal" if same(out, folder / name / "whole") else "broken"] += 1
+        found[name] = dict(counted)
+        print(name, found[name], file=sys.stderr, flush=True)
+    return found
+
+
+def chain(command: list[str], out: Path, whole: Path, kinds: list[signal.Signals], draw: random.Random) -> Counter[str]:
+    """Send each signal to a run that goes on every time, let it finish, compare."""
+    found: Counter[str] = Counter()
+    for kind in kinds:
+        process = start_command([*command, "--out", str(out)], out)
+        if not is_moving(process, out):
+            found["finished before its signal"] += 1
+            break
+        time.sleep(draw.uniform(0, 0.15))
+        process.send_signal(kind)
+        code = finish(process)
+        if code == 0:
+            found["finished before its signal"] += 1
+            break
+        if kind == signal.SIGKILL:
+            found["killed"] += 1
+        else:
+            found["saved" if code == 75 and state(out) == "interrupted" else f"exit {code}, {state(out)}"] += 1
+    code = finish(start_command([*command, "--out", str(out)], out), 300)
+    found["equal" if code == 0 and same(out, whole) else "broken"] += 1
+    return found
+
+
+def campaign(command: list[str], folder: Path, name: str, count: int, draw: random.Random) -> dict[str, int]:
+    soft = [signal.SIGTERM, signal.SIGTERM, signal.SIGINT]
+    total: Counter[str] = Counter()
+    done = 0
+    while done < count:
+        kinds = [signal.SIGKILL if name == "kills" else draw.choice(soft) for _ in range(min(10, count - done))]
+        found = chain(command, folder / f"{name}-{done}", folder / "whole", kinds, draw)
+        done += sum(found.values()) - found["finished before its signal"] - found["equal"] - found["broken"]
+        total += found
+        print(name, done, dict(total), file=sys.stderr, flush=True)
+    return dict(total)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=20)
+    parser.add_argument("--signals", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    draw, began = random.Random(args.seed), time.monotonic()
+    os.environ["PYTHONUNBUFFERED"] = "1"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        results: dict[str, dict[str, object]] = {"points": dict(points(folder / "points", args.points))}
+        model, data = source().save(folder / "model"), tiny_task(folder / "data", "sst2", scale=4)
+        command = ["finetune", "sst2", "--model", str(model), "--data", str(data), *FLAGS]
+        assert finish(start_command([*command, "--out", str(folder / "whole")], folder / "whole"), 300) == 0
+        for name in ("signals", "kills"):
+            results[name] = dict(campaign(command, folder, name, getattr(args, name), draw))
+    expected = {"signals": {"saved": args.signals}, "kills": {"killed": args.kills}}
+    good = all(found == {"equal": args.points} for found in results["points"].values()) or not args.points
+    for name, words in expected.items():
+        good = good and all(results[name].get(word) == number for word, number in words.items() if number)
+        good = good and not results[name].get("broken")
+    print(json.dumps({"seed": args.seed, "seconds": round(time.monotonic() - began, 1), **results, "good": good}, indent=2))
+    return int(not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
