@@ -1,15 +1,16 @@
 """Laws of scores: perfection is 1, order does not matter, slices add up, intervals hold what they should."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_predictions import TASKS, made
 
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TaskExample, TextExample
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
 from litebert.tasks.score import LESS_IS_BETTER, bootstrap, by_slice, score
+from made_predictions import TASKS, made
 
 KINDS = sorted(TASKS)
 
@@ -92,6 +93,17 @@ def test_an_interval_of_95_percent_holds_the_truth_about_as_often() -> None:
     assert 0.90 <= held / 300 <= 0.99
 
 
+def test_questions_about_one_text_are_no_more_than_one() -> None:
+    """Each question asked ten times again about its text says nothing new; about ten texts it does."""
+    task, examples, predictions = made("choose", 50)
+    texts = [replace(each, context=f"text {number}") for number, each in enumerate(examples) if isinstance(each, ChoiceExample)]
+    same = bootstrap(task, texts * 10, predictions * 10)["accuracy"]
+    assert same == pytest.approx(bootstrap(task, texts, predictions)["accuracy"])
+    other = [replace(each, context=f"{each.context}, {time}") for time in range(10) for each in texts]
+    low, high = bootstrap(task, other, predictions * 10)["accuracy"]
+    assert 2.5 < (same[1] - same[0]) / (high - low) < 4
+
+
 def test_what_is_not_defined_scores_0() -> None:
     """A model that always says the same number, as untrained ones do."""
     task, examples, _ = made("regress")
@@ -99,6 +111,10 @@ def test_what_is_not_defined_scores_0() -> None:
     found = score(task, examples, same)
     assert (found["pearson"], found["spearman"]) == (0, 0)
     assert bootstrap(task, examples, same, samples=10)["pearson"] == (0, 0)
+    lost: list[Prediction] = [NumberPrediction(value=math.nan) for _ in examples]
+    assert score(task, examples, lost) == {"pearson": 0, "spearman": 0, "mean_squared_error": math.inf}, (
+        "nothing is perfect here"
+    )
 
 
 def test_no_answer_halves_are_scores_of_their_questions() -> None:

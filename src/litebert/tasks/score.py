@@ -1,14 +1,16 @@
 """Examples and predictions in; the task's official scores, their intervals, and scores by slice out."""
 
+import math
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from litebert.errors import ConfigError
-from litebert.tasks.examples import TaskExample
+from litebert.tasks.examples import AnswerExample, ChoiceExample, TaskExample
 from litebert.tasks.measures import measure
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.scores import Weights
@@ -34,10 +36,12 @@ class SliceScores:
 def score(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> dict[str, float]:
     """Every score of the task, 1 for perfect (mean_squared_error: 0), by name and in the task's order.
 
-    A score that is not defined, as a correlation with a constant, is 0: as scikit-learn has it.
+    A score that is not defined, as a correlation with a constant, is 0, as scikit-learn has it; an error then is infinite.
     """
     everything = np.ones((1, len(examples)))
-    return {name: float(np.nan_to_num(each(everything)[0])) for name, each in measure(task, examples, predictions).items()}
+    values = {name: float(each(everything)[0]) for name, each in measure(task, examples, predictions).items()}
+    worst = {name: math.inf if name in LESS_IS_BETTER else 0.0 for name in values}
+    return {name: value if math.isfinite(value) else worst[name] for name, value in values.items()}
 
 
 def bootstrap(
@@ -52,6 +56,7 @@ def bootstrap(
     """Interval of each score: the middle `level` of its values over resamples of the examples, drawn with replacement.
 
     It says how far another set of examples of this size might move the score, and nothing of another seed of training.
+    Questions about one text are drawn together: they stand or fall with it, and many of them say less than as many texts.
     """
     if samples < 1 or not 0 < level < 1:
         raise ConfigError(f"a bootstrap takes samples from 1 and a level between 0 and 1; got {samples} and {level}")
@@ -59,8 +64,9 @@ def bootstrap(
     found: dict[str, list[np.ndarray]] = {name: [] for name in measures}
     draw = np.random.default_rng(seed)
     rows = max(CELLS // len(examples), 1)
+    _, groups = np.unique([group_of(example, number) for number, example in enumerate(examples)], return_inverse=True)
     for start in range(0, samples, rows):
-        weights = _resamples(draw, min(rows, samples - start), len(examples))
+        weights = _resamples(draw, min(rows, samples - start), groups)
         for name, each in measures.items():
             found[name].append(each(weights))
     edges = [(1 - level) / 2, (1 + level) / 2]
@@ -81,7 +87,9 @@ def by_slice(
     if len(sizes) < 2:
         return []
     measures = measure(task, examples, predictions)
-    weights = np.array([[mine == name for mine in names] for name in slices], float)
+    places = {name: place for place, name in enumerate(slices)}
+    mine = np.array([places.get(name, -1) for name in names])
+    weights = (np.arange(len(slices))[:, None] == mine).astype(np.float64)
     values = {name: each(weights) for name, each in measures.items()}
     return [
         SliceScores(
@@ -93,9 +101,18 @@ def by_slice(
     ]
 
 
-def _resamples(draw: np.random.Generator, rows: int, size: int) -> Weights:
-    """How often each example is drawn when as many are drawn as there are."""
-    return np.stack([np.bincount(draw.integers(0, size, size), minlength=size) for _ in range(rows)]).astype(np.float64)
+def group_of(example: TaskExample, number: int) -> int:
+    """What examples have in common that are not drawn apart: the text that they ask about; of the others, nothing."""
+    if isinstance(example, AnswerExample | ChoiceExample):
+        return -1 - zlib.crc32(example.context.encode("utf-8", "surrogatepass"))
+    return number
+
+
+def _resamples(draw: np.random.Generator, rows: int, groups: Int[np.ndarray, " examples"]) -> Weights:
+    """How often each example is drawn when as many groups are drawn as there are."""
+    size = int(groups.max()) + 1
+    drawn = [np.bincount(draw.integers(0, size, size), minlength=size)[groups] for _ in range(rows)]
+    return np.stack(drawn).astype(np.float64)
 
 
 def _interval(values: Float[np.ndarray, " samples"], edges: list[float]) -> tuple[float, float]:

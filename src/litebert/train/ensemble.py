@@ -4,7 +4,6 @@ Chosen greedily: the best model, then whoever helps most, and so on to all of th
 models may be no better than one where seven are, so the path is walked to its end.
 """
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,9 +11,9 @@ from typing import TypeVar
 import numpy as np
 
 from litebert.tasks.average import Predictions, average
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TaskExample
+from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction
-from litebert.tasks.score import score
+from litebert.tasks.score import group_of, score
 from litebert.tasks.task import Task
 
 __all__ = ["Ensemble", "average", "choose_on_dev"]
@@ -72,7 +71,7 @@ def _greedy(
 
 def _crossed(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]) -> dict[str, float]:
     """Each half of the examples answered by who was chosen on the other; questions about one text stay together."""
-    halves = np.array([zlib.crc32(_group(example).encode("utf-8", "surrogatepass")) & 1 for example in examples])
+    halves = np.array([group_of(example, number) & 1 for number, example in enumerate(examples)])
     said: list[Prediction] = list(predictions[0])
     for half in (0, 1):
         mine, other = np.flatnonzero(halves == half).tolist(), np.flatnonzero(halves != half).tolist()
@@ -82,10 +81,6 @@ def _crossed(task: Task, examples: Sequence[TaskExample], predictions: Sequence[
         for place, each in zip(mine, average(task, [_some(predictions[member], mine) for member in members]), strict=True):
             said[place] = each
     return score(task, examples, said)
-
-
-def _group(example: TaskExample) -> str:
-    return example.context if isinstance(example, AnswerExample | ChoiceExample) else example.key
 
 
 def _some(found: Sequence[One], places: Sequence[int]) -> list[One]:
