@@ -43,7 +43,9 @@ class Batch:
         return bool(self.mask.all())
 
     def rows(self, start: int, stop: int) -> "Batch":
-        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part."""
+        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part; this batch itself where it is all."""
+        if start == 0 and stop >= len(self):
+            return self
         seq = self.token_ids.shape[1]
         low, high = np.searchsorted(self.masked_positions, [start * seq, stop * seq])
         return Batch(

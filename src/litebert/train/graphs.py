@@ -43,10 +43,12 @@ class Graphs:
         self.seen: dict[object, int] = {}
         self.recorded: dict[object, Recorded] = {}
         self.is_on = True
+        self.prepared: tuple[Batch, Layout, Tensor] | None = None
         self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, microbatch: Batch, step: int, counts: dict[str, float]) -> Losses:
-        layout, depth = self.job.layout(microbatch), self.job.depth(step)
+        layout, flat = self.prepare(microbatch)
+        depth = self.job.depth(step)
         shape = (layout.shapes, depth)
         self.seen[shape] = self.seen.get(shape, 0) + 1
         device = self.job.runtime.device
@@ -63,13 +65,26 @@ class Graphs:
         if found is None:
             losses, gradients = self.run(layout.tensors(device), divisors.to(device), depth)
         else:
-            found.inputs.copy_(layout.flat(), non_blocking=True)
+            found.inputs.copy_(flat, non_blocking=True)
             found.counts.copy_(divisors, non_blocking=True)
             found.graph.replay()
             losses, gradients = found.losses.clone(), found.gradients
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return losses
+
+    def ahead(self, step: int) -> None:
+        """Lay out the next batch while the device is busy, where it is read in one pass."""
+        batch = self.job.feed.ahead(step)
+        if batch is not None and self.job.microbatch_rows(step) >= len(batch):
+            self.prepared = (batch, *self.prepare(batch))
+
+    def prepare(self, microbatch: Batch) -> tuple[Layout, Tensor]:
+        """How its rows lie, and the same in pinned memory."""
+        if self.prepared is not None and self.prepared[0] is microbatch:
+            return self.prepared[1:]
+        layout = self.job.layout(microbatch)
+        return layout, layout.flat()
 
     def run(self, batch: TensorBatch, counts: Tensor, depth: int | None) -> tuple[Losses, list[Tensor | None]]:
         losses = self.job.compute(self.model, batch, depth)

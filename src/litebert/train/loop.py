@@ -107,6 +107,7 @@ class Loop(Generic[M, B, S]):
         beside: Callable[[State, StopSignal], None],
         max_grad_norm: float,
         passes: Callable[[B, int, dict[str, float]], S] | None = None,
+        ahead: Callable[[int], None] = lambda step: None,
     ) -> None:
         self.job = job
         self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -115,6 +116,7 @@ class Loop(Generic[M, B, S]):
         self.save, self.restore, self.beside = save, restore, beside  # beside: before each step and after the last
         self.max_grad_norm = max_grad_norm or float("inf")
         self.passes = passes or self.one_pass
+        self.ahead = ahead  # told the next step while the device is busy with this one
         self.most_rows: int | None = None  # what memory turned out to hold
 
     def run(self, state: State) -> State:
@@ -137,6 +139,7 @@ class Loop(Generic[M, B, S]):
         began = time.monotonic()
         batch = self.batch(state.step, stop)
         losses, counts = self.accumulate(batch, state.step, stop)
+        self.ahead(state.step + 1)
         self.runtime.sum_gradients(self.parameters)
         gradient_norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm)
         parts = losses.numbers()

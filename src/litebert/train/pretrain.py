@@ -73,7 +73,7 @@ class Pretraining(Training[Batch, Losses]):
         self.job: PretrainJob = PretrainJob(recipe, self.feed, runtime, static_shapes=compiled, tail=tail)
         # gradients of a float32 master would be the graph's own memory, and could not be added up
         graphs = compiled and runtime.device.type == "cuda" and not self.working.is_master
-        self.passes = Graphs(self.job, self.working.model, say) if graphs else None
+        self.passes: Graphs | None = Graphs(self.job, self.working.model, say) if graphs else None
         self.evaluation = Evaluation(stream, runtime, tokens=recipe.evaluate_tokens) if recipe.heldout_fraction else None
         if self.evaluation:
             self.evaluation.check()
@@ -81,6 +81,10 @@ class Pretraining(Training[Batch, Losses]):
         self.evaluated = -1
         self.best: float | None = None
         self.scores: dict[str, Any] = {}
+
+    def ahead(self, step: int) -> None:
+        if self.passes is not None:
+            self.passes.ahead(step)
 
     def wants_evaluation(self, step: int) -> bool:
         due = step == self.job.steps or is_due(step, self.recipe.evaluate_every)

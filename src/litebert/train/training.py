@@ -157,7 +157,11 @@ class Training(Generic[B, S]):
             beside=self.beside,
             max_grad_norm=self.recipe.optimizer.max_grad_norm,
             passes=self.passes,
+            ahead=self.ahead,
         )
+
+    def ahead(self, step: int) -> None:
+        """What may be made ready for the next step while the device is busy with this one."""
 
     def beside(self, state: State, stop: StopSignal) -> None:
         """Before each step and after the last: evaluation and snapshots, where they are due; one to begin with."""
