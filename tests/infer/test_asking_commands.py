@@ -146,4 +146,4 @@ def test_predict_from_the_command_line(tmp_path: Path, folders: dict[str, str], 
     assert cli.run([*command, "--text", "other", "--batch-tokens", "64"]) == 2
     shown = capsys.readouterr().err
     assert "text: none then, other now" in shown
-    assert "batch_tokens: 4096 then, 64 now" in shown
+    assert "batch_tokens: 2048 then, 64 now" in shown

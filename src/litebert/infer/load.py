@@ -1,53 +1,25 @@
-"""litebert.load: a folder in, a Predictor out. A litebert checkpoint, the folder of a run, a Hugging Face folder or Google's
-checkpoint will do; foreign weights are converted in memory.
-"""
+"""litebert.load: a folder in, a Predictor out. See train/source.py for the folders that will do."""
 
 from pathlib import Path
 
 import torch
 
-from litebert.checkpoint import Checkpoint
-from litebert.convert.bundle import find_prefix
-from litebert.convert.folder import SOURCES, Options, recognize
-from litebert.errors import CheckpointError, ConfigError
+from litebert.errors import ConfigError
 from litebert.infer.predictor import Predictor
-
-RUN = ("recipe.json", "metrics.jsonl")
-"""What tells the folder of a run."""
-CHECKPOINTS = ("final", "best")
-"""Where a run keeps its weights, the ones to be asked first."""
+from litebert.train.source import open_model
 
 
 def load(folder: Path | str, *, device: str = "auto", batch_tokens: int | None = None) -> Predictor:
-    """The model of a folder, ready to be asked. `device` is cpu, cuda, cuda:1 … or auto."""
+    """The model of a folder, ready to be asked: a litebert checkpoint, the folder of a run (its final or best checkpoint), a
+    Hugging Face folder or Google's checkpoint.
+
+    `device` is cpu, cuda, cuda:1 … or auto; `batch_tokens` the most tokens computed at once, None for what suits the device.
+    """
     place = find_device(device)
     if batch_tokens is not None and batch_tokens < 1:
         raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
-    path = find_checkpoint(folder)
-    if not path.exists() and not find_prefix(path):
-        raise CheckpointError(
-            f"there is no {path}; expected the folder of a checkpoint, a run or a Hugging Face model, or the prefix of "
-            "Google's checkpoint (models by name, embedded in the package, do not exist yet)"
-        )
-    kind = recognize(path)
-    if kind == "litebert":
-        return Predictor(Checkpoint.load(path), device=place, batch_tokens=batch_tokens)
-    imported, tokenizer = SOURCES[kind](path, Options())
-    checkpoint = Checkpoint(model=imported.model(), tokenizer=tokenizer)
-    return Predictor(checkpoint, device=place, batch_tokens=batch_tokens, notes=imported.notes)
-
-
-def find_checkpoint(folder: Path | str) -> Path:
-    """The folder that holds the weights: `folder` itself, or the final or best checkpoint of a run."""
-    path = Path(folder)
-    if not any((path / name).exists() for name in RUN):
-        return path
-    for name in CHECKPOINTS:
-        if (path / name).is_dir():
-            return path / name
-    raise CheckpointError(
-        f"the run in {path} has no checkpoint yet, neither {' nor '.join(CHECKPOINTS)}; wait until it has one"
-    )
+    checkpoint, notes = open_model(folder)
+    return Predictor(checkpoint, device=place, batch_tokens=batch_tokens, notes=notes)
 
 
 def find_device(name: str) -> torch.device:

@@ -46,8 +46,6 @@ Vectors = Float[np.ndarray, "texts hidden"]
 Guesses = list[Guess] | list[list[Guess]]
 """The best pieces for a mask; where a text has several masks, a list for each."""
 Item = TypeVar("Item")
-BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
-"""Tokens of a batch, padding among them: on a CPU what its caches hold, on a GPU what keeps it busy."""
 
 
 class Predictor:
@@ -64,7 +62,7 @@ class Predictor:
         if checkpoint.tokenizer is None:
             raise CheckpointError("the model has no tokenizer beside it; copy its spiece.model into the folder to ask it texts")
         self.device = torch.device(device)
-        self.batch_tokens = batch_tokens or BATCH_TOKENS.get(self.device.type, 16384)
+        self.batch_tokens = batch_tokens or apply.BATCH_TOKENS.get(self.device.type, apply.MOST_TOKENS)
         """Tokens of a batch, padding among them."""
         self.model = checkpoint.model.to(self.device).eval()
         self.tokenizer: Tokenizer = checkpoint.tokenizer
