@@ -39,13 +39,13 @@ def answer_by_overlap(example: AnswerExample) -> SpanPrediction:
     best, shared = "", -1.0
     start = 0
     for sentence in _SENTENCE.finditer(example.context):
-        weight = sum(rare.get(word, 0.0) for word in question & set(words_of(sentence[0])))
+        weight = math.fsum(rare.get(word, 0.0) for word in question & set(words_of(sentence[0])))
         if weight > shared:
             best, shared, start = sentence[0], weight, sentence.start()
     span = _longest_run(best, question)
     if span is None:
         return SpanPrediction(spans=(), null_score=1.0)
-    whole = sum(rare.get(word, math.log(2)) for word in question)
+    whole = math.fsum(rare.get(word, math.log(2)) for word in question)  # a set has no order: fsum does not mind
     found = Span(text=best[span[0] : span[1]], start=start + span[0], end=start + span[1], score=0.0)
     return SpanPrediction(spans=(found,), null_score=1 - shared / whole if whole else 1.0)
 
