@@ -4,12 +4,13 @@
 
 30,000 pieces, dropout 0.1, float32, batches of 32 pairs, the same token ids in both, encoded before the clock starts; both
 start from random weights of the same shape. Theirs is the Trainer with its defaults: AdamW, SDPA, random order, padded to the
-longest of a batch by DataCollatorWithPadding, nothing saved in so few steps. Ours is the whole run, with its snapshots, its
+longest of a batch by DataCollatorWithPadding, a checkpoint at the end. Ours is the whole run, with its snapshots, its
 look at dev (8 pairs) and its checkpoint. Contenders take turns, round after round; the figure is the median, by the process's
 CPU time, which a busy machine disturbs least, and by the clock. The Trainer needs accelerate: pip install 'litebert[bench]'.
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import sys
@@ -104,7 +105,8 @@ def theirs(prepared: Prepared, recipe: FinetuneRecipe, encoder: EncoderConfig, t
         )
         model = transformers.AlbertForSequenceClassification(config)
         trainer = transformers.Trainer(model=model, args=arguments, train_dataset=features, data_collator=counted)
-        done = trainer.train()
+        with contextlib.redirect_stdout(sys.stderr):  # it prints its own summary
+            done = trainer.train()
         return {"steps": done.global_step, "tokens": read.tokens, "loss": done.training_loss}
 
     return run
