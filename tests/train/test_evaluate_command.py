@@ -65,6 +65,8 @@ def test_evaluate_says_what_the_model_is_worth(
     assert facts["baselines"]["majority"] == pytest.approx(score(read.task, dev, majority(read.task, train, dev)))
     assert facts["baselines"]["bag of words"] == pytest.approx(score(read.task, dev, bag_of_words(read.task, train, dev)))
     assert load_predictions(kept)[1] == list(dev)
+    assert ("best_threshold" in facts) == read.task.has_null
+    assert facts.get("best_f1", 1) >= facts["scores"].get("f1", 0)
     shown, _ = ran(capsys, "evaluate", name, "--model", model, "--data", data, "--samples", 50)
     first = read.task.scores[0]
     assert f"{100 * facts['scores'][first]:.1f}" in shown

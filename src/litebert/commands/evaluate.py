@@ -2,15 +2,19 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from litebert.commands.scores_shown import baseline_scores, print_evaluation
 from litebert.errors import ConfigError
 from litebert.tasks.options import TableOptions
+
+if TYPE_CHECKING:
+    from litebert.tasks.predictions import Prediction
+    from litebert.tasks.task import TaskData
 
 TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 Table = Annotated[TableOptions, tyro.conf.arg(name="")]
@@ -82,14 +86,34 @@ def evaluate(
         tell(handed.notes)
     found = measured(read.task, examples, predictions, samples=samples, count=worst) if is_labelled(examples) else None
     rivals = baseline_scores(read, split) if baselines and found else {}
+    if found and read.task.has_null:
+        facts |= best_null(read, split, predictions)
     if json:
         scored = found.to_dict() if found else {"task": read.task.name, "num_examples": len(examples)}
         print(jsonlib.dumps(facts | scored | {"baselines": rivals}, ensure_ascii=False))
         return
     if found:
         print_evaluation(found, {model: found.scores} | rivals)
+    if "best_threshold" in facts:
+        saved = tuned.card.null_threshold
+        used = "none is saved: all are answered" if saved is None else f"saved with the model: {saved:.4g}"
+        best = f"{facts['best_threshold']:.4g} would give f1 {100 * facts['best_f1']:.1f}"
+        print(f"threshold for no answer, {used}; the best for this very split, {best}")
     for path in [*([out] if out else []), *facts.get("submission", [])]:
         print(f"written: {path}", file=sys.stderr)
+
+
+def best_null(read: "TaskData", split: str, predictions: "Sequence[Prediction]") -> dict[str, float]:
+    """The null threshold that would be best on this very split, and its F1: as SQuAD 2's script reports them."""
+    from litebert.tasks.examples import AnswerExample
+    from litebert.tasks.measures import only
+    from litebert.tasks.null_threshold import at_threshold, best_threshold
+    from litebert.tasks.predictions import SpanPrediction
+    from litebert.tasks.score import score
+
+    questions, spans = only(read.splits[split], AnswerExample), only(predictions, SpanPrediction)
+    threshold = best_threshold(questions, spans)
+    return {"best_threshold": threshold, "best_f1": score(read.task, questions, at_threshold(spans, threshold))["f1"]}
 
 
 def tell(notes: Iterable[str]) -> None:
