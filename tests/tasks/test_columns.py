@@ -226,7 +226,7 @@ VALUES = st.recursive(
 
 
 @given(st.sampled_from([("classify", T), ("pair", L), ("regress", T), ("choose", C), ("answer", A), ("tag", W)]), st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_value_makes_anything_but_an_example_or_a_reason(case: tuple[Kind, Columns], data: st.DataObject) -> None:
     kind, columns = case
     row = {name: data.draw(VALUES) for name in "tslcqoaw"}

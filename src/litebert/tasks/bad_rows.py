@@ -5,10 +5,9 @@ In: the place of a row, what is wrong with it, and the row. Out: a DataError, or
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from litebert.data.documents import BadRow
 from litebert.data.quarantine import Quarantine
@@ -18,8 +17,7 @@ from litebert.tasks.options import BadRowPolicy, TableOptions
 MEND = "mend it, or go on without it by --bad-rows skip or quarantine"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a row stands. As text: train.tsv:17."""
 
     path: str
@@ -52,11 +50,10 @@ class BadRows:
 
     def add(self, place: Place, reason: str, row: object = "") -> None:
         """Stop at the row, or remember it, as the policy says."""
-        told = f"{place.in_full()}: {reason}"
         if self.policy == "error":
-            raise DataError(f"{told}; {MEND}")
+            raise DataError(f"{place.in_full()}: {reason}; {MEND}")
         self.count += 1
-        self.first = self.first or told
+        self.first = self.first or f"{place.in_full()}: {reason}"
         if self.policy == "quarantine":
             data = row if isinstance(row, bytes) else _as_text(row).encode(errors="surrogatepass")
             try:

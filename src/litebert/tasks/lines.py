@@ -6,9 +6,8 @@ U+2028, U+0085 and the like stand inside GLUE's and Wikipedia's sentences: they 
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from litebert.data.files import COMPRESSIONS
 from litebert.data.pieces import MAX_ROW_BYTES
@@ -51,8 +50,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
             yield None if long else rest.removesuffix(b"\r")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line as text, or what is wrong with it."""
 
     place: Place
@@ -85,8 +83,7 @@ def decoded_lines(path: str, bad: BadRows) -> Iterator[Line]:
         bad.add(Place(path, number + 1), str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """Fields of a table without their names, or what is wrong with them."""
 
     place: Place

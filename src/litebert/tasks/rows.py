@@ -7,6 +7,7 @@ other. CSV is RFC 4180's: quoted fields may hold commas, quotes (doubled) and li
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -97,7 +98,7 @@ def _table_rows(records: Iterator[Record], bad: BadRows, header: Sequence[str] |
 
 def _header(record: Record) -> list[str]:
     names = [name.strip() for name in record.fields]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         told = f"the header names the column {twice[0]!r} more than once; give each column a name of its own"
         raise DataError(f"{record.place.in_full()}: {told}")
