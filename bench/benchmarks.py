@@ -73,7 +73,7 @@ def train(name: str, place: Path, args: argparse.Namespace) -> str:
 def row(name: str, place: Path, out: Path) -> dict[str, Any]:
     """A finished run, its parts, and the baselines on the same examples."""
     result = json.loads((out / name / "result.json").read_text())
-    recipe = FinetuneRecipe.from_dict(json.loads((out / name / "recipe.json").read_text()))
+    recipe = FinetuneRecipe.from_dict(json.loads((out / name / "recipe.json").read_text())["recipe"])
     options = TableOptions(split_dev=0.2) if CUT[0] in RUNS[name][2] else None
     data = open_task(recipe.task, place, options=options)
     splits = data.splits
