@@ -22,6 +22,7 @@ from litebert.tasks.row_example import row_to_example
         ("classify", "id text label", Columns(text="text", label="label", key="id")),
         ("classify", "blurb label", Columns(text="blurb", label="label")),  # the only one left
         ("classify", "sentence mood", Columns(text="sentence", label="mood")),
+        ("classify", "id blurb label", Columns(text="blurb", label="label", key="id")),
         ("pair", "premise hypothesis gold_label", Columns(text="premise", second="hypothesis", label="gold_label")),
         ("pair", "question sentence label", Columns(text="question", second="sentence", label="label")),
         ("pair", "#1-String #2-String Quality", Columns(text="#1-String", second="#2-String", label="Quality")),
@@ -64,7 +65,7 @@ from litebert.tasks.row_example import row_to_example
 def test_columns_are_recognised(kind: Kind, names: str, columns: Columns) -> None:
     found, told = find_columns(kind, names.split(), labelled=True)
     assert found == columns
-    assert told.startswith("columns recognised by their names: ")
+    assert told.startswith("columns recognised: ")
     assert all(repr(name) in told for name in names.split() if name not in ("title",))
 
 
@@ -102,6 +103,9 @@ def test_missing_columns_are_said(
 
 
 def test_a_test_split_may_have_no_labels() -> None:
+    named = TableOptions(text="blurb", label="mood")
+    assert find_columns("classify", ["blurb", "x", "y"], named)[0] == Columns(text="blurb")
+    assert find_columns("classify", ["blurb"])[0] == Columns(text="blurb")  # the only one left
     assert find_columns("classify", ["text"])[0] == Columns(text="text")
     assert find_columns("answer", ["question", "context"])[0] == Columns(question="question", context="context")
     assert row_to_example("classify", {"text": "x"}, Columns(text="text")) == TextExample(key="", first="x")

@@ -97,11 +97,14 @@ def find_columns(
             raise ConfigError(f"{kind} has no column for {part}; it has: {', '.join(known)}")
     found: dict[str, tuple[str, ...]] = {}
     for part, value in given.items():
-        found[part] = (value,) if isinstance(value, str) else tuple(value)
-        for name in found[part]:
+        columns_of = (value,) if isinstance(value, str) else tuple(value)
+        if not labelled and part in (TRUTH[kind], "answer_start") and not set(columns_of) & set(names):
+            continue  # named for train, and not there where nothing is to be learned
+        for name in columns_of:
             _expect(name, part, names, where)
-    guessed = _recognise(kind, names, found)
+        found[part] = columns_of
     needed = [part for part in known if part not in OPTIONAL[kind] and (labelled or part != TRUTH[kind])]
+    guessed = {part: name for part, name in _recognise(kind, names, found, needed).items() if part not in given}
     for part in needed:
         if part not in found and part not in guessed:
             raise DataError(_missing(kind, part, names, where))
@@ -113,10 +116,12 @@ def find_columns(
         **{part: value[0] for part, value in chosen.items() if part != "options"},
     )
     told = ", ".join(f"{part} is {', '.join(map(repr, guessed[part]))}" for part in (*known, *ALWAYS) if part in guessed)
-    return columns, f"{_at(where)}columns recognised by their names: {told}" if told else ""
+    return columns, f"{_at(where)}columns recognised: {told}" if told else ""
 
 
-def _recognise(kind: Kind, names: Sequence[str], found: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _recognise(
+    kind: Kind, names: Sequence[str], found: Mapping[str, tuple[str, ...]], needed: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """The parts that the user did not name, each by the likeliest name among the columns that are left."""
     plain = {_plain(name): name for name in reversed(names)}  # of two that look alike, the first
     free = {look: name for look, name in plain.items() if not any(name in used for used in found.values())}
@@ -129,9 +134,9 @@ def _recognise(kind: Kind, names: Sequence[str], found: Mapping[str, tuple[str, 
             guessed[part] = (free.pop(look),)
         elif part == "options" and (series := _series(free)):
             guessed[part] = tuple(free.pop(look) for look in series)
-    rest = [part for part in NAMES[kind] if part not in (*found, *guessed, *OPTIONAL[kind])]
-    if len(rest) == 1 and len(free) == 1 and len(names) == len(NAMES[kind]) - len(OPTIONAL[kind]):
-        guessed[rest[0]] = tuple(free.values())  # all others have their part: this is the one that is left
+    rest = [part for part in needed if part not in found and part not in guessed]
+    if len(rest) == 1 and len(free) == 1:
+        guessed[rest[0]] = tuple(free.values())  # one part is missing and one column is left
     return guessed
 
 

@@ -57,7 +57,7 @@ def expect_known(example: TaskExample, labels: Sequence[str]) -> None:
     for truth in _truths(example) if labels else ():
         if truth not in labels:
             shown = ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
-            raise BadRowError(f"the label {truth!r} is unknown, train has: {shown}")
+            raise BadRowError(f"the label {truth!r} is unknown; known are: {shown}")
 
 
 def _truths(example: TaskExample) -> Iterator[str | float]:

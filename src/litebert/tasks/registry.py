@@ -39,38 +39,41 @@ def open_task(
 
 
 def _open_benchmark(benchmark: Benchmark, data: Path, options: TableOptions, splits: Sequence[str] | None) -> TaskData:
-    name = benchmark.task.name
-    for split in splits or ():
-        if split not in benchmark.splits:
-            raise DataError(f"{name} has no split {split!r}; it has: {', '.join(benchmark.splits)}")
-    files = {split: paths for split in benchmark.splits if (paths := benchmark.find(data, split))}
-    if data.is_file() and splits and len(splits) == 1 and splits[0] not in files:
-        files = {splits[0]: [data]}  # the user says what the file is
-    cuts = "train" not in files and "dev" in files and options.split_dev is not None
-    wanted = list(splits) if splits is not None else list(files) + ["train"] * cuts
-    read = {split for split in wanted if split in files} | ({"dev"} if cuts and {"train", "dev"} & set(wanted) else set())
-    missing = [split for split in wanted if split not in files and not (split == "train" and cuts)]
+    files = _find_files(benchmark, data, splits)
+    part = options.split_dev if "dev" in files and "train" not in files else None
+    there = ["train", *files] if part else list(files)
+    wanted = there if splits is None else splits
+    missing = [split for split in wanted if split not in there]
     if missing or not wanted:
         raise DataError(_looked_for(benchmark, data, missing or list(benchmark.splits), files))
-    found: dict[str, Sequence[TaskExample]] = {}
-    notes: list[str] = []
     if benchmark.broken_lines and options.bad_rows == "error":
         options = replace(options, bad_rows="skip")
+    found: dict[str, Sequence[TaskExample]] = {}
     with BadRows.of(options) as bad:
-        for split in benchmark.splits:
-            if split in read:
-                found[split] = [example for path in files[split] for example in benchmark.read(path, split, bad, options)]
+        for split, paths in files.items():
+            if split in wanted or (part and split == "dev" and "train" in wanted):
+                found[split] = [example for path in paths for example in benchmark.read(path, split, bad, options)]
                 if not found[split]:
-                    raise DataError(f"{files[split][0]}: there is no usable example for {split} of {name}")
-        notes += bad.notes
-    if cuts and "dev" in found and options.split_dev is not None:
-        train, dev = cut(found["dev"], options.split_dev, benchmark.group, seed=options.cut_seed)
-        found = {"train": train} | found | {"dev": dev}
-        notes.append(
+                    raise DataError(f"{paths[0]}: there is no usable example for {split} of {benchmark.task.name}")
+    notes = bad.notes
+    if part and "dev" in found:
+        train, dev = cut(found["dev"], part, benchmark.group, seed=options.cut_seed)
+        found |= {"train": train, "dev": dev}
+        notes += (
             f"there is no train split: dev was cut by {benchmark.cut_by}, {len(train):,} examples to train on and "
-            f"{len(dev):,} to score on (seed {options.cut_seed}); the score is not the official one"
+            f"{len(dev):,} to score on (seed {options.cut_seed}); the score is not the official one",
         )
-    return TaskData(task=benchmark.task, splits={split: found[split] for split in found if split in wanted}, notes=tuple(notes))
+    return TaskData(task=benchmark.task, splits={split: found[split] for split in there if split in wanted}, notes=notes)
+
+
+def _find_files(benchmark: Benchmark, data: Path, splits: Sequence[str] | None) -> dict[str, list[Path]]:
+    """The files of each split, in the splits' order."""
+    for split in splits or ():
+        if split not in benchmark.splits:
+            raise DataError(f"{benchmark.task.name} has no split {split!r}; it has: {', '.join(benchmark.splits)}")
+    if data.is_file() and splits is not None and len(splits) == 1:
+        return {splits[0]: [data]}  # the user says what the file is
+    return {split: paths for split in benchmark.splits if (paths := benchmark.find(data, split))}
 
 
 def _looked_for(benchmark: Benchmark, data: Path, missing: Sequence[str], files: dict[str, list[Path]]) -> str:

@@ -31,6 +31,8 @@ def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[s
     files = find_splits(kind, data)
     if data.is_file() and splits is not None and list(splits) == ["test"] and not options.test_fraction:
         files = {"test": [data]}  # the whole file is to be scored
+    if splits is not None and options.labels is not None and all(split in files for split in splits):
+        files = {split: files[split] for split in splits}  # nothing has to be known from train
     reader = _Reader(kind, options)
     with BadRows.of(options) as bad:
         found: dict[str, Sequence[TaskExample]] = {}
