@@ -278,6 +278,10 @@ def test_wrong_inputs_say_what_to_do() -> None:
     nameless = replace(data, splits={**data.splits, "dev": [TextExample(key="0", first="the goat .")]})
     with pytest.raises(DataError, match="dev of classify has 1 examples, and not all have an answer; label them all"):
         prepare(recipe(), nameless, tokenizer)
+    asked = made("answer")
+    one_title = [replace(each, slice="a title") for each in asked.splits["train"]]  # type: ignore[type-var]
+    with pytest.raises(DataError, match=r"a tenth of the 64 training questions aside, by title, and there are too few titles"):
+        prepare(recipe("answer", null_search="train"), replace(asked, splits={**asked.splits, "train": one_title}), tokenizer)
     with pytest.raises(CheckpointError, match=r"has no tokenizer, so it cannot read text; put its spiece.model there"):
         Finetuning(recipe(), ready("classify"), replace(source(), tokenizer=None), CPU)
     longer = recipe(max_length=128, microbatch_tokens=128)

@@ -100,6 +100,21 @@ def test_a_run_that_diverges_in_every_attempt_ends_with_4(tmp_path: Path) -> Non
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "diverged"
 
 
+def test_answers_that_are_not_numbers_are_a_divergence(tmp_path: Path) -> None:
+    """Weights so large that states overflow, met by the evaluation before the next step's loss."""
+
+    class Overflowing(WatchedTuning):
+        def evaluate(self, state: Any, stop: Any) -> None:
+            if self.job.attempt == 0:
+                with torch.no_grad():
+                    next(self.model.parameters()).fill_(float("nan"))
+            super().evaluate(state, stop)
+
+    Overflowing(recipe("answer", retries=1), ready("answer", null_search="dev"), source(), CPU).train(tmp_path, progress=False)
+    assert "what the model says of answers is not a number" in events(tmp_path)[0]["message"]
+    assert result(tmp_path)["attempts"] == 2
+
+
 HOPELESS = {"rate": 1e-9, "retries": 2, "epochs": 2, "evaluations": 1}
 
 

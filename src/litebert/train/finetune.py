@@ -5,6 +5,7 @@ A job of the same loop as pretraining. A run that never left chance begins again
 """
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -108,6 +109,8 @@ class Finetuning(Training[TaskBatch, TaskSums]):
             return self.card, predictions
         searched = self.prepared.aside or self.prepared.dev
         spans = cast(list[SpanPrediction], predictions if searched is self.prepared.dev else said(searched))
+        if not all(math.isfinite(each.null_score) for each in spans):
+            raise DivergedError(f"diverged at step {self.state.step:,}: what the model says of answers is not a number")
         threshold = self.runtime.told(best_threshold(cast(list[AnswerExample], searched.examples), spans))
         answered = at_threshold(cast(list[SpanPrediction], predictions), threshold)
         return replace(self.card, null_threshold=threshold), cast(list[Prediction], answered)

@@ -52,6 +52,11 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
     train, aside = _examples(data, "train"), None
     if recipe.null_search == "train" and data.task.has_null:
         train, kept = cut(train, ASIDE, _shared, seed=0)
+        if not kept or not train:
+            raise DataError(
+                f"--null-search train keeps a tenth of the {len(train) + len(kept):,} training questions aside, by title, and "
+                "there are too few titles; search on dev instead"
+            )
         aside = _encode(card, "train", kept, tokenizer)
     parts = {"train": _encode(card, "train", train, tokenizer), "dev": _encode(card, "dev", _examples(data, "dev"), tokenizer)}
     return Prepared(card=card, **parts, aside=aside)
