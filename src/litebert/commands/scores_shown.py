@@ -1,41 +1,31 @@
 """Scores for a person: evaluations in, tables on standard output out."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from litebert.tasks.evaluation import Evaluation
-    from litebert.tasks.examples import TaskExample
-    from litebert.tasks.score import SliceScores
-    from litebert.tasks.task import Task, TaskData
+from litebert.tasks.evaluation import Evaluation
+from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.score import SliceScores, printed, score
+from litebert.tasks.task import Task, TaskData
 
 SHOWN_SLICES = 8
 SHOWN_CHARACTERS = 240
 SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
 
 
-def baseline_scores(read: "TaskData", split: str) -> dict[str, dict[str, float]]:
+def baseline_scores(read: TaskData, split: str) -> dict[str, dict[str, float]]:
     """Scores of the guessers that a model has to beat."""
-    from litebert.tasks.baselines import bag_of_words, majority
-    from litebert.tasks.score import score
+    from litebert.tasks.baselines import bag_of_words, majority  # which imports torch
 
     train, examples = read.splits["train"], read.splits[split]
     named = {"majority": majority, "bag of words": bag_of_words}
     return {name: score(read.task, examples, guess(read.task, train, examples)) for name, guess in named.items()}
 
 
-def percent(name: str, value: float) -> str:
-    """A score as papers print it: times 100; an error as it is."""
-    from litebert.tasks.score import LESS_IS_BETTER
-
-    return f"{value:.3f}" if name in LESS_IS_BETTER else f"{100 * value:.1f}"
-
-
 def print_scores(
-    task: "Task",
+    task: Task,
     rows: Mapping[str, Mapping[str, float]],
     intervals: Mapping[str, Mapping[str, tuple[float, float]]],
 ) -> None:
@@ -46,16 +36,16 @@ def print_scores(
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for row, scores in rows.items():
-        table.add_row(row, *(percent(name, scores[name]) for name in names))
+        table.add_row(row, *(printed(name, scores[name]) for name in names))
         if row in intervals:
             ends = intervals[row]
             table.add_row(
-                "  95 % interval", *(f"{percent(n, ends[n][0])}–{percent(n, ends[n][1])}" for n in names), style="dim"
+                "  95 % interval", *(f"{printed(n, ends[n][0])}–{printed(n, ends[n][1])}" for n in names), style="dim"
             )
     Console().print(table)
 
 
-def print_evaluation(found: "Evaluation", rows: Mapping[str, Mapping[str, float]]) -> None:
+def print_evaluation(found: Evaluation, rows: Mapping[str, Mapping[str, float]]) -> None:
     """Scores beside those of baselines, then slices, then the worst examples."""
     console = Console()
     first = next(iter(rows))
@@ -74,17 +64,18 @@ def print_evaluation(found: "Evaluation", rows: Mapping[str, Mapping[str, float]
         console.print(f"    true: {each.true}   said: {each.guessed}", highlight=False, markup=False, style="yellow")
 
 
-def said_of(example: "TaskExample") -> str:
+def said_of(example: TaskExample) -> str:
     """What an example is about: its own text, or its question."""
-    question = getattr(example, "question", None)
-    if question is not None:
-        return str(question)
-    if hasattr(example, "words"):
-        return " ".join(example.words)
-    return example.first if example.second is None else f"{example.first} ‖ {example.second}"  # type: ignore[union-attr]
+    match example:
+        case ChoiceExample() | AnswerExample():
+            return example.question
+        case TagExample():
+            return " ".join(example.words)
+        case TextExample():
+            return example.first if example.second is None else f"{example.first} ‖ {example.second}"
 
 
-def _slices(task: "Task", by: str, parts: Sequence["SliceScores"]) -> Table:
+def _slices(task: Task, by: str, parts: Sequence[SliceScores]) -> Table:
     seen = dict.fromkeys(name for part in parts for name in part.scores)
     names = [name for name in task.scores if name in seen] or list(seen)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -93,7 +84,7 @@ def _slices(task: "Task", by: str, parts: Sequence["SliceScores"]) -> Table:
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for part in parts[:SHOWN_SLICES]:
-        scores = [percent(name, part.scores[name]) if name in part.scores else "–" for name in names]
+        scores = [printed(name, part.scores[name]) if name in part.scores else "–" for name in names]
         table.add_row(part.name, f"{part.num_examples:,}", *scores)
     return table
 

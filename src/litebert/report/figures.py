@@ -12,7 +12,7 @@ from litebert.report.panels import STAGED, lasting_changes
 from litebert.report.run import Evaluation, Event, Run
 from litebert.report.scale import count, measure, number
 from litebert.report.settings import pretraining
-from litebert.tasks.score import LESS_IS_BETTER
+from litebert.tasks.score import printed
 from litebert.train.progress import duration
 
 MOST_ROWS = 200
@@ -87,13 +87,8 @@ def tiles(run: Run) -> str:
 def dev_tiles(dev: Dev) -> list[tuple[str, str, str]]:
     """The task's own scores of the checkpoint that was kept."""
     found = dev.evaluation
-    ends = {name: " – ".join(papers(name, end) for end in found.intervals[name]) for name in found.task.scores[:4]}
-    return [(f"dev {said(name)}", papers(name, found.scores[name]), f"95 %: {interval}") for name, interval in ends.items()]
-
-
-def papers(name: str, value: float) -> str:
-    """A task's score as papers print it: times 100; an error as it is."""
-    return f"{value:.3f}" if name in LESS_IS_BETTER else f"{100 * value:.1f}"
+    ends = {name: " – ".join(printed(name, end) for end in found.intervals[name]) for name in found.task.scores[:4]}
+    return [(f"dev {said(name)}", printed(name, found.scores[name]), f"95 %: {interval}") for name, interval in ends.items()]
 
 
 def said(name: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from litebert.report.dev import Dev
-from litebert.report.figures import papers, said
+from litebert.report.figures import said
 from litebert.report.markup import cell, fold, table, text
 from litebert.report.run import Run
-from litebert.tasks.score import LESS_IS_BETTER, SliceScores
+from litebert.tasks.score import LESS_IS_BETTER, SliceScores, printed
 
 SLICED_BY = {
     "slice": "By part of the data",
@@ -29,9 +29,9 @@ def scores_section(dev: Dev) -> str:
     chance = dev.result.get("chance")
     rows = []
     for name, value in found.scores.items():
-        row = [cell(said(name), "th", scope="row"), cell(papers(name, value), class_="best" if name == first else "")]
-        row.append(cell(" – ".join(papers(name, end) for end in found.intervals[name])))
-        row.append(cell(papers(name, chance) if name == first and isinstance(chance, int | float) else ""))
+        row = [cell(said(name), "th", scope="row"), cell(printed(name, value), class_="best" if name == first else "")]
+        row.append(cell(" – ".join(printed(name, end) for end in found.intervals[name])))
+        row.append(cell(printed(name, chance) if name == first and isinstance(chance, int | float) else ""))
         rows.append(row)
     head = ["score", "times 100", "95 % interval", "always the same answer"]
     note = (
@@ -60,12 +60,12 @@ def compared_scores(runs: Sequence[Run]) -> str:
     best = {name: _best(name, [found.scores.get(name, 0.0) for _, found in scored]) for name in names}
     rows = []
     for row, (run, found) in enumerate(scored):
-        cells = [cell(papers(name, found.scores[name]), class_="best" if best[name] == row else "") for name in names]
+        cells = [cell(printed(name, found.scores[name]), class_="best" if best[name] == row else "") for name in names]
         rows.append([cell(run, "th", scope="row"), *cells])
     if len(scored) > 2:
         columns = {name: [found.scores[name] for _, found in scored] for name in names}
         for title, of in (("median", statistics.median), ("standard deviation", statistics.stdev)):
-            rows.append([cell(title, "th", scope="row"), *(cell(papers(name, of(columns[name]))) for name in names)])
+            rows.append([cell(title, "th", scope="row"), *(cell(printed(name, of(columns[name]))) for name in names)])
     return f"<h3>Scores on dev of the checkpoint that each run kept, times 100</h3>{table(['run', *map(said, names)], rows)}"
 
 
@@ -75,14 +75,14 @@ def _slices(names: Sequence[str], overall: dict[str, float], parts: Sequence[Sli
     names = [name for name in names if name in seen] or list(seen)
     rows = []
     for part in parts:
-        cells = [cell(papers(name, part.scores[name]) if name in part.scores else "—") for name in names]
+        cells = [cell(printed(name, part.scores[name]) if name in part.scores else "—") for name in names]
         rows.append([cell(part.name, "th", scope="row"), cell(f"{part.num_examples:,}"), *cells])
     total = sum(part.num_examples for part in parts)
     rows.append(
         [
             cell("all", "th", scope="row"),
             cell(f"{total:,}"),
-            *(cell(papers(name, overall[name]) if name in overall else "—") for name in names),
+            *(cell(printed(name, overall[name]) if name in overall else "—") for name in names),
         ]
     )
     return table(["", "examples", *map(said, names)], rows)

@@ -101,6 +101,11 @@ def by_slice(
     ]
 
 
+def printed(name: str, value: float) -> str:
+    """A score as papers print it: times 100; an error as it is."""
+    return f"{value:.3f}" if name in LESS_IS_BETTER else f"{100 * value:.1f}"
+
+
 def group_of(example: TaskExample, number: int) -> int:
     """What examples have in common that are not drawn apart: the text that they ask about; of the others, nothing."""
     if isinstance(example, AnswerExample | ChoiceExample):
