@@ -195,14 +195,14 @@ def advice(read: "TaskData", source: "Checkpoint") -> list[str]:
 
 def show(result: dict[str, Any], out: Path) -> None:
     """The scores, and where everything is."""
-    from litebert.commands.scores_shown import percent
+    from litebert.tasks.score import printed
 
     for name, found in result["scores"].items():
         if isinstance(found, dict):
-            ends = f"{percent(name, found['lowest'])} to {percent(name, found['highest'])}"
-            print(f"{name:<20}{percent(name, found['median']):>7}   median of {len(result['seeds'])} seeds, {ends}")
+            ends = f"{printed(name, found['lowest'])} to {printed(name, found['highest'])}"
+            print(f"{name:<20}{printed(name, found['median']):>7}   median of {len(result['seeds'])} seeds, {ends}")
         else:
-            print(f"{name:<20}{percent(name, found):>7}")
+            print(f"{name:<20}{printed(name, found):>7}")
     left = result.get("left_chance", not result.get("failed"))
     if not left:
         print("not above chance: see the events in metrics.jsonl", file=sys.stderr)
