@@ -44,7 +44,8 @@ def predict(
 ) -> None:
     """Predict for every row of a file of any size. Interrupted or killed, the same command again goes on.
 
-    Columns left out are recognised by their names, and the choice is printed.
+    Columns left out are recognised by their names, and the choice is printed. What is longer than the model reads is cut at its
+    end, of a pair the longer text first; contexts to answer from and words to tag are read in overlapping windows instead.
 
     Args:
         input: A .csv, .tsv, .jsonl, .parquet or .txt file (a text a line), plain or with .gz, .xz, .bz2, .zst.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 from litebert.checkpoint import read_json
 from litebert.data.durable import publish, publish_json
@@ -25,6 +25,19 @@ NOTE_SECONDS = 1.0
 """Between two notes: what a killed process has to do again."""
 
 
+class Progress(NamedTuple):
+    """How far a file is; one value, so that an interruption finds the old one or the new one."""
+
+    rows: int = 0
+    """Rows that have their lines."""
+    size: int = 0
+    """Bytes of these lines."""
+    digest: str = ""
+    """A sum over what was read for them."""
+    finished: bool = False
+    """Whether that is all."""
+
+
 class Output:
     """The file to be written, held by one process. As a context, it keeps what is sure when it is left early."""
 
@@ -34,99 +47,85 @@ class Output:
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._note = self.path.with_name(self.path.name + ".progress.json")
         self._made_from = json.loads(json.dumps(made_from))  # as it will be read back
-        self.rows, self.size, self.digest, self.finished = 0, 0, "", False
-        """Rows that have their lines; their bytes; a sum over what was read for them; whether that is all."""
+        self.progress = Progress()
         self._told = 0.0
-        self._file: IO[bytes] | None = None
+        if self.path.is_dir():
+            raise ConfigError(f"{self.path} is a folder; --out is a file for the predictions")
         try:
-            if self.path.is_dir():
-                raise ConfigError(f"{self.path} is a folder; --out is a file for the predictions")
-            self._file = self._held()
-            if overwrite:
-                self._note.unlink(missing_ok=True)
-                self.path.unlink(missing_ok=True)
-            self._take_up()
+            self._file = self._partial.open("ab", buffering=0)  # nothing waits in memory for a disk that is full
         except OSError as error:
-            self.close()
+            raise self._not_written(error) from error
+        try:
+            self._take_up(overwrite)
+        except OSError as error:
+            self._file.close()
             raise self._not_written(error) from error
         except BaseException:
-            self.close()
+            self._file.close()
             raise
 
     def append(self, lines: bytes, *, rows: int, digest: str) -> None:
         """Add the lines of the next stretch: after it `rows` are done in all, and what was read has the sum `digest`."""
-        assert self._file is not None
         try:
-            self._file.write(lines)
-            self._file.flush()
-            self.rows, self.size, self.digest = rows, self.size + len(lines), digest
+            rest = memoryview(lines)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            self.progress = Progress(rows, self.progress.size + len(lines), digest)
             if time.monotonic() - self._told >= NOTE_SECONDS:
-                self._write_note()
+                self._write_note(self.progress)
         except OSError as error:
             raise self._not_written(error) from error
 
     def finish(self) -> None:
         """Give the file its name."""
-        if self.finished:
+        if self.progress.finished:
             return
         try:
-            self.finished = True
-            self._write_note()
+            self._write_note(self.progress._replace(finished=True))
             publish(self._partial, self.path)
         except OSError as error:
             raise self._not_written(error) from error
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
     def __enter__(self) -> "Output":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None and not self.finished and self._file is not None:
+        if error is not None and not self.progress.finished:
             with contextlib.suppress(OSError):  # the older note is true as well
-                self._write_note()
-        self.close()
+                self._write_note(self.progress)
+        self._file.close()
 
-    def _held(self) -> IO[bytes]:
-        file = self._partial.open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise ConfigError(f"another process is writing {self.path}; wait for it, or choose another --out") from None
-        return file
-
-    def _take_up(self) -> None:
+    def _take_up(self, overwrite: bool) -> None:
         """Go on where a note says; begin where there is none."""
-        assert self._file is not None
-        if self._note.exists():
-            self._read_note()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"another process is writing {self.path}; wait for it, or choose another --out") from None
+        if overwrite:
+            self._note.unlink(missing_ok=True)  # a file that is there stays until the new one is whole
+        elif self._note.exists():
+            self.progress = self._read_note()
         elif self.path.exists():
             self._partial.unlink()
             raise ConfigError(f"{self.path} exists already; choose another --out, or replace it with --overwrite")
-        if self.finished and self.path.exists():  # the new partial file is empty: nothing is left to do
-            self._partial.unlink()
-            return
         there = self._partial.stat().st_size
-        if self.finished and there == self.size:  # ended between the last note and the name
+        if self.progress.finished and there == self.progress.size:  # ended between the last note and the name
             publish(self._partial, self.path)
-            return
-        if there < self.size or self.finished:  # lines are gone, removed by someone: begin again
-            self.rows, self.size, self.digest, self.finished = 0, 0, "", False
-        self._file.truncate(self.size)
-        self._write_note()
+        elif self.progress.finished and self.path.exists():  # nothing is left to do
+            self._partial.unlink()
+        else:
+            if there < self.progress.size or self.progress.finished:  # lines are gone, removed by someone: begin again
+                self.progress = Progress()
+            self._file.truncate(self.progress.size)
+            self._write_note(self.progress)
 
-    def _read_note(self) -> None:
+    def _read_note(self) -> Progress:
         try:
             note = read_json(self._note)
             if note["format"] != FORMAT or note["version"] != VERSION:
                 raise ValueError(f"it is {note['format']!r} of version {note['version']!r}")
             before = dict(note["made_from"])
-            self.rows, self.size = int(note["rows"]), int(note["bytes"])
-            self.digest, self.finished = str(note["digest"]), bool(note["finished"])
+            found = Progress(int(note["rows"]), int(note["bytes"]), str(note["digest"]), bool(note["finished"]))
         except (CheckpointError, KeyError, ValueError, TypeError) as error:
             raise DataError(f"{self._note} cannot be read ({error}); begin again with --overwrite") from error
         changed = [
@@ -139,14 +138,13 @@ class Output:
                 f"{self.path} was begun with something else and cannot go on; choose another --out, add --overwrite, or undo: "
                 + "; ".join(changed)
             )
+        return found
 
-    def _write_note(self) -> None:
+    def _write_note(self, progress: Progress) -> None:
         """Lines reach the disk before the note that counts them does."""
-        assert self._file is not None
-        self._file.flush()
-        facts = {"format": FORMAT, "version": VERSION, "rows": self.rows, "bytes": self.size, "digest": self.digest}
-        note = facts | {"finished": self.finished, "made_from": self._made_from}
         os.fsync(self._file.fileno())
+        facts = {"format": FORMAT, "version": VERSION, "rows": progress.rows, "bytes": progress.size}
+        note = facts | {"digest": progress.digest, "finished": progress.finished, "made_from": self._made_from}
         publish_json(note, self._note.with_name(f".{self._note.name}"), self._note)
         self._told = time.monotonic()
 

@@ -61,12 +61,12 @@ def predict_file(
         for told in questions.notes:
             note(told)
         with Output(out, made_from(predictor, verb, options), overwrite=options.overwrite) as output:
-            before = output.rows
-            unread = Unread(questions, done=output.rows, digest=output.digest)
-            if output.size == 0:
+            before = output.progress
+            unread = Unread(questions, done=before.rows, digest=before.digest)
+            if before.size == 0:
                 output.append(lines.header(), rows=0, digest="")
             for window in windows(iter(unread), lambda question: characters(question.example)):
-                if output.finished:
+                if before.finished:
                     raise DataError(f"{source} has grown since {out} was finished; choose another --out, or add --overwrite")
                 answers = ask([question.example for question in window])
                 data = lines.rows((question.asked for question in window), answers)
@@ -78,8 +78,8 @@ def predict_file(
     return PredictReport(
         out=str(out),
         verb=verb,
-        rows=output.rows,
-        rows_before=before,
+        rows=output.progress.rows,
+        rows_before=before.rows,
         bad_rows=questions.bad.count,
         notes=(*questions.notes, *questions.bad.notes),
     )

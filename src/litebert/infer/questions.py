@@ -6,7 +6,7 @@ Nothing is held but the present row. What was asked before is read again and com
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ SHAPES: dict[Verb, Kind] = {
     "tag": "tag",
 }
 """What a row has to hold, as a kind of task: to fill and to embed, a text."""
-TRUTHS: dict[str, Any] = dict.fromkeys(("label", "answer", "answer_start", "tags", "slice"))
-"""Columns that are not read: what is to be predicted may stand there wrong, or not at all."""
+UNREAD: dict[str, Any] = dict.fromkeys(("label", "answer", "answer_start", "tags", "slice", "key"))
+"""Parts that are not read: what is to be predicted may stand there wrong, or not at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +108,16 @@ class Questions:
 
     def _columns(self, names: list[str]) -> Columns:
         """Which columns to read, by the first row."""
-        columns, told = find_columns(self._kind, names, self._options.table, where=self._source.name)
+        columns, _ = find_columns(self._kind, names, self._options.table, where=self._source.name)
+        columns = replace(columns, **UNREAD)
         missing = [name for name in self._options.keep if name not in names]
         if missing:
             raise ConfigError(f"there is no column {missing[0]!r} to keep; {self._source} has: {', '.join(names)}")
-        self.notes += [told] * bool(told)
-        return replace(columns, **TRUTHS)
+        found = {part: name for part, name in asdict(columns).items() if name and not getattr(self._options.table, part)}
+        if found:
+            told = ", ".join(f"{part} is {name!r}" for part, name in found.items())
+            self.notes.append(f"{self._source.name}: columns recognised by their names: {told}")
+        return columns
 
     def _question(self, place: Place, row: dict[str, Any], columns: Columns) -> Question:
         example = row_to_example(self._kind, row, columns, where=str(place))
