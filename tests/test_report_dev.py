@@ -123,6 +123,10 @@ def test_seeds_are_put_side_by_side(tmp_path: Path) -> None:
 
 def test_a_damaged_file_of_predictions_is_said(tmp_path: Path) -> None:
     folder = tuned_run(tmp_path / "run", *made("choose"))
+    save_predictions(folder / PREDICTIONS, *made("choose", 5)[:2], [replace(each, index=9) for each in made("choose", 5)[2]])
+    with pytest.raises(DataError, match=r"dev_predictions\.jsonl cannot be scored: IndexError"):
+        write_report([folder])
+    save_predictions(folder / PREDICTIONS, *made("choose", 5))
     (folder / RESULT).write_text("{")
     with pytest.raises(DataError, match=r"result\.json is not JSON"):
         write_report([folder])

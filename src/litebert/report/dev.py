@@ -39,7 +39,12 @@ def read_dev(folder: Path) -> Dev | None:
     task, examples, predictions = load_predictions(folder / PREDICTIONS)
     if not examples:
         raise DataError(f"{folder / PREDICTIONS} has no examples; the file was cut or damaged")
-    found = evaluate(task, examples, predictions, count=WORST)
+    try:
+        found = evaluate(task, examples, predictions, count=WORST)
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        raise DataError(
+            f"{folder / PREDICTIONS} cannot be scored: {error!r}; the file was changed by hand or damaged"
+        ) from error
     return Dev(
         evaluation=found,
         taken=_taken(examples, predictions) if len(task.labels) <= MOST_LABELS else Counter(),
