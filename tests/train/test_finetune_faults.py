@@ -14,6 +14,7 @@ import torch
 from litebert.checkpoint import Checkpoint
 from litebert.errors import CheckpointError, DivergedError, InterruptedRunError
 from litebert.snapshot import Snapshot, SnapshotStore
+from litebert.train import conclusion
 from litebert.train.chance import ChanceWatch, chance_loss
 from litebert.train.finetune_job import gentler
 from litebert.train.seeds import spread, train_seeds
@@ -266,6 +267,24 @@ def test_a_disk_too_full_at_the_end_says_what_to_do_and_the_same_command_ends_it
     again = tune(recipe(), tmp_path / "run")
     assert Checkpoint.load(tmp_path / "run" / "final").task is not None
     assert again.result["steps"] == 16  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("what", ["save_predictions", "write_json"])
+def test_a_disk_too_full_for_the_result_says_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    tune(recipe(), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(conclusion, what, full)
+        with pytest.raises(CheckpointError, match=r"at its end, but its result could not be written: .*No space.*; free some"):
+            tune(recipe(), tmp_path / "run")
+    assert tune(recipe(), tmp_path / "run").calls == 0
+    assert_same_tuning(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_damaged_result_says_what_to_do(tmp_path: Path) -> None:
+    tune(recipe(steps=1), tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"result.json cannot be read: .*; remove the folder, and give the same command"):
+        tune(recipe(steps=1), tmp_path)
 
 
 def test_without_a_snapshot_to_go_back_to_it_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,9 @@ that was best on dev out (ALBERT §4.1, A.3).
 A job of the same loop as pretraining. A run that never left chance begins again, gentler, as often as the recipe allows.
 """
 
-import json
 import math
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 from litebert.checkpoint import Checkpoint
@@ -22,15 +19,14 @@ from litebert.tasks.apply import predict_inputs
 from litebert.tasks.batch import TaskBatch
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import AnswerExample
-from litebert.tasks.kept import save_predictions
 from litebert.tasks.losses import TaskSums
 from litebert.tasks.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import Prediction, SpanPrediction
 from litebert.tasks.score import score
 from litebert.train.best import BestKeeper
 from litebert.train.chance import ChanceWatch
+from litebert.train.conclusion import conclude, read_result
 from litebert.train.finetune_job import LONGER, LOWER, FinetuneJob
-from litebert.train.folder import RunFolder, write_json
 from litebert.train.head_start import fingerprint, head_config, starting_model, tokenizer_of
 from litebert.train.log import Record, Sink
 from litebert.train.loop import State
@@ -204,65 +200,26 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         if wrong:
             raise CheckpointError(f"the run is at its end, but {wrong} and give the same command again")
         self.runtime.wait()
-        result: dict[str, Any] = {}
         if self.runtime.is_main:
-            result = self._conclude(state)
+            about = {
+                "best_step": self.best.step,
+                "steps": state.step,
+                "tokens": state.tokens,
+                "seconds": round(state.seconds, 3),
+                "attempts": self.job.attempt + 1,
+                "left_chance": not self.chance.failed,
+                "chance": self.chance.chance,
+                "ended_early": self.job.steps < self.job.began + self.job.length,
+                "seed": self.recipe.seed,
+                "train_examples": len(self.prepared.train.examples),
+            }
+            tokens = self.recipe.evaluate_tokens
+            conclude(self.folder, self.prepared.dev, about, device=self.runtime.device, batch_tokens=tokens)
+            self.write_status("finished", state)
         self.runtime.wait()
-        return result or result_of(self.folder)
-
-    def _conclude(self, state: State) -> dict[str, Any]:
-        folder = self.folder
-        if folder.best.is_dir():
-            shutil.rmtree(folder.final, ignore_errors=True)
-            folder.best.rename(folder.final)
-        kept = Checkpoint.load(folder.final)
-        assert kept.task is not None
-        card = TaskCard.from_dict(kept.task)
-        part = self.prepared.dev
-        predictions = predict_inputs(
-            kept.model.to(self.runtime.device),
-            card,
-            part.inputs,
-            part.examples,
-            device=self.runtime.device,
-            batch_tokens=self.recipe.evaluate_tokens,
-        )
-        save_predictions(folder.path / "dev_predictions.jsonl", card.task, part.examples, predictions)
-        scores = score(card.task, part.examples, predictions)
-        result = {
-            "task": card.task.name,
-            "score": scores[card.task.scores[0]],
-            "scores": scores,
-            "best_step": self.best.step,
-            "steps": state.step,
-            "tokens": state.tokens,
-            "seconds": round(state.seconds, 3),
-            "attempts": self.job.attempt + 1,
-            "left_chance": not self.chance.failed,
-            "chance": self.chance.chance,
-            "ended_early": self.job.steps < self.job.began + self.job.length,
-            "null_threshold": card.null_threshold,
-            "seed": self.recipe.seed,
-            "train_examples": len(self.prepared.train.examples),
-            "dev_examples": len(part.examples),
-        }
-        write_json(result_path(folder), result)  # marks the end
-        shutil.rmtree(folder.snapshots, ignore_errors=True)
-        self.write_status("finished", state)
+        result = self.finished()
+        assert result is not None
         return result
 
     def finished(self) -> dict[str, Any] | None:
-        return result_of(self.folder) if result_path(self.folder).exists() else None
-
-
-def result_path(folder: RunFolder) -> Path:
-    return folder.path / "result.json"
-
-
-def result_of(folder: RunFolder) -> dict[str, Any]:
-    """What a finished run found."""
-    try:
-        result = json.loads(result_path(folder).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{result_path(folder)} cannot be read: {error}; remove it, and the run ends again") from error
-    return cast(dict[str, Any], result)
+        return read_result(self.folder)
