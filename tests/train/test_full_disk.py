@@ -12,6 +12,8 @@ import pytest
 from litebert.testing import tiny_recipe
 
 from .runs import CPU, Watched, essence, events, train, weights
+from .tuning import WatchedTuning, ready, source, tune
+from .tuning import recipe as tuning_recipe
 
 pytestmark = pytest.mark.system
 SIZE = 4 * 2**20
@@ -28,23 +30,41 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-class Filling(Watched):
-    """Fills the disk at one step, to the last byte or leaving a little, and frees it at another."""
+class Filler:
+    """Fills a disk at one step, to the last byte or leaving a little, and frees it at another."""
 
-    def __init__(self, draw: random.Random, disk: Path, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.filler = disk / "filler"
+    def __init__(self, draw: random.Random, disk: Path) -> None:
+        self.file = disk / "filler"
         self.full_from = draw.randrange(1, 8)
         self.free_from = draw.randrange(self.full_from + 1, 12)
         self.left = draw.choice([0, 0, 4096, 100_000])
 
-    def beside(self, state: Any, stop: Any) -> None:
-        if state.step == self.full_from:
-            with self.filler.open("wb") as file:
-                free = os.statvfs(self.filler).f_bavail * os.statvfs(self.filler).f_frsize
+    def at(self, step: int) -> None:
+        if step == self.full_from:
+            with self.file.open("wb") as file:
+                free = os.statvfs(self.file).f_bavail * os.statvfs(self.file).f_frsize
                 file.write(b"x" * max(free - self.left, 0))
-        if state.step == self.free_from:
-            self.filler.unlink()
+        if step == self.free_from:
+            self.file.unlink()
+
+
+class Filling(Watched):
+    def __init__(self, filler: Filler, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.filler = filler
+
+    def beside(self, state: Any, stop: Any) -> None:
+        self.filler.at(state.step)
+        super().beside(state, stop)
+
+
+class FillingTuning(WatchedTuning):
+    def __init__(self, filler: Filler, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.filler = filler
+
+    def beside(self, state: Any, stop: Any) -> None:
+        self.filler.at(state.step)
         super().beside(state, stop)
 
 
@@ -54,10 +74,31 @@ def test_twenty_full_disks_cost_no_run(shards: Path, tmp_path: Path, small_disk:
     lost = 0
     for number in range(20):
         run = small_disk / str(number)
-        Filling(random.Random(number), small_disk, recipe, shards, CPU).train(run, progress=False)
+        Filling(Filler(random.Random(number), small_disk), recipe, shards, CPU).train(run, progress=False)
         lost += len(events(run))
         mine, theirs = weights(run), weights(tmp_path / "whole")
         assert all(bool((mine[name] == theirs[name]).all()) for name in theirs)
         assert [record for record in essence(run) if record["kind"] != "event"] == essence(tmp_path / "whole")
+        subprocess.run(["rm", "-r", str(run)], check=True)
+    assert lost > 20  # it was full indeed
+
+
+def test_twenty_full_disks_cost_no_fine_tuning(tmp_path: Path, small_disk: Path) -> None:
+    """The best weights wait in memory where they must; the disk has room again before the end."""
+    recipe = tuning_recipe(save_every=2, evaluations=8)
+    tune(recipe, tmp_path / "whole")
+    lost = 0
+    for number in range(20):
+        run = small_disk / str(number)
+        FillingTuning(Filler(random.Random(number), small_disk), recipe, ready("classify"), source(), CPU).train(
+            run, progress=False
+        )
+        lost += len(events(run))
+        mine, theirs = weights(run), weights(tmp_path / "whole")
+        assert all(bool((mine[name] == theirs[name]).all()) for name in theirs)
+        kept, expected = (
+            [record for record in essence(each) if record["kind"] != "event"] for each in (run, tmp_path / "whole")
+        )
+        assert kept == expected
         subprocess.run(["rm", "-r", str(run)], check=True)
     assert lost > 20  # it was full indeed
