@@ -89,6 +89,18 @@ def test_a_run_a_hugging_face_folder_and_random_weights_can_be_started_from(
     assert not torch.equal(fresh, source().model.encoder.embedding.token.weight)
 
 
+def test_another_batch_size_keeps_the_epochs_and_the_part_of_warmup(model: Path, rte: Path, tmp_path: Path) -> None:
+    """48 pairs: batches of 8 and the 10.3 epochs of the paper are 62 steps, of which a quarter warms up."""
+    for name, flags in {"8": [], "4": ["--batch-size", "4"], "epochs": ["--epochs", "2"]}.items():
+        assert finetune("rte", model, rte, tmp_path / name, *flags, "--rate", "0", "--patience", "1") == 0
+    found = [json.loads((tmp_path / name / "recipe.json").read_text())["recipe"] for name in ("8", "4", "epochs")]
+    assert [(each["steps"], each["epochs"], each["optimizer"]["warmup"]) for each in found] == [
+        (62, None, 16),
+        (124, None, 16 / 62),
+        (None, 2.0, 16 / 62),
+    ]
+
+
 def test_several_seeds(model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert finetune("rte", model, rte, tmp_path / "run", "--seeds", "2", "--epochs", "1") == 0
     shown = capsys.readouterr()

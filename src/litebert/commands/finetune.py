@@ -134,8 +134,10 @@ def finetune(
             max_positions=encoder.max_positions,
             has_null=read.task.has_null,
         )
+        assert chosen.steps is not None
+        if batch_size and "steps" not in changes:  # another batch, the same number of epochs
+            changes["steps"] = max(round(chosen.steps * chosen.batch_size / batch_size), 1)
         if "steps" in changes and "warmup" not in spec:  # the paper's part of the run, whatever its length
-            assert chosen.steps is not None
             spec["warmup"] = chosen.optimizer.warmup_steps(chosen.steps) / chosen.steps
     chosen = replace(chosen, **changes, optimizer=replace(chosen.optimizer, **spec))
     result = run(chosen, read, source, out, seeds=seeds, device=device, tensorboard=tensorboard)
