@@ -93,6 +93,7 @@ def losses_of(run: Path) -> list[float]:
     return [record["masked_loss"] for record in records if record["kind"] == "step"]
 
 
+@pytest.mark.filterwarnings("ignore")  # of compilers
 def test_an_interrupted_run_goes_on(shards: Path, tmp_path: Path) -> None:
     """In bfloat16 on a GPU sums differ in their last places; the course is the same."""
     recipe = tiny_recipe(encoder=SHAPE, compile="on")
