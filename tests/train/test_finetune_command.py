@@ -106,6 +106,8 @@ def test_several_seeds(model: Path, rte: Path, tmp_path: Path, capsys: pytest.Ca
     shown = capsys.readouterr()
     assert re.search(r"^accuracy +\d+\.\d   median of 2 seeds, \d+\.\d to \d+\.\d$", shown.out, re.M)
     assert "seed 1, 2 of 2" in shown.err
+    assert f"the curves: litebert report {tmp_path / 'run' / 'seed-*'}" in shown.err
+    assert cli.run(["report", *map(str, (tmp_path / "run").glob("seed-*")), "--out", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "run" / "seed-1" / "result.json").exists()
     assert finetune("stsb", tmp_path / "run", tiny_task(tmp_path / "stsb", "stsb"), tmp_path / "next", "--steps", "1") == 0
 
@@ -151,6 +153,13 @@ WRONG: dict[str, tuple[int, str]] = {
     "rte --batch-size 0": (2, r"batch_size is a whole number from 1"),
     "rte --device tpu9": (2, r"there is no device 'tpu9' here"),
 }
+
+
+def test_what_is_not_above_chance_is_said(model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seeds, said in {"1": "the run not above chance", "2": "2 of 2 runs not above chance"}.items():
+        flags = ["--steps", "2", "--rate", "0", "--seeds", seeds]
+        assert finetune("rte", model, rte, tmp_path / seeds, *flags) == 0
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wish", WRONG)

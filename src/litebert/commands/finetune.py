@@ -205,10 +205,12 @@ def show(result: dict[str, Any], out: Path) -> None:
             print(f"{name:<20}{printed(name, found['median']):>7}   median of {len(result['seeds'])} seeds, {ends}")
         else:
             print(f"{name:<20}{printed(name, found):>7}")
-    left = result.get("left_chance", not result.get("failed"))
-    if not left:
-        print("not above chance: see the events in metrics.jsonl", file=sys.stderr)
-    print(f"on dev; the checkpoint is {out / 'final'}, the curves: litebert report {out}", file=sys.stderr)
+    failed = result.get("failed", int(not result.get("left_chance", True)))
+    if failed:
+        runs = f"{failed} of {len(result['seeds'])} runs" if "seeds" in result else "the run"
+        print(f"{runs} not above chance: see the events in metrics.jsonl", file=sys.stderr)
+    curves = out / "seed-*" if "seeds" in result else out
+    print(f"on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}", file=sys.stderr)
 
 
 def load_recipe(name: str) -> FinetuneRecipe:
