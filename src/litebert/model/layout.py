@@ -4,6 +4,7 @@ Packed rows waste no work on padding, and attention finds their bounds itself. W
 (the masked tokens and [CLS] in pretraining) the last layer is computed there alone: exact, and most of a layer is saved.
 """
 
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 KeyMask = Bool[Tensor, "batch 1 1 seq"]
 Queries = Float[Tensor, "batch queries heads size"]
 Keys = Float[Tensor, "batch seq heads size"]
+HAS_TRITON = find_spec("triton") is not None
+"""It comes with torch's CUDA builds."""
 
 
 class Packing(NamedTuple):
@@ -53,12 +56,24 @@ def attention(
         same_row = _rows(bounds, query.shape[1])[:, None] == _rows(among.bounds, key.shape[1])
         return _dense(query, key, value, same_row, dropout)
     assert not dropout, "packed rows have no attention dropout"
+    query, key, value = (part.flatten(0, 1) for part in (query, key, value))  # views; indexing would copy on the way back
+    return _packed(query, key, value, bounds, among.bounds, longest, among.longest).unsqueeze(0)
+
+
+def _packed(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, key_bounds: Tensor, longest: int, longest_key: int
+) -> Tensor:
+    """On a GPU, by the kernel for short rows where it will do; torch's own takes rows of any length."""
+    if HAS_TRITON:
+        from litebert.model.short_attention import short_attention, supports
+
+        if supports(query, max(longest, longest_key)):
+            return short_attention(query, key, value, bounds, key_bounds, longest, longest_key)
     from torch.nn.attention.varlen import varlen_attn
 
-    query, key, value = (part.flatten(0, 1) for part in (query, key, value))  # views; indexing would copy on the way back
-    attended = varlen_attn(query, key, value, bounds, among.bounds, longest, among.longest)
+    attended = varlen_attn(query, key, value, bounds, key_bounds, longest, longest_key)
     assert isinstance(attended, Tensor)
-    return attended.view(1, *attended.shape)
+    return attended
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, dropout: float) -> Tensor:
