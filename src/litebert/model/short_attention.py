@@ -24,8 +24,11 @@ LONGEST = 128
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 BYTES = 256
 """A head of a token has at most this many: its tiles have to fit into shared memory."""
-STAGES = 2
-"""Backward, rows in shared memory at a time: one at work, the others on their way."""
+STAGES = 5
+"""Of the pipeline backward: bounds are fetched four units ahead and tiles two, which leaves a unit's time for either. (Triton
+puts the loads of a loop at its end: fetched one unit ahead they would be waited for at once.)"""
+BUFFERS = 3
+"""Units whose tiles are then in shared memory: one at work, two on their way."""
 
 
 def supports(query: Tensor, longest: int) -> bool:
@@ -131,11 +134,11 @@ def _blocks(query: Tensor, longest_query: int, longest_key: int) -> dict[str, An
 
 
 def _room(query: Tensor, blocks: dict[str, Any]) -> tuple[int, int]:
-    """Programs that run backward at a time, and rows that each of them has in shared memory."""
+    """Programs that walk over the units backward, and stages of their pipeline: one where shared memory is too small."""
     if not query.is_cuda:
         return 2, STAGES
     device = triton.runtime.driver.active.utils.get_device_properties(query.device.index)
     tiles = 2 * (blocks["queries"] + blocks["keys"]) * blocks["size"] * query.element_size()
     weights = blocks["queries"] * blocks["keys"] * query.element_size()
-    stages = STAGES if 2 * tiles + weights <= device["max_shared_mem"] else 1
+    stages = STAGES if BUFFERS * tiles + weights + 1024 <= device["max_shared_mem"] else 1
     return device["multiprocessor_count"] * (1 if blocks["num_warps"] == 8 else 4), stages

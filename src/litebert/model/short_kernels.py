@@ -11,8 +11,9 @@ from typing import no_type_check  # keeps shape checks away in tests: Triton rea
 import triton
 import triton.language as tl
 
-LOWEST = tl.constexpr(-1e30)
-"""Score of a key that is not there: finite, so that a row without keys gives zeros and not NaN."""
+LOWEST = tl.constexpr(-(2.0**100))
+"""Score of a key that is not there: finite, so that a row without keys gives zeros and not NaN; and a power of two, so that the
+fused product and difference below give exactly 0 there."""
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
@@ -35,9 +36,10 @@ def _tile(tensor, start, head, token_stride, head_stride, block: tl.constexpr, s
 @no_type_check
 def _softmax(query, key, count, scale, keys: tl.constexpr):
     """Softmax as numerators, at most 1, and what to multiply them with."""
-    scores = tl.dot(query, tl.trans(key), input_precision="tf32x3") * (scale * LOG2_E)  # for exp2
+    scores = tl.dot(query, tl.trans(key), input_precision="tf32x3")
     scores = tl.where(tl.arange(0, keys)[None, :] < count, scores, LOWEST)
-    weights = tl.exp2(scores - tl.max(scores, 1)[:, None])
+    scale *= LOG2_E  # for exp2; scaled after the maximum is taken, so that the compiler fuses product and difference
+    weights = tl.exp2(scores * scale - tl.max(scores, 1)[:, None] * scale)
     return weights, 1.0 / tl.sum(weights, 1)[:, None]
 
 
@@ -71,7 +73,7 @@ def backward_kernel(
     heads, units, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """Weights and their gradient fill the registers of a multiprocessor, so a second program cannot hide the loads of the
-    first: one program walks over units (a row and a head), and fetches the next while it computes.
+    first: one program walks over units, and fetches those to come while it computes.
 
     Queries and keys that are not there are zeros, and so are their gradients' terms: no further masks.
     """
