@@ -43,7 +43,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command that `args` name and exit with its code."""
-    sys.exit(run(sys.argv[1:] if args is None else list(args)))
+    code = run(sys.argv[1:] if args is None else list(args))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the work is done: a late signal must not change what is said of it
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:
