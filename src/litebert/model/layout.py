@@ -64,7 +64,7 @@ def _packed(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, key_bounds: Tensor, longest: int, longest_key: int
 ) -> Tensor:
     """On a GPU, by the kernel for short rows where it will do; torch's own takes rows of any length."""
-    if HAS_TRITON:
+    if SHORT_KERNELS and HAS_TRITON:
         from litebert.model.short_attention import short_attention, supports
 
         if supports(query, max(longest, longest_key)):
@@ -86,3 +86,5 @@ def _rows(bounds: Int[Tensor, " rows_and_one"], tokens: int) -> Int[Tensor, " to
     return torch.searchsorted(
         bounds[1:].contiguous(), torch.arange(tokens, dtype=bounds.dtype, device=bounds.device), right=True
     )
+SHORT_KERNELS = False
+"""Whether rows of at most 128 tokens have kernels of their own: not before a GPU has shown them to be faster."""
