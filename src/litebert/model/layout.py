@@ -17,6 +17,8 @@ Queries = Float[Tensor, "batch queries heads size"]
 Keys = Float[Tensor, "batch seq heads size"]
 HAS_TRITON = find_spec("triton") is not None
 """It comes with torch's CUDA builds."""
+SHORT_KERNELS = False
+"""Whether rows of at most 128 tokens have kernels of their own: not before a GPU has shown them to be faster."""
 
 
 class Packing(NamedTuple):
@@ -86,5 +88,3 @@ def _rows(bounds: Int[Tensor, " rows_and_one"], tokens: int) -> Int[Tensor, " to
     return torch.searchsorted(
         bounds[1:].contiguous(), torch.arange(tokens, dtype=bounds.dtype, device=bounds.device), right=True
     )
-SHORT_KERNELS = False
-"""Whether rows of at most 128 tokens have kernels of their own: not before a GPU has shown them to be faster."""
