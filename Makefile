@@ -31,7 +31,8 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# DATA: corpus files; TOKENIZER: a folder or model file, such as ALBERT's own vocabulary; SHARDS: what data build made of them
+# DATA: corpus files; TOKENIZER: a folder or model file, such as ALBERT's own vocabulary; SHARDS: what data build made of them;
+# TASKS: a folder with glue, squad and race
 bench: setup
 	$(PIP) -e ".[all,dev,bench]"
 	$(BIN)/python bench/tokenizer.py --data $(DATA) --tokenizer $(TOKENIZER)
@@ -40,6 +41,10 @@ bench: setup
 	$(BIN)/python bench/examples.py --data $(SHARDS)
 	$(BIN)/python bench/giveaway.py --data $(SHARDS)
 	$(BIN)/python bench/pretrain_step.py
+	$(BIN)/python bench/encode_tasks.py --squad $(TASKS)/squad --race $(TASKS)/race --tokenizer $(TOKENIZER)
+	$(BIN)/python bench/scores.py --data $(TASKS)
+	$(BIN)/python bench/finetune.py --data $(TASKS)/glue --tokenizer $(TOKENIZER)
+	$(BIN)/python bench/predict.py
 
 # hours of kills, signals, damage and bad files
 torture: setup
@@ -47,7 +52,10 @@ torture: setup
 	$(BIN)/python bench/torture_build.py --data $(DATA) --tokenizer $(TOKENIZER)
 	$(BIN)/python bench/torture_pretrain.py
 	$(BIN)/python bench/torture_ranks.py
+	$(BIN)/python bench/torture_finetune.py
+	$(BIN)/python bench/torture_predict.py
 	$(BIN)/python bench/fuzz_corpus.py
+	$(BIN)/python bench/fuzz_tasks.py
 
 # what needs a cluster or a browser; installs the extras it needs
 test-system: setup
