@@ -41,8 +41,8 @@ bench: setup
 	$(BIN)/python bench/examples.py --data $(SHARDS)
 	$(BIN)/python bench/giveaway.py --data $(SHARDS)
 	$(BIN)/python bench/pretrain_step.py
-	$(BIN)/python bench/encode_tasks.py --squad $(TASKS)/squad --race $(TASKS)/race --tokenizer $(TOKENIZER)
-	$(BIN)/python bench/scores.py --data $(TASKS)
+	$(BIN)/python bench/encode_tasks.py --squad $(TASKS)/squad/dev-v1.1.json --race $(TASKS)/race --tokenizer $(TOKENIZER)
+	$(BIN)/python bench/scores.py --glue $(TASKS)/glue --squad1 $(TASKS)/squad/dev-v1.1.json --squad2 $(TASKS)/squad/dev-v2.0.json
 	$(BIN)/python bench/finetune.py --data $(TASKS)/glue --tokenizer $(TOKENIZER)
 	$(BIN)/python bench/predict.py
 
