@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from made_predictions import TASKS, made
 
 from litebert.tasks.evaluation import evaluate, is_labelled
 from litebert.tasks.examples import AnswerExample, TagExample, TextExample
 from litebert.tasks.score import bootstrap, by_slice, score
 from litebert.tasks.worst import worst
+from made_predictions import TASKS, made
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_predictions import TASKS, made
 
 from litebert.errors import DataError
 from litebert.tasks.kept import load_predictions, save_predictions
+from made_predictions import TASKS, made
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))

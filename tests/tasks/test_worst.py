@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from made_predictions import TASKS, made
 
 from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TextExample
 from litebert.tasks.predictions import ChoicePrediction, LabelPrediction, NumberPrediction, Span, SpanPrediction, TagPrediction
 from litebert.tasks.score import score
 from litebert.tasks.worst import guessed_text, how_wrong, true_text, worst
+from made_predictions import TASKS, made
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))
