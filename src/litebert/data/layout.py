@@ -5,13 +5,13 @@ row [CLS], its masked tokens, and [CLS] again until every row has as many. Shape
 tokens a row hides and (packed) a rounded count of tokens: compiled code and CUDA graphs meet the same few shapes.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int
 
+from litebert.data.arrays import Arrays
 from litebert.data.batch import Batch
 
 if TYPE_CHECKING:
@@ -24,39 +24,29 @@ MULTIPLE = 1024
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Layout:
-    """Arrays of int64, by the names of TensorBatch."""
+class Layout(Arrays):
+    """Arrays by the names of TensorBatch."""
 
-    arrays: Mapping[str, Int[np.ndarray, "..."]]
     mask: Bool[np.ndarray, "batch seq"] | None = None
-    longest: int
 
     @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """What a CUDA graph is recorded for."""
-        return (*(array.shape for array in self.arrays.values()), (self.longest, 0 if self.mask is None else 1))
+    def is_static(self) -> bool:
+        """Whether the arrays are all there is, so that a CUDA graph can read it: a mask is none of them."""
+        return self.mask is None
 
     def tensors(self, device: "torch.device | str" = "cpu") -> "TensorBatch":
         """The same on a device."""
         import torch
 
-        if torch.device(device).type == "cpu":
-            tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
-            return TensorBatch(**tensors, mask=None if self.mask is None else torch.from_numpy(self.mask), longest=self.longest)
-        mask = None if self.mask is None else torch.from_numpy(self.mask).pin_memory().to(device, non_blocking=True)
-        return self.split(self.flat().to(device, non_blocking=True), mask)
+        mask = None if self.mask is None else torch.from_numpy(self.mask)
+        if mask is not None and torch.device(device).type != "cpu":
+            mask = mask.pin_memory().to(device, non_blocking=True)
+        return TensorBatch(**self.on(device), mask=mask, longest=self.longest)
 
-    def flat(self) -> "torch.Tensor":
-        """All arrays in one piece of pinned memory: one copy to the device, which need not be waited for."""
-        import torch
-
-        return torch.from_numpy(np.concatenate([array.reshape(-1) for array in self.arrays.values()])).pin_memory()
-
-    def split(self, flat: "torch.Tensor", mask: "torch.Tensor | None" = None) -> "TensorBatch":
+    def split(self, flat: "torch.Tensor") -> "TensorBatch":
         """The batch that lies in `flat`, which `flat()` filled."""
-        parts = flat.split([array.size for array in self.arrays.values()])  # type: ignore[no-untyped-call]
-        named = {name: part.view(array.shape) for (name, array), part in zip(self.arrays.items(), parts, strict=True)}
-        return TensorBatch(**named, mask=mask, longest=self.longest)
+        assert self.is_static, "a mask lies elsewhere"
+        return TensorBatch(**self.views(flat), mask=None, longest=self.longest)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

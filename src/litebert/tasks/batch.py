@@ -53,7 +53,10 @@ class TaskBatch:
         return int(self.token_ids.numel() if self.mask is None else self.mask.sum())
 
     def rows(self, start: int, stop: int) -> "TaskBatch":
-        """Units start … stop - 1 as a batch of their own, padded to their own longest row: a microbatch."""
+        """Units start … stop - 1 as a batch of their own, padded to their own longest row: a microbatch; this batch itself
+        where it is all."""
+        if start == 0 and stop >= len(self):
+            return self
         units = rows = words = slice(start, stop)
         if self.sizes is not None:
             before, among = int(self.sizes[:start].sum()), int(self.sizes[units].sum())

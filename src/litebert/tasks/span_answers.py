@@ -8,14 +8,14 @@ from jaxtyping import Int
 from torch import Tensor
 
 from litebert.model.model import Model
-from litebert.tasks.batch import TaskBatch
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import AnswerExample, TaskExample
 from litebert.tasks.inputs import Inputs
+from litebert.tasks.losses import Units
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction
 from litebert.tasks.spans import N_BEST, BestSpans, joint_spans, plain_spans
 
-Batches = Iterable[tuple[np.ndarray, TaskBatch, Tensor]]
+Batches = Iterable[tuple[np.ndarray, Units, Tensor]]
 """Numbers of the units, the units and their states."""
 
 

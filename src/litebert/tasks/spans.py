@@ -14,8 +14,7 @@ from torch import Tensor
 from litebert.model.joint_span import JointSpanHead
 from litebert.model.layers import States
 from litebert.model.model import Model
-from litebert.tasks.batch import TaskBatch
-from litebert.tasks.losses import span_logits
+from litebert.tasks.losses import Units, span_logits
 
 N_BEST = 20
 """Spans that are kept of a window, and of an example."""
@@ -33,7 +32,7 @@ class BestSpans(NamedTuple):
     null_score: Float[Tensor, " rows"]
 
 
-def plain_spans(model: Model, batch: TaskBatch, states: States, cores: Int[Tensor, "rows 2"], *, max_answer: int) -> BestSpans:
+def plain_spans(model: Model, batch: Units, states: States, cores: Int[Tensor, "rows 2"], *, max_answer: int) -> BestSpans:
     """Of all spans; the null score is what [CLS] as start and end has over the best of them."""
     start, end = span_logits(model, batch, states).log_softmax(-1)
     seq = start.shape[1]
@@ -49,7 +48,7 @@ def plain_spans(model: Model, batch: TaskBatch, states: States, cores: Int[Tenso
 
 
 def joint_spans(
-    model: Model, batch: TaskBatch, states: States, cores: Int[Tensor, "rows 2"], *, max_answer: int, beam: int
+    model: Model, batch: Units, states: States, cores: Int[Tensor, "rows 2"], *, max_answer: int, beam: int
 ) -> BestSpans:
     """Of the `beam` best starts the `beam` best ends each; the null score is the head's logit of there being no answer.
 
@@ -74,7 +73,7 @@ def joint_spans(
     )
 
 
-def _context(batch: TaskBatch) -> Bool[Tensor, "rows seq"]:
+def _context(batch: Units) -> Bool[Tensor, "rows seq"]:
     """Where an answer may stand: as `allowed`, without [CLS]."""
     assert batch.allowed is not None
     context = batch.allowed.clone()

@@ -1,0 +1,144 @@
+"""Laws of packed units: states, losses, gradients and predictions are those of padded units, and filling counts for nothing."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from made_examples import CASES, made_card, made_examples, made_model
+
+from litebert.model.model import Model
+from litebert.tasks import apply
+from litebert.tasks.encode import encode
+from litebert.tasks.inputs import Inputs
+from litebert.tasks.layout import can_pack, packed, packed_states, rounded
+from litebert.tasks.losses import Units, task_losses, task_states
+from litebert.text.tokenizer import Tokenizer
+
+
+def made(kind: Any, head: Any, tokenizer: Tokenizer) -> tuple[Model, Inputs]:
+    card = made_card(kind, head)
+    return made_model(card, tokenizer).double(), encode(card, made_examples(kind, 13), tokenizer)
+
+
+def told(model: Model, batch: Units) -> dict[str, torch.Tensor]:
+    """Loss, guesses and every gradient."""
+    model.zero_grad()
+    sums = task_losses(model, batch)
+    sums.loss.backward()  # type: ignore[no-untyped-call]
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {**sums.detach().numbers(), **gradients}
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_packed_units_are_the_padded_ones(tokenizer: Tokenizer, kind: Any, head: Any, filled: bool) -> None:
+    model, inputs = made(kind, head, tokenizer)
+    batch = inputs.batch(np.arange(len(inputs)))
+    laid = packed(batch, longest=32, filled=filled, most_tokens=2048).tensors()
+    padded, end_to_end = told(model, batch), told(model, laid)
+    assert padded.keys() == end_to_end.keys()
+    for name, value in padded.items():  # losses are float32 in both
+        torch.testing.assert_close(end_to_end[name], value, rtol=1e-5, atol=1e-5, msg=lambda said, name=name: f"{name}: {said}")
+    assert end_to_end["correct"] == padded["correct"]
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_states_are_those_of_padded_rows(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+    model, inputs = made(kind, head, tokenizer)
+    batch = inputs.batch(np.arange(len(inputs)))
+    side_by_side, end_to_end = task_states(model, batch), packed_states(model, packed(batch, longest=32).tensors())
+    if head == "tag":
+        assert batch.mask is not None
+        side_by_side = side_by_side[batch.mask][None]
+    if batch.allowed is not None and batch.mask is not None:
+        side_by_side, end_to_end = side_by_side[batch.mask], end_to_end[batch.mask]
+    torch.testing.assert_close(end_to_end, side_by_side, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_a_batch_that_is_not_learned_from_has_no_loss_and_no_gradient(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+    model, inputs = made(kind, head, tokenizer)
+    batch = inputs.batch(np.arange(3))
+    found = told(model, packed(batch, longest=32, filled=True, learned=False).tensors())
+    assert all(not value.any() for value in found.values())
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_shapes_are_few(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+    """Eight units, whichever they are, have as many shapes as token counts that are rounded up."""
+    _, inputs = made(kind, head, tokenizer)
+    draw, found = np.random.default_rng(0), set()
+    for _ in range(20):
+        batch = inputs.batch(draw.choice(len(inputs), 8, replace=False))
+        layout = packed(batch, longest=64, filled=True, most_tokens=2048)
+        found.add(layout.shapes)
+        tokens = layout.arrays["token_ids"].shape[1]
+        assert tokens == rounded(tokens)
+        assert layout.arrays["bounds"][-1] == tokens
+        assert np.diff(layout.arrays["bounds"]).max() <= 64
+    assert len(found) <= 4
+
+
+def test_bounds_are_as_many_whatever_the_tokens(tokenizer: Tokenizer) -> None:
+    """What is compiled once for a free number of tokens is not compiled again for more rows that fill up."""
+    _, inputs = made("classify", "classify", tokenizer)
+    longest = int(inputs.lengths.max())
+    sizes = {
+        packed(inputs.batch(np.repeat(unit, 64)), longest=longest, filled=True, most_tokens=4096).arrays["bounds"].shape
+        for unit in range(len(inputs))
+    }
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("tokens", [1, 127, 128, 129, 1000, 2049, 16385])
+def test_at_most_an_eighth_is_filling(tokens: int) -> None:
+    assert 0 <= rounded(tokens) - tokens < max(128, tokens / 8)
+    assert rounded(rounded(tokens)) == rounded(tokens)
+
+
+def test_all_in_one_piece_and_back(tokenizer: Tokenizer) -> None:
+    _, inputs = made("regress", "regress", tokenizer)
+    layout = packed(inputs.batch(np.arange(5)), longest=32, filled=True)
+    flat = torch.from_numpy(np.concatenate([array.reshape(-1) for array in layout.arrays.values()]))
+    whole, apart = layout.split(flat), layout.tensors()
+    for name in layout.arrays:
+        assert torch.equal(getattr(whole, name), getattr(apart, name)), name
+    assert inputs.targets is not None
+    assert whole.targets is not None
+    assert whole.targets[:5].tolist() == inputs.targets[:5].tolist()
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_predictions_are_the_same(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, kind: Any, head: Any) -> None:
+    card, examples = made_card(kind, head), made_examples(kind, 13)
+    model = made_model(card, tokenizer).double()
+    plain = apply.predict(model, card, examples, tokenizer, batch_tokens=200)
+    monkeypatch.setattr(apply, "can_pack", lambda model, device: True)
+    found = apply.predict(model, card, examples, tokenizer, batch_tokens=200)
+    for one, other in zip(plain, found, strict=True):
+        assert_alike(asdict(other), asdict(one))
+
+
+def assert_alike(found: Any, expected: Any) -> None:
+    """Equal but for the last places of numbers, which are float32."""
+    if isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    elif isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert_alike(found[name], expected[name])
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_alike(one, other)
+    else:
+        assert found == expected
+
+
+def test_a_processor_and_float32_do_not_pack(tokenizer: Tokenizer) -> None:
+    model = made_model(made_card("classify"), tokenizer)
+    assert not can_pack(model, "cuda")
+    assert can_pack(model.bfloat16(), "cuda")
+    assert not can_pack(model, "cpu")
