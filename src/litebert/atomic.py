@@ -20,6 +20,8 @@ from typing import Any
 
 from litebert.errors import CheckpointError
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What writing says where there is no room."""
 MANIFEST = "manifest.json"
 FORMAT = "litebert-folder"
 VERSION = 1

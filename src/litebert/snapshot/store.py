@@ -5,17 +5,15 @@ snapshot and not the run. Only one process of a run may save; all may read.
 """
 
 import contextlib
-import errno
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from litebert.atomic import remove_leftovers, verify_folder, write_folder
+from litebert.atomic import DISK_FULL, remove_leftovers, verify_folder, write_folder
 from litebert.errors import CheckpointError
 from litebert.snapshot.state import Snapshot
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SPARE_BYTES = 2**20  # folders and journal
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from litebert.atomic import DISK_FULL
 from litebert.errors import DataError
-from litebert.snapshot.store import DISK_FULL
 
 Record = dict[str, Any]
 Sink = Callable[[Record], None]
