@@ -1,6 +1,7 @@
 """The two parts of a layer, each with its residual sum and layer norm: attention, and feed-forward (ALBERT §3.1).
 
 States in, states out, of the same shape. Attention goes through SDPA; a dropout of probability 0 is no operation at all.
+Products are in the states' own arithmetic, or in 8 bits after `quantize`.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
+from litebert.model.fp8 import Quantized
 from litebert.model.fused import FusedProjection
 from litebert.model.layout import KeyMask, Needed, Packing, attention
 
@@ -46,8 +48,41 @@ def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, 
 RESIDUALS = {"post": post_norm, "pre": pre_norm}
 
 
-class Attention(nn.Module):
+class Part(nn.Module):
+    """What both parts have in common: linear maps, called by name."""
+
+    together: tuple[tuple[str, ...], ...]
+    """Names of maps that are applied to the same states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quantized = nn.ModuleDict()
+
+    def quantize(self) -> list[Quantized]:
+        """From now on multiply in 8 bits; what comes back is to be told when the weights have changed."""
+        made = {" ".join(names): Quantized(*(getattr(self, name) for name in names)) for names in self.together}
+        self.quantized = nn.ModuleDict(made)
+        return list(made.values())
+
+    def linear(self, states: Chosen, *names: str) -> tuple[Float[Tensor, "batch chosen width"], ...]:
+        """The named maps of the states; of several, one product on a GPU: a CPU gains nothing by it."""
+        key = " ".join(names)
+        if key in self.quantized:
+            outputs: tuple[Tensor, ...] = self.quantized[key](states)
+            return outputs
+        parts = [getattr(self, name) for name in names]
+        if states.is_cuda and len(parts) > 1:
+            fused: tuple[Tensor, ...] = FusedProjection.apply(  # type: ignore[no-untyped-call]
+                states, *(parameter for part in parts for parameter in (part.weight, part.bias))
+            )
+            return fused
+        return tuple(part(states) for part in parts)
+
+
+class Attention(Part):
     """Self-attention over all real tokens, with its residual sum and norm."""
+
+    together = (("query", "key", "value"), ("query",), ("key", "value"), ("output",))
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -64,28 +99,30 @@ class Attention(nn.Module):
 
     def forward(self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None) -> Chosen:
         """States after the attention part, of all tokens or of the needed ones alone."""
-        return self.residual(self.norm, lambda x: self.dropout(self.output(self.attend(x, among, needed))), states, needed)
+
+        def part(x: Tensor) -> Tensor:
+            (output,) = self.linear(self.attend(x, among, needed), "output")
+            dropped: Tensor = self.dropout(output)
+            return dropped
+
+        return self.residual(self.norm, part, states, needed)
 
     def attend(self, states: States, among: KeyMask | Packing | None, needed: Needed | None) -> Chosen:
         if needed is None:
-            query, key, value = self.project(states, self.query, self.key, self.value)
+            query, key, value = self.project(states, "query", "key", "value")
         else:
-            (query,), (key, value) = self.project(needed.of(states), self.query), self.project(states, self.key, self.value)
+            (query,), (key, value) = self.project(needed.of(states), "query"), self.project(states, "key", "value")
         probability = self.probability if self.training else 0.0
         return attention(query, key, value, among, needed, dropout=probability).flatten(2)
 
-    def project(self, states: States, *parts: nn.Linear) -> list[Float[Tensor, "batch seq heads size"]]:
-        """One product for all of them on a GPU; a CPU gains nothing by it."""
-        if states.is_cuda:
-            weights = [parameter for part in parts for parameter in (part.weight, part.bias)]
-            projected = FusedProjection.apply(states, *weights)  # type: ignore[no-untyped-call]
-        else:
-            projected = tuple(part(states) for part in parts)
-        return [part.view(*part.shape[:2], self.num_heads, -1) for part in projected]
+    def project(self, states: States, *names: str) -> list[Float[Tensor, "batch seq heads size"]]:
+        return [part.view(*part.shape[:2], self.num_heads, -1) for part in self.linear(states, *names)]
 
 
-class FeedForward(nn.Module):
+class FeedForward(Part):
     """H → ffn_size → H with an activation between, with its residual sum and norm."""
+
+    together = (("inner",), ("outer",))
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -98,4 +135,10 @@ class FeedForward(nn.Module):
         self.residual = RESIDUALS[config.norm]
 
     def forward(self, states: States) -> States:
-        return self.residual(self.norm, lambda x: self.dropout(self.outer(self.activation(self.inner(x)))), states)
+        def part(x: Tensor) -> Tensor:
+            (inner,) = self.linear(x, "inner")
+            (outer,) = self.linear(self.activation(inner), "outer")
+            dropped: Tensor = self.dropout(outer)
+            return dropped
+
+        return self.residual(self.norm, part, states)
