@@ -42,7 +42,7 @@ def pretrain(
     heldout_fraction: float | None = None,
     microbatch_tokens: int | None = None,
     checkpoint_every: int | None = None,
-    dtype: Literal["auto", "float32", "bfloat16"] | None = None,
+    dtype: Literal["auto", "float32", "bfloat16", "fp8"] | None = None,
     compile: Literal["auto", "on", "off"] | None = None,
     device: str = "auto",
     workers: int = 1,
@@ -78,7 +78,7 @@ def pretrain(
         heldout_fraction: Part of the documents kept for evaluation; 0 for none.
         microbatch_tokens: Tokens in one forward and backward on one device; less needs less memory.
         checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps all.
-        dtype: Arithmetic of the layers.
+        dtype: Arithmetic of the layers; fp8 is bfloat16 with the large products in 8 bits, for wide models on a recent GPU.
         compile: Whether torch.compile is used; auto where it pays.
         device: cpu, cuda, cuda:1 …, or auto.
         workers: Processes that make batches ahead; 0 makes them in this one.

@@ -17,6 +17,7 @@ from litebert.recipes.stages import Stages
 
 Order = Literal["sop", "nsp", "none"]
 DType = Literal["auto", "float32", "bfloat16"]
+PretrainDType = Literal["auto", "float32", "bfloat16", "fp8"]
 Compile = Literal["auto", "on", "off"]
 
 PRACTICAL = frozenset(
@@ -73,8 +74,9 @@ class PretrainRecipe(Recipe):
     """Steps between snapshots; 0 for only when interrupted and at the end."""
     keep_snapshots: int = 2
     """Snapshots kept; older ones are removed."""
-    dtype: DType = "auto"
-    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32 elsewhere."""
+    dtype: PretrainDType = "auto"
+    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32 elsewhere; fp8 is bfloat16 with
+    the large products in 8 bits."""
     compile: Compile = "auto"
     """torch.compile: auto uses it where it pays."""
     checkpoint_every: int = 0
@@ -94,7 +96,7 @@ class PretrainRecipe(Recipe):
 
     def __post_init__(self) -> None:
         check_choice(self, "order", get_args(Order))
-        check_choice(self, "dtype", get_args(DType))
+        check_choice(self, "dtype", get_args(PretrainDType))
         check_choice(self, "compile", get_args(Compile))
         check_whole(self, "steps", 1, LIMIT, optional=True)
         check_whole(self, "tokens", 1, LIMIT, optional=True)

@@ -14,6 +14,7 @@ from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Position, Stream
 from litebert.errors import CheckpointError, ConfigError
+from litebert.model.fp8 import MULTIPLE
 from litebert.model.model import Model
 from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
@@ -55,6 +56,8 @@ class Pretraining(Training[Batch, Losses]):
         self.recipe: PretrainRecipe = recipe
         self.runtime = runtime
         check_ranks(recipe, runtime)
+        if runtime.fp8:
+            check_sizes(recipe)
         self.say = say = say if runtime.is_main else silent
         torch.manual_seed(recipe.seed)  # every rank starts from the same weights
         heads = (HeadConfig(kind="masked"), *([HeadConfig(kind="order")] if recipe.order != "none" else []))
@@ -64,7 +67,7 @@ class Pretraining(Training[Batch, Losses]):
             said = graft(self.model, Checkpoint.load(init), self.tokenizer)
             say(f"weights start from {init}: {said}")
         self.model.to(runtime.device)
-        self.working = WorkingCopy(self.model, runtime.dtype)
+        self.working = WorkingCopy(self.model, runtime.dtype, fp8=runtime.fp8)
         compiled = compile_model(self.working.model, recipe.compile, runtime, say)
         self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
@@ -157,6 +160,14 @@ def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:
             f"a batch is divided evenly among ranks, and {uneven[0]} sequences are not among {runtime.world_size}; "
             "change batch_size or the number of processes"
         )
+
+
+def check_sizes(recipe: PretrainRecipe) -> None:
+    """8-bit products are of sizes that are multiples of 16."""
+    for name in ("hidden_size", "ffn_size"):
+        size = getattr(recipe.encoder, name)
+        if size % MULTIPLE:
+            raise ConfigError(f"dtype fp8 needs sizes that are multiples of {MULTIPLE}, and {name} is {size}; use bfloat16")
 
 
 def example_spec(recipe: PretrainRecipe) -> ExampleSpec:

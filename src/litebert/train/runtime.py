@@ -18,6 +18,10 @@ from torch.distributed.rendezvous import rendezvous
 
 from litebert.errors import ConfigError
 
+Arithmetic = Literal["auto", "float32", "bfloat16", "fp8"]
+FP8_CAPABILITY = (8, 9)
+"""GPUs of Ada (8.9), Hopper (9.0) and later multiply in 8-bit floats. A CPU does so too, slowly: enough for tests."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
@@ -31,9 +35,11 @@ class Runtime:
     """Where tensors live."""
     dtype: torch.dtype
     """Arithmetic of the layers; weights and optimizer stay in float32."""
+    fp8: bool = False
+    """Whether the layers' large products are in 8 bits."""
 
     @classmethod
-    def start(cls, *, device: str = "auto", dtype: Literal["auto", "float32", "bfloat16"] = "auto") -> "Runtime":
+    def start(cls, *, device: str = "auto", dtype: Arithmetic = "auto") -> "Runtime":
         """Join the ranks that torchrun started, or be alone."""
         rank, world_size, local = (int(os.environ.get(key, default)) for key, default in _TORCHRUN.items())
         if device == "auto":
@@ -51,9 +57,11 @@ class Runtime:
             ) from error
         if world_size > 1 and not dist.is_initialized():
             _join("nccl" if cuda else "gloo", rank, world_size)
-        names = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+        if dtype == "fp8":
+            check_fp8(place)
+        names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "fp8": torch.bfloat16}
         auto = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
-        return cls(rank=rank, world_size=world_size, device=place, dtype=names.get(dtype, auto))
+        return cls(rank=rank, world_size=world_size, device=place, dtype=names.get(dtype, auto), fp8=dtype == "fp8")
 
     @property
     def is_main(self) -> bool:
@@ -104,6 +112,16 @@ class Runtime:
         """Until the device has done what it was asked, so that a clock means something."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def check_fp8(device: torch.device) -> None:
+    """Whether `device` can multiply in 8-bit floats, said before anything is built."""
+    if device.type == "cpu":
+        return
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+    if capability < FP8_CAPABILITY:
+        what = f"a GPU of compute capability {'.'.join(map(str, capability))}" if device.type == "cuda" else repr(str(device))
+        raise ConfigError(f"dtype fp8 needs a GPU of compute capability 8.9 or more, and this is {what}; use --dtype bfloat16")
 
 
 def _join(backend: str, rank: int, world_size: int) -> None:

@@ -1,7 +1,8 @@
 """The copy of the model that layers compute with. Float32 weights (the master) in; a model in the arithmetic of the run out.
 
 In bfloat16 the products are fast but a weight cannot take small steps, so optimizer, clipping and snapshots know the master
-alone: its rounded copy makes the gradients, and they are added up in float32.
+alone: its rounded copy makes the gradients, and they are added up in float32. In fp8 the copy's large products are in 8 bits,
+and its weights are rounded to those here too: once a step.
 """
 
 import copy
@@ -10,17 +11,22 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from litebert.model.layers import Part
+
 M = TypeVar("M", bound=nn.Module)
 
 
 class WorkingCopy(Generic[M]):
     """`model` computes; in float32 it is the master itself and nothing is copied."""
 
-    def __init__(self, master: M, dtype: torch.dtype) -> None:
+    def __init__(self, master: M, dtype: torch.dtype, *, fp8: bool = False) -> None:
         self.is_master = dtype == torch.float32
         self.model: M = master if self.is_master else copy.deepcopy(master).to(dtype)
         self._masters = _trained(master)
         self._copies = _trained(self.model)
+        layers = [part for part in self.model.modules() if fp8 and isinstance(part, Part)]
+        assert not (layers and self.is_master), "8 bits go with a rounded copy"
+        self._quantized = [products for layer in layers for products in layer.quantize()]
 
     @torch.no_grad()
     def collect(self) -> None:
@@ -47,6 +53,8 @@ class WorkingCopy(Generic[M]):
         """After the master changed: round its weights again."""
         if not self.is_master:
             torch._foreach_copy_(self._copies, self._masters)
+        for products in self._quantized:
+            products.refresh()
 
     def clear(self) -> None:
         """Forget gradients of a pass that failed half-way."""
