@@ -30,6 +30,8 @@ class Encoder(nn.Module):
         self.config = config
         self.checkpoint_every = checkpoint_every
         self.plan = config.plan()
+        # whether layers draw random numbers, which must then be drawn again when they are recomputed
+        self.draws = any((config.attention_dropout, config.attention_output_dropout, config.ffn_dropout))
         self.layer = apply_layer  # where training may put a compiled one: compiled once, since all layers are one layer
         size = config.hidden_size
         self.embedding = Embedding(config)
@@ -61,7 +63,10 @@ class Encoder(nn.Module):
             stride = self.checkpoint_every * self.config.layers_per_group
             for start in range(0, len(plan), stride):
                 stretch, is_last = plan[start : start + stride], start + stride >= len(plan)
-                states = checkpoint(self.run, stretch, states, among, needed if is_last else None, use_reentrant=False)
+                chosen = needed if is_last else None
+                states = checkpoint(
+                    self.run, stretch, states, among, chosen, use_reentrant=False, preserve_rng_state=self.draws
+                )
         else:
             states = self.run(plan, states, among, needed)
         final: Tensor = self.norm(states)
