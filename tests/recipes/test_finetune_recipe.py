@@ -37,6 +37,7 @@ OTHER = FinetuneRecipe(
     save_every=0,
     keep_snapshots=1,
     dtype="float32",
+    compile="on",
     checkpoint_every=2,
     max_skips=1,
     max_rollbacks=0,

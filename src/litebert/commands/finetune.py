@@ -50,6 +50,7 @@ def finetune(
     microbatch_tokens: int | None = None,
     checkpoint_every: int | None = None,
     dtype: Literal["auto", "float32", "bfloat16"] | None = None,
+    compile: Literal["auto", "on", "off"] | None = None,
     device: str = "auto",
     tensorboard: bool = False,
     table: Table = TableOptions(),  # noqa: B008 — frozen
@@ -87,6 +88,7 @@ def finetune(
         microbatch_tokens: Tokens in one forward and backward on one device; less needs less memory.
         checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps all.
         dtype: Arithmetic of the layers.
+        compile: Whether torch.compile is used; auto in long runs on a GPU; off also records no CUDA graphs.
         device: cpu, cuda, cuda:1 …, or auto.
         tensorboard: Write TensorBoard events into the run folder as well.
         table: How files are read.
@@ -110,6 +112,7 @@ def finetune(
         "microbatch_tokens": microbatch_tokens,
         "checkpoint_every": checkpoint_every,
         "dtype": dtype,
+        "compile": compile,
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if epochs is not None or steps is not None:

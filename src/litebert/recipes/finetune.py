@@ -12,12 +12,12 @@ from litebert.config import MAX_DROPOUT
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import LIMIT, OptimizerSpec
 from litebert.recipes.plain import Recipe, known_settings, plain_settings
-from litebert.recipes.pretrain import DType
+from litebert.recipes.pretrain import Compile, DType
 
 NullSearch = Literal["dev", "train"]
 
 PRACTICAL = frozenset(
-    {"microbatch_tokens", "evaluate_tokens", "save_every", "keep_snapshots", "checkpoint_every"}
+    {"microbatch_tokens", "evaluate_tokens", "save_every", "keep_snapshots", "checkpoint_every", "compile"}
     | {"max_skips", "max_rollbacks", "spike_factor"}
 )
 """Settings that a resumed run may change."""
@@ -73,6 +73,8 @@ class FinetuneRecipe(Recipe):
     """Snapshots kept while the run goes on; a finished run needs none."""
     dtype: DType = "auto"
     """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32 elsewhere."""
+    compile: Compile = "auto"
+    """torch.compile on a GPU: auto uses it in runs that are long enough to pay for it; off also records no CUDA graphs."""
     checkpoint_every: int = 0
     """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0 keeps all."""
     max_skips: int = 5
@@ -90,6 +92,7 @@ class FinetuneRecipe(Recipe):
         check_type(self, "random_weights", bool, "true or false")
         check_choice(self, "null_search", get_args(NullSearch))
         check_choice(self, "dtype", get_args(DType))
+        check_choice(self, "compile", get_args(Compile))
         check_number(self, "epochs", 0.001, 1e6, optional=True)
         check_whole(self, "steps", 1, LIMIT, optional=True)
         check_whole(self, "seed", 0, 2**63 - 1)

@@ -38,6 +38,9 @@ class TaskBatch:
     """What is to be said, None where it is not known. classify: number of the label; regress: the number; choose: number of the
     option; span: columns of the first and last token, both 0 for no answer; tag: number of each word's label."""
 
+    is_spare: bool = False
+    """Whether these are read along by a rank that has none of its own, and count for nothing."""
+
     def __len__(self) -> int:
         """Number of units."""
         return len(self.token_ids if self.sizes is None else self.sizes)

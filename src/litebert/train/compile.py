@@ -16,14 +16,24 @@ SHAPES = 32
 """How many shapes are compiled before torch gives up on the layer."""
 
 
-def compile_model(model: Model, wish: Literal["auto", "on", "off"], runtime: Runtime, say: Callable[[str], None]) -> bool:
-    """Compile the layer: all layers are one layer, so a dozen applications cost one compilation. Whether it was done."""
+def compile_model(
+    model: Model,
+    wish: Literal["auto", "on", "off"],
+    runtime: Runtime,
+    say: Callable[[str], None],
+    *,
+    dynamic: bool = False,
+) -> bool:
+    """Compile the layer: all layers are one layer, so a dozen applications cost one compilation. Whether it was done.
+
+    `dynamic` where every batch may be of another shape: one compilation that is good for all of them.
+    """
     if wish == "off" or (wish == "auto" and runtime.device.type != "cuda"):
         return False
     # Each sequence length and batch of a recipe's stages is a shape of its own; packed rows are one with a free length.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     model.encoder.layer = guarded(
-        "layers", _mark_packed(torch.compile(model.encoder.layer, dynamic=False)), model.encoder.layer, say
+        "layers", _mark_packed(torch.compile(model.encoder.layer, dynamic=dynamic)), model.encoder.layer, say
     )
     return True
 

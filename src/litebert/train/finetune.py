@@ -15,18 +15,22 @@ from litebert.errors import CheckpointError, DivergedError
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
+from litebert.recipes.pretrain import Compile
 from litebert.tasks.apply import predict_inputs
 from litebert.tasks.batch import TaskBatch
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import AnswerExample
+from litebert.tasks.layout import can_pack
 from litebert.tasks.losses import TaskSums
 from litebert.tasks.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import Prediction, SpanPrediction
 from litebert.tasks.score import score
 from litebert.train.best import BestKeeper
 from litebert.train.chance import ChanceWatch
+from litebert.train.compile import compile_model
 from litebert.train.conclusion import conclude, read_result
 from litebert.train.finetune_job import LONGER, LOWER, FinetuneJob
+from litebert.train.graphs import Graphs
 from litebert.train.head_start import fingerprint, head_config, starting_model, tokenizer_of
 from litebert.train.log import Record, Sink
 from litebert.train.loop import State
@@ -35,6 +39,9 @@ from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
 from litebert.train.training import Say, Training, silent, to_stderr
 from litebert.train.working import WorkingCopy
+
+COMPILE_TOKENS = 40_000_000
+"""Real tokens of a run from which compiling is tried by itself: half a minute is what it takes, and what it saves there."""
 
 
 class Finetuning(Training[TaskBatch, TaskSums]):
@@ -60,12 +67,22 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         self.model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
         self.working = WorkingCopy(self.model, runtime.dtype)
         self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
-        self.job: FinetuneJob = FinetuneJob(recipe, prepared.train.inputs, runtime)
+        pack = can_pack(self.working.model, runtime.device)
+        self.job: FinetuneJob = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
+        wish = compile_wish(recipe.compile, self.job)
+        compile_model(self.working.model, wish, runtime, self.say, dynamic=not pack)
+        self.passes: Graphs | None = None
+        if pack and recipe.compile != "off" and runtime.device.type == "cuda":
+            self.passes = Graphs(self.job, self.working.model, self.say)
         self.every = -(-self.job.length // recipe.evaluations)
         self.chance = ChanceWatch(prepared, steps=self.job.length)
         self.evaluated = -1
         self.since = 0  # evaluations since the best one of this attempt
         self.state = State()
+
+    def ahead(self, step: int) -> None:
+        if self.passes is not None:
+            self.passes.ahead(step)
 
     def wants_evaluation(self, step: int) -> bool:
         done = step - self.job.began
@@ -223,3 +240,11 @@ class Finetuning(Training[TaskBatch, TaskSums]):
 
     def finished(self) -> dict[str, Any] | None:
         return read_result(self.folder)
+
+
+def compile_wish(wish: Compile, job: FinetuneJob) -> Compile:
+    """auto compiles a long run over packed rows: fewer tokens do not pay for it, and padded batches are of many shapes.
+
+    CUDA graphs, which take a second, are recorded either way.
+    """
+    return "off" if wish == "auto" and not (job.pack and job.tokens >= COMPILE_TOKENS) else wish

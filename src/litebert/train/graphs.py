@@ -2,25 +2,63 @@
 
 A microbatch in; its losses, and gradients where an optimizer looks for them, out. A shape that is new runs as usual a few
 times first, so that compilers and libraries have made up their minds. Where recording fails all goes on as before, said once.
+What is drawn (dropout) is drawn anew in each replay, from the seed that torch's generator has then.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from litebert.data.batch import Batch
-from litebert.data.layout import Layout, TensorBatch
 from litebert.model.model import Model
-from litebert.objective import Losses
-from litebert.train.job import PretrainJob
 from litebert.train.loop import out_of_memory
+from litebert.train.runtime import Runtime
 
 WARM = 2
 """Times that a shape runs as usual before it is recorded."""
 SHAPES = 24
 """Shapes recorded at most; batches of others run as usual."""
+
+
+class Laid(Protocol):
+    """A microbatch as it lies in memory: data/arrays.py, with the batch of tensors that it becomes."""
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]: ...
+    @property
+    def is_static(self) -> bool:
+        """Whether `flat` holds all of it."""
+
+    def flat(self) -> Tensor: ...
+    def split(self, flat: Tensor, /) -> Any: ...
+    def tensors(self, device: torch.device | str, /) -> Any: ...
+
+
+class Recordable(Protocol):
+    """What a job of the loop offers beside, to be recorded: its losses as a function of tensors on the device alone."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def layout(self, microbatch: Any, /) -> Laid:
+        """How its rows lie."""
+
+    def depth(self, step: int, /) -> int | None:
+        """Layers applied at a step; none for all."""
+
+    def compute(self, model: Model, batch: Any, depth: int | None, /) -> Any:
+        """The losses as sums, which can be cloned."""
+
+    def divisors(self, counts: dict[str, float], /) -> list[float]:
+        """What the sums are divided by."""
+
+    def divided(self, sums: Any, divisors: Any, /) -> Tensor:
+        """What is minimized, given the divisors as numbers or on the device."""
+
+    def ahead(self, step: int, /) -> Any | None:
+        """The whole batch of a step that is still to come, where it is read in one pass and to be had."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,44 +67,45 @@ class Recorded:
 
     graph: torch.cuda.CUDAGraph
     inputs: Tensor
-    counts: Tensor
-    losses: Losses
+    divisors: Tensor
+    losses: Any
     gradients: list[Tensor | None]
 
 
 class Graphs:
     """Calls with a microbatch give its losses; the gradients are those of the model's parameters afterwards."""
 
-    def __init__(self, job: PretrainJob, model: Model, say: Callable[[str], None]) -> None:
+    def __init__(self, job: Recordable, model: Model, say: Callable[[str], None]) -> None:
         self.job, self.model, self.say = job, model, say
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.seen: dict[object, int] = {}
         self.recorded: dict[object, Recorded] = {}
         self.is_on = True
-        self.prepared: tuple[Batch, Layout, Tensor] | None = None
+        self.prepared: tuple[object, Laid, Tensor] | None = None
         self.pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, microbatch: Batch, step: int, counts: dict[str, float]) -> Losses:
+    def __call__(self, microbatch: Any, step: int, counts: dict[str, float]) -> Any:
         layout, flat = self.prepare(microbatch)
         depth = self.job.depth(step)
         shape = (layout.shapes, depth)
         self.seen[shape] = self.seen.get(shape, 0) + 1
         device = self.job.runtime.device
-        divisors = torch.tensor([max(counts["masked"], 1.0), max(counts["examples"], 1.0)]).pin_memory()
-        if shape not in self.recorded and self.is_on and self.seen[shape] > WARM and len(self.recorded) < SHAPES:
+        divisors = torch.tensor(self.job.divisors(counts)).pin_memory()
+        is_due = self.is_on and layout.is_static and self.seen[shape] > WARM and len(self.recorded) < SHAPES
+        if is_due and shape not in self.recorded:
             try:
-                self.recorded[shape] = self.record(layout, depth)
+                self.recorded[shape] = self.record(layout, depth, len(divisors))
             except RuntimeError as error:
                 if out_of_memory(error):
                     raise
                 self.is_on = False
                 self.say(f"CUDA graphs failed, so steps run without them: {str(error).splitlines()[0]}")
         found = self.recorded.get(shape)
-        if found is None:
+        if found is None or not layout.is_static:
             losses, gradients = self.run(layout.tensors(device), divisors.to(device), depth)
         else:
             found.inputs.copy_(flat, non_blocking=True)
-            found.counts.copy_(divisors, non_blocking=True)
+            found.divisors.copy_(divisors, non_blocking=True)
             found.graph.replay()
             losses, gradients = found.losses.clone(), found.gradients
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
@@ -75,27 +114,27 @@ class Graphs:
 
     def ahead(self, step: int) -> None:
         """Lay out the next batch while the device is busy, where it is read in one pass."""
-        batch = self.job.feed.ahead(step)
-        if batch is not None and self.job.microbatch_rows(step) >= len(batch):
+        batch = self.job.ahead(step)
+        if batch is not None:
             self.prepared = (batch, *self.prepare(batch))
 
-    def prepare(self, microbatch: Batch) -> tuple[Layout, Tensor]:
+    def prepare(self, microbatch: object) -> tuple[Laid, Tensor]:
         """How its rows lie, and the same in pinned memory."""
         if self.prepared is not None and self.prepared[0] is microbatch:
             return self.prepared[1:]
         layout = self.job.layout(microbatch)
         return layout, layout.flat()
 
-    def run(self, batch: TensorBatch, counts: Tensor, depth: int | None) -> tuple[Losses, list[Tensor | None]]:
+    def run(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
         losses = self.job.compute(self.model, batch, depth)
-        total = losses.mean(num_masked=counts[0], num_examples=counts[1])
-        gradients = torch.autograd.grad(total, self.parameters, allow_unused=True)
+        gradients = torch.autograd.grad(self.job.divided(losses, divisors), self.parameters, allow_unused=True)
         return losses.detach(), list(gradients)
 
-    def record(self, layout: Layout, depth: int | None) -> Recorded:
-        inputs, counts = layout.flat().to(self.job.runtime.device), torch.ones(2, device=self.job.runtime.device)
+    def record(self, layout: Laid, depth: int | None, count: int) -> Recorded:
+        device = self.job.runtime.device
+        inputs, divisors = layout.flat().to(device), torch.ones(count, device=device)
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            losses, gradients = self.run(layout.split(inputs), counts, depth)
-        return Recorded(graph=graph, inputs=inputs, counts=counts, losses=losses, gradients=gradients)
+            losses, gradients = self.run(layout.split(inputs), divisors, depth)
+        return Recorded(graph=graph, inputs=inputs, divisors=divisors, losses=losses, gradients=gradients)

@@ -64,7 +64,20 @@ class PretrainJob:
         return number if self.recipe.max_masked is None else min(number, self.recipe.max_masked)
 
     def mean(self, sums: Losses, counts: dict[str, float]) -> Tensor:
-        return sums.mean(num_masked=max(counts["masked"], 1), num_examples=max(counts["examples"], 1))
+        return self.divided(sums, self.divisors(counts))
+
+    def divisors(self, counts: dict[str, float]) -> list[float]:
+        """What the sums of masked tokens and orders are divided by."""
+        return [max(counts["masked"], 1.0), max(counts["examples"], 1.0)]
+
+    def divided(self, sums: Losses, divisors: list[float] | Tensor) -> Tensor:
+        """What is minimized."""
+        return sums.mean(num_masked=divisors[0], num_examples=divisors[1])
+
+    def ahead(self, step: int) -> Batch | None:
+        """The batch of the next step, where it is read in one pass."""
+        batch = self.feed.ahead(step)
+        return batch if batch is not None and self.microbatch_rows(step) >= len(batch) else None
 
     def rate(self, step: int) -> float:
         return rate_at(self.recipe.optimizer, step, self.steps)
