@@ -1,6 +1,7 @@
 """Checkpoints: a folder to predict from. A model (and its tokenizer) in, config.json and model.safetensors out, and back.
 
-Written whole or not at all, verified when read, no pickle anywhere. What a run resumes from is a snapshot (snapshot.py).
+Written whole or not at all, verified when read, no pickle anywhere. Weights are stored as they are, or in 8 bits with scales
+(model/int8.py), which config.json then says. What a run resumes from is a snapshot (snapshot.py).
 """
 
 import json
@@ -8,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,6 +19,8 @@ from torch import Tensor
 from litebert.atomic import MANIFEST, verify_folder, write_folder
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError
+from litebert.model import int8
+from litebert.model.bare import bare_model
 from litebert.model.count import count_encoder, count_head
 from litebert.model.model import Model
 from litebert.text.tokenizer import Tokenizer
@@ -28,6 +31,11 @@ TASK = "task.json"
 FORMAT = "litebert"
 VERSION = 1
 MAX_CONFIG_BYTES = 4 * 2**20
+MAX_GROUP_SIZE = 2**20
+
+Stored = Literal["exact", "int8"]
+"""How weights are stored: every one as it is, or matrices in 8 bits."""
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,33 +47,45 @@ class Checkpoint:
     task: Mapping[str, Any] | None = None
     """What it was fine-tuned for, where it was: a TaskCard as a dictionary, of which nothing is believed here."""
 
-    def save(self, folder: Path | str, *, replace: bool = False) -> Path:
-        """Write the folder, whole or not at all."""
+    def save(self, folder: Path | str, *, replace: bool = False, weights: Stored = "exact") -> Path:
+        """Write the folder, whole or not at all.
 
-        def write(temporary: Path) -> None:
-            header = {"format": FORMAT, "version": VERSION}
-            text = json.dumps(header | self.model.config.to_dict(), indent=2, ensure_ascii=False)
-            (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
-            weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
-            save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
-            if self.tokenizer is not None:
-                self.tokenizer.save(temporary)
-            if self.task is not None:
-                task = json.dumps(dict(self.task), indent=2, ensure_ascii=False, allow_nan=False)
-                (temporary / TASK).write_text(task + "\n", encoding="utf-8")
+        With `weights="int8"` it takes about a quarter of the room, and has no tokenizer.json, which follows from spiece.model.
+        """
+        if weights not in get_args(Stored):
+            raise ConfigError(f"weights is one of {', '.join(get_args(Stored))}; got {weights!r}")
+        return write_folder(folder, lambda temporary: self.write(temporary, weights=weights), replace=replace)
 
-        return write_folder(folder, write, replace=replace)
+    def write(self, folder: Path, *, weights: Stored = "exact") -> None:
+        """Write the files into a folder that somebody else publishes."""
+        header: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
+        if weights == "int8":
+            wild = next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+            if wild is not None:
+                raise CheckpointError(
+                    f"{wild} holds numbers that are not finite, which 8 bits cannot say; was the run healthy?"
+                )
+            header["weights"] = {"kind": "int8", "group_size": int8.GROUP_SIZE}
+            tensors = int8.pack(tensors, int8.GROUP_SIZE)
+        text = json.dumps(header | self.model.config.to_dict(), indent=2, ensure_ascii=False)
+        (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder, for_huggingface=weights == "exact")
+        if self.task is not None:
+            task = json.dumps(dict(self.task), indent=2, ensure_ascii=False, allow_nan=False)
+            (folder / TASK).write_text(task + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path | str, *, dtype: torch.dtype = torch.float32) -> "Checkpoint":
         """Read and verify a folder; CheckpointError says what is missing, damaged or does not fit."""
         folder = Path(folder)
-        config = read_config(folder)
+        config, group_size = read_header(folder)
         if (folder / MANIFEST).exists():
             verify_folder(folder)
-        weights = read_weights(folder / WEIGHTS, config)
-        with torch.device("meta"):
-            model = Model(config)
+        weights = read_weights(folder / WEIGHTS, config, group_size)
+        model = bare_model(config)
         model.load_state_dict({name: tensor.to(dtype) for name, tensor in weights.items()}, assign=True)
         has_tokenizer = (folder / "spiece.model").exists()
         tokenizer = Tokenizer.load(folder) if has_tokenizer else None
@@ -75,6 +95,11 @@ class Checkpoint:
 
 def read_config(folder: Path) -> ModelConfig:
     """The config of a checkpoint folder."""
+    return read_header(folder)[0]
+
+
+def read_header(folder: Path) -> tuple[ModelConfig, int | None]:
+    """The config of a checkpoint folder and, where its weights are in 8 bits, how many of them share a scale."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; expected a checkpoint with {CONFIG} and {WEIGHTS}")
     data = read_json(folder / CONFIG)
@@ -87,9 +112,20 @@ def read_config(folder: Path) -> ModelConfig:
     if version != VERSION:
         raise CheckpointError(f"{folder / CONFIG} has version {version!r}, this litebert reads {VERSION}; update litebert")
     try:
-        return ModelConfig.from_dict(data)
+        group_size = _group_size(data.pop("weights")) if "weights" in data else None
+        return ModelConfig.from_dict(data), group_size
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from error
+
+
+def _group_size(stored: Any) -> int:
+    known = isinstance(stored, dict) and stored.keys() == {"kind", "group_size"} and stored["kind"] == "int8"
+    size = stored["group_size"] if known else None
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_GROUP_SIZE:
+        raise ConfigError(
+            f"weights is of kind int8, with a group_size from 1 to {MAX_GROUP_SIZE}; got {stored!r}; update litebert"
+        )
+    return size
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -107,34 +143,49 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-def read_weights(path: Path, config: ModelConfig) -> dict[str, Tensor]:
-    """The weights that `config` asks for, no more and no fewer; shapes are compared before anything is allocated."""
+def read_weights(path: Path, config: ModelConfig, group_size: int | None = None) -> dict[str, Tensor]:
+    """The weights that `config` asks for, no more and no fewer; types and shapes are compared before anything is allocated.
+
+    `group_size` is of weights in 8 bits, which come back in float32.
+    """
     if not path.exists():
         raise CheckpointError(f"{path.parent} has no {path.name}; the checkpoint is not complete")
     try:
         with safe_open(path, framework="pt") as file:
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            expected = expected_shapes(config, found)
-            for name, shape in expected.items():
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            found = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            expected = expected_shapes(config, found, group_size)
+            for name, (kind, shape) in expected.items():
                 if found[name] != shape:
                     raise CheckpointError(f"{path}: {name} has shape {found[name]}, {CONFIG} asks for {shape}")
-            return {name: file.get_tensor(name) for name in found}
+                if kind and (there := slices[name].get_dtype()) != kind:
+                    raise CheckpointError(f"{path}: {name} is stored as {there}, {CONFIG} asks for {kind}")
+            stored = {name: file.get_tensor(name) for name in found}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} cannot be read, it is truncated or damaged: {error}") from error
+    return stored if group_size is None else int8.unpack(stored, group_size)
 
 
-def expected_shapes(config: ModelConfig, found: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a model of this config; the counts are compared first, so that no config makes us build much."""
+def expected_shapes(
+    config: ModelConfig, found: dict[str, Shape], group_size: int | None
+) -> dict[str, tuple[str | None, Shape]]:
+    """Names of a file for this config, each with its type where that is not free, and its shape.
+
+    The counts are compared first, so that no config makes us build much.
+    """
     encoder = config.encoder
     asked = sum(count_encoder(encoder).values()) + sum(count_head(encoder, head) for head in config.heads)
-    there = sum(math.prod(shape) for shape in found.values())
+    scales = int8.SCALES if group_size else ()
+    there = sum(math.prod(shape) for name, shape in found.items() if not name.endswith(scales))
     if asked != there:
         raise CheckpointError(f"{CONFIG} asks for {asked:,} parameters, {WEIGHTS} has {there:,}; they do not belong together")
-    with torch.device("meta"):
-        shapes = {name: tuple(tensor.shape) for name, tensor in Model(config).state_dict().items()}
-    unknown, missing = sorted(found.keys() - shapes.keys()), sorted(shapes.keys() - found.keys())
+    shapes = {name: tuple(tensor.shape) for name, tensor in bare_model(config).state_dict().items()}
+    expected: dict[str, tuple[str | None, Shape]] = {name: (None, shape) for name, shape in shapes.items()}
+    if group_size:
+        expected = {**int8.stored_as(shapes, group_size)}
+    unknown, missing = sorted(found.keys() - expected.keys()), sorted(expected.keys() - found.keys())
     if unknown:
         raise CheckpointError(f"{len(unknown)} weights have no name here, the first is {unknown[0]!r}")
     if missing:
         raise CheckpointError(f"{len(missing)} weights are missing, the first is {missing[0]!r}")
-    return shapes
+    return expected

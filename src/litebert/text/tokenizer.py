@@ -75,11 +75,12 @@ class Tokenizer:
             ) from None
         return cls(model, _read_rules(file.parent / CONFIG_FILE) if path.is_dir() else None, source=str(file))
 
-    def save(self, folder: str | Path) -> None:
-        """Write spiece.model, tokenizer.json and tokenizer_config.json."""
+    def save(self, folder: str | Path, *, for_huggingface: bool = True) -> None:
+        """Write spiece.model, tokenizer_config.json and, which is the largest and follows from them, tokenizer.json."""
         folder = make_folder(folder)
         try:
-            (folder / JSON_FILE).write_text(huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8")
+            if for_huggingface:
+                (folder / JSON_FILE).write_text(huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8")
             (folder / CONFIG_FILE).write_text(huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8")
             (folder / MODEL_FILE).write_bytes(self.model)  # last, since it makes the folder a tokenizer
         except OSError as error:
