@@ -39,6 +39,8 @@ def predict(
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
     batch_tokens: int | None = None,
     device: str = "auto",
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+    compile: bool = False,
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
@@ -65,6 +67,8 @@ def predict(
         bad_rows: What to do with a row that cannot be used: stop, leave it out, or keep a copy in OUT.quarantine.jsonl.
         batch_tokens: Tokens computed at once, padding among them; less needs less memory.
         device: cpu, cuda, cuda:1 …, or auto.
+        dtype: Arithmetic of the layers; auto is bfloat16 on a GPU that is made for it.
+        compile: Compile the layers first, which takes half a minute on a GPU and pays for many thousand rows.
         overwrite: Begin again, whatever the output's file holds.
         json: Print one JSON object.
     """
@@ -78,7 +82,7 @@ def predict(
     from litebert.infer.predict_file import predict_file
     from litebert.infer.questions import PredictOptions
 
-    predictor = load(model, device=device, batch_tokens=batch_tokens)
+    predictor = load(model, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile)
     chosen = PredictOptions(
         verb=verb, table=table, keep=keep, top=top, pooling=pooling, normalize=normalize, overwrite=overwrite
     )

@@ -16,18 +16,21 @@ Form = Literal["one", "many", "stream"]
 
 WINDOW_ITEMS = 1024
 """How far a stream is read ahead, in items: enough for tens of batches, so that hardly any padding is left."""
+GPU_ITEMS = 8192
+"""The same on a GPU, which is waited for once in a window."""
 WINDOW_CHARACTERS = 2**20
 """The same in characters, whichever comes first: what is held in memory."""
 
 
-def windows(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """`items` in stretches of at most WINDOW_ITEMS, and of WINDOW_CHARACTERS and what the last of them has beyond."""
+def windows(items: Iterable[Item], size: Callable[[Item], int], *, most: int | None = None) -> Iterator[list[Item]]:
+    """`items` in stretches of at most `most` (WINDOW_ITEMS), and of WINDOW_CHARACTERS and what the last of them has beyond."""
+    most = most or WINDOW_ITEMS
     window: list[Item] = []
     characters = 0
     for item in items:
         window.append(item)
         characters += size(item)
-        if len(window) == WINDOW_ITEMS or characters >= WINDOW_CHARACTERS:
+        if len(window) == most or characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
     if window:
@@ -35,10 +38,14 @@ def windows(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list
 
 
 def answered(
-    items: Iterable[Item], size: Callable[[Item], int], answer: Callable[[list[Item]], Sequence[Answer]]
+    items: Iterable[Item],
+    size: Callable[[Item], int],
+    answer: Callable[[list[Item]], Sequence[Answer]],
+    *,
+    most: int | None = None,
 ) -> Iterator[Answer]:
     """The answers to `items`, window by window."""
-    for window in windows(items, size):
+    for window in windows(items, size, most=most):
         yield from answer(window)
 
 

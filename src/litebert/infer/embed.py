@@ -3,12 +3,13 @@
 A text that is longer than the model reads is cut at its end.
 """
 
+import os
 from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from litebert.errors import ConfigError
@@ -16,6 +17,11 @@ from litebert.infer.rows import Row, States, encode_rows
 from litebert.infer.verbs import Pooling
 from litebert.model.model import Model
 from litebert.text.tokenizer import Tokenizer
+
+TEXTS = 1024
+"""Split into pieces together, and put into batches of like length."""
+THREADS = 8
+"""That split texts into pieces, to keep up with a GPU."""
 
 
 def embed_texts(
@@ -30,17 +36,46 @@ def embed_texts(
 ) -> Float[np.ndarray, "texts hidden"]:
     """A vector for each text, in the order of the texts; of length 1 where `normalize` asks for it."""
     found = np.zeros((len(texts), model.config.encoder.hidden_size), np.float32)
-    rows = text_rows(tokenizer, texts, max_length=model.config.encoder.max_positions)
-    for batch in encode_rows(model, rows, pad_id=tokenizer.pad_id, batch_tokens=batch_tokens, device=device):
-        found[batch.rows] = POOLINGS[pooling](batch).float().cpu().numpy()
+    fetched = Fetched(found, device)
+    threads = min(THREADS, os.cpu_count() or 1) if device.type == "cuda" else 1
+    for start in range(0, len(texts), TEXTS):  # a GPU is busy with some texts while the next are split into pieces
+        some, limit = texts[start : start + TEXTS], model.config.encoder.max_positions
+        rows = text_rows(tokenizer, some, max_length=limit, num_threads=threads)
+        batches = encode_rows(
+            model, rows, pad_id=tokenizer.pad_id, batch_tokens=batch_tokens, device=device, first_only=pooling == "cls"
+        )
+        for batch in batches:
+            fetched.put(start + batch.rows, POOLINGS[pooling](batch).float())
+    fetched.finish()
     if normalize:
         found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
     return found
 
 
-def text_rows(tokenizer: Tokenizer, texts: Sequence[str], *, max_length: int) -> list[Row]:
+class Fetched:
+    """Rows of a device into rows of an array: from a GPU through pinned memory, waited for once, at the end."""
+
+    def __init__(self, into: Float[np.ndarray, "texts hidden"], device: torch.device) -> None:
+        self.into, self.is_cuda = into, device.type == "cuda"
+        self.held: list[tuple[np.ndarray, Tensor]] = []
+
+    def put(self, rows: Int[np.ndarray, " batch"], vectors: Float[Tensor, "batch hidden"]) -> None:
+        if not self.is_cuda:
+            self.into[rows] = vectors.numpy()
+            return
+        pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+        self.held.append((rows, pinned.copy_(vectors, non_blocking=True)))
+
+    def finish(self) -> None:
+        if self.held:
+            torch.cuda.current_stream().synchronize()
+        for rows, pinned in self.held:
+            self.into[rows] = pinned.numpy()
+
+
+def text_rows(tokenizer: Tokenizer, texts: Sequence[str], *, max_length: int, num_threads: int = 1) -> list[Row]:
     """[CLS] text [SEP] of every text, in at most `max_length` tokens."""
-    ids, bounds = tokenizer.encode_flat(texts)
+    ids, bounds = tokenizer.encode_flat(texts, num_threads=num_threads)
     ends = np.minimum(bounds[1:], bounds[:-1] + max_length - 2)
     first, last = np.array([tokenizer.cls_id], ids.dtype), np.array([tokenizer.sep_id], ids.dtype)
     return [np.concatenate([first, ids[start:end], last]) for start, end in zip(bounds.tolist(), ends.tolist(), strict=False)]

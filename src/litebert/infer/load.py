@@ -5,21 +5,30 @@ from pathlib import Path
 import torch
 
 from litebert.errors import ConfigError
-from litebert.infer.predictor import Predictor
+from litebert.infer.predictor import Arithmetic, Predictor
 from litebert.train.source import open_model
 
 
-def load(folder: Path | str, *, device: str = "auto", batch_tokens: int | None = None) -> Predictor:
+def load(
+    folder: Path | str,
+    *,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    dtype: Arithmetic = "auto",
+    compile: bool = False,
+) -> Predictor:
     """The model of a folder, ready to be asked: a litebert checkpoint, the folder of a run (its final or best checkpoint), a
     Hugging Face folder or Google's checkpoint.
 
     `device` is cpu, cuda, cuda:1 … or auto; `batch_tokens` the most tokens computed at once, None for what suits the device.
+    `dtype` is float32, bfloat16 or auto, which is bfloat16 on a GPU that is made for it. `compile` is worth its half minute
+    where many thousand texts are asked.
     """
     place = find_device(device)
     if batch_tokens is not None and batch_tokens < 1:
         raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
     checkpoint, notes = open_model(folder)
-    return Predictor(checkpoint, device=place, batch_tokens=batch_tokens, notes=notes)
+    return Predictor(checkpoint, device=place, batch_tokens=batch_tokens, dtype=dtype, compile=compile, notes=notes)
 
 
 def find_device(name: str) -> torch.device:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from litebert.checkpoint import Checkpoint
 from litebert.errors import CheckpointError, ConfigError
-from litebert.infer.ahead import answered, in_form, is_text, is_texts, rows
+from litebert.infer.ahead import GPU_ITEMS, answered, in_form, is_text, is_texts, rows
 from litebert.infer.embed import check_pooling, embed_texts
 from litebert.infer.fill import Guess, fill_texts
 from litebert.infer.verbs import (
@@ -38,7 +38,11 @@ from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.predictions import ChoicePrediction, LabelPrediction, Prediction, Span, TagPrediction
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.compile import compile_asking
+from litebert.train.training import to_stderr
 
+Arithmetic = Literal["auto", "float32", "bfloat16"]
+"""Of the layers: auto takes bfloat16 on a GPU that is made for it, float32 elsewhere."""
 Many = list[str] | tuple[str, ...]
 Tagged = list[str] | list[list[str]] | list[tuple[str, ...]] | tuple[str | Sequence[str], ...]
 Vector = Float[np.ndarray, " hidden"]
@@ -57,6 +61,8 @@ class Predictor:
         *,
         device: torch.device | str = "cpu",
         batch_tokens: int | None = None,
+        dtype: Arithmetic = "auto",
+        compile: bool = False,
         notes: tuple[str, ...] = (),
     ) -> None:
         if checkpoint.tokenizer is None:
@@ -64,7 +70,10 @@ class Predictor:
         self.device = torch.device(device)
         self.batch_tokens = batch_tokens or apply.BATCH_TOKENS.get(self.device.type, apply.MOST_TOKENS)
         """Tokens of a batch, padding among them."""
-        self.model = checkpoint.model.to(self.device).eval()
+        self.model = checkpoint.model.to(self.device, find_dtype(dtype, self.device)).eval()
+        if compile:
+            compile_asking(self.model, to_stderr)
+        self.window = GPU_ITEMS if self.device.type == "cuda" else None
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         try:
             self.card = None if checkpoint.task is None else TaskCard.from_dict(checkpoint.task)
@@ -91,7 +100,7 @@ class Predictor:
         digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
     @overload
@@ -216,7 +225,7 @@ class Predictor:
         def predictions(window: list[TaskExample]) -> Sequence[Prediction]:
             return apply.predict(self.model, card, window, self.tokenizer, device=self.device, batch_tokens=self.batch_tokens)
 
-        return answered(examples, characters, _without_gradients(predictions))
+        return answered(examples, characters, _without_gradients(predictions), most=self.window)
 
     def _asked(
         self,
@@ -235,7 +244,15 @@ class Predictor:
         check_verb(verb, self.verbs, self.card)
         form, questions = rows({"texts": (texts, is_text)})
         checked = (checked_text(verb, text) for (text,) in questions)
-        return in_form(form, answered(checked, len, _without_gradients(answer)))
+        return in_form(form, answered(checked, len, _without_gradients(answer), most=self.window))
+
+
+def find_dtype(name: Arithmetic, device: torch.device) -> torch.dtype:
+    """The arithmetic that is meant by a name on a device."""
+    if name not in get_args(Arithmetic):
+        raise ConfigError(f"dtype is one of {', '.join(get_args(Arithmetic))}; got {name!r}")
+    is_made_for_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if name == "bfloat16" or (name == "auto" and is_made_for_it) else torch.float32
 
 
 def _without_gradients(answer: Callable[[list[Item]], Sequence[Any]]) -> Callable[[list[Item]], Sequence[Any]]:

@@ -20,7 +20,7 @@ from litebert.tasks.card import TaskCard
 from litebert.tasks.encode import encode
 from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.inputs import Inputs, spread
-from litebert.tasks.layout import can_pack, packed
+from litebert.tasks.layout import can_pack, packed, reach
 from litebert.tasks.losses import Units, label_logits, task_states
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -70,13 +70,28 @@ def predict_inputs(
     tokens = batch_tokens or BATCH_TOKENS.get(torch.device(device).type, MOST_TOKENS)
     plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
 
+    with _evaluating(model):
+        is_packed = can_pack(model, device)
+    longest = reach(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
+
+    def lay(units: np.ndarray) -> Callable[[], Units]:
+        """Make a batch ready on the host; the call moves it to the device."""
+        batch = inputs.batch(units)
+        if not is_packed:
+            return lambda: batch.to(device)
+        layout = packed(batch, longest=longest)
+        return lambda: layout.tensors(device)
+
     def states() -> Iterator[tuple[np.ndarray, Units, Tensor]]:
-        is_packed, longest = can_pack(model, device), int(inputs.lengths.max(initial=1))
-        for units in plan:
+        ready = lay(plan[0]) if plan else None
+        for number, units in enumerate(plan):
             pause()
-            padded = inputs.batch(units)
-            batch = packed(padded, longest=longest).tensors(device) if is_packed else padded.to(device)
-            yield units, batch, task_states(model, batch)
+            assert ready is not None
+            batch = ready()
+            found = task_states(model, batch)
+            # while a GPU is busy; whoever reads the states waits for it
+            ready = lay(plan[number + 1]) if number + 1 < len(plan) else None
+            yield units, batch, found
 
     with _evaluating(model), torch.no_grad():
         return READERS[card.task.kind](model, card, inputs, examples, states())

@@ -143,6 +143,11 @@ def can_pack(model: Model, device: torch.device | str) -> bool:
     return torch.device(device).type == "cuda" and weight.dtype in (torch.bfloat16, torch.float16) and not drops
 
 
+def reach(longest: int, limit: int) -> int:
+    """A power of two for the longest row, at most what the model reads: compiled code meets a few of them."""
+    return max(longest, min(_power(longest), limit))
+
+
 def step(tokens: int) -> int:
     """What a number of tokens is rounded up to a multiple of: step(1500) -> 128, step(5000) -> 512."""
     return max(LEAST_TOKENS, 1 << (max(tokens, 1) - 1).bit_length() >> 4)

@@ -38,13 +38,27 @@ def compile_model(
     return True
 
 
-def guarded(what: str, compiled: F, eager: F, say: Callable[[str], None]) -> F:
-    """The compiled function where gradients are wanted; the eager one elsewhere, and for good once compiling has failed."""
+def compile_asking(model: Model, say: Callable[[str], None]) -> None:
+    """The same for a model that is only asked: one compilation for batches of any shape, without gradients."""
+    layer = torch.compile(model.encoder.layer, dynamic=True)
+    model.encoder.layer = guarded("layers", layer, model.encoder.layer, say, is_wanted=lambda: not torch.is_grad_enabled())
+
+
+def guarded(
+    what: str,
+    compiled: F,
+    eager: F,
+    say: Callable[[str], None],
+    *,
+    is_wanted: Callable[[], bool] = torch.is_grad_enabled,
+) -> F:
+    """The compiled function where it is wanted (by default, where gradients are); the eager one elsewhere, and for good once
+    compiling has failed."""
     failed = False
 
     def call(*args: Any) -> Any:
         nonlocal failed
-        if failed or not torch.is_grad_enabled():
+        if failed or not is_wanted():
             return eager(*args)  # an evaluation is shorter than the compilation it would ask for
         try:
             return compiled(*args)

@@ -1,0 +1,120 @@
+"""A GPU's way of asking, on a CPU: rows end to end give what rows side by side do, in order; the arithmetic can be chosen."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from litebert import load
+from litebert.checkpoint import Checkpoint
+from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.errors import ConfigError
+from litebert.infer import embed, fill, rows
+from litebert.infer.predictor import Predictor, find_dtype
+from litebert.model.model import Model
+from litebert.testing import tiny_documents, tiny_tokenizer
+from litebert.text.tokenizer import Tokenizer
+
+TEXTS = [" ".join(sentences[: 1 + number % 4]) for number, sentences in enumerate(tiny_documents(60))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("packed")
+    tokenizer = Tokenizer.load(tiny_tokenizer(place / "tokenizer"))
+    torch.manual_seed(0)
+    encoder = replace(PRESETS["tiny"], vocab_size=tokenizer.vocab_size, max_positions=64, init_std=0.2)
+    model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"),)))
+    return Checkpoint(model=model, tokenizer=tokenizer).save(place / "model")
+
+
+@pytest.fixture
+def predictor(folder: Path) -> Predictor:
+    found = load(folder, device="cpu", batch_tokens=300)
+    found.model.double()
+    return found
+
+
+@pytest.mark.parametrize("texts", [1, 7, 60])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_packed_vectors_are_the_padded_ones(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch, pooling: Any, texts: int
+) -> None:
+    monkeypatch.setattr(embed, "TEXTS", 25)  # several stretches
+    padded = predictor.embed(TEXTS[:texts], pooling=pooling)
+    monkeypatch.setattr(rows, "can_pack", lambda model, device: True)
+    np.testing.assert_allclose(predictor.embed(TEXTS[:texts], pooling=pooling), padded, rtol=1e-6, atol=1e-7)
+
+
+def test_a_vector_does_not_depend_on_its_neighbors_or_stretch(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "can_pack", lambda model, device: True)
+    together = predictor.embed(TEXTS)
+    alone = np.stack([predictor.embed(text) for text in TEXTS])
+    np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)
+
+
+def test_the_first_token_alone_is_the_first_of_all(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = embed.text_rows(predictor.tokenizer, TEXTS, max_length=64)
+    settings: dict[str, Any] = {"pad_id": 0, "batch_tokens": 300, "device": torch.device("cpu")}
+    with torch.no_grad():
+        for packs in (False, True):
+            monkeypatch.setattr(rows, "can_pack", lambda model, device, packs=packs: packs)
+            whole = rows.encode_rows(predictor.model, made, **settings)
+            first = rows.encode_rows(predictor.model, made, **settings, first_only=True)
+            for one, other in zip(whole, first, strict=True):
+                assert other.states.shape[1] == 1
+                assert other.mask is None
+                assert (one.rows == other.rows).all()
+                torch.testing.assert_close(other.states[:, 0], one.states[:, 0], rtol=1e-11, atol=1e-11)
+
+
+def test_packed_masks_are_filled_alike(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [" ".join(["[MASK]", *text.split()[1:3], "[MASK]", *text.split()[3:]]) for text in TEXTS]
+    padded = predictor.fill(texts, top=3)
+    monkeypatch.setattr(rows, "can_pack", lambda model, device: True)
+    for one, other in zip(padded, predictor.fill(texts, top=3), strict=True):
+        for mine, theirs in zip(one, other, strict=True):
+            assert [guess.token for guess in mine] == [guess.token for guess in theirs]  # type: ignore[union-attr]
+    assert fill.MASK in texts[0]
+
+
+def test_the_arithmetic_can_be_chosen_and_is_part_of_the_fingerprint(folder: Path) -> None:
+    exact, rough = load(folder, device="cpu"), load(folder, device="cpu", dtype="bfloat16")
+    assert find_dtype("auto", torch.device("cpu")) == torch.float32
+    assert exact.fingerprint != rough.fingerprint
+    vectors = exact.embed(TEXTS), rough.embed(TEXTS)
+    assert vectors[1].dtype == np.float32
+    assert 0 < np.abs(vectors[0] - vectors[1]).max() < 0.1
+    with pytest.raises(ConfigError, match="dtype is one of auto, float32, bfloat16; got 'int8'"):
+        load(folder, device="cpu", dtype="int8")  # type: ignore[arg-type]
+
+
+# in a process of its own: what checks shapes under pytest stands in the way of a tracer
+PROGRAM = """
+import functools, sys, numpy as np, torch
+torch.compile = functools.partial(torch.compile, backend="aot_eager")
+from litebert import load
+from litebert.infer import rows
+texts = [" ".join(["the whale sails"] * n) for n in (1, 2, 3, 5, 8, 9, 4, 7)]
+plain = load(sys.argv[1], device="cpu").embed(texts)
+for packs in (False, True):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    rows.can_pack = lambda model, device: packs
+    compiled = load(sys.argv[1], device="cpu", compile=True, batch_tokens=40)
+    np.testing.assert_allclose(compiled.embed(texts), plain, rtol=1e-4, atol=1e-5)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert 1 <= graphs <= 6, graphs
+"""
+
+
+def test_compiled_answers_are_the_plain_ones(folder: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == done.stderr == ""

@@ -1,0 +1,135 @@
+"""What holds of fine-tuning and predicting on a GPU: packed and replayed passes err no more than plain ones, each replay drops
+other values, and answers in bfloat16 come in order.
+
+Shape checks stand in the way of compiling: run it with --noconftest.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.checkpoint import Checkpoint
+from litebert.config import EncoderConfig, HeadConfig, ModelConfig
+from litebert.infer.predictor import Predictor
+from litebert.model.model import Model
+from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.tasks.registry import open_task
+from litebert.tasks.task import TaskData
+from litebert.testing import tiny_documents, tiny_task, tiny_tokenizer
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.finetune import Finetuning
+from litebert.train.finetune_job import FinetuneJob
+from litebert.train.graphs import WARM, Graphs
+from litebert.train.prepared import Prepared, prepare
+from litebert.train.runtime import Runtime
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+SHAPE = {"embedding_size": 64, "hidden_size": 256, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 1024}
+TASKS = ["sst2", "stsb", "race", "squad1", "squad2", "tag"]
+"""One for each head."""
+
+
+def made(folder: Path, name: str, **changes: Any) -> tuple[FinetuneRecipe, Prepared, Checkpoint]:
+    tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
+    torch.manual_seed(0)
+    encoder = EncoderConfig(**SHAPE, vocab_size=tokenizer.vocab_size, max_positions=128)
+    settings: dict[str, Any] = {"epochs": 2, "batch_size": 8, "max_length": 64, "head_dropout": 0.0, "stride": 16}
+    recipe = FinetuneRecipe(task=name, **settings | changes, optimizer=OptimizerSpec(rate=1e-4, warmup=0.1))
+    data: TaskData = open_task(name, tiny_task(folder / name, name, scale=2))
+    return recipe, prepare(recipe, data, tokenizer), Checkpoint(model=Model(ModelConfig(encoder=encoder)), tokenizer=tokenizer)
+
+
+def flat(model: Model) -> torch.Tensor:
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return torch.cat([gradient.double().flatten() for gradient in gradients])
+
+
+def plain_gradient(model: Model, job: FinetuneJob, batch: Any, counts: dict[str, float]) -> torch.Tensor:
+    model.zero_grad()
+    job.mean(job.compute(model, batch.to("cuda")), counts).backward()  # type: ignore[no-untyped-call]
+    return flat(model)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_packed_and_replayed_passes_err_no_more_than_plain_ones(tmp_path: Path, name: str) -> None:
+    """The truth is the same weights in float64; the plain pass is padded bfloat16."""
+    recipe, prepared, source = made(tmp_path, name)
+    training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
+    job, rounded = training.job, training.working.model
+    assert job.pack
+    truth = copy.deepcopy(rounded).double()
+    graphs = Graphs(job, rounded, pytest.fail)
+    errors: dict[str, list[float]] = {"plain": [], "packed": [], "replayed": []}
+    batch = job.batch(0)
+    counts = job.counts(batch)
+    for _ in range(WARM + 3):
+        exact, plain = (plain_gradient(model, job, batch, counts) for model in (truth, rounded))
+        rounded.zero_grad()
+        job.mean(job.losses(rounded, batch, 0), counts).backward()  # type: ignore[no-untyped-call]
+        packed = flat(rounded)
+        rounded.zero_grad()
+        graphs(batch, 0, counts)
+        for way, gradient in (("plain", plain), ("packed", packed), ("replayed", flat(rounded))):
+            errors[way].append(float((gradient - exact).norm() / exact.norm()))
+    assert len(graphs.recorded) == 1
+    means = {way: float(np.mean(values)) for way, values in errors.items()}
+    assert means["packed"] <= 1.25 * means["plain"], means  # one batch: the error itself is drawn
+    assert means["replayed"] == pytest.approx(means["packed"], rel=0.05), means
+
+
+def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path) -> None:
+    recipe, prepared, source = made(tmp_path, "sst2", head_dropout=0.5)
+    training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
+    job, runtime = training.job, training.runtime
+    graphs = Graphs(job, training.working.model, pytest.fail)
+    batch = job.batch(0)
+
+    def loss(seed: int) -> float:
+        runtime.seed(seed)
+        return float(graphs(batch, 0, job.counts(batch)).loss)
+
+    for seed in range(WARM):
+        loss(seed)
+    assert not graphs.recorded
+    found = [loss(seed) for seed in range(6)]
+    assert graphs.recorded
+    assert len(set(found)) == 6, "two replays with other seeds drop other values"
+    assert [loss(seed) for seed in range(6)] == found, "the same seed drops the same"
+    runtime.seed(0)
+    one, other = (float(graphs(batch, 0, job.counts(batch)).loss) for _ in range(2))
+    assert one != other, "the generator moves on with each replay"
+
+
+@pytest.mark.parametrize("compile", ["auto", "on", "off"])
+@pytest.mark.filterwarnings("ignore")  # of compilers
+def test_a_run_learns(tmp_path: Path, compile: Any) -> None:
+    recipe, prepared, source = made(tmp_path, "sst2", compile=compile, epochs=6, head_dropout=0.1)
+    training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
+    result = training.train(tmp_path / "run", progress=False)
+    assert result["steps"] == training.job.length
+    assert (training.passes is None) == (compile == "off")
+    assert training.passes is None or (training.passes.recorded and training.passes.is_on)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.filterwarnings("ignore")  # of compilers
+def test_packed_vectors_are_the_padded_ones_in_order(tmp_path: Path, pooling: Any) -> None:
+    texts = [" ".join(sentences[: 1 + number % 5]) for number, sentences in enumerate(tiny_documents(300))]
+    tokenizer = Tokenizer.load(tiny_tokenizer(tmp_path))
+    torch.manual_seed(0)
+    encoder = EncoderConfig(**SHAPE, vocab_size=tokenizer.vocab_size, max_positions=128)
+    model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"),)))
+    truth = Predictor(Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)).embed(texts, pooling=pooling)
+
+    def error(**settings: Any) -> float:
+        checkpoint = Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)
+        found = Predictor(checkpoint, device="cuda", batch_tokens=2000, **settings).embed(texts, pooling=pooling)
+        return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+
+    assert error(dtype="float32") < 5e-3  # TF32 or not
+    assert error() < 0.03
+    assert error(compile=True) < 0.03
