@@ -63,9 +63,9 @@ class ScaledProduct(torch.autograd.Function):
     @staticmethod
     def forward(states: Tensor, values: Tensor, turned: Tensor, scale: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
         """The rounded states and their scale come last: backward needs them, at half of the memory."""
-        rounded, states_scale = quantize(states.flatten(0, -2), FORWARD)
+        rounded, states_scale = quantize(filled(states.flatten(0, -2)), FORWARD)
         wide = multiply(rounded, values, states_scale, scale, torch.cat(parameters[1::2]), dtype=states.dtype, fast=True)
-        wide = wide.view(*states.shape[:-1], len(values))
+        wide = wide[: states.shape[:-1].numel()].view(*states.shape[:-1], len(values))
         outputs = torch.split(wide, [len(bias) for bias in parameters[1::2]], -1)
         return *outputs, rounded, states_scale
 
@@ -83,19 +83,20 @@ class ScaledProduct(torch.autograd.Function):
         turned, scale, states, states_scale = ctx.saved_tensors
         apart: list[Tensor] = [gradient.flatten(0, -2) for gradient in gradients[:-2]]  # the rounded states have none
         dtype = apart[0].dtype
-        rounded, gradient_scale = quantize(torch.cat(apart, -1), BACKWARD)
+        rounded, gradient_scale = quantize(filled(torch.cat(apart, -1)), BACKWARD)
         of_states = multiply(rounded, turned, gradient_scale, scale, dtype=dtype, fast=FAST_BACKWARD)
-        of_weights = multiply(_turn(rounded), _turn(states), gradient_scale, states_scale, dtype=dtype, fast=FAST_BACKWARD)
+        left, right = rounded.t().contiguous(), states.t().contiguous()
+        of_weights = multiply(left, right, gradient_scale, states_scale, dtype=dtype, fast=FAST_BACKWARD)
         each = [
             part
             for weight, own in zip(torch.split(of_weights, ctx.widths), apart, strict=True)
             for part in (weight, own.sum(0))
         ]
-        return of_states.view(ctx.shape), None, None, None, *each
+        return of_states[: ctx.shape[:-1].numel()].view(ctx.shape), None, None, None, *each
 
 
 def quantize(numbers: Tensor, dtype: torch.dtype) -> tuple[Tensor, Float[Tensor, ""]]:
-    """Numbers rounded to `dtype`, and the scale to multiply them with; what is not finite makes all of them nan."""
+    """Numbers rounded to `dtype`, and the scale to multiply them with; what is not finite becomes nan, and is seen."""
     largest = torch.finfo(dtype).max
     scale = numbers.abs().amax().float().clamp(min=SMALLEST) / largest
     return (numbers.float() / scale).clamp(-largest, largest).to(dtype), scale
@@ -117,9 +118,7 @@ def multiply(
     )
 
 
-def _turn(rounded: Float[Tensor, "tokens width"]) -> Float[Tensor, "width filled"]:
-    """Tokens along the rows, with zeros up to a size that can be multiplied."""
-    missing = -rounded.shape[0] % MULTIPLE
-    if missing:
-        rounded = F.pad(rounded.view(torch.uint8), (0, 0, 0, missing)).view(rounded.dtype)  # eight zero bits are 0
-    return rounded.t().contiguous()
+def filled(rows: Float[Tensor, "rows width"]) -> Float[Tensor, "filled width"]:
+    """Rows of zeros added up to a number that can be summed over."""
+    missing = -rows.shape[0] % MULTIPLE
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
