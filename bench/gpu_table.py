@@ -1,0 +1,68 @@
+"""What bench/gpu_step.py measured, as a person reads it: rows in; ratios and a page of tables out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+GOALS = {
+    "base-512": (2.0, 900),
+    "base-128": (1.7, 1050),
+    "large-512": (1.7, 280),
+    "xxlarge-512": (1.25, 45),
+    "xxlarge-512-fp8": (1.5, 55),
+}
+"""Times the peer, and thousands of tokens a second."""
+Row = dict[str, Any]
+
+
+def ratios(rows: list[Row]) -> Iterator[Row]:
+    """Of each shape: our best step, the peer's best ones, and how much faster ours is. A step that errs too much is none."""
+    done = [row for row in rows if row["part"] == "speed" and "failed" not in row]
+    for shape in dict.fromkeys(row["shape"] for row in done):
+        ours = [row for row in done if row["shape"] == shape and row["who"] == "litebert"]
+        ours = [row for row in ours if row.get("is_exact") is not False and "fast_backward" not in row]
+        theirs = [row for row in done if row["shape"] == shape.removesuffix("-fp8") and row["who"] != "litebert"]
+        if not ours:
+            continue
+        best = max(ours, key=lambda row: row["real_ktok_s"])
+        found: dict[str, Any] = {"shape": shape, "ours": best}
+        for who in dict.fromkeys(row["who"] for row in theirs):
+            peer = max((row for row in theirs if row["who"] == who), key=lambda row: row["real_ktok_s"])
+            found[who] = peer["positions_ktok_s"]
+            # the same rows: positions against positions; rows filled up: what each really computes
+            unit = "real_ktok_s" if who.endswith("full") else "positions_ktok_s"
+            found[f"× {who}"] = round(best[unit] / peer[unit], 2)
+        yield found
+
+
+def table(rows: list[Row]) -> str:
+    """Everything as a person reads it."""
+    speed = [row for row in rows if row["part"] == "speed"]
+    columns = ("shape", "who", "rows", "microbatch", "step_ms", "real_ktok_s", "positions_ktok_s", "model_tflops")
+    columns += ("ceiling_tflops", "peak_gib", "reserved_gib", "first_step_seconds", "waited", "loader_costs", "error_ratio")
+    peers = [who for who in dict.fromkeys(row["who"] for row in speed) if who != "litebert"]
+    compared = [
+        {"shape": found["shape"], "positions_ktok_s": found["ours"]["positions_ktok_s"]}
+        | {"real_ktok_s": found["ours"]["real_ktok_s"]}
+        | {key: found.get(key, "") for peer in peers for key in (peer, f"× {peer}")}
+        | dict(zip(("asked ×", "asked ktok_s"), GOALS.get(found["shape"], ("", "")), strict=True))
+        for found in ratios(rows)
+    ]
+    memory = [row for row in rows if row["part"] == "memory"]
+    largest = [row for row in rows if row["part"] == "largest" and "largest" in row]
+    start = [row for row in rows if row["part"] == "start"]
+    loader = [row for row in rows if row["part"] == "loader"]
+    parts = (
+        ("Our best against the peer's best, thousands of tokens a second", compared, None),
+        ("Every step", speed, (*columns, "is_exact", "failed")),
+        ("Memory", memory, ("shape", "rows", "checkpoint_every", "limit_gib", "fits", "peak_gib", "reserved_gib", "failed")),
+        ("Largest batch, rows in one forward and backward", largest, ("shape", "mode", "limit_gib", "largest")),
+        ("Seconds to the first step", start, ("shape", "cache", "build_seconds", "first_step_seconds", "failed")),
+        ("The loader alone", loader, ("shape", "rows", "workers", "real_ktok_s", "positions_ktok_s", "failed")),
+    )
+    return "\n".join(f"## {title}\n\n{grid(found, names)}" for title, found, names in parts if found)
+
+
+def grid(rows: list[Row], names: tuple[str, ...] | None) -> str:
+    names = tuple(name for name in names or tuple(rows[0]) if any(row.get(name, "") != "" for row in rows))
+    lines = [names, ["---"] * len(names), *([str(row.get(name, "")) for name in names] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

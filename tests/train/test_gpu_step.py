@@ -1,0 +1,116 @@
+"""The bench of the step on a GPU works before it meets one: all of its code at tiny size on a CPU, and its arithmetic."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+
+
+def test_every_part_runs_on_a_cpu(tmp_path: Path) -> None:
+    words = ["--tiny", "--batches", "1", "--parts", "speed", "memory", "loader", "largest", "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, BENCH / "gpu_step.py", *words], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr + done.stdout
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert done.stdout.splitlines()[: len(rows)] == [json.dumps(row, ensure_ascii=False) for row in rows]
+    assert json.loads((tmp_path / "environment.json").read_text())["packages"]["torch"]
+    speed = {(row["shape"], row["who"]): row for row in rows if row["part"] == "speed"}
+    assert list(speed) == [("tiny", w) for w in ("litebert", "huggingface padded", "huggingface full")] + [
+        ("tiny-fp8", "litebert")
+    ]
+    plain, fp8 = speed["tiny", "litebert"], speed["tiny-fp8", "litebert"]
+    assert plain["is_exact"]
+    assert plain["errors"]["ours"] == pytest.approx(plain["errors"]["plain"])  # on a CPU they are the same pass
+    assert 1 < fp8["error_ratio"] < 10
+    for row in speed.values():
+        assert 0 < row["real_ktok_s"] <= row["positions_ktok_s"]
+    assert speed["tiny", "huggingface full"]["real_ktok_s"] == speed["tiny", "huggingface full"]["positions_ktok_s"]
+    assert 0 <= plain["waited"] < 1
+    assert next(row for row in rows if row["part"] == "memory")["fits"]
+    assert [row["largest"] for row in rows if "largest" in row] == [32] * 4
+    assert "| tiny | litebert | 8 | 8 |" in (tmp_path / "table.md").read_text()
+
+
+def test_a_part_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    words = ["--data", str(tmp_path / "nowhere"), "--shapes", "base-512", "--parts", "loader", "memory"]
+    done = subprocess.run([sys.executable, BENCH / "gpu_step.py", *words], capture_output=True, text=True, timeout=200)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert [row["part"] for row in rows] == ["environment", "loader", "memory"]
+    assert all("failed" in row for row in rows[1:])
+
+
+@pytest.mark.parametrize(("fixed", "a_row", "limit"), [(2.0, 0.11, 24), (4.0, 1.3, 24), (0.5, 0.01, 9), (2.0, 0.7, 24)])
+@pytest.mark.parametrize("bend", [0.0, 1e-3])
+@pytest.mark.usefixtures("bench")
+def test_the_largest_batch_is_found_in_few_tries(fixed: float, a_row: float, limit: float, bend: float) -> None:
+    """By a memory that grows with rows, straight or a little bent."""
+    from gpu_meter import search  # type: ignore[import-not-found]
+
+    tried: list[int] = []
+
+    def peak(rows: int) -> float | None:
+        tried.append(rows)
+        needs = fixed + a_row * rows * (1 + bend * rows)
+        return needs if needs <= limit else None
+
+    best, most = search(peak, 8, limit), next(rows for rows in range(10_000, 0, -1) if peak(rows) is not None)
+    tries = tried[: tried.index(10_000)]
+    assert best in tries
+    assert peak(best) is not None
+    assert len(tries) <= 5
+    assert best >= (0.9 * most - 8 if not bend else 0.5 * most - 8)
+
+
+@pytest.mark.usefixtures("bench")
+def test_nothing_fits_a_limit_of_nothing() -> None:
+    from gpu_meter import search
+
+    assert search(lambda rows: None, 8, 1.0) == 0
+
+
+@pytest.mark.usefixtures("bench")
+def test_ratios_take_the_best_of_each_side_and_no_step_that_errs() -> None:
+    from gpu_table import ratios  # type: ignore[import-not-found]
+
+    def row(shape: str, who: str, real: float, positions: float, **more: Any) -> dict[str, Any]:
+        return {"part": "speed", "shape": shape, "who": who, "real_ktok_s": real, "positions_ktok_s": positions, **more}
+
+    rows = [
+        row("xxlarge-512", "litebert", 40.0, 50.0, is_exact=True),
+        row("xxlarge-512", "litebert", 90.0, 99.0, is_exact=False),
+        row("xxlarge-512-fp8", "litebert", 60.0, 75.0),
+        row("xxlarge-512-fp8", "litebert", 70.0, 90.0, fast_backward=True),
+        row("xxlarge-512", "huggingface padded", 20.0, 25.0),
+        row("xxlarge-512", "huggingface padded", 16.0, 20.0),
+        row("xxlarge-512", "huggingface full", 32.0, 32.0),
+        {"part": "speed", "shape": "xxlarge-512", "who": "huggingface full", "failed": "out of memory"},
+    ]
+    plain, fp8 = ratios(rows)
+    assert plain["× huggingface padded"] == 2.0
+    assert plain["× huggingface full"] == 1.25
+    assert fp8["× huggingface padded"] == 3.0
+    assert fp8["× huggingface full"] == 1.88
+
+
+@pytest.mark.usefixtures("bench")
+def test_every_case_is_a_recipe_that_a_gpu_reads_packed() -> None:
+    from gpu_contenders import huggingface_settings  # type: ignore[import-not-found]
+    from gpu_step import CASES, MEMORY, TINY  # type: ignore[import-not-found]
+
+    for case in CASES.values():
+        for rows, microbatch in case.ours:
+            recipe = case.recipe(rows, microbatch)
+            assert rows % microbatch == 0
+            assert not recipe.encoder.attention_dropout
+            assert huggingface_settings(recipe.encoder)["hidden_act"] == "gelu_new"
+    assert MEMORY.keys() <= CASES.keys() | TINY.keys()
