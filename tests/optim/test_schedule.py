@@ -68,9 +68,9 @@ def test_a_run_that_is_all_warmup_has_a_rate() -> None:
 
 
 def test_root_rule() -> None:
-    assert scaled_rate(1.76e-3, 4096) == 1.76e-3
-    assert scaled_rate(1.76e-3, 1024) == pytest.approx(0.88e-3)
+    assert scaled_rate(1.76e-3, 4096, 4096) == 1.76e-3
+    assert scaled_rate(1.76e-3, 1024, 4096) == pytest.approx(0.88e-3)
     assert scaled_rate(5e-4, 64, reference_batch_size=256) == pytest.approx(2.5e-4)
-    assert scaled_rate(1.0, 512) / scaled_rate(1.0, 256) == pytest.approx(math.sqrt(2))
+    assert scaled_rate(1.0, 512, 4096) / scaled_rate(1.0, 256, 4096) == pytest.approx(math.sqrt(2))
     with pytest.raises(ConfigError, match="batch sizes are at least 1; got 0 and 4096"):
-        scaled_rate(1.0, 0)
+        scaled_rate(1.0, 0, 4096)

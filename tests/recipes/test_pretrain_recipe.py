@@ -21,6 +21,7 @@ OTHER = PretrainRecipe(
     steps=100,
     tokens=None,
     batch_size=Stages.parse("0:8,50:16"),
+    rate_batch_size=8,
     microbatch_tokens=256,
     sequence_length=Stages.parse("0:16,0.5:32"),
     depth=Stages.parse("0:2,0.1:4"),

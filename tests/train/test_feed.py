@@ -1,12 +1,15 @@
-"""Laws of the feed: looking ahead changes neither the batches nor where a run stands, across stages and epochs."""
+"""Laws of the feed: looking ahead changes neither the batches nor where a run stands; the rate follows the batch."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from litebert.data.stream import Stream
+from litebert.optim.schedule import rate_at
 from litebert.train.feed import Feed
+from litebert.train.job import PretrainJob
 from litebert.train.pretrain import example_spec
 
 from .runs import CPU, staged_recipe
@@ -42,3 +45,15 @@ def test_what_was_looked_at_is_forgotten_where_the_feed_is_moved(shards: Path) -
     expected, feed = feed.batch(1), make_feed(shards)
     feed.batch(0)
     assert np.array_equal(feed.batch(1).token_ids, expected.token_ids)
+
+
+@pytest.mark.parametrize(("stated", "factors"), [(None, (1.0, 1.0)), (6, (1.0, (8 / 6) ** 0.5)), (24, (0.5, (8 / 24) ** 0.5))])
+def test_the_rate_follows_the_batch_by_its_root(shards: Path, stated: int | None, factors: tuple[float, float]) -> None:
+    """The staged recipe begins with 6 sequences and goes on with 8."""
+    recipe = replace(staged_recipe(), rate_batch_size=stated)
+    job = PretrainJob(recipe, make_feed(shards), CPU)
+    plain = [rate_at(recipe.optimizer, step, job.steps) for step in range(job.steps)]
+    sizes = [job.feed.at(step)[1] for step in range(job.steps)]
+    assert set(sizes) == {6, 8}
+    expected = [rate * factors[size == 8] for rate, size in zip(plain, sizes, strict=True)]
+    assert [job.rate(step) for step in range(job.steps)] == pytest.approx(expected)

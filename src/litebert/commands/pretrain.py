@@ -67,7 +67,7 @@ def pretrain(
         sequence_length: Tokens in a sequence; a number or stages.
         depth: Layers applied; a number or stages that end at the encoder's own.
         optimizer: Which optimizer changes the weights.
-        rate: Peak of the learning rate.
+        rate: Peak of the learning rate, whatever the batch; the recipe paper scales its own by the root of the batch.
         warmup: Linear warm-up: a number of steps from 1 up, or below 1 a fraction of the run.
         decay: Course of the rate: reference, polynomial, linear, cosine, constant or stable.
         order: Second objective: swapped segments, segments of another document, or none.
@@ -115,6 +115,8 @@ def pretrain(
     elif preset is not None:
         overrides = {name: value for name, value in overrides.items() if name == "norm"}
     changes["overrides"] = tuple((overrides | dict(map(setting, encoder))).items())
+    if rate is not None:
+        changes["rate_batch_size"] = None
     spec: dict[str, Any] = {"name": optimizer, "rate": rate, "decay": decay}
     if warmup is not None:
         spec["warmup"] = int(warmup) if warmup >= 1 else warmup

@@ -27,10 +27,10 @@ def rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:
     return spec.rate * _between(spec.decay_end, _SHAPES[spec.decay](progress, spec, warmup / steps))
 
 
-def scaled_rate(rate: float, batch_size: int, reference_batch_size: int = 4096) -> float:
+def scaled_rate(rate: float, batch_size: int, reference_batch_size: int) -> float:
     """The √batch rule: `rate`, stated for `reference_batch_size` sequences, for a batch of another size.
 
-    The noise of a gradient shrinks with the root of the batch (You et al. 2020, §4); 4096 is the paper's batch.
+    The noise of a gradient shrinks with the root of the batch (You et al. 2020, §4).
     """
     if batch_size < 1 or reference_batch_size < 1:
         raise ConfigError(f"batch sizes are at least 1; got {batch_size} and {reference_batch_size}")

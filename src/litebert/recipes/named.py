@@ -13,6 +13,7 @@ NAMED: dict[str, PretrainRecipe] = {
         steps=125_000,
         tokens=None,
         batch_size=Stages.constant(4096),
+        rate_batch_size=4096,
         sequence_length=Stages.constant(512),
         max_masked=20,
         copies=40,

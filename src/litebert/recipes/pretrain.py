@@ -41,6 +41,9 @@ class PretrainRecipe(Recipe):
     """Budget in tokens, batch × sequence length summed over the steps, padding included; or none, and steps decides."""
     batch_size: Stages = field(default=Stages.constant(256))
     """Sequences in a step, over all ranks and microbatches; may grow by stages."""
+    rate_batch_size: int | None = None
+    """Sequences that the optimizer's rate is stated for: at n times as many it is √n times as high, as the batch grows too; or
+    none, and the rate is what it is."""
     microbatch_tokens: int = 32_768
     """Tokens in one forward and backward on one device, at most; memory, not results, depends on it."""
     sequence_length: Stages = field(default=Stages.constant(128))
@@ -107,6 +110,7 @@ class PretrainRecipe(Recipe):
         check_whole(self, "copies", 1, LIMIT, optional=True)
         check_whole(self, "evaluate_tokens", 1, LIMIT)
         check_whole(self, "keep_snapshots", 1, 10_000)
+        check_whole(self, "rate_batch_size", 1, LIMIT, optional=True)
         for name in ("evaluate_every", "save_every", "checkpoint_every", "max_skips", "max_rollbacks", "plateau_steps"):
             check_whole(self, name, 0, LIMIT)
         check_number(self, "mask_fraction", 0.001, 0.9)

@@ -10,7 +10,7 @@ from litebert.data.batch import Batch
 from litebert.data.layout import Layout, TensorBatch, packed, padded
 from litebert.model.model import Model
 from litebert.objective import Losses, Tail, pretrain_losses
-from litebert.optim.schedule import rate_at
+from litebert.optim.schedule import rate_at, scaled_rate
 from litebert.recipes import PretrainRecipe
 from litebert.train.feed import Feed
 from litebert.train.runtime import Runtime
@@ -80,7 +80,8 @@ class PretrainJob:
         return batch if batch is not None and self.microbatch_rows(step) >= len(batch) else None
 
     def rate(self, step: int) -> float:
-        return rate_at(self.recipe.optimizer, step, self.steps)
+        rate, stated = rate_at(self.recipe.optimizer, step, self.steps), self.recipe.rate_batch_size
+        return rate if stated is None else scaled_rate(rate, self.feed.at(step)[1], stated)
 
     def describe(self, step: int, sums: dict[str, float], counts: dict[str, float]) -> dict[str, Any]:
         length, batch_size = self.feed.at(step)
