@@ -178,7 +178,7 @@ class Theirs:
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
         self.autocast = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=kind == "autocast")
         whole = [filled(batch, vocab_size) if kind == "full" else batch for batch in batches]
-        self.inputs = [huggingface_inputs(batch, device) for batch in whole]
+        self.inputs = [huggingface_inputs(batch, device, masked=kind != "full") for batch in whole]
         self.sizes = [(batch.num_tokens, batch.token_ids.size) for batch in whole]
         self.done = 0
         self.build_seconds = time.monotonic() - began
@@ -212,7 +212,7 @@ def huggingface_settings(encoder: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def huggingface_inputs(batch: Batch, device: str) -> dict[str, Tensor]:
+def huggingface_inputs(batch: Batch, device: str, *, masked: bool) -> dict[str, Tensor]:
     labels = np.full(batch.token_ids.size, IGNORED, np.int64)
     labels[batch.masked_positions] = batch.masked_labels
     arrays = {
@@ -221,7 +221,7 @@ def huggingface_inputs(batch: Batch, device: str) -> dict[str, Tensor]:
         "labels": labels.reshape(batch.token_ids.shape),
         "sentence_order_label": batch.order_labels.astype(np.int64),
     }
-    if not batch.is_full:
+    if masked:  # also where all rows happen to be full: one compilation for all batches
         arrays["attention_mask"] = batch.mask.astype(np.int64)
     return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
