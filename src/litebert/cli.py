@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("litebert.commands.demo:demo", "The whole walk on a small corpus, in minutes on two cores."),
     "info": ("litebert.commands.info:info", "Exact parameters, FLOPs per token and memory of a preset."),
     "doctor": ("litebert.commands.doctor:doctor", "What this machine can do, and what is missing."),
+    "models": ("litebert.commands.models:models", "The models that come with litebert, and their scores."),
     "tokenizer train": ("litebert.commands.tokenizer_train:train", "Train a vocabulary on a corpus."),
     "data build": ("litebert.commands.data_build:build", "Turn a corpus into shards of token ids."),
     "data show": ("litebert.commands.data_show:show", "Print training examples as a person would read them."),

@@ -17,13 +17,14 @@ def answer(question: Question, /, *, context: str, model: str | None = None, dev
     Args:
         question: The question.
         context: The text that holds the answer; "-" reads it from standard input. It may be of any length.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object, with the other candidates.
     """
     text = read_input() if context == "-" else context
     example = AnswerExample(key="", question=question, context=text)
-    said = next(open_model(model, device).predict([example], kind="answer"))
+    said = next(open_model(model, device, "answer").predict([example], kind="answer"))
     tell([{"question": question} | as_answer(said)], _line, json=json)
 
 

@@ -1,5 +1,5 @@
-"""What the one-liners have in common: a model by its folder, texts from the command line or from standard input, and the
-answers for a person or as JSON.
+"""What the one-liners have in common: a model by its folder or name, texts from the command line or from standard input, and
+the answers for a person or as JSON.
 """
 
 import json as jsonlib
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from litebert.errors import ConfigError, DataError
+from litebert.infer.verbs import Verb
+from litebert.models.index import default_model
 
 if TYPE_CHECKING:
     from litebert.infer.predictor import Predictor
 
 Texts = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TEXT…")]
-NO_DEFAULT = "there is no embedded model yet; give a folder with --model: a checkpoint, a run, or a Hugging Face folder"
 
 
-def open_model(folder: str | None, device: str) -> "Predictor":
-    """The model to ask; what there is to know of it goes to stderr."""
-    if folder is None:
-        raise ConfigError(NO_DEFAULT)
+def open_model(folder: str | None, device: str, verb: Verb) -> "Predictor":
+    """The model to ask, where none is named the package's own for this verb; what there is to know of it goes to stderr."""
+    chosen = default_model(verb).folder if folder is None else folder
     from litebert.infer.load import load  # torch only now: wrong flags are answered at once
 
-    predictor = load(folder, device=device)
+    predictor = load(chosen, device=device)
     for note in predictor.notes:
         print(f"note: {note}", file=sys.stderr)
     return predictor

@@ -26,11 +26,12 @@ def choose(
         options: Two or more answers to choose from.
         context: The text that the question is about.
         question: The question; a "_" in it is where an option goes.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object.
     """
-    said = open_model(model, device).choose(context=context, question=question, options=options)
+    said = open_model(model, device, "choose").choose(context=context, question=question, options=options)
     answer = {"question": question, "options": list(options)} | as_answer(said) | {"option": options[said.index]}
     tell([answer], _lines, json=json)
 

@@ -9,11 +9,12 @@ def classify(texts: Texts = (), /, *, model: str | None = None, device: str = "a
 
     Args:
         texts: Texts; without any, or as "-", the lines of standard input.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object.
     """
     asked = given(texts)
-    said = open_model(model, device).classify(asked)
+    said = open_model(model, device, "classify").classify(asked)
     answers = [{"text": text} | as_answer(each) for text, each in zip(asked, said, strict=True)]
     tell(answers, lambda answer: f"{answer['text']}\n  {likeliest(answer['probabilities'])}", json=json)

@@ -22,11 +22,12 @@ def embed(
     device: str = "auto",
     json: bool = False,
 ) -> None:
-    """Turn texts into vectors: litebert embed --model DIR "a sentence" "another".
+    """Turn texts into vectors: litebert embed "a sentence" "another".
 
     Args:
         texts: Texts; without any, or as "-", the lines of standard input.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         pooling: The mean of all tokens' states, or the state of [CLS].
         normalize: Scale every vector to length 1.
         out: A .npy file to write the vectors to, one row a text.
@@ -36,7 +37,7 @@ def embed(
     if out is not None and not out.endswith(".npy"):
         raise ConfigError(f"--out is a .npy file; got {out}")
     asked = given(texts)
-    vectors = open_model(model, device).embed(asked, pooling=pooling, normalize=normalize)
+    vectors = open_model(model, device, "embed").embed(asked, pooling=pooling, normalize=normalize)
     if out is not None:
         try:
             np.save(Path(out), vectors)

@@ -7,11 +7,12 @@ from litebert.infer.answers import as_masks
 
 
 def fill(texts: Texts = (), /, *, model: str | None = None, top: int = 5, device: str = "auto", json: bool = False) -> None:
-    """Fill [MASK] in texts: litebert fill --model DIR "The capital of [MASK] is Paris."
+    """Fill [MASK] in texts: litebert fill "The capital of [MASK] is Paris."
 
     Args:
         texts: Texts that hold [MASK]; without any, or as "-", the lines of standard input.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         top: Guesses for each mask.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object.
@@ -19,7 +20,7 @@ def fill(texts: Texts = (), /, *, model: str | None = None, top: int = 5, device
     asked = given(texts)
     answers = [
         {"text": text} | as_masks(guesses)
-        for text, guesses in zip(asked, open_model(model, device).fill(asked, top=top), strict=True)
+        for text, guesses in zip(asked, open_model(model, device, "fill").fill(asked, top=top), strict=True)
     ]
     tell(answers, _lines, json=json)
 

@@ -17,10 +17,11 @@ def pair(first: First, second: Second, /, *, model: str | None = None, device: s
     Args:
         first: The first text: a premise, a sentence.
         second: The second text: a hypothesis, another sentence.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object.
     """
-    said = open_model(model, device).pair(first, second)
+    said = open_model(model, device, "pair").pair(first, second)
     answer = {"first": first, "second": second} | as_answer(said)
     tell([answer], lambda answer: likeliest(answer["probabilities"]), json=json)

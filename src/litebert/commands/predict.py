@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from litebert.commands.asking import NO_DEFAULT
-from litebert.errors import ConfigError
 from litebert.infer.verbs import Pooling, Verb
+from litebert.models.index import default_model
 from litebert.tasks.options import TableOptions
 
 Input = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
@@ -52,7 +51,8 @@ def predict(
     Args:
         input: A .csv, .tsv, .jsonl, .parquet or .txt file (a text a line), plain or with .gz, .xz, .bz2, .zst.
         out: File for the predictions, one a line in the order of the input: .jsonl, .csv or .tsv.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         verb: What to do where the model can do several things; a pretrained model can fill and embed.
         text: Column of the text, or of a pair's first text.
         second: Column of a pair's second text.
@@ -72,8 +72,7 @@ def predict(
         overwrite: Begin again, whatever the output's file holds.
         json: Print one JSON object.
     """
-    if model is None:
-        raise ConfigError(NO_DEFAULT)
+    chosen_model = default_model(verb).folder if model is None else model
     table = TableOptions(
         text=text, second=second, context=context, question=question, options=options or None, words=words, bad_rows=bad_rows
     )
@@ -82,7 +81,7 @@ def predict(
     from litebert.infer.predict_file import predict_file
     from litebert.infer.questions import PredictOptions
 
-    predictor = load(model, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile)
+    predictor = load(chosen_model, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile)
     chosen = PredictOptions(
         verb=verb, table=table, keep=keep, top=top, pooling=pooling, normalize=normalize, overwrite=overwrite
     )

@@ -18,9 +18,10 @@ def regress(
     Args:
         first: The text, or the first of two.
         second: The second of two.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object.
     """
-    value = open_model(model, device).regress(first, second)
+    value = open_model(model, device, "regress").regress(first, second)
     tell([{"first": first, "second": second, "value": value}], lambda answer: f"{answer['value']:.4f}", json=json)

@@ -9,12 +9,13 @@ def tag(texts: Texts = (), /, *, model: str | None = None, device: str = "auto",
 
     Args:
         texts: Texts, whose words stand between white space; without any, or as "-", the lines of standard input.
-        model: Folder of a checkpoint, a run or a Hugging Face model.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+            that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object.
     """
     asked = given(texts)
-    said = open_model(model, device).tag(asked)
+    said = open_model(model, device, "tag").tag(asked)
     answers = [{"words": text.split()} | as_answer(each) for text, each in zip(asked, said, strict=True)]
     words = [zip(answer["words"], answer["tags"], strict=True) for answer in answers]
     lines = iter("   ".join(f"{word} {tag}" for word, tag in each) for each in words)

@@ -1,4 +1,4 @@
-"""litebert.load: a folder in, a Predictor out. See train/source.py for the folders that will do."""
+"""litebert.load: a folder or a name in, a Predictor out. See train/source.py for the folders that will do."""
 
 from pathlib import Path
 
@@ -6,11 +6,12 @@ import torch
 
 from litebert.errors import ConfigError
 from litebert.infer.predictor import Arithmetic, Predictor
+from litebert.models.index import default_model
 from litebert.train.source import open_model
 
 
 def load(
-    folder: Path | str,
+    folder: Path | str | None = None,
     *,
     device: str = "auto",
     batch_tokens: int | None = None,
@@ -18,7 +19,7 @@ def load(
     compile: bool = False,
 ) -> Predictor:
     """The model of a folder, ready to be asked: a litebert checkpoint, the folder of a run (its final or best checkpoint), a
-    Hugging Face folder or Google's checkpoint.
+    Hugging Face folder or Google's checkpoint. A name loads a model that comes with the package, nothing the first of these.
 
     `device` is cpu, cuda, cuda:1 … or auto; `batch_tokens` the most tokens computed at once, None for what suits the device.
     `dtype` is float32, bfloat16 or auto, which is bfloat16 on a GPU that is made for it. `compile` is worth its half minute
@@ -27,7 +28,7 @@ def load(
     place = find_device(device)
     if batch_tokens is not None and batch_tokens < 1:
         raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
-    checkpoint, notes = open_model(folder)
+    checkpoint, notes = open_model(default_model().folder if folder is None else folder)
     return Predictor(checkpoint, device=place, batch_tokens=batch_tokens, dtype=dtype, compile=compile, notes=notes)
 
 

@@ -38,8 +38,6 @@ from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.predictions import ChoicePrediction, LabelPrediction, Prediction, Span, TagPrediction
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.compile import compile_asking
-from litebert.train.training import to_stderr
 
 Arithmetic = Literal["auto", "float32", "bfloat16"]
 """Of the layers: auto takes bfloat16 on a GPU that is made for it, float32 elsewhere."""
@@ -72,6 +70,10 @@ class Predictor:
         """Tokens of a batch, padding among them."""
         self.model = checkpoint.model.to(self.device, find_dtype(dtype, self.device)).eval()
         if compile:
+            # only now: a training's imports take as long as an answer
+            from litebert.train.compile import compile_asking
+            from litebert.train.training import to_stderr
+
             compile_asking(self.model, to_stderr)
         self.window = GPU_ITEMS if self.device.type == "cuda" else None
         self.tokenizer: Tokenizer = checkpoint.tokenizer

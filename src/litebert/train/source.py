@@ -1,7 +1,7 @@
-"""Where a model comes from: a folder in, a checkpoint and what a user should know of it out.
+"""Where a model comes from: a folder or a name in, a checkpoint and what a user should know of it out.
 
-A litebert checkpoint, the folder of a run or of several seeds, a Hugging Face folder and Google's checkpoint will do; foreign
-weights are converted in memory.
+A litebert checkpoint, the folder of a run or of several seeds, a Hugging Face folder and Google's checkpoint will do, foreign
+weights are converted in memory; so will the name of a model that comes with the package, where there is no such folder.
 """
 
 from pathlib import Path
@@ -10,6 +10,7 @@ from litebert.checkpoint import Checkpoint
 from litebert.convert.bundle import find_prefix
 from litebert.convert.folder import SOURCES, Options, recognize
 from litebert.errors import CheckpointError
+from litebert.models.index import embedded_models, find_embedded
 
 RUN = ("recipe.json", "metrics.jsonl", "summary.json")
 """What tells the folder of a run, or of a run for each of several seeds."""
@@ -18,12 +19,16 @@ CHECKPOINTS = ("final", "best")
 
 
 def open_model(folder: Path | str) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The model of a folder, and notes of its conversion."""
+    """The model of a folder or of a name, and notes of its conversion."""
     path = find_checkpoint(folder)
     if not path.exists() and not find_prefix(path):
+        embedded = find_embedded(str(folder))
+        if embedded is not None:
+            return Checkpoint.load(embedded.folder), ()
+        names = ", ".join(model.name for model in embedded_models()) or "none"
         raise CheckpointError(
             f"there is no {path}; expected the folder of a checkpoint, a run or a Hugging Face model, or the prefix of "
-            "Google's checkpoint (models by name, embedded in the package, do not exist yet)"
+            f"Google's checkpoint, or a model that comes with litebert (there is {names})"
         )
     kind = recognize(path)
     if kind == "litebert":

@@ -1,0 +1,162 @@
+"""The card of a model: facts as plain data in; what `litebert models` lists and a page for people out.
+
+The page is made of the facts and nothing else, so that no number in it was typed: facts that a person gives (data, license,
+recipe, scores, limits) and facts that are read off the model and its run. Part of the package, since the list reads them too.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from litebert.checks import check_known, check_type, check_whole, is_number
+from litebert.errors import ConfigError
+
+GIVEN = ("summary", "license", "data", "recipe", "scores", "limits")
+"""Facts that a person gives; the others are read off the model and its run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFact:
+    """A part of what the model was trained on."""
+
+    name: str
+    license: str
+    note: str = ""
+    """How much of it, and how it was prepared."""
+
+    def __post_init__(self) -> None:
+        _check_texts(self, "name", "license", "note")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreFact:
+    """A measured number."""
+
+    task: str
+    score: str
+    """Its name: accuracy, f1 …"""
+    value: float
+    split: str
+    note: str = ""
+    """Such as the number of seeds."""
+
+    def __post_init__(self) -> None:
+        _check_texts(self, "task", "score", "split", "note")
+        if not is_number(self.value):
+            raise ConfigError(f"the value of a score is a number; got {self.value!r} for {self.task}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """All that is told of a model."""
+
+    name: str
+    verbs: tuple[str, ...]
+    """What it can be asked."""
+    parameters: int
+    shape: Mapping[str, Any]
+    """The encoder's settings."""
+    summary: str
+    """What it is, in a sentence or two."""
+    license: str
+    data: tuple[DataFact, ...]
+    recipe: Mapping[str, Any]
+    """How it was trained, by name."""
+    scores: tuple[ScoreFact, ...]
+    limits: tuple[str, ...]
+    """What it is not good for."""
+    run: Mapping[str, Any] | None = None
+    """What the run itself wrote down: its recipe, environment and status."""
+
+    def __post_init__(self) -> None:
+        _check_texts(self, "name", "summary", "license")
+        check_whole(self, "parameters", 1, 10**12)
+        for name in ("shape", "recipe"):
+            check_type(self, name, Mapping, "an object of names and values")
+        for name in ("data", "limits", "recipe", "license", "summary"):
+            if not getattr(self, name):
+                raise ConfigError(f"a card says something of {name}; got {getattr(self, name)!r}")
+        if not all(isinstance(text, str) for text in (*self.limits, *self.verbs)):
+            raise ConfigError("limits and verbs are lists of texts")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ModelCard":
+        _check_keys(cls, data, optional=("run",))
+        lists = {name: data[name] for name in ("verbs", "data", "scores", "limits")}
+        for name, value in lists.items():
+            if not isinstance(value, list | tuple):
+                raise ConfigError(f"{name} is a list; got {value!r}")
+        return cls(
+            **{
+                **data,
+                "verbs": tuple(lists["verbs"]),
+                "limits": tuple(lists["limits"]),
+                "data": tuple(_fact(DataFact, fact) for fact in lists["data"]),
+                "scores": tuple(_fact(ScoreFact, fact) for fact in lists["scores"]),
+            }
+        )
+
+    def page(self) -> str:
+        """The card for people, in Markdown."""
+        facts = [("can", ", ".join(self.verbs)), ("parameters", f"{self.parameters:,}"), ("license", self.license)]
+        facts += [(name.replace("_", " "), _shown(value)) for name, value in self.shape.items()]
+        parts = [
+            f"# {self.name}",
+            self.summary,
+            _table(("", ""), facts),
+            "## Data",
+            _items(f"{fact.name} ({fact.license}){': ' + fact.note if fact.note else ''}" for fact in self.data),
+            "## Recipe",
+            _items(f"{name.replace('_', ' ')}: {_shown(value)}" for name, value in self.recipe.items()),
+            "## Scores",
+            _table(
+                ("task", "score", "value", "split", ""),
+                [(fact.task, fact.score, f"{fact.value:g}", fact.split, fact.note) for fact in self.scores],
+            )
+            if self.scores
+            else "None were measured.",
+            "## Limits",
+            _items(self.limits),
+        ]
+        if self.run is not None:
+            record = json.dumps(dict(self.run), indent=1, ensure_ascii=False)
+            parts += ["## What the run wrote down", f"```json\n{record}\n```"]
+        return "\n\n".join([*parts, "This page is made from card.json by a command; change the facts, not the page."]) + "\n"
+
+
+def _fact(cls: type[Any], data: Any) -> Any:
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"a {cls.__name__} is an object; got {data!r}")
+    _check_keys(cls, data, optional=("note",))
+    return cls(**data)
+
+
+def _check_keys(cls: type[Any], data: Mapping[str, Any], *, optional: Sequence[str]) -> None:
+    known = [field.name for field in fields(cls)]
+    for key in data:
+        check_known(f"{cls.__name__} fact", key, known)
+    missing = [name for name in known if name not in data and name not in optional]
+    if missing:
+        raise ConfigError(f"{cls.__name__} needs {', '.join(missing)} as well; got {', '.join(data) or 'nothing'}")
+
+
+def _check_texts(owner: object, *names: str) -> None:
+    for name in names:
+        check_type(owner, name, str, "a text")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _items(texts: Iterable[str]) -> str:
+    return "\n".join(f"- {text}" for text in texts)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

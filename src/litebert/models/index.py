@@ -1,0 +1,88 @@
+"""The models that come with the package: a name or a verb in; the folder of a checkpoint out.
+
+This folder holds index.json and a folder for each model, called as the model is: a checkpoint in 8 bits, the facts of its card
+as card.json, and the card as README.md. The first model of the index that can do a thing does it where no model is named.
+bench/embed_model.py writes all of it. No torch here.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import CheckpointError, ConfigError
+from litebert.models.card import ModelCard
+
+ROOT = Path(__file__).parent
+INDEX = "index.json"
+CARD = "card.json"
+PAGE = "README.md"
+FORMAT = "litebert-models"
+VERSION = 1
+GIVE_ONE = "give a folder with --model: a checkpoint, a run, or a Hugging Face folder"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedModel:
+    """A model of the package."""
+
+    name: str
+    verbs: tuple[str, ...]
+    """What it can be asked."""
+    folder: Path
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all its files."""
+        return sum(path.stat().st_size for path in self.folder.iterdir())
+
+    @property
+    def page(self) -> Path:
+        """Its card for people."""
+        return self.folder / PAGE
+
+    def card(self) -> ModelCard:
+        try:
+            return ModelCard.from_dict(json.loads((self.folder / CARD).read_text(encoding="utf-8")))
+        except (OSError, ValueError, ConfigError) as error:
+            raise CheckpointError(f"the card of the embedded model {self.name} cannot be read: {error}; reinstall") from error
+
+
+def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
+    """All there are, the preferred ones first."""
+    root = root or ROOT
+    try:
+        data = json.loads((root / INDEX).read_text(encoding="utf-8"))
+        if (data["format"], data["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"it is of format {data['format']!r}, version {data['version']!r}")
+        return tuple(
+            EmbeddedModel(name=str(model["name"]), verbs=tuple(model["verbs"]), folder=root / str(model["name"]))
+            for model in data["models"]
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{root / INDEX} cannot be read: {error}; reinstall litebert") from error
+
+
+def index_text(models: Sequence[EmbeddedModel]) -> str:
+    """What index.json holds for these models."""
+    data: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    data["models"] = [{"name": model.name, "verbs": list(model.verbs)} for model in models]
+    return json.dumps(data, indent=2) + "\n"
+
+
+def find_embedded(name: str) -> EmbeddedModel | None:
+    """The model of that name, if there is one."""
+    return next((model for model in embedded_models() if model.name == name), None)
+
+
+def default_model(verb: str | None = None) -> EmbeddedModel:
+    """The model that is asked where none is named: the first, or the first that can do `verb`."""
+    models = embedded_models()
+    if not models:
+        raise ConfigError(f"there is no embedded model yet; {GIVE_ONE}")
+    found = next((model for model in models if verb is None or verb in model.verbs), None)
+    if found is None:
+        there = "; ".join(f"{model.name} can {' and '.join(model.verbs)}" for model in models)
+        raise ConfigError(f"no embedded model can {verb} ({there}); {GIVE_ONE}")
+    return found
