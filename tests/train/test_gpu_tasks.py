@@ -95,8 +95,9 @@ def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path
     for seed in range(WARM):
         loss(seed)
     assert not graphs.recorded
+    loss(WARM)
+    assert graphs.recorded  # a recording may draw, too
     found = [loss(seed) for seed in range(6)]
-    assert graphs.recorded
     assert len(set(found)) == 6, "two replays with other seeds drop other values"
     assert [loss(seed) for seed in range(6)] == found, "the same seed drops the same"
     runtime.seed(0)
