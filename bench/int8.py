@@ -11,7 +11,7 @@ how often both guess the same piece: they tell ways apart long before the loss d
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,44 +45,52 @@ def main() -> None:
     count = max(options.tokens // options.seq // ROWS, 1)
     batches = [padded(stream.batch(0, start * ROWS, ROWS)).tensors() for start in range(count)]
     exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    truth = list(predictions(model, batches))
-    labels = torch.cat([batch.masked_labels for batch in batches])
-    report = {}
-    for name, way in WAYS.items():
-        weights, size = way(exact)
-        model.load_state_dict(weights)
-        report[name] = compare(truth, predictions(model, batches), labels) | {"bytes": size} | distance(exact, weights)
-    print(json.dumps({"masked": len(labels), "tokens": count * ROWS * options.seq, "ways": report}, indent=2))
+    stored = {name: way(exact) for name, way in WAYS.items()}
+    told: dict[str, list[Tensor]] = {name: [] for name in WAYS}
+    for batch in batches:  # all ways of a batch before the next: a batch's predictions take the room of the whole model
+        truth = predictions(model, batch, exact)
+        for name, (weights, _) in stored.items():
+            told[name].append(compare(truth, predictions(model, batch, weights), batch.masked_labels))
+    report = {
+        name: summary(torch.cat(told[name], 1)) | distance(exact, weights) | {"bytes": size}
+        for name, (weights, size) in stored.items()
+    }
+    masked = sum(len(batch.masked_labels) for batch in batches)
+    print(json.dumps({"masked": masked, "tokens": count * ROWS * options.seq, "ways": report}, indent=2))
 
 
 @torch.inference_mode()
-def predictions(model: Model, batches: list[TensorBatch]) -> Iterator[Tensor]:
-    """Logarithms of probabilities at the masked tokens, batch by batch."""
-    for batch in batches:
-        states = needed_states(model, batch)
-        yield model.masked_logits(states[:, None], batch.masked).log_softmax(-1)
+def predictions(model: Model, batch: TensorBatch, weights: Weights) -> Tensor:
+    """Logarithms of probabilities at the masked tokens."""
+    model.load_state_dict(weights)
+    states = needed_states(model, batch)
+    return model.masked_logits(states[:, None], batch.masked).log_softmax(-1)
 
 
-def compare(truth: list[Tensor], found: Iterator[Tensor], labels: Tensor) -> dict[str, float]:
-    sums: dict[str, list[Tensor]] = {"loss": [], "before": [], "divergence": [], "right": [], "agree": []}
-    start = 0
-    for theirs, ours in zip(truth, found, strict=True):
-        here = labels[start : start + len(ours), None]
-        start += len(ours)
-        sums["loss"].append(-ours.gather(1, here))
-        sums["before"].append(-theirs.gather(1, here))
-        sums["divergence"].append((theirs.exp() * (theirs - ours)).sum(1))
-        sums["right"].append((ours.argmax(1) == here[:, 0]).float())
-        sums["agree"].append((ours.argmax(1) == theirs.argmax(1)).float())
-    all_of = {name: torch.cat(parts).flatten() for name, parts in sums.items()}
-    change = all_of["loss"] - all_of["before"]
+def compare(truth: Tensor, found: Tensor, labels: Tensor) -> Tensor:
+    """For each masked token: its loss, the loss in float32, divergence, whether it is right, and whether both say the same."""
+    best = found.argmax(1)
+    return torch.stack(
+        [
+            -found.gather(1, labels[:, None])[:, 0],
+            -truth.gather(1, labels[:, None])[:, 0],
+            (truth.exp() * (truth - found)).sum(1),
+            (best == labels).float(),
+            (best == truth.argmax(1)).float(),
+        ]
+    ).double()
+
+
+def summary(told: Tensor) -> dict[str, float]:
+    loss, before, divergence, right, agree = told
+    change = loss - before
     return {
-        "masked_loss": round(all_of["loss"].mean().item(), 5),
+        "masked_loss": round(loss.mean().item(), 5),
         "loss_change": round(change.mean().item(), 6),
         "loss_deviation": round(change.std().item() / len(change) ** 0.5, 6),
-        "masked_accuracy": round(all_of["right"].mean().item(), 5),
-        "agreement": round(all_of["agree"].mean().item(), 5),
-        "divergence": float(f"{all_of['divergence'].mean().item():.3g}"),
+        "masked_accuracy": round(right.mean().item(), 5),
+        "agreement": round(agree.mean().item(), 5),
+        "divergence": float(f"{divergence.mean().item():.3g}"),
     }
 
 
