@@ -43,6 +43,10 @@ def test_weights_and_config_come_back_bit_for_bit(folder: Path, tmp_path: Path) 
     assert (folder / WEIGHTS).read_bytes() == (tmp_path / "again" / WEIGHTS).read_bytes()
 
 
+def test_who_may_read_the_config_may_read_the_weights(folder: Path) -> None:
+    assert (folder / WEIGHTS).stat().st_mode == (folder / CONFIG).stat().st_mode
+
+
 def test_another_dtype_on_request(folder: Path) -> None:
     model = Checkpoint.load(folder, dtype=torch.bfloat16).model
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}

@@ -6,6 +6,7 @@ Written whole or not at all, verified when read, no pickle anywhere. Weights are
 
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,7 @@ class Checkpoint:
         text = json.dumps(header | self.model.config.to_dict(), indent=2, ensure_ascii=False)
         (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors lets the owner alone read them
         if self.tokenizer is not None:
             self.tokenizer.save(folder, for_huggingface=weights == "exact")
         if self.task is not None:

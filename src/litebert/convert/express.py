@@ -5,6 +5,7 @@ refused; what differs in training alone, such as a dropout they do not have, is 
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ class Expressed:
         """Write config.json and model.safetensors into an existing folder."""
         (folder / "config.json").write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         save_file(self.weights, folder / "model.safetensors", metadata={"format": "pt"})
+        shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors lets the owner alone read them
 
 
 def express(config: ModelConfig, weights: Mapping[str, Tensor]) -> Expressed:
