@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import random
-import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from tests.train.launch import finish, is_moving, start_command, state
+from tests.train.launch import finish, start_command
 from tests.train.runs import signalled
 from tests.train.test_finetune import assert_same_tuning
 from tests.train.tuning import TASKS, recipe, source, tune
@@ -30,6 +30,7 @@ from tests.train.tuning import TASKS, recipe, source, tune
 from litebert.errors import InterruptedRunError
 from litebert.recipes import FinetuneRecipe
 from litebert.testing import tiny_task
+from torture_chain import campaign
 
 FLAGS = ["--max-length", "32", "--device", "cpu", "--retries", "1", "--steps", "400", "--evaluations", "40", "--patience", "0"]
 FLAGS += ["--save-every", "30", "--encoder-dropout", "0.1", "--microbatch-tokens", "128"]
@@ -65,42 +66,6 @@ def points(folder: Path, count: int) -> dict[str, dict[str, int]]:
     return found
 
 
-def chain(command: list[str], out: Path, whole: Path, kinds: list[signal.Signals], draw: random.Random) -> Counter[str]:
-    """Send each signal to a run that goes on every time, let it finish, compare."""
-    found: Counter[str] = Counter()
-    for kind in kinds:
-        process = start_command([*command, "--out", str(out)], out)
-        if not is_moving(process, out):
-            found["finished before its signal"] += 1
-            break
-        time.sleep(draw.uniform(0, 0.15))
-        process.send_signal(kind)
-        code = finish(process)
-        if code == 0:
-            found["finished before its signal"] += 1
-            break
-        if kind == signal.SIGKILL:
-            found["killed"] += 1
-        else:
-            found["saved" if code == 75 and state(out) == "interrupted" else f"exit {code}, {state(out)}"] += 1
-    code = finish(start_command([*command, "--out", str(out)], out), 300)
-    found["equal" if code == 0 and same(out, whole) else "broken"] += 1
-    return found
-
-
-def campaign(command: list[str], folder: Path, name: str, count: int, draw: random.Random) -> dict[str, int]:
-    soft = [signal.SIGTERM, signal.SIGTERM, signal.SIGINT]
-    total: Counter[str] = Counter()
-    done = 0
-    while done < count:
-        kinds = [signal.SIGKILL if name == "kills" else draw.choice(soft) for _ in range(min(10, count - done))]
-        found = chain(command, folder / f"{name}-{done}", folder / "whole", kinds, draw)
-        done += sum(found.values()) - found["finished before its signal"] - found["equal"] - found["broken"]
-        total += found
-        print(name, done, dict(total), file=sys.stderr, flush=True)
-    return dict(total)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=20)
@@ -116,9 +81,13 @@ def main() -> int:
         results: dict[str, dict[str, object]] = {"points": dict(points(folder / "points", args.points))}
         model, data = source().save(folder / "model"), tiny_task(folder / "data", "sst2", scale=4)
         command = ["finetune", "sst2", "--model", str(model), "--data", str(data), *FLAGS]
-        assert finish(start_command([*command, "--out", str(folder / "whole")], folder / "whole"), 300) == 0
+
+        def begin(out: Path) -> "subprocess.Popen[str]":
+            return start_command([*command, "--out", str(out)], out)
+
+        assert finish(begin(folder / "whole"), 300) == 0
         for name in ("signals", "kills"):
-            results[name] = dict(campaign(command, folder, name, getattr(args, name), draw))
+            results[name] = dict(campaign(begin, begin, same, folder, name, getattr(args, name), draw, most=0.15))
     expected = {"signals": {"saved": args.signals}, "kills": {"killed": args.kills}}
     good = all(found == {"equal": args.points} for found in results["points"].values()) or not args.points
     for name, words in expected.items():

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -22,11 +21,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from tests.train.launch import finish, is_moving, start, state
+from tests.train.launch import finish, start
 from tests.train.runs import assert_same_run, signalled, staged_recipe, train
 
 from litebert.errors import InterruptedRunError
 from litebert.testing import tiny_shards
+from torture_chain import campaign
 
 FLAGS = ("--steps", "240", "--save-every", "20", "--evaluate-every", "7")
 
@@ -57,42 +57,6 @@ def points(shards: Path, folder: Path, count: int) -> dict[str, object]:
     return {"microbatches_in_the_run": calls, **found}
 
 
-def chain(shards: Path, out: Path, whole: Path, kinds: list[signal.Signals], draw: random.Random) -> Counter[str]:
-    """Send each signal to a run that goes on every time, let it finish, compare."""
-    found: Counter[str] = Counter()
-    for kind in kinds:
-        process = start(shards, out, *FLAGS, workers=draw.choice([0, 0, 2]))
-        if not is_moving(process, out):
-            found["finished before its signal"] += 1
-            break
-        time.sleep(draw.uniform(0, 0.25))
-        process.send_signal(kind)
-        code = finish(process)
-        if code == 0:
-            found["finished before its signal"] += 1
-            break
-        if kind == signal.SIGKILL:
-            found["killed"] += 1
-        else:
-            found["saved" if code == 75 and state(out) == "interrupted" else f"exit {code}, {state(out)}"] += 1
-    code = finish(start(shards, out, *FLAGS), 300)
-    found["equal" if code == 0 and same(out, whole) else "broken"] += 1
-    return found
-
-
-def campaign(shards: Path, folder: Path, name: str, count: int, draw: random.Random) -> dict[str, int]:
-    soft = [signal.SIGTERM, signal.SIGTERM, signal.SIGINT]
-    total: Counter[str] = Counter()
-    done = 0
-    while done < count:
-        kinds = [signal.SIGKILL if name == "kills" else draw.choice(soft) for _ in range(min(10, count - done))]
-        found = chain(shards, folder / f"{name}-{done}", folder / "whole", kinds, draw)
-        done += sum(found.values()) - found["finished before its signal"] - found["equal"] - found["broken"]
-        total += found
-        print(name, done, dict(total), file=sys.stderr, flush=True)
-    return dict(total)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=20)
@@ -111,7 +75,16 @@ def main() -> int:
         print(results, file=sys.stderr, flush=True)
         assert finish(start(shards, folder / "whole", *FLAGS), 300) == 0
         for name in ("signals", "kills"):
-            results[name] = campaign(shards, folder, name, getattr(args, name), draw)
+            results[name] = campaign(
+                lambda out: start(shards, out, *FLAGS, workers=draw.choice([0, 0, 2])),
+                lambda out: start(shards, out, *FLAGS),
+                same,
+                folder,
+                name,
+                getattr(args, name),
+                draw,
+                most=0.25,
+            )
     expected = {
         "points": {"equal": 2 * args.points},
         "signals": {"saved": args.signals},
