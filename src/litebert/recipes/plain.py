@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Self
@@ -11,7 +12,7 @@ from litebert.errors import ConfigError
 from litebert.recipes.optimizer import OptimizerSpec
 
 
-class Recipe:
+class Recipe(ABC):
     """Base of the frozen recipes, which have these settings among theirs and say how `to_dict` and `from_dict` go."""
 
     practical: frozenset[str] = frozenset()
@@ -23,13 +24,13 @@ class Recipe:
     max_rollbacks: int
     spike_factor: float
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """JSON's own types only; `from_dict` gives an equal recipe back."""
-        raise NotImplementedError
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
 
     @property
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@ how it is scored and what is kept at the end are the subclass's.
 """
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -42,7 +43,7 @@ def silent(message: str) -> None:
     """Only the first rank speaks."""
 
 
-class Training(Generic[B, S]):
+class Training(ABC, Generic[B, S]):
     """A run, ready to go: `train()` runs or resumes it to its end."""
 
     recipe: Recipe
@@ -57,29 +58,29 @@ class Training(Generic[B, S]):
     passes: Callable[[B, int, dict[str, float]], S] | None = None
     """Forward and backward of a microbatch, where it is not as the loop does it: CUDA graphs."""
 
+    @abstractmethod
     def wants_evaluation(self, step: int) -> bool:
         """Whether the model is to be scored before `step`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def evaluate(self, state: State, stop: StopSignal) -> None:
         """Score the model and note it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def position(self, step: int) -> Position:
         """Where `step` begins in the data."""
-        raise NotImplementedError
 
+    @abstractmethod
     def memory(self) -> dict[str, Any]:
         """What a snapshot keeps of this class."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recall(self, memory: Mapping[str, Any], step: int, position: Position) -> None:
         """The inverse, and the data at that place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, state: State) -> dict[str, Any]:
         """After the last step: write what is kept; the run's result."""
-        raise NotImplementedError
 
     def finished(self) -> dict[str, Any] | None:
         """The result of a run that an earlier process brought to its end, where that need not be found out again."""
