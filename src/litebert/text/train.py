@@ -3,8 +3,11 @@
 The defaults are the flags of the paper's vocabulary: 30,000 unigram pieces, learned on cleaned text. (ALBERT §4.1)
 """
 
+import contextlib
 import io
 import re
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -133,9 +136,34 @@ def _cut(line: str) -> Iterator[str]:
 def _train(feed: _Feed, config: VocabularyConfig) -> bytes:
     model = io.BytesIO()
     sentencepiece.SetRandomGeneratorSeed(config.seed)
+    with contextlib.ExitStack() as stack:
+
+        def lines() -> Iterator[str]:
+            yield from feed
+            stack.enter_context(_ended_by_signals())
+
+        _learn(lines(), model, feed, config)
+    return model.getvalue()
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Minutes in which Python's own handlers have no turn: a signal ends the process at once, and nothing is written yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _learn(lines: Iterator[str], model: io.BytesIO, feed: _Feed, config: VocabularyConfig) -> None:
     try:
         sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=iter(feed),
+            sentence_iterator=lines,
             model_writer=model,
             model_type="unigram",
             vocab_size=config.vocab_size,
@@ -155,7 +183,6 @@ def _train(feed: _Feed, config: VocabularyConfig) -> bytes:
         if feed.error is not None:
             raise feed.error from None
         raise _explain(str(error), config) from None
-    return model.getvalue()
 
 
 def _explain(message: str, config: VocabularyConfig) -> DataError:
