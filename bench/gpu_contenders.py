@@ -98,6 +98,7 @@ class Ours:
             beside=lambda state, stop: None,
             max_grad_norm=run.recipe.optimizer.max_grad_norm,
             passes=run.passes,
+            update=run.update,
             ahead=run.ahead,
         )
         run.working.model.train()

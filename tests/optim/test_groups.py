@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from litebert.errors import ConfigError
+from litebert.optim.adamw import AdamW
 from litebert.optim.groups import is_exempt, make_optimizer, parameter_groups, set_rate
 from litebert.optim.lamb import Lamb
 from litebert.recipes import OptimizerSpec
@@ -66,7 +67,7 @@ def test_frozen_parameters_and_empty_groups_are_left_out() -> None:
         (OptimizerSpec(name="lamb", bias_correction=False, norm_clamp=(0.0, 10.0)), Lamb),
         (OptimizerSpec(name="lamb", bias_correction=True), Lamb),
         (OptimizerSpec(name="adamw", bias_correction=False), Lamb),
-        (OptimizerSpec(name="adamw", bias_correction=True), torch.optim.AdamW),
+        (OptimizerSpec(name="adamw", bias_correction=True), AdamW),
     ],
 )
 def test_spec_decides(spec: OptimizerSpec, kind: type) -> None:

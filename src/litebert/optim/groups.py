@@ -6,11 +6,11 @@ Norms and biases are neither decayed nor adapted (Google's optimization.py); emb
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from litebert.errors import ConfigError
+from litebert.optim.adamw import AdamW
 from litebert.optim.lamb import Lamb
 from litebert.optim.muon import Muon
 from litebert.recipes import OptimizerSpec
@@ -53,7 +53,7 @@ def parameter_groups(named_parameters: Iterable[tuple[str, Tensor]], spec: Optim
     return [group for group in groups if group["params"]]
 
 
-def make_optimizer(named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec) -> Optimizer:
+def make_optimizer(named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec) -> Lamb | AdamW:
     """The optimizer that `spec` describes, its rate still at the peak: the loop sets it with `set_rate` before each step."""
     groups = parameter_groups(named_parameters, spec)
     if spec.name == "muon":
@@ -73,7 +73,7 @@ def make_optimizer(named_parameters: Iterable[tuple[str, Tensor]], spec: Optimiz
     # One kernel on a GPU, and on a CPU one pass over memory where foreach takes a dozen.
     fused = all(parameter.device.type in FUSED for group in groups for _, parameter in group["params"])
     kernel = {"fused": True} if fused else {"foreach": True}
-    return torch.optim.AdamW(groups, lr=spec.rate, betas=spec.betas, eps=spec.epsilon, **kernel)
+    return AdamW(groups, lr=spec.rate, betas=spec.betas, eps=spec.epsilon, **kernel)
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litebert.errors import ConfigError
+from litebert.optim.moves import Part, Scalars
 
 
 class Lamb(Optimizer):
@@ -75,42 +76,67 @@ class Lamb(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if parameters:
-                self._step_group(group, parameters)
+        for part in self.parts():
+            self.move(part, self.scalars(part))
+            self.count(part)
         return loss
 
-    def _step_group(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+    def parts(self) -> list[Part]:
+        """What has gradients, those of one group and age together: a layer that joined later is younger."""
+        found = []
+        for group in self.param_groups:
+            ages: dict[int, list[Tensor]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    ages.setdefault(self._age_of(parameter, group), []).append(parameter)
+            found += [Part(group=group, parameters=parameters) for parameters in ages.values()]
+        return found
+
+    def scalars(self, part: Part) -> list[float]:
+        """The rate, and with bias correction the divisors of √v and m."""
+        group = part.group
+        if not group["bias_correction"]:
+            return [group["lr"]]
+        (beta1, beta2), step = group["betas"], self._age_of(part.parameters[0], group) + 1
+        return [group["lr"], (1 - beta2**step) ** 0.5, 1 - beta1**step]
+
+    def count(self, part: Part) -> None:
+        for parameter in part.parameters:
+            self.state[parameter]["step"] += 1
+
+    @torch.no_grad()
+    def move(self, part: Part, scalars: Scalars) -> None:
+        group, parameters = part.group, part.parameters
         states = [self._state_of(parameter) for parameter in parameters]
         weights = [state.get("master", parameter) for state, parameter in zip(states, parameters, strict=True)]
         first, second = [state["first"] for state in states], [state["second"] for state in states]
-        gradients = [parameter.grad.to(moment.dtype) for parameter, moment in zip(parameters, first, strict=True)]  # type: ignore[union-attr]
+        gradients = [gradient.to(moment.dtype) for gradient, moment in zip(part.gradients, first, strict=True)]
         beta1, beta2 = group["betas"]
+        rate, *divisors = scalars
 
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
         updates = torch._foreach_sqrt(second)  # becomes √v + ε, then m / (√v + ε): one buffer of the model's size
-        for state in states:
-            state["step"] += 1
-        if group["bias_correction"]:
-            # Counted for each tensor, since one that had no gradient for a while (a deeper layer) is younger.
-            torch._foreach_div_(updates, [(1 - beta2 ** state["step"]) ** 0.5 for state in states])
+        if divisors:
+            torch._foreach_div_(updates, divisors[0])
         torch._foreach_add_(updates, group["eps"])
         torch._foreach_reciprocal_(updates)
         torch._foreach_mul_(updates, first)
-        if group["bias_correction"]:
-            torch._foreach_div_(updates, [1 - beta1 ** state["step"] for state in states])
+        if divisors:
+            torch._foreach_div_(updates, divisors[1])
         if group["weight_decay"]:
             torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
-        if group["adapt"]:
-            torch._foreach_addcmul_(weights, updates, _ratios(weights, updates, group["clamp"]), -group["lr"])
-        else:
-            torch._foreach_add_(weights, updates, alpha=-group["lr"])
+        ratios = _ratios(weights, updates, group["clamp"]) if group["adapt"] else None
+        _descend(weights, updates, ratios, rate)
         for state, parameter in zip(states, parameters, strict=True):
             if "master" in state:
                 parameter.copy_(state["master"])
+
+    def _age_of(self, parameter: Tensor, group: dict[str, Any]) -> int:
+        """Steps that a parameter has taken."""
+        age: int = self._state_of(parameter)["step"]
+        return age
 
     def _state_of(self, parameter: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[parameter]
@@ -134,13 +160,27 @@ class Lamb(Optimizer):
                     self.state[parameter][key] = value.detach().to(parameter.device, copy=True)
 
 
-def _ratios(weights: list[Tensor], updates: tuple[Tensor, ...], clamp: tuple[float, float] | None) -> tuple[Tensor, ...]:
+def _ratios(weights: list[Tensor], updates: tuple[Tensor, ...], clamp: tuple[float, float] | None) -> Tensor:
     weight_norms = torch.stack(torch._foreach_norm(weights))
     update_norms = torch.stack(torch._foreach_norm(updates))
     usable = (weight_norms > 0) & (update_norms > 0)
     if clamp is not None:
         weight_norms = weight_norms.clamp(*clamp)
-    return torch.where(usable, weight_norms / update_norms, 1.0).unbind()
+    return torch.where(usable, weight_norms / update_norms, 1.0)
+
+
+def _descend(weights: list[Tensor], updates: tuple[Tensor, ...], ratios: Tensor | None, rate: float | Tensor) -> None:
+    """w ← w − rate · ratio · u. A rate on the device cannot be a kernel's argument, so there it is multiplied in before."""
+    if isinstance(rate, Tensor):
+        if ratios is None:
+            torch._foreach_mul_(updates, rate)
+            torch._foreach_sub_(weights, updates)
+        else:
+            torch._foreach_addcmul_(weights, updates, (ratios * rate).unbind(), -1)
+    elif ratios is None:
+        torch._foreach_add_(weights, updates, alpha=-rate)
+    else:
+        torch._foreach_addcmul_(weights, updates, ratios.unbind(), -rate)
 
 
 def _check(group: dict[str, Any]) -> None:

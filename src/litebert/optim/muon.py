@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from litebert.optim.lamb import Lamb
+from litebert.optim.moves import Part, Scalars
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic whose five-fold application takes singular values from (0, 1] to near 1 (Jordan et al. 2024)."""
@@ -25,19 +26,37 @@ UPDATE_SIZE = 0.2
 class Muon(Lamb):
     """Groups with `momentum` are moved by Muon, the others by AdamW."""
 
-    def _step_group(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
-        if group.get("momentum") is None:
-            super()._step_group(group, parameters)
+    def scalars(self, part: Part) -> list[float]:
+        """Of matrices: what decay leaves of a weight, and the factor of each one's update."""
+        if not _is_turned(part.group):
+            return super().scalars(part)
+        rate = part.group["lr"]
+        sizes = [-rate * UPDATE_SIZE * max(parameter.shape) ** 0.5 for parameter in part.parameters]
+        return [1 - rate * part.group["weight_decay"], *sizes]
+
+    def count(self, part: Part) -> None:
+        if not _is_turned(part.group):  # matrices have no age: nothing of theirs is corrected
+            super().count(part)
+
+    @torch.no_grad()
+    def move(self, part: Part, scalars: Scalars) -> None:
+        if not _is_turned(part.group):
+            super().move(part, scalars)
             return
-        momentum, rate = group["momentum"], group["lr"]
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        moments = [self._moment_of(parameter) for parameter in parameters]
+        momentum, gradients = part.group["momentum"], part.gradients
+        left, *sizes = scalars
+        moments = [self._moment_of(parameter) for parameter in part.parameters]
         torch._foreach_lerp_(moments, gradients, 1 - momentum)
         updates = orthogonal_all(torch._foreach_lerp(gradients, moments, momentum))
-        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
-        sizes = [-rate * UPDATE_SIZE * max(parameter.shape) ** 0.5 for parameter in parameters]
+        torch._foreach_mul_(part.parameters, left)
         torch._foreach_mul_(updates, sizes)
-        torch._foreach_add_(parameters, updates)
+        torch._foreach_add_(part.parameters, updates)
+
+    def _age_of(self, parameter: Tensor, group: dict[str, Any]) -> int:
+        if not _is_turned(group):
+            return super()._age_of(parameter, group)
+        self._moment_of(parameter)
+        return 0
 
     def _moment_of(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -45,6 +64,10 @@ class Muon(Lamb):
             state["first"] = torch.zeros_like(parameter)
         moment: Tensor = state["first"]
         return moment
+
+
+def _is_turned(group: dict[str, Any]) -> bool:
+    return group.get("momentum") is not None
 
 
 def orthogonal_all(matrices: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:

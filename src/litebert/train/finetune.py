@@ -38,6 +38,7 @@ from litebert.train.prepared import Part, Prepared
 from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
 from litebert.train.training import Say, Training, silent, to_stderr
+from litebert.train.update import RecordedUpdate
 from litebert.train.working import WorkingCopy
 
 COMPILE_TOKENS = 40_000_000
@@ -74,6 +75,7 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         self.passes: Graphs | None = None
         if pack and recipe.compile != "off" and runtime.device.type == "cuda":
             self.passes = Graphs(self.job, self.working.model, self.say)
+            self.update = RecordedUpdate(self.optimizer, self.working, self.say)
         self.every = -(-self.job.length // recipe.evaluations)
         self.chance = ChanceWatch(prepared, steps=self.job.length)
         self.evaluated = -1

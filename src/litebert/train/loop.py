@@ -107,6 +107,7 @@ class Loop(Generic[M, B, S]):
         beside: Callable[[State, StopSignal], None],
         max_grad_norm: float,
         passes: Callable[[B, int, dict[str, float]], S] | None = None,
+        update: Callable[[], None] | None = None,
         ahead: Callable[[int], None] = lambda step: None,
     ) -> None:
         self.job = job
@@ -116,6 +117,7 @@ class Loop(Generic[M, B, S]):
         self.save, self.restore, self.beside = save, restore, beside  # beside: before each step and after the last
         self.max_grad_norm = max_grad_norm or float("inf")
         self.passes = passes or self.one_pass
+        self.update = update or self.one_update
         self.ahead = ahead  # told the next step while the device is busy with this one
         self.most_rows: int | None = None  # what memory turned out to hold
 
@@ -150,8 +152,7 @@ class Loop(Generic[M, B, S]):
         rate = self.job.rate(state.step) * state.rate_scale
         if verdict == "step":
             set_rate(self.optimizer, rate)
-            self.optimizer.step()
-            self.working.refresh()
+            self.update()
         else:
             message = f"loss {shown['loss']:g} and gradient norm {norm:g} of {self.job.name(batch)}: not stepped on"
             if verdict == "rollback":
@@ -216,6 +217,11 @@ class Loop(Generic[M, B, S]):
         losses = self.job.losses(self.working.model, microbatch, step)
         self.job.mean(losses, counts).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
+
+    def one_update(self) -> None:
+        """Gradients become weights, and those are rounded."""
+        self.optimizer.step()
+        self.working.refresh()
 
     def roll_back(self, state: State, why: str) -> State:
         """Return to the last snapshot, and go on from there with half the rate."""

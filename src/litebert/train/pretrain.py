@@ -33,6 +33,7 @@ from litebert.train.runtime import Runtime
 from litebert.train.samples import filled_masks
 from litebert.train.stop import StopSignal
 from litebert.train.training import Say, Training, is_due, silent, to_stderr
+from litebert.train.update import RecordedUpdate
 from litebert.train.working import WorkingCopy
 
 
@@ -77,6 +78,7 @@ class Pretraining(Training[Batch, Losses]):
         # gradients of a float32 master would be the graph's own memory, and could not be added up
         graphs = compiled and runtime.device.type == "cuda" and not self.working.is_master
         self.passes: Graphs | None = Graphs(self.job, self.working.model, say) if graphs else None
+        self.update = RecordedUpdate(self.optimizer, self.working, say) if graphs else None
         self.evaluation = Evaluation(stream, runtime, tokens=recipe.evaluate_tokens) if recipe.heldout_fraction else None
         if self.evaluation:
             self.evaluation.check()

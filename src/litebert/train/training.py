@@ -57,6 +57,8 @@ class Training(ABC, Generic[B, S]):
     say: Say
     passes: Callable[[B, int, dict[str, float]], S] | None = None
     """Forward and backward of a microbatch, where it is not as the loop does it: CUDA graphs."""
+    update: Callable[[], None] | None = None
+    """The optimizer's step, likewise."""
 
     @abstractmethod
     def wants_evaluation(self, step: int) -> bool:
@@ -158,6 +160,7 @@ class Training(ABC, Generic[B, S]):
             beside=self.beside,
             max_grad_norm=self.recipe.optimizer.max_grad_norm,
             passes=self.passes,
+            update=self.update,
             ahead=self.ahead,
         )
 

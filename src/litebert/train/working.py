@@ -27,6 +27,11 @@ class WorkingCopy(Generic[M]):
         layers = [part for part in self.model.modules() if fp8 and isinstance(part, Part)]
         assert not (layers and self.is_master), "8 bits go with a rounded copy"
         self._quantized = [products for layer in layers for products in layer.quantize()]
+        self._held: dict[Tensor, Tensor] | None = None
+
+    def hold_gradients(self) -> None:
+        """From now on the master's gradients are added up in the same memory in every step: a recorded update reads it."""
+        self._held = {}
 
     @torch.no_grad()
     def collect(self) -> None:
@@ -36,7 +41,7 @@ class WorkingCopy(Generic[M]):
         new, rounded_new, old, rounded_old = [], [], [], []
         for master, rounded in zip(self._masters, self._copies, strict=True):
             if rounded.grad is not None and master.grad is None:
-                master.grad = torch.empty_like(master)
+                master.grad = self._room(master)
                 new.append(master.grad)
                 rounded_new.append(rounded.grad)
             elif rounded.grad is not None and master.grad is not None:
@@ -60,6 +65,14 @@ class WorkingCopy(Generic[M]):
         """Forget gradients of a pass that failed half-way."""
         for parameter in self._copies:
             parameter.grad = None
+
+    def _room(self, master: Tensor) -> Tensor:
+        """Where the gradient of a parameter goes."""
+        if self._held is None:
+            return torch.empty_like(master)
+        if master not in self._held:
+            self._held[master] = torch.empty_like(master)
+        return self._held[master]
 
 
 def _trained(model: nn.Module) -> list[Tensor]:
