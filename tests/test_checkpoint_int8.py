@@ -80,7 +80,7 @@ def test_albert_base_with_a_vocabulary_of_30000_fits_into_14_megabytes() -> None
 
 
 def test_an_unknown_way_of_storing_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="weights is one of exact, int8; got 'int4'"):
+    with pytest.raises(ConfigError, match="weights is one of exact, int8, or a Difference; got 'int4'"):
         checkpoint.save(tmp_path / "m", weights="int4")  # type: ignore[arg-type]
     checkpoint.model.encoder.embedding.norm.bias.data[3] = float("inf")
     with pytest.raises(CheckpointError, match=r"encoder\.embedding\.norm\.bias holds numbers that are not finite"):

@@ -1,11 +1,12 @@
 """Checkpoints: a folder to predict from. A model (and its tokenizer) in, config.json and model.safetensors out, and back.
 
-Written whole or not at all, verified when read, no pickle anywhere. Weights are stored as they are, or in 8 bits with scales
-(model/int8.py), which config.json then says. What a run resumes from is a snapshot (snapshot.py).
+Written whole or not at all, verified when read, no pickle anywhere. Weights are stored as they are, in 8 bits with scales
+(model/int8.py), or as their difference to another checkpoint's (model/difference.py), which config.json then says. What a run
+resumes from is a snapshot (snapshot.py).
 """
 
+import hashlib
 import json
-import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,17 +14,18 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
 
 from litebert.atomic import MANIFEST, verify_folder, write_folder
+from litebert.checks import check_whole
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.model import int8
+from litebert.model import difference, int8
 from litebert.model.bare import bare_model
-from litebert.model.count import count_encoder, count_head
+from litebert.model.difference import Extent
 from litebert.model.model import Model
+from litebert.model.stored import MAX_EXTENT, Based, check_alike, read_difference, read_mark, read_weights
+from litebert.models.index import find_embedded
 from litebert.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
@@ -32,11 +34,27 @@ TASK = "task.json"
 FORMAT = "litebert"
 VERSION = 1
 MAX_CONFIG_BYTES = 4 * 2**20
-MAX_GROUP_SIZE = 2**20
 
 Stored = Literal["exact", "int8"]
 """How weights are stored: every one as it is, or matrices in 8 bits."""
-Shape = tuple[int, ...]
+IDENTITY = (WEIGHTS, "spiece.model", "tokenizer_config.json")
+"""Files that tell a base from any other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Weights stored as their difference to a base, which must be there when they are read, and whose tokenizer is theirs."""
+
+    base: Path | str
+    """Folder of a checkpoint, or name of a model that comes with litebert."""
+    rank: int = 16
+    """Directions that are kept of each matrix's change."""
+    num_tokens: int = 0
+    """Tokens, the most changed ones, whose embeddings' change is kept."""
+
+    def __post_init__(self) -> None:
+        check_whole(self, "rank", 1, MAX_EXTENT)
+        check_whole(self, "num_tokens", 0, MAX_EXTENT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,51 +66,107 @@ class Checkpoint:
     task: Mapping[str, Any] | None = None
     """What it was fine-tuned for, where it was: a TaskCard as a dictionary, of which nothing is believed here."""
 
-    def save(self, folder: Path | str, *, replace: bool = False, weights: Stored = "exact") -> Path:
+    def save(self, folder: Path | str, *, replace: bool = False, weights: Stored | Difference = "exact") -> Path:
         """Write the folder, whole or not at all.
 
         With `weights="int8"` it takes about a quarter of the room, and has no tokenizer.json, which follows from spiece.model.
+        With a Difference it takes a twentieth of that again, and is read together with its base.
         """
-        if weights not in get_args(Stored):
-            raise ConfigError(f"weights is one of {', '.join(get_args(Stored))}; got {weights!r}")
+        if not isinstance(weights, Difference) and weights not in get_args(Stored):
+            raise ConfigError(f"weights is one of {', '.join(get_args(Stored))}, or a Difference; got {weights!r}")
         return write_folder(folder, lambda temporary: self.write(temporary, weights=weights), replace=replace)
 
-    def write(self, folder: Path, *, weights: Stored = "exact") -> None:
+    def write(self, folder: Path, *, weights: Stored | Difference = "exact") -> None:
         """Write the files into a folder that somebody else publishes."""
         header: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
-        if weights == "int8":
+        if weights != "exact":
             wild = next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
             if wild is not None:
                 raise CheckpointError(
                     f"{wild} holds numbers that are not finite, which 8 bits cannot say; was the run healthy?"
                 )
+        if weights == "int8":
             header["weights"] = {"kind": "int8", "group_size": int8.GROUP_SIZE}
             tensors = int8.pack(tensors, int8.GROUP_SIZE)
+        elif isinstance(weights, Difference):
+            place = _place_of(weights.base)
+            extent = Extent(rank=weights.rank, num_tokens=weights.num_tokens)
+            header["weights"] = Based(base=place.resolve().name, sha256=identity(place), extent=extent).to_dict()
+            floats = {name: tensor.float() for name, tensor in tensors.items()}
+            tensors = difference.pack(floats, self._base(place).model.state_dict(), extent)
         text = json.dumps(header | self.model.config.to_dict(), indent=2, ensure_ascii=False)
         (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
         shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors lets the owner alone read them
-        if self.tokenizer is not None:
+        if self.tokenizer is not None and not isinstance(weights, Difference):
             self.tokenizer.save(folder, for_huggingface=weights == "exact")
         if self.task is not None:
             task = json.dumps(dict(self.task), indent=2, ensure_ascii=False, allow_nan=False)
             (folder / TASK).write_text(task + "\n", encoding="utf-8")
 
+    def _base(self, place: Path) -> "Checkpoint":
+        """The base that this model was fine-tuned from; CheckpointError where it cannot be."""
+        if isinstance(read_header(place)[1], Based):
+            raise CheckpointError(f"{place} is stored as a difference itself; take the model that it is based on")
+        base = Checkpoint.load(place)
+        check_alike(self.model.config.encoder, base.model.config.encoder)
+        if self.tokenizer and (base.tokenizer is None or base.tokenizer.fingerprint != self.tokenizer.fingerprint):
+            raise CheckpointError(
+                f"{place} has another vocabulary than the model; a base is what the model was fine-tuned from"
+            )
+        return base
+
     @classmethod
     def load(cls, folder: Path | str, *, dtype: torch.dtype = torch.float32) -> "Checkpoint":
         """Read and verify a folder; CheckpointError says what is missing, damaged or does not fit."""
         folder = Path(folder)
-        config, group_size = read_header(folder)
+        config, stored = read_header(folder)
         if (folder / MANIFEST).exists():
             verify_folder(folder)
-        weights = read_weights(folder / WEIGHTS, config, group_size)
+        if isinstance(stored, Based):
+            base = cls.load(find_base(folder, stored))
+            weights = read_difference(folder / WEIGHTS, config, stored.extent, base.model)
+            tokenizer = base.tokenizer
+        else:
+            weights = read_weights(folder / WEIGHTS, config, stored)
+            tokenizer = Tokenizer.load(folder) if (folder / "spiece.model").exists() else None
         model = bare_model(config)
         model.load_state_dict({name: tensor.to(dtype) for name, tensor in weights.items()}, assign=True)
-        has_tokenizer = (folder / "spiece.model").exists()
-        tokenizer = Tokenizer.load(folder) if has_tokenizer else None
         task = read_json(folder / TASK) if (folder / TASK).exists() else None
         return cls(model=model.eval(), tokenizer=tokenizer, task=task)
+
+
+def find_base(folder: Path, based: Based) -> Path:
+    """Where the base of a difference lies: beside it, or among the models that come with litebert."""
+    embedded = find_embedded(based.base)
+    places = [folder.parent / based.base, *([embedded.folder] if embedded else [])]
+    for place in places:
+        if (place / CONFIG).exists() and identity(place) == based.sha256 and not isinstance(read_header(place)[1], Based):
+            return place
+    there = [str(place) for place in places if place.exists()]
+    raise CheckpointError(
+        f"{folder} is stored as its difference to {based.base} with sha256 {based.sha256[:12]}…, and "
+        + (f"{' and '.join(there)} is another; " if there else "there is no such model; ")
+        + "put the base beside it that it was made from, or make it anew"
+    )
+
+
+def identity(folder: Path) -> str:
+    """A sha256 of what weights are compared with: a checkpoint's weights and vocabulary, as they are stored."""
+    digest = hashlib.sha256()
+    try:
+        for path in (folder / name for name in IDENTITY):
+            digest.update(path.read_bytes() if path.exists() else b"")
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be read: {error}") from error
+    return digest.hexdigest()
+
+
+def _place_of(base: Path | str) -> Path:
+    """The folder of a base that is given by its folder or its name."""
+    embedded = None if Path(base).is_dir() else find_embedded(str(base))
+    return embedded.folder if embedded else Path(base)
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -100,8 +174,9 @@ def read_config(folder: Path) -> ModelConfig:
     return read_header(folder)[0]
 
 
-def read_header(folder: Path) -> tuple[ModelConfig, int | None]:
-    """The config of a checkpoint folder and, where its weights are in 8 bits, how many of them share a scale."""
+def read_header(folder: Path) -> tuple[ModelConfig, int | Based | None]:
+    """The config of a checkpoint folder and, where its weights are in 8 bits, how many of them share a scale, or what they
+    are based on."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; expected a checkpoint with {CONFIG} and {WEIGHTS}")
     data = read_json(folder / CONFIG)
@@ -114,20 +189,10 @@ def read_header(folder: Path) -> tuple[ModelConfig, int | None]:
     if version != VERSION:
         raise CheckpointError(f"{folder / CONFIG} has version {version!r}, this litebert reads {VERSION}; update litebert")
     try:
-        group_size = _group_size(data.pop("weights")) if "weights" in data else None
-        return ModelConfig.from_dict(data), group_size
+        stored = read_mark(data.pop("weights")) if "weights" in data else None
+        return ModelConfig.from_dict(data), stored
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from error
-
-
-def _group_size(stored: Any) -> int:
-    known = isinstance(stored, dict) and stored.keys() == {"kind", "group_size"} and stored["kind"] == "int8"
-    size = stored["group_size"] if known else None
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_GROUP_SIZE:
-        raise ConfigError(
-            f"weights is of kind int8, with a group_size from 1 to {MAX_GROUP_SIZE}; got {stored!r}; update litebert"
-        )
-    return size
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -143,51 +208,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} should hold a JSON object, it holds a {type(data).__name__}")
     return data
-
-
-def read_weights(path: Path, config: ModelConfig, group_size: int | None = None) -> dict[str, Tensor]:
-    """The weights that `config` asks for, no more and no fewer; types and shapes are compared before anything is allocated.
-
-    `group_size` is of weights in 8 bits, which come back in float32.
-    """
-    if not path.exists():
-        raise CheckpointError(f"{path.parent} has no {path.name}; the checkpoint is not complete")
-    try:
-        with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            found = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            expected = expected_shapes(config, found, group_size)
-            for name, (kind, shape) in expected.items():
-                if found[name] != shape:
-                    raise CheckpointError(f"{path}: {name} has shape {found[name]}, {CONFIG} asks for {shape}")
-                if kind and (there := slices[name].get_dtype()) != kind:
-                    raise CheckpointError(f"{path}: {name} is stored as {there}, {CONFIG} asks for {kind}")
-            stored = {name: file.get_tensor(name) for name in found}
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read, it is truncated or damaged: {error}") from error
-    return stored if group_size is None else int8.unpack(stored, group_size)
-
-
-def expected_shapes(
-    config: ModelConfig, found: dict[str, Shape], group_size: int | None
-) -> dict[str, tuple[str | None, Shape]]:
-    """Names of a file for this config, each with its type where that is not free, and its shape.
-
-    The counts are compared first, so that no config makes us build much.
-    """
-    encoder = config.encoder
-    asked = sum(count_encoder(encoder).values()) + sum(count_head(encoder, head) for head in config.heads)
-    scales = int8.SCALES if group_size else ()
-    there = sum(math.prod(shape) for name, shape in found.items() if not name.endswith(scales))
-    if asked != there:
-        raise CheckpointError(f"{CONFIG} asks for {asked:,} parameters, {WEIGHTS} has {there:,}; they do not belong together")
-    shapes = {name: tuple(tensor.shape) for name, tensor in bare_model(config).state_dict().items()}
-    expected: dict[str, tuple[str | None, Shape]] = {name: (None, shape) for name, shape in shapes.items()}
-    if group_size:
-        expected = {**int8.stored_as(shapes, group_size)}
-    unknown, missing = sorted(found.keys() - expected.keys()), sorted(expected.keys() - found.keys())
-    if unknown:
-        raise CheckpointError(f"{len(unknown)} weights have no name here, the first is {unknown[0]!r}")
-    if missing:
-        raise CheckpointError(f"{len(missing)} weights are missing, the first is {missing[0]!r}")
-    return expected

@@ -57,11 +57,14 @@ def pack(weights: Mapping[str, Tensor], group_size: int) -> dict[str, Tensor]:
     float32."""
     stored: dict[str, Tensor] = {}
     for name, weight in weights.items():
-        if is_quantized(tuple(weight.shape)):
-            stored[name], stored[name + SCALES] = quantize(weight, group_size)
-        else:
-            stored[name] = weight.float()
+        stored |= pack_matrix(name, weight, group_size) if is_quantized(tuple(weight.shape)) else {name: weight.float()}
     return stored
+
+
+def pack_matrix(name: str, weight: Float[Tensor, "rows columns"], group_size: int) -> dict[str, Tensor]:
+    """A matrix as it is stored in 8 bits."""
+    numbers, scales = quantize(weight, group_size)
+    return {name: numbers, name + SCALES: scales}
 
 
 def unpack(stored: Mapping[str, Tensor], group_size: int) -> dict[str, Tensor]:
@@ -77,7 +80,11 @@ def stored_as(shapes: Mapping[str, Shape], group_size: int) -> dict[str, tuple[s
     """What `pack` makes of weights of these shapes: for each name its type, as safetensors calls it, and its shape."""
     found: dict[str, tuple[str, Shape]] = {}
     for name, shape in shapes.items():
-        found[name] = ("I8" if is_quantized(shape) else "F32", shape)
-        if is_quantized(shape):
-            found[name + SCALES] = ("BF16", (shape[0], -(-shape[1] // group_size)))
+        found |= matrix_stored_as(name, shape, group_size) if is_quantized(shape) else {name: ("F32", shape)}
     return found
+
+
+def matrix_stored_as(name: str, shape: Shape, group_size: int) -> dict[str, tuple[str, Shape]]:
+    """What `pack_matrix` makes of a matrix of this shape."""
+    rows, columns = shape
+    return {name: ("I8", shape), name + SCALES: ("BF16", (rows, -(-columns // group_size)))}

@@ -1,0 +1,106 @@
+"""Weights as their difference to a base's: a model's weights and its base's in, what tells them apart out; and back.
+
+Fine-tuning changes every matrix a little, and mostly in few directions. Of each matrix's change the first singular vectors are
+kept (no product of that rank is nearer: Eckart and Young), as two factors in 8 bits. Of the table of tokens, where a text
+touches few rows, the rows that changed most are kept instead, with their numbers. Biases, norms and what the base does not
+have are stored whole; what did not change is not stored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from litebert.model import int8
+from litebert.model.int8 import SCALES, Shape, is_quantized
+
+TOKENS = "encoder.embedding.token.weight"
+LEFT, RIGHT = ".left", ".right"
+"""What is put behind a matrix's name to name its factors: directions of its output and of its input, a row each."""
+ROWS, NUMBERS = ".rows", ".numbers"
+"""And behind the table of tokens: the changes of some rows, and which rows these are, in order."""
+
+Matrix = Float[Tensor, "rows columns"]
+Kinds = dict[str, tuple[str, Shape]]
+"""For each name of a file its type, as safetensors calls it, and its shape."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much of a difference is kept."""
+
+    rank: int
+    """Directions of each matrix."""
+    num_tokens: int
+    """Rows of the table of tokens."""
+    group_size: int = int8.GROUP_SIZE
+    """Numbers that share a scale."""
+
+
+def pack(weights: Mapping[str, Tensor], base: Mapping[str, Tensor], extent: Extent) -> dict[str, Tensor]:
+    """What is stored of `weights`; both are float32."""
+    stored: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        if name not in base:
+            stored |= int8.pack({name: weight}, extent.group_size)
+        elif not torch.equal(weight, base[name]):
+            shape = tuple(weight.shape)
+            stored |= _pack_change(name, weight - base[name], extent) if is_quantized(shape) else {name: weight}
+    return stored
+
+
+def _pack_change(name: str, change: Matrix, extent: Extent) -> dict[str, Tensor]:
+    if name == TOKENS:
+        if not extent.num_tokens:
+            return {}
+        numbers = change.norm(dim=1).argsort(descending=True, stable=True)[: extent.num_tokens].sort().values
+        return int8.pack_matrix(name + ROWS, change[numbers], extent.group_size) | {name + NUMBERS: numbers.int()}
+    left, sizes, right = torch.linalg.svd(change, full_matrices=False)
+    roots = sizes[: extent.rank, None].sqrt()
+    factors = {LEFT: roots * left.T[: extent.rank], RIGHT: roots * right[: extent.rank]}
+    packed = [int8.pack_matrix(name + end, factor.contiguous(), extent.group_size) for end, factor in factors.items()]
+    return packed[0] | packed[1]
+
+
+def unpack(
+    stored: Mapping[str, Tensor], base: Mapping[str, Tensor], shapes: Mapping[str, Shape], extent: Extent
+) -> dict[str, Tensor]:
+    """The weights of these shapes, in float32, from what `pack` gave and the base's."""
+
+    def matrix(name: str) -> Matrix:
+        return int8.dequantize(stored[name], stored[name + SCALES], extent.group_size).double()
+
+    def weight(name: str) -> Tensor:
+        if name in stored:
+            whole = {each: stored[each] for each in (name, name + SCALES) if each in stored}
+            return int8.unpack(whole, extent.group_size)[name]
+        if name + LEFT in stored:  # in double, so that no machine's order of adding shows
+            return (base[name] + matrix(name + LEFT).T @ matrix(name + RIGHT)).float()
+        if name + ROWS in stored:
+            return base[name].index_add(0, stored[name + NUMBERS], matrix(name + ROWS).float())
+        return base[name]
+
+    return {name: weight(name) for name in shapes}
+
+
+def stored_as(shapes: Mapping[str, Shape], base: Mapping[str, Shape], extent: Extent) -> dict[str, Kinds]:
+    """What `pack` makes of each weight of these shapes, where it changed."""
+
+    def kinds(name: str, shape: Shape) -> Kinds:
+        if name not in base or not is_quantized(shape):
+            return int8.stored_as({name: shape}, extent.group_size)
+        if name == TOKENS:
+            count = min(extent.num_tokens, shape[0])
+            rows = int8.matrix_stored_as(name + ROWS, (count, shape[1]), extent.group_size)
+            return rows | {name + NUMBERS: ("I32", (count,))} if count else {}
+        rank = min(extent.rank, *shape)
+        sides = zip((LEFT, RIGHT), shape, strict=True)
+        return {
+            part: kind
+            for side, size in sides
+            for part, kind in int8.matrix_stored_as(name + side, (rank, size), extent.group_size).items()
+        }
+
+    return {name: kinds(name, shape) for name, shape in shapes.items()}
