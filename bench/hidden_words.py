@@ -51,19 +51,20 @@ def split_words(tokenizer: Tokenizer, text: str) -> Words:
 
 
 def make_windows(
-    texts: Sequence[str], tokenizers: Sequence[Tokenizer], *, words: int, count: int, rng: np.random.Generator
+    texts: Sequence[str], limits: Sequence[tuple[Tokenizer, int]], *, words: int, count: int, rng: np.random.Generator
 ) -> list[Window]:
-    """Windows of the texts at random; left out where clean-up joins or parts words, or where too few can be written by all."""
+    """Windows of the texts at random, of at most so many pieces by each vocabulary; left out where clean-up joins or parts
+    words, or where too few of them can be written by all."""
     places = [(number, start) for number, text in enumerate(texts) for start in range(0, len(text.split()) - words + 1, words)]
     windows: list[Window] = []
     for place in rng.permutation(len(places)):
         number, start = places[place]
         chosen = texts[number].split()[start : start + words]
         a, b = " ".join(chosen[: words // 2]), " ".join(chosen[words // 2 :])
-        cut = [(tokenizer.unk_id, split_words(tokenizer, a) + split_words(tokenizer, b)) for tokenizer in tokenizers]
-        if any(len(found) != words for _, found in cut):
+        cut = [(*limit, split_words(limit[0], a) + split_words(limit[0], b)) for limit in limits]
+        if any(len(found) != words or sum(map(len, found)) > most for _, most, found in cut):
             continue
-        able = [at for at in range(words) if all(unknown not in found[at] for unknown, found in cut)]
+        able = [at for at in range(words) if all(tokenizer.unk_id not in found[at] for tokenizer, _, found in cut)]
         if len(able) >= HIDDEN:
             windows.append(Window(a, b, tuple(sorted(rng.choice(able, HIDDEN, replace=False).tolist()))))
         if len(windows) == count:

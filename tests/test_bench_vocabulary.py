@@ -33,7 +33,7 @@ def model_of(tokenizer: Tokenizer) -> Model:
 def test_every_view_hides_the_same_words_and_shows_the_rest(tokenizers: list[Tokenizer]) -> None:
     from hidden_words import hidden_words, make_windows, views
 
-    windows = make_windows(TEXTS, tokenizers, words=8, count=20, rng=np.random.default_rng(0))
+    windows = make_windows(TEXTS, [(each, 60) for each in tokenizers], words=8, count=20, rng=np.random.default_rng(0))
     assert len(windows) == 20
     for tokenizer in tokenizers:
         for view in views(windows, tokenizer):
@@ -52,7 +52,7 @@ def test_every_view_hides_the_same_words_and_shows_the_rest(tokenizers: list[Tok
 def test_a_model_that_knows_nothing_pays_the_vocabulary_for_each_piece(tokenizers: list[Tokenizer]) -> None:
     from hidden_words import make_windows, score
 
-    windows = make_windows(TEXTS, tokenizers, words=8, count=10, rng=np.random.default_rng(0))
+    windows = make_windows(TEXTS, [(each, 60) for each in tokenizers], words=8, count=10, rng=np.random.default_rng(0))
     for tokenizer in tokenizers:
         model = model_of(tokenizer)
         scores = score(model, tokenizer, windows)
@@ -70,7 +70,7 @@ def test_pieces_in_turn_are_asked_with_those_before_them_shown(tokenizers: list[
 
     tokenizer = tokenizers[1]
     scores = score(
-        model_of(tokenizer), tokenizer, make_windows(TEXTS, [tokenizer], words=8, count=10, rng=np.random.default_rng(0))
+        model_of(tokenizer), tokenizer, make_windows(TEXTS, [(tokenizer, 60)], words=8, count=10, rng=np.random.default_rng(0))
     )
     assert not np.allclose(scores.in_turn[scores.pieces > 1], scores.at_once[scores.pieces > 1])
 
@@ -96,4 +96,4 @@ def test_the_bench_runs_and_spends_equal_compute(tmp_path: Path) -> None:
     assert large["steps"] == 8 > small["steps"]
     assert small["flops_counted"] == pytest.approx(large["flops_counted"], rel=0.5 / small["steps"])
     assert small["sequence_length"] > large["sequence_length"]
-    assert result["against_the_first"].keys() == {"40"}
+    assert result["against_the_first"]["8"].keys() == {"40"}
