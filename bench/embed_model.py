@@ -59,8 +59,8 @@ def parse(args: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--into", type=Path, default=ROOT, help="folder of the index")
     parser.add_argument("--first", action="store_true", help="make it the default for all that it can do")
     parser.add_argument("--based-on", metavar="NAME", help="store the difference to this embedded model alone")
-    parser.add_argument("--rank", type=int, default=16, help="of --based-on: directions kept of each matrix's change")
-    parser.add_argument("--tokens", type=int, default=0, help="of --based-on: tokens whose embedding's change is kept")
+    parser.add_argument("--rank", type=int, default=32, help="of --based-on: directions kept of each matrix's change")
+    parser.add_argument("--token-rank", type=int, default=4, help="of --based-on: and of the token embedding's; 0 for none")
     parser.add_argument("--labels", nargs="+", help="what a classifier's labels are to be called, in their order")
     parser.add_argument("--most-bytes", type=int, default=MOST_BYTES)
     return parser.parse_args(args)
@@ -117,7 +117,7 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
 def chosen_weights(options: argparse.Namespace) -> Stored | Difference | None:
     """How the weights are to be stored; None for a difference that is to stay as it is."""
     if options.based_on:
-        return Difference(base=options.into / options.based_on, rank=options.rank, num_tokens=options.tokens)
+        return Difference(base=options.into / options.based_on, rank=options.rank, token_rank=options.token_rank)
     source = find_checkpoint(options.run)
     return None if (source / CONFIG).exists() and isinstance(read_header(source)[1], Based) else "int8"
 

@@ -47,14 +47,14 @@ class Difference:
 
     base: Path | str
     """Folder of a checkpoint, or name of a model that comes with litebert."""
-    rank: int = 16
+    rank: int = 32
     """Directions that are kept of each matrix's change."""
-    num_tokens: int = 0
-    """Tokens, the most changed ones, whose embeddings' change is kept."""
+    token_rank: int = 4
+    """And of the token embedding's, which is large; 0 for none."""
 
     def __post_init__(self) -> None:
         check_whole(self, "rank", 1, MAX_EXTENT)
-        check_whole(self, "num_tokens", 0, MAX_EXTENT)
+        check_whole(self, "token_rank", 0, MAX_EXTENT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Checkpoint:
         """Write the folder, whole or not at all.
 
         With `weights="int8"` it takes about a quarter of the room, and has no tokenizer.json, which follows from spiece.model.
-        With a Difference it takes a twentieth of that again, and is read together with its base.
+        With a Difference it takes a fraction of that, and is read together with its base.
         """
         if not isinstance(weights, Difference) and weights not in get_args(Stored):
             raise ConfigError(f"weights is one of {', '.join(get_args(Stored))}, or a Difference; got {weights!r}")
@@ -91,7 +91,7 @@ class Checkpoint:
             tensors = int8.pack(tensors, int8.GROUP_SIZE)
         elif isinstance(weights, Difference):
             place = _place_of(weights.base)
-            extent = Extent(rank=weights.rank, num_tokens=weights.num_tokens)
+            extent = Extent(rank=weights.rank, token_rank=weights.token_rank)
             header["weights"] = Based(base=place.resolve().name, sha256=identity(place), extent=extent).to_dict()
             floats = {name: tensor.float() for name, tensor in tensors.items()}
             tensors = difference.pack(floats, self._base(place).model.state_dict(), extent)

@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
         for parameter in tuned.model.parameters():
             parameter += 0.01 * torch.randn_like(parameter)
     tuned.save(folder / "tuned" / "final", replace=True)
-    based = ("--based-on", "base", "--rank", "32", "--tokens", "20")
+    based = ("--based-on", "base", "--rank", "32", "--token-rank", "2")
     return folder, embed(folder / "tuned", "--name", "sentiment", *given, *based, "--labels", *NAMES)
 
 
@@ -73,7 +73,7 @@ def test_sizes_and_losses_are_told(made: tuple[Path, dict[str, Any]]) -> None:
     assert report["bytes_of_all"] == sum(model.num_bytes for model in models)
     assert set(report["files"]) == {"README.md", "card.json", CONFIG, "manifest.json", WEIGHTS, "task.json"}
     lost = report["lost"]
-    assert 0.5 < lost.pop("encoder.embedding.token.weight") < 1  # most rows are left out
+    assert 0.5 < lost.pop("encoder.embedding.token.weight") < 1  # most directions are left out
     assert lost
     assert max(lost.values()) < 0.02  # the others' rank is 32 at most
     assert "| weights | difference of rank 32 to base |" in models[1].page.read_text()

@@ -1,9 +1,9 @@
 """Weights as their difference to a base's: a model's weights and its base's in, what tells them apart out; and back.
 
 Fine-tuning changes every matrix a little, and mostly in few directions. Of each matrix's change the first singular vectors are
-kept (no product of that rank is nearer: Eckart and Young), as two factors in 8 bits. Of the table of tokens, where a text
-touches few rows, the rows that changed most are kept instead, with their numbers. Biases, norms and what the base does not
-have are stored whole; what did not change is not stored.
+kept (no product of that rank is nearer: Eckart and Young), as two factors in 8 bits. The table of tokens has a rank of its own:
+it is the largest by far, and changes in the fewest directions. Biases, norms and what the base does not have are stored whole;
+what did not change is not stored. What was measured: docs/decisions/difference.md.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,6 @@ from litebert.model.int8 import SCALES, Shape, is_quantized
 TOKENS = "encoder.embedding.token.weight"
 LEFT, RIGHT = ".left", ".right"
 """What is put behind a matrix's name to name its factors: directions of its output and of its input, a row each."""
-ROWS, NUMBERS = ".rows", ".numbers"
-"""And behind the table of tokens: the changes of some rows, and which rows these are, in order."""
 
 Matrix = Float[Tensor, "rows columns"]
 Kinds = dict[str, tuple[str, Shape]]
@@ -33,10 +31,14 @@ class Extent:
 
     rank: int
     """Directions of each matrix."""
-    num_tokens: int
-    """Rows of the table of tokens."""
+    token_rank: int
+    """Directions of the table of tokens; 0 for the base's own table."""
     group_size: int = int8.GROUP_SIZE
     """Numbers that share a scale."""
+
+    def rank_of(self, name: str, shape: Shape) -> int:
+        """Directions that are kept of a matrix's change."""
+        return min(self.token_rank if name == TOKENS else self.rank, *shape)
 
 
 def pack(weights: Mapping[str, Tensor], base: Mapping[str, Tensor], extent: Extent) -> dict[str, Tensor]:
@@ -52,16 +54,15 @@ def pack(weights: Mapping[str, Tensor], base: Mapping[str, Tensor], extent: Exte
 
 
 def _pack_change(name: str, change: Matrix, extent: Extent) -> dict[str, Tensor]:
-    if name == TOKENS:
-        if not extent.num_tokens:
-            return {}
-        numbers = change.norm(dim=1).argsort(descending=True, stable=True)[: extent.num_tokens].sort().values
-        return int8.pack_matrix(name + ROWS, change[numbers], extent.group_size) | {name + NUMBERS: numbers.int()}
+    rank = extent.rank_of(name, tuple(change.shape))
+    if not rank:
+        return {}
     left, sizes, right = torch.linalg.svd(change, full_matrices=False)
-    roots = sizes[: extent.rank, None].sqrt()
-    factors = {LEFT: roots * left.T[: extent.rank], RIGHT: roots * right[: extent.rank]}
-    packed = [int8.pack_matrix(name + end, factor.contiguous(), extent.group_size) for end, factor in factors.items()]
-    return packed[0] | packed[1]
+    roots = sizes[:rank, None].sqrt()
+    return {
+        **int8.pack_matrix(name + LEFT, roots * left.T[:rank].contiguous(), extent.group_size),
+        **int8.pack_matrix(name + RIGHT, roots * right[:rank].contiguous(), extent.group_size),
+    }
 
 
 def unpack(
@@ -78,8 +79,6 @@ def unpack(
             return int8.unpack(whole, extent.group_size)[name]
         if name + LEFT in stored:  # in double, so that no machine's order of adding shows
             return (base[name] + matrix(name + LEFT).T @ matrix(name + RIGHT)).float()
-        if name + ROWS in stored:
-            return base[name].index_add(0, stored[name + NUMBERS], matrix(name + ROWS).float())
         return base[name]
 
     return {name: weight(name) for name in shapes}
@@ -91,16 +90,11 @@ def stored_as(shapes: Mapping[str, Shape], base: Mapping[str, Shape], extent: Ex
     def kinds(name: str, shape: Shape) -> Kinds:
         if name not in base or not is_quantized(shape):
             return int8.stored_as({name: shape}, extent.group_size)
-        if name == TOKENS:
-            count = min(extent.num_tokens, shape[0])
-            rows = int8.matrix_stored_as(name + ROWS, (count, shape[1]), extent.group_size)
-            return rows | {name + NUMBERS: ("I32", (count,))} if count else {}
-        rank = min(extent.rank, *shape)
-        sides = zip((LEFT, RIGHT), shape, strict=True)
-        return {
-            part: kind
-            for side, size in sides
-            for part, kind in int8.matrix_stored_as(name + side, (rank, size), extent.group_size).items()
-        }
+        rank = extent.rank_of(name, shape)
+        left, right = (
+            int8.matrix_stored_as(name + side, (rank, size), extent.group_size)
+            for side, size in zip((LEFT, RIGHT), shape, strict=True)
+        )
+        return left | right if rank else {}
 
     return {name: kinds(name, shape) for name, shape in shapes.items()}

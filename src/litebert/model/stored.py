@@ -59,7 +59,7 @@ def read_mark(said: Any) -> int | Based:
 
 def _based(said: dict[str, Any]) -> Based:
     texts = {"base": r"[\w-][\w.-]*", "sha256": "[0-9a-f]{64}"}
-    least = {"rank": 1, "num_tokens": 0, "group_size": 1}
+    least = {"rank": 1, "token_rank": 0, "group_size": 1}
     known = said.keys() == texts.keys() | least.keys()
     if (
         not known
@@ -67,7 +67,7 @@ def _based(said: dict[str, Any]) -> Based:
         or not all(_is_whole(said[name], low, MAX_EXTENT) for name, low in least.items())
     ):
         raise ConfigError(
-            f"weights of kind difference have a base (the name of a folder), its sha256, and rank, num_tokens and group_size "
+            f"weights of kind difference have a base (the name of a folder), its sha256, and rank, token_rank and group_size "
             f"up to {MAX_EXTENT}; got {said!r}; update litebert"
         )
     return Based(**{name: said[name] for name in texts}, extent=Extent(**{name: said[name] for name in least}))
@@ -90,11 +90,6 @@ def read_difference(path: Path, config: ModelConfig, extent: Extent, base: Model
     shapes = shapes_of(bare_model(config))
     kinds = difference.stored_as(shapes, shapes_of(base), extent)
     stored = read_tensors(path, lambda found: expected_parts(kinds, found.keys(), before.keys()))
-    numbers = stored.get(difference.TOKENS + difference.NUMBERS)
-    if numbers is not None and not (
-        (numbers >= 0).all() and (numbers < shapes[difference.TOKENS][0]).all() and (numbers.diff() > 0).all()
-    ):
-        raise CheckpointError(f"{path}: the numbers of changed tokens are not in order, or not of this vocabulary")
     return difference.unpack(stored, before, shapes, extent)
 
 
