@@ -15,9 +15,11 @@ from litebert.atomic import MANIFEST
 from litebert.checkpoint import CONFIG, WEIGHTS, Checkpoint, Difference, identity, read_config
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
+from litebert.model import difference
+from litebert.model.bare import bare_model
 from litebert.model.difference import Extent
 from litebert.model.model import Model
-from litebert.model.stored import read_difference
+from litebert.model.stored import read_difference, shapes_of
 from litebert.models import index
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
@@ -113,6 +115,17 @@ def test_it_is_small_and_holds_nothing_that_did_not_change(made: Path) -> None:
         "token_rank": 2,
         "group_size": 64,
     }
+
+
+def test_a_classifier_from_albert_base_takes_less_than_800_kilobytes() -> None:
+    shapes, base = (
+        shapes_of(bare_model(ModelConfig(encoder=PRESETS["albert-base-v2"], heads=heads))) for heads in (MOOD, HEADS)
+    )
+    usual = Difference(base="base")
+    extent = Extent(rank=usual.rank, token_rank=usual.token_rank)
+    width = {"I8": 1, "BF16": 2, "F32": 4}
+    parts = [part for parts in difference.stored_as(shapes, base, extent).values() for part in parts.values()]
+    assert sum(width[kind] * torch.Size(shape).numel() for kind, shape in parts) + 30_000 < 800_000
 
 
 def test_saved_twice_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
