@@ -128,6 +128,14 @@ def test_a_classifier_from_albert_base_takes_less_than_800_kilobytes() -> None:
     assert sum(width[kind] * torch.Size(shape).numel() for kind, shape in parts) + 30_000 < 800_000
 
 
+def test_a_folder_of_any_name_may_be_the_base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(made / "base", tmp_path / "my base, ä.1")
+    monkeypatch.chdir(tmp_path)
+    found = Checkpoint.load(made / "tuned").save("mood", weights=Difference(base="my base, ä.1", rank=4, token_rank=2))
+    monkeypatch.chdir(found)
+    assert torch.equal(logits(Checkpoint.load(".")), logits(Checkpoint.load(made / "mood")))
+
+
 def test_saved_twice_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
     again = Checkpoint.load(made / "tuned").save(
         tmp_path / "mood", weights=Difference(base=made / "base", rank=4, token_rank=2)
@@ -215,7 +223,7 @@ def test_a_base_of_another_shape_or_vocabulary_is_refused(made: Path, tmp_path: 
 @pytest.mark.parametrize(
     "change",
     [
-        *({"base": name} for name in ("../base", "", "..", "a/b", 3)),
+        *({"base": name} for name in ("../base", "", "..", "a/b", "a\\b", "a\0", 3)),
         *({"rank": rank} for rank in (0, True, 1.5, 2**21)),
         *({"sha256": "0"}, {"token_rank": -1}, {"group_size": 0}, {"zero": 1}),
     ],

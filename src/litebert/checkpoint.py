@@ -140,15 +140,14 @@ class Checkpoint:
 def find_base(folder: Path, based: Based) -> Path:
     """Where the base of a difference lies: beside it, or among the models that come with litebert."""
     embedded = find_embedded(based.base)
-    places = [folder.parent / based.base, *([embedded.folder] if embedded else [])]
+    places = dict.fromkeys([folder.resolve().parent / based.base, *([embedded.folder] if embedded else [])])
     for place in places:
         if (place / CONFIG).exists() and identity(place) == based.sha256 and not isinstance(read_header(place)[1], Based):
             return place
-    there = [str(place) for place in places if place.exists()]
+    there = " and ".join(f"{place} is another" for place in places if place.exists())
     raise CheckpointError(
         f"{folder} is stored as its difference to {based.base} with sha256 {based.sha256[:12]}…, and "
-        + (f"{' and '.join(there)} is another; " if there else "there is no such model; ")
-        + "put the base beside it that it was made from, or make it anew"
+        f"{there or 'there is no such model'}; put the base beside it that it was made from, or make it anew"
     )
 
 

@@ -58,7 +58,7 @@ def read_mark(said: Any) -> int | Based:
 
 
 def _based(said: dict[str, Any]) -> Based:
-    texts = {"base": r"[\w-][\w.-]*", "sha256": "[0-9a-f]{64}"}
+    texts = {"base": r"(?!\.\.?$)[^/\\\0]+", "sha256": "[0-9a-f]{64}"}
     least = {"rank": 1, "token_rank": 0, "group_size": 1}
     known = said.keys() == texts.keys() | least.keys()
     if (
