@@ -110,7 +110,7 @@ def test_standard_input_that_cannot_be_used(
 
 
 def test_without_a_model_a_one_liner_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("litebert.models.index.embedded_models", lambda: ())  # as long as none comes with the package
+    monkeypatch.setattr("litebert.models.index.embedded_models", lambda: ())  # a package built without any
     for command in (["fill", "a [MASK]"], ["predict", "in.csv", "--out", "p.jsonl"]):
         assert cli.run(command) == 2
         assert "there is no embedded model yet; give a folder with --model" in capsys.readouterr().err
@@ -126,6 +126,16 @@ def test_vectors_go_to_a_file(tmp_path: Path, folders: dict[str, str], capsys: p
     assert "--out is a .npy file; got v.txt" in capsys.readouterr().err
     assert cli.run([*command, "--out", str(tmp_path / "no" / "v.npy")]) == 3
     assert "cannot be written (No such file or directory); choose another --out" in capsys.readouterr().err
+
+
+def test_embed_tells_the_nearest_of_several_texts(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["the whale", "a ship at sea", "the whale", ""]
+    assert cli.run(["embed", *texts, "--model", folders["masked"]]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  nearest: ")]
+    assert len(lines) == 4
+    assert lines[0] == lines[2] == "  nearest: the whale (cosine 1.00)"
+    assert cli.run(["embed", "the whale", "--model", folders["masked"]]) == 0
+    assert "nearest" not in capsys.readouterr().out
 
 
 def test_predict_from_the_command_line(tmp_path: Path, folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

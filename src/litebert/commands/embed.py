@@ -1,6 +1,7 @@
-"""litebert embed: texts in; one vector a text out, printed or as a .npy file."""
+"""litebert embed: texts in; one vector a text out, as a .npy file, or printed with the nearest other text."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 from litebert.commands.asking import Texts, given, open_model, tell
 from litebert.errors import ConfigError, DataError
 from litebert.infer.verbs import Pooling
+
+COMPARED = 100
+"""Texts up to which the nearest of each is told; more are for --out and a library that searches."""
 
 
 def embed(
@@ -46,12 +50,25 @@ def embed(
         print(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
         if not json:
             return
-    answers = [{"text": text, "vector": vector.tolist()} for text, vector in zip(asked, vectors, strict=True)]
+    answers: list[dict[str, Any]] = [
+        {"text": text, "vector": vector.tolist()} for text, vector in zip(asked, vectors, strict=True)
+    ]
+    if not json and 1 < len(asked) <= COMPARED:
+        answers = [answer | near for answer, near in zip(answers, nearest(asked, vectors), strict=True)]
     tell(answers, _line, json=json)
+
+
+def nearest(texts: Sequence[str], vectors: np.ndarray) -> list[dict[str, Any]]:
+    """Of each text, the other whose vector points most nearly in its direction."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = (vectors / np.maximum(lengths, 1e-12)) @ (vectors / np.maximum(lengths, 1e-12)).T
+    np.fill_diagonal(cosines, -2)
+    return [{"nearest": texts[row.argmax()], "cosine": float(row.max())} for row in cosines]
 
 
 def _line(answer: dict[str, Any]) -> str:
     """A glance; the numbers themselves are for --json and --out."""
     vector = answer["vector"]
     some = " ".join(f"{number:.4f}" for number in vector[:6])
-    return f"{answer['text']}\n  [{some} …] ({len(vector)} numbers, length {float(np.linalg.norm(vector)):.4f})"
+    shown = f"{answer['text']}\n  [{some} …] ({len(vector)} numbers, length {float(np.linalg.norm(vector)):.4f})"
+    return f"{shown}\n  nearest: {answer['nearest']} (cosine {answer['cosine']:.2f})" if "nearest" in answer else shown
