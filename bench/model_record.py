@@ -1,8 +1,9 @@
 """The training record of a model: the legs of its pretraining in; what they cost and where they came to out.
 
-    python bench/model_record.py RESULTS LEG… [--vocab-size 30000]
+    python bench/model_record.py RESULTS LEG[:STEP]… [--vocab-size 30000]
 
-A leg is the folder of a run, each started from the weights of the one before. Writes RESULTS/pretraining.json (GPU minutes,
+A leg is the folder of a run, each started from the weights of the one before: those of its end, or of the evaluation at STEP.
+What a leg cost is what all of it cost. Writes RESULTS/pretraining.json (GPU minutes,
 tokens, FLOPs, held-out losses of every leg), curve.json and pretraining.svg (training loss, means of 50 steps), and a copy of
 each leg's recipe and environment.
 """
@@ -28,8 +29,9 @@ WINDOW = 50
 HELD = ("step", "tokens", "masked_loss", "masked_accuracy", "sop_accuracy", "heldout_tokens")
 
 
-def read(folder: Path, vocab_size: int) -> dict[str, Any]:
+def read(leg: str, vocab_size: int) -> dict[str, Any]:
     """One leg: its cost, its evaluations, its curve."""
+    folder, kept = place(leg)
     recipe = PretrainRecipe.from_dict(json.loads((folder / "recipe.json").read_text())["recipe"])
     environment = json.loads((folder / "environment.json").read_text())
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -47,6 +49,7 @@ def read(folder: Path, vocab_size: int) -> dict[str, Any]:
     heads = (HeadConfig(kind="masked"), HeadConfig(kind="order"))
     return {
         "leg": folder.name,
+        "kept_step": kept or len(steps),
         "device": environment["device"],
         "parameters": sum(count_encoder(encoder).values()),
         "parameters_of_heads": sum(count_head(encoder, head) for head in heads),
@@ -62,6 +65,12 @@ def read(folder: Path, vocab_size: int) -> dict[str, Any]:
     }
 
 
+def place(leg: str) -> tuple[Path, int | None]:
+    """The leg's folder, and the step whose weights were kept where that is not the last."""
+    folder, _, step = leg.partition(":")
+    return Path(folder), int(step) if step else None
+
+
 def record(legs: list[dict[str, Any]]) -> dict[str, Any]:
     """All legs together."""
     last = legs[-1]
@@ -70,7 +79,7 @@ def record(legs: list[dict[str, Any]]) -> dict[str, Any]:
         "gpu_minutes": round(sum(leg["minutes"] for leg in legs), 2),
         **{name: sum(leg[name] for leg in legs) for name in ("steps", "positions", "tokens", "flops")},
         **{name: last[name] for name in ("parameters", "parameters_of_heads")},
-        "heldout": last["evaluations"][-1],
+        "heldout": next(found for found in last["evaluations"] if found["step"] == last["kept_step"]),
         "legs": [{name: value for name, value in leg.items() if name != "curve"} for leg in legs],
     }
 
@@ -94,16 +103,16 @@ def plot(legs: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
-    parser.add_argument("legs", type=Path, nargs="+")
+    parser.add_argument("legs", nargs="+")
     parser.add_argument("--vocab-size", type=int, default=30_000)
     args = parser.parse_args()
-    legs = [read(folder, args.vocab_size) for folder in args.legs]
+    legs = [read(leg, args.vocab_size) for leg in args.legs]
     args.results.mkdir(parents=True, exist_ok=True)
     made = record(legs)
     (args.results / "pretraining.json").write_text(json.dumps(made, indent=1) + "\n")
     (args.results / "curve.json").write_text(json.dumps({leg["leg"]: leg["curve"] for leg in legs}) + "\n")
     plot(legs, args.results / "pretraining.svg")
-    for folder in args.legs:
+    for folder, _ in map(place, args.legs):
         for name in ("recipe", "environment"):
             shutil.copyfile(folder / f"{name}.json", args.results / f"{name}_{folder.name}.json")
     print(json.dumps({name: value for name, value in made.items() if name != "legs"}, indent=1))

@@ -1,0 +1,74 @@
+"""The facts of the embedded model's card: its results in; JSON for bench/embed_model.py out.
+
+    python bench/model_facts.py RESULTS > facts.json
+
+RESULTS holds benchmarks.json (bench/benchmarks.py --table) and pretraining.json (bench/model_record.py). The words are here,
+the numbers there.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+DATA = [
+    {"name": "English Wikipedia of May 2015", "license": "CC BY-SA 3.0", "note": "25,036 long articles, 383 MB"},
+    {"name": "English Wikipedia, later articles", "license": "CC BY-SA 3.0", "note": "20,921 short ones, 50 MB"},
+    {"name": "Project Gutenberg", "license": "public domain in the United States", "note": "406 books, 117 MB"},
+]
+LIMITS = [
+    "English, lower-cased; it knows what its articles and old books say, right or wrong, and nothing after them.",
+    "It repeats the biases of its texts.",
+    "It is small and was trained briefly: what it fills in is often plausible and wrong.",
+    "Vectors of texts are means of states, not trained for similarity; fine-tune for anything that matters.",
+]
+
+
+def facts(rows: list[dict[str, Any]], pretraining: dict[str, Any], max_tokens: int) -> dict[str, Any]:
+    """What a person would give."""
+    minutes, tokens = pretraining["gpu_minutes"], pretraining["tokens"]
+    return {
+        "summary": (
+            f"albert-base in pre-norm form, pretrained by litebert from nothing in {minutes:.0f} minutes on one "
+            f"{pretraining['device']}. It fills masks and embeds texts, and is what fine-tuning starts from."
+        ),
+        "license": "Apache-2.0",
+        "data": DATA,
+        "recipe": {
+            "vocabulary": "30,000 pieces, learned from 300,000 lines of the same text",
+            "objective": "masked tokens (n-grams of up to 3 words, 15 %) and the order of sentences",
+            "optimizer": "Muon, no dropout",
+            "tokens": tokens,
+            "steps": pretraining["steps"],
+            "FLOPs": f"{pretraining['flops']:.2e}",
+            "GPU minutes": minutes,
+        },
+        "scores": [score(row) for row in rows if not row["run"].endswith("random")],
+        "limits": [*LIMITS, f"It reads {max_tokens} tokens at most."],
+    }
+
+
+def score(row: dict[str, Any]) -> dict[str, Any]:
+    """The main score of a fine-tuned run, times 100."""
+    seeds = len(row["seeds"])
+    notes = [row["note"], f"median of {seeds} seeds" if seeds > 1 else ""]
+    return {
+        "task": row["run"],
+        "score": row["score"],
+        "value": round(100 * row["found"][row["score"]], 1),
+        "split": "dev",
+        "note": "; ".join(note for note in notes if note),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--max-tokens", type=int, default=512)
+    args = parser.parse_args()
+    read = {name: json.loads((args.results / f"{name}.json").read_text()) for name in ("benchmarks", "pretraining")}
+    print(json.dumps(facts(read["benchmarks"], read["pretraining"], args.max_tokens), indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
