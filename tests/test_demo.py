@@ -17,9 +17,12 @@ from litebert import cli
 from litebert.data.plan import is_heldout
 from litebert.demo import DemoSettings, Show, baselines, corpus, eras, walk
 from litebert.demo.corpus import numbered, read_speeches
+from litebert.demo.embedded import Hidden, ask, hide
 from litebert.demo.place import DemoFolder
-from litebert.demo.show import filled
+from litebert.demo.show import filled, sentence
+from litebert.demo.stations import Walk
 from litebert.errors import ConfigError, DataError, LitebertError
+from litebert.infer.load import load
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, Stages, named
 from litebert.tasks.examples import TextExample
 from litebert.tasks.inputs import Inputs
@@ -86,7 +89,7 @@ def quiet() -> Show:
 
 def scores(facts: dict[str, Any]) -> dict[str, Any]:
     """What must not depend on time and place."""
-    kept = {name: facts[name] for name in ("text", "vocabulary", "shards", "finetuning", "predictions")}
+    kept = {name: facts[name] for name in ("text", "embedded", "vocabulary", "shards", "finetuning", "predictions")}
     return kept | {"pretraining": {name: value for name, value in facts["pretraining"].items() if "seconds" not in name}}
 
 
@@ -150,6 +153,7 @@ def test_a_walk_learns_on_held_out_text_and_writes_its_reports(walked: tuple[Pat
     assert (out / "finetune" / "report.html").is_file()
     assert list(facts["seconds"]) == [
         "text",
+        "a pretrained model",
         "vocabulary",
         "shards",
         "examples",
@@ -267,3 +271,35 @@ def test_the_command_prints_json_or_words(
         assert word in shown.out
     assert "taken over" in shown.out
     assert "report.html" in shown.out
+
+
+def test_the_packages_own_model_is_asked_held_out_words(folder: Path) -> None:
+    speeches = [
+        replace(speech, text=speech.text.replace("the ", "And the ", 1).replace(". the", ". The"))
+        for speech in numbered(read_speeches(folder), HELDOUT)
+    ]
+    held = " ".join(speech.text for speech in speeches if speech.heldout)
+    model = load(device="cpu")
+    hidden = hide(speeches, model, 5)
+    assert len(hidden) == 5
+    for each in hidden:
+        assert each.text.count("[MASK]") == 1
+        assert each.text.replace("[MASK]", each.word) in held
+        assert len(model.tokenizer.encode(each.word)) == 1
+    asked = ask(hidden, model)
+    assert [each.text for each in asked] == [each.text for each in hidden]
+    assert all(len(each.guesses) == 3 and each.guesses[0][1] >= each.guesses[1][1] for each in asked)
+    right = Hidden(text="a [MASK] here", word="whale", guesses=(("whale", 0.5), ("ship", 0.25)))
+    assert right.is_right
+    shown = sentence(right.text, right.word, right.guesses).plain
+    assert " ".join(shown.split()) == "a [whale] here whale 50 % ship 25 % right"
+    assert not Hidden(text="a [MASK]", word="ship", guesses=(("whale", 0.5),)).is_right
+
+
+def test_without_a_model_of_its_own_the_walk_just_sets_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.demo.stations.embedded_models", lambda: ())
+    show = Show(Console(quiet=True))
+    Walk(DemoFolder(tmp_path / "demo"), show, DemoSettings()).embedded(read_speeches(folder))
+    assert show.seconds == {}

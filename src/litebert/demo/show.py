@@ -72,6 +72,15 @@ def _line(before: list[str], after: list[str], truth: str, guesses: list[list[An
     return line.append("right" if guesses[0][0] == truth else "", "green")
 
 
+def sentence(text: str, word: str, guesses: Sequence[tuple[str, float]]) -> Text:
+    """A sentence with its hidden word in brackets, and the guesses."""
+    before, after = text.split("[MASK]", 1)
+    line = Text.assemble(before, (f"[{word}]", "bold"), f"{after}\n      ")
+    for guess, chance in guesses:
+        line.append(f"{guess} {100 * chance:.0f} %   ", "bold green" if guess == word else "dim")
+    return line.append("right" if guesses and guesses[0][0] == word else "", "green")
+
+
 def shortened(text: str, limit: int = 140) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())

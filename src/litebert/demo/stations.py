@@ -1,6 +1,7 @@
 """The whole walk on a small corpus: text → vocabulary → shards → examples → pretraining → fine-tuning → predictions → report.
 
-In: a folder to write to. Out: the numbers of every station, each beside what it has to beat. Held-out speeches are seen
+In: a folder to write to. Out: the numbers of every station, each beside what it has to beat. Before it sets out, the package's
+own model shows where such a walk leads. Held-out speeches are seen
 by no station that learns: not by the vocabulary, not by pretraining, not by fine-tuning.
 """
 
@@ -22,9 +23,12 @@ from litebert.data.show import LEGEND, describe
 from litebert.data.stream import Stream
 from litebert.demo.baselines import bag_of_words, most_frequent_token, share_of
 from litebert.demo.corpus import Speech, fingerprint, numbered, read_speeches, write_text
+from litebert.demo.embedded import ask, hide
 from litebert.demo.eras import NAME, make_task
 from litebert.demo.place import DemoFolder
-from litebert.demo.show import Show, filled, shortened
+from litebert.demo.show import Show, filled, sentence, shortened
+from litebert.infer.load import load
+from litebert.models.index import default_model, embedded_models
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
 from litebert.report import write_report
 from litebert.tasks.apply import predict
@@ -46,6 +50,9 @@ from litebert.train.samples import filled_masks
 
 SHOWN = 4
 """Filled masks and predictions to print."""
+ASKED = 60
+"""Sentences that the package's own model is asked."""
+NO_SENTENCE = "no held-out sentence is of a length to be asked"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +102,7 @@ class Walk:
 
     def run(self, corpus: Path | str | None) -> dict[str, Any]:
         speeches = self.text(corpus)
+        self.embedded(speeches)
         tokenizer = self.vocabulary(speeches)
         self.shards(tokenizer)
         self.examples(tokenizer)
@@ -129,6 +137,23 @@ class Walk:
             self.show.say(f"{len(speeches) - held} to learn from; {held}, spread over the years, held out to score on")
             self.facts["text"] = {"speeches": len(speeches), "heldout": held, "characters": characters}
         return speeches
+
+    def embedded(self, speeches: list[Speech]) -> None:
+        """What a model can do that was pretrained before, on other text: the walk's aim, in a second."""
+        if not embedded_models():
+            return
+        with self.show.station("A pretrained model", "the one that comes with litebert reads the held-out messages"):
+            own = default_model("fill")
+            model = load(own.folder, device="cpu")
+            asked = ask(hide(speeches, model, ASKED), model)
+            right = sum(each.is_right for each in asked)
+            parameters = sum(parameter.numel() for parameter in model.model.parameters())
+            size = f"{parameters / 1e6:.1f} M parameters, {own.num_bytes / 1e6:.1f} MB"
+            self.show.say(f"{own.name}: {size}; one word hidden in each sentence:")
+            for each in asked[:: max(len(asked) // SHOWN, 1)][:SHOWN]:
+                self.show.say(sentence(each.text, each.word, each.guesses))
+            self.show.say(f"its first guess is the word itself in {right} of {len(asked)} sentences" if asked else NO_SENTENCE)
+            self.facts["embedded"] = {"model": own.name, "sentences": len(asked), "right": right}
 
     def vocabulary(self, speeches: list[Speech]) -> Tokenizer:
         with self.show.station("Vocabulary", "frequent words whole, rare ones in pieces"):
