@@ -24,6 +24,7 @@ OTHER = PretrainRecipe(
     rate_batch_size=8,
     microbatch_tokens=256,
     sequence_length=Stages.parse("0:16,0.5:32"),
+    extend_positions=False,
     depth=Stages.parse("0:2,0.1:4"),
     optimizer=OptimizerSpec(
         name="lamb",
@@ -171,6 +172,7 @@ def test_named_recipes_stand_for_their_models() -> None:
         ({"sequence_length": Stages.constant(1024)}, "sequence_length reaches 1024, the encoder reads at most 512"),
         ({"sequence_length": Stages.constant(4)}, "sequence_length is at least 5"),
         ({"sequence_length": 128}, "sequence_length is stages, as in 128 or 0:128,0.5:512; got 128"),
+        ({"extend_positions": "yes"}, "extend_positions is true or false; got 'yes'"),
         ({"microbatch_tokens": 127}, "microbatch_tokens is 127, too few for one sequence of 128"),
         ({"depth": Stages.parse("0:3,0.5:6")}, "depth ends at the encoder's 12 layers, and none is more; got 0:3,0.5:6"),
         ({"depth": Stages.parse("0:24,0.5:12")}, "depth ends at the encoder's 12 layers, and none is more"),

@@ -48,6 +48,9 @@ class PretrainRecipe(Recipe):
     """Tokens in one forward and backward on one device, at most; memory, not results, depends on it."""
     sequence_length: Stages = field(default=Stages.constant(128))
     """Tokens in an example with [CLS] and [SEP]; may grow by stages."""
+    extend_positions: bool = True
+    """Whether positions that a longer stage reads for the first time start as copies of the trained ones; sinusoids go on by
+    themselves."""
     depth: Stages | None = None
     """Layers applied, by stages that end at the encoder's own; none for all of them from the start."""
     optimizer: OptimizerSpec = field(default=OptimizerSpec(name="muon", rate=2e-3))
@@ -118,6 +121,7 @@ class PretrainRecipe(Recipe):
         check_number(self, "heldout_fraction", 0, 0.5)
         check_number(self, "spike_factor", 0, 1e9)
         check_number(self, "plateau_margin", 0, 100)
+        check_type(self, "extend_positions", bool, "true or false")
         check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
         for name in ("batch_size", "sequence_length") + (() if self.depth is None else ("depth",)):
             check_type(self, name, Stages, "stages, as in 128 or 0:128,0.5:512")

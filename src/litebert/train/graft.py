@@ -1,6 +1,7 @@
 """Continued pretraining: a checkpoint and a new model in; the new model with the old one's weights out.
 
-The same vocabulary keeps every row. A new one keeps the rows of the pieces that both have; the others start afresh.
+The same vocabulary keeps every row. A new one keeps the rows of the pieces that both have; the others start afresh. More
+positions than before start as copies of the old ones.
 """
 
 import torch
@@ -9,9 +10,11 @@ from litebert.checkpoint import Checkpoint
 from litebert.errors import ConfigError
 from litebert.model.model import Model
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.positions import repeat_positions, said
 
 BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
 """Parameters with a row for each piece of the vocabulary."""
+BY_POSITION = "encoder.embedding.position.weight"
 FREE = frozenset(
     {"vocab_size", "embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout", "init_std", "pooler"}
     | {"residual_init", "position_init"}
@@ -24,7 +27,9 @@ def graft(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
     """Copy what fits from `old` into `model`; a sentence that says what was kept."""
     now, then = model.config.encoder.to_dict(), old.model.config.encoder.to_dict()
     differing = [
-        f"{name}: {then[name]} there, {now[name]} here" for name in now if name not in FREE and now[name] != then[name]
+        f"{name}: {then[name]} there, {now[name]} here"
+        for name in now
+        if name not in FREE and now[name] != then[name] and not (name == "max_positions" and now[name] > then[name])
     ]
     if differing:
         raise ConfigError("the checkpoint given with --init has another shape: " + "; ".join(differing))
@@ -36,11 +41,17 @@ def graft(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
         elif name in BY_PIECE:
             mine, theirs = rows
             parameter[mine] = weights[name][theirs].to(parameter)
+        elif name == BY_POSITION:
+            parameter[: then["max_positions"]] = weights[name].to(parameter)
         else:
             parameter.copy_(weights[name])
-    kept = f"{len(rows[0]):,} of {tokenizer.vocab_size:,} pieces keep their rows"
+    kept = [f"{len(rows[0]):,} of {tokenizer.vocab_size:,} pieces keep their rows"]
+    new = range(then["max_positions"], now["max_positions"])
+    if new and {now["position_init"], then["position_init"]} != {"sinusoidal"}:  # a sinusoid goes on by itself
+        repeat_positions(model.encoder.embedding.position.weight, new)
+        kept.append(said(new))
     parts = sorted({name.split(".")[1] for name in fresh})
-    return kept + (f"; new: {', '.join(parts)}" if parts else "")
+    return "; ".join(kept + [f"new: {', '.join(parts)}"] * bool(parts))
 
 
 def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

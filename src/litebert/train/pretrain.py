@@ -29,6 +29,7 @@ from litebert.train.job import PretrainJob
 from litebert.train.log import Record, Sink
 from litebert.train.loop import State
 from litebert.train.plateau import PlateauWatch
+from litebert.train.positions import new_positions, repeat_positions, said
 from litebert.train.runtime import Runtime
 from litebert.train.samples import filled_masks
 from litebert.train.stop import StopSignal
@@ -64,9 +65,12 @@ class Pretraining(Training[Batch, Losses]):
         heads = (HeadConfig(kind="masked"), *([HeadConfig(kind="order")] if recipe.order != "none" else []))
         encoder = replace(recipe.encoder, vocab_size=self.tokenizer.vocab_size)
         self.model = Model(ModelConfig(encoder=encoder, heads=heads), checkpoint_every=recipe.checkpoint_every)
+        trained = 0
         if init is not None:
-            said = graft(self.model, Checkpoint.load(init), self.tokenizer)
-            say(f"weights start from {init}: {said}")
+            old = Checkpoint.load(init)
+            say(f"weights start from {init}: {graft(self.model, old, self.tokenizer)}")
+            trained = old.model.config.encoder.max_positions
+        self.new_positions = new_positions(recipe, trained=trained)
         self.model.to(runtime.device)
         self.working = WorkingCopy(self.model, runtime.dtype, fp8=runtime.fp8)
         compiled = compile_model(self.working.model, recipe.compile, runtime, say)
@@ -90,6 +94,14 @@ class Pretraining(Training[Batch, Losses]):
     def ahead(self, step: int) -> None:
         if self.passes is not None:
             self.passes.ahead(step)
+
+    def beside(self, state: State, stop: StopSignal) -> None:
+        """Also: a longer stage's new positions start as copies. A snapshot of that moment may be from before or after it, for
+        where a run goes on there they are copied again."""
+        super().beside(state, stop)
+        if state.step in self.new_positions:
+            repeat_positions(self.model.encoder.embedding.position.weight, self.new_positions[state.step])
+            self.working.refresh()
 
     def wants_evaluation(self, step: int) -> bool:
         due = step == self.job.steps or is_due(step, self.recipe.evaluate_every)
@@ -147,11 +159,15 @@ class Pretraining(Training[Batch, Losses]):
         return (self._watch,)
 
     def _watch(self, record: Record) -> None:
-        """Look at each step for the plateau."""
-        if record["kind"] == "step" and isinstance(record["masked_loss"], float):
-            said = self.plateau.see(record["step"], self.feed.last.masked_labels, record["masked_loss"])
-            if said:
-                self.report(said, event="plateau", step=record["step"])
+        """After each step: say with which positions it began, and look for the plateau."""
+        if record["kind"] != "step":
+            return
+        if record["step"] in self.new_positions:  # said before the step, it would be said again where that is interrupted
+            self.report(said(self.new_positions[record["step"]]), event="positions", step=record["step"])
+        if isinstance(record["masked_loss"], float):
+            warning = self.plateau.see(record["step"], self.feed.last.masked_labels, record["masked_loss"])
+            if warning:
+                self.report(warning, event="plateau", step=record["step"])
 
 
 def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:

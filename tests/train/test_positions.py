@@ -1,0 +1,183 @@
+"""Positions that a longer stage reads for the first time start as copies of the trained ones, wherever a run was ended."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from litebert.checkpoint import Checkpoint
+from litebert.config import HeadConfig, ModelConfig
+from litebert.errors import ConfigError, InterruptedRunError
+from litebert.model.model import Model
+from litebert.recipes import NAMED, PretrainRecipe, Stages
+from litebert.testing import tiny_recipe
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.graft import graft
+from litebert.train.loop import State
+from litebert.train.positions import new_positions, repeat_positions
+from litebert.train.runtime import Runtime
+from litebert.train.stop import StopSignal
+
+from .runs import CPU, Watched, assert_same_run, essence, events, signalled, train, weights
+
+TABLE = "encoder.embedding.position.weight"
+STAGES = Stages.parse("0:6,3:16")
+"""Of sequence length, in a run of 6 steps: 16 is no multiple of 6, and 64 positions are there."""
+FIRST = 3
+"""The first microbatch of the longer stage: before it a step is one, then two."""
+
+
+def make_recipe(**changes: Any) -> PretrainRecipe:
+    return tiny_recipe(**({"steps": 6, "sequence_length": STAGES, "evaluate_every": 0, "save_every": 0} | changes))
+
+
+@pytest.mark.parametrize(
+    ("stages", "trained", "expected"),
+    [
+        ("24", 0, {}),
+        ("0:16,6:24,9:16", 0, {6: range(16, 24)}),
+        ("0:16,4:24,6:16,8:24", 0, {4: range(16, 24)}),  # the second time they are trained already
+        ("0:8,4:16,6:8,8:32", 0, {4: range(8, 16), 8: range(16, 32)}),
+        ("0:8,0.25:16,0.26:32", 0, {3: range(8, 32)}),  # two starts that fall on one step
+        ("0:8,0.01:16,0.5:32", 0, {6: range(16, 32)}),  # a first stage that no step is left for
+        ("0:8,12:16", 0, {}),  # never reached
+        ("0:8,4:16,8:32", 32, {}),
+        ("0:8,4:16,8:32", 12, {4: range(12, 16), 8: range(16, 32)}),
+        ("0:16,4:32", 8, {4: range(16, 32)}),
+    ],
+)
+def test_which_positions_a_step_is_the_first_to_read(stages: str, trained: int, expected: dict[int, range]) -> None:
+    recipe = make_recipe(steps=12, sequence_length=Stages.parse(stages))
+    assert new_positions(recipe, trained=trained) == expected
+    assert new_positions(replace(recipe, extend_positions=False), trained=trained) == {}
+    sinusoids = make_recipe(steps=12, sequence_length=recipe.sequence_length, encoder={"position_init": "sinusoidal"})
+    assert new_positions(sinusoids, trained=trained) == {}
+
+
+def test_the_demo_copies_nothing() -> None:
+    assert len(NAMED["demo"].sequence_length.values) == 2
+    assert new_positions(NAMED["demo"]) == {}
+
+
+def test_rows_are_repeated_in_place_and_twice_is_once() -> None:
+    table = torch.nn.Parameter(torch.arange(10.0)[:, None].expand(10, 2).clone())
+    address = table.data_ptr()
+    for _ in range(2):
+        repeat_positions(table, range(3, 8))
+        assert table[:, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 8, 9]
+    assert table.data_ptr() == address
+    assert table.grad_fn is None
+
+
+@pytest.mark.parametrize("extend", [True, False])
+def test_a_run_copies_before_the_first_step_of_the_stage(shards: Path, tmp_path: Path, extend: bool) -> None:
+    """A rate of 0 shows that nothing else moved them."""
+    recipe = make_recipe(rate=0.0, extend_positions=extend)
+    start = Watched(recipe, shards, CPU).model.state_dict()[TABLE].clone()
+    train(recipe, shards, tmp_path / "run")
+    rows = [*range(6), *(p % 6 if extend else p for p in range(6, 16)), *range(16, len(start))]
+    assert torch.equal(weights(tmp_path / "run")[TABLE], start[rows])
+    said = [(event["event"], event["step"], event["message"]) for event in events(tmp_path / "run")]
+    assert said == [("positions", 3, "positions 6 to 15 start as copies of the first 6")] * extend
+
+
+def test_copies_are_of_what_was_trained_and_the_first_step_reads_them(shards: Path, tmp_path: Path) -> None:
+    """In bfloat16: the master has them, and the copy that computes has them rounded."""
+    seen: list[torch.Tensor] = []
+
+    def look(number: int) -> None:
+        if number == FIRST:
+            master, rounded = (one.state_dict()[TABLE] for one in (training.model, training.working.model))
+            assert torch.equal(master.bfloat16(), rounded)
+            seen.append(master.clone())
+
+    runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.bfloat16)
+    training = Watched(make_recipe(), shards, runtime, at=look)
+    start = training.model.state_dict()[TABLE].clone()
+    training.train(tmp_path / "run", progress=False)
+    (table,) = seen
+    assert torch.equal(table[6:16], table[[p % 6 for p in range(6, 16)]])
+    assert not torch.isclose(table[:6], start[:6]).all(1).any()
+    after = training.model.state_dict()[TABLE]
+    assert not torch.equal(after[6:12], after[:6])  # from there on each goes its own way
+
+
+@pytest.mark.parametrize("save_every", [0, 3])
+def test_ended_at_that_very_step_it_ends_as_if_it_had_not_been(shards: Path, tmp_path: Path, save_every: int) -> None:
+    """By a signal between its steps or inside it (a snapshot from after the copying), or by a kill (one from before it)."""
+
+    class Gone(BaseException):
+        pass
+
+    def vanish(number: int) -> None:
+        if number == FIRST:
+            raise Gone
+
+    recipe, whole = make_recipe(save_every=save_every), tmp_path / "whole"
+    train(recipe, shards, whole)
+    for number in (FIRST - 1, FIRST):
+        run = tmp_path / f"signal-{number}"
+        with pytest.raises(InterruptedRunError, match="interrupted at step 3 of 6; saved"):
+            train(recipe, shards, run, at=signalled(number))
+        train(recipe, shards, run)
+        assert_same_run(run, whole)
+    with pytest.raises(Gone):
+        train(recipe, shards, tmp_path / "gone", at=vanish)
+    train(recipe, shards, tmp_path / "gone")
+    assert_same_run(tmp_path / "gone", whole)
+    assert len(events(whole)) == 1
+
+
+def test_an_evaluation_at_the_switch_is_of_the_stage_before(shards: Path, tmp_path: Path) -> None:
+    """Ended inside it, nothing was copied yet; what goes on from there equals a run that was not ended."""
+
+    class Stopping(Watched):
+        def evaluate(self, state: State, stop: StopSignal) -> None:
+            stop.wanted = stop.wanted or state.step == 3
+            super().evaluate(state, stop)
+
+    recipe = make_recipe(evaluate_every=3)
+    train(recipe, shards, tmp_path / "whole")
+    with pytest.raises(InterruptedRunError, match="interrupted at step 3 of 6"):
+        Stopping(recipe, shards, CPU).train(tmp_path / "parts", progress=False)
+    assert events(tmp_path / "parts") == []
+    train(recipe, shards, tmp_path / "parts")
+    assert_same_run(tmp_path / "parts", tmp_path / "whole")
+    lengths = [record["sequence_length"] for record in essence(tmp_path / "whole") if record["kind"] == "evaluation"]
+    assert lengths == [6, 16]
+
+
+def checkpoint(positions: int, tokenizer: Tokenizer, **encoder: Any) -> Checkpoint:
+    shape = replace(make_recipe().encoder, vocab_size=tokenizer.vocab_size, max_positions=positions, **encoder)
+    return Checkpoint(model=Model(ModelConfig(encoder=shape, heads=(HeadConfig(kind="masked"),))), tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "copied"),
+    [
+        ("normal", "normal", True),
+        ("sinusoidal", "normal", True),
+        ("normal", "sinusoidal", True),
+        ("sinusoidal", "sinusoidal", False),
+    ],
+)
+def test_a_checkpoint_with_fewer_positions_is_continued_with_copies(shards: Path, then: str, now: str, copied: bool) -> None:
+    tokenizer = Tokenizer.load(shards / "tokenizer")
+    old, new = checkpoint(6, tokenizer, position_init=then), checkpoint(16, tokenizer, position_init=now)
+    trained, start = old.model.state_dict()[TABLE], new.model.state_dict()[TABLE].clone()
+    said = graft(new.model, old, tokenizer)
+    expected = trained[[p % 6 for p in range(16)]] if copied else torch.cat([trained, start[6:]])
+    assert torch.equal(new.model.state_dict()[TABLE], expected)
+    assert said.endswith("keep their rows" + "; positions 6 to 15 start as copies of the first 6" * copied)
+    with pytest.raises(ConfigError, match="another shape: max_positions: 16 there, 6 here"):
+        graft(old.model, new, tokenizer)
+
+
+@pytest.mark.parametrize(("positions", "expected"), [(64, {}), (10, {3: range(10, 16)}), (5, {3: range(6, 16)})])
+def test_positions_of_a_checkpoint_count_as_trained(
+    shards: Path, tmp_path: Path, positions: int, expected: dict[int, range]
+) -> None:
+    checkpoint(positions, Tokenizer.load(shards / "tokenizer")).save(tmp_path / "old")
+    assert Watched(make_recipe(), shards, CPU, init=tmp_path / "old").new_positions == expected
