@@ -4,7 +4,7 @@
 
 A leg is the folder of a run, each started from the weights of the one before: those of its end, or of the evaluation at STEP.
 What a leg cost is what all of it cost. Writes RESULTS/pretraining.json (GPU minutes,
-tokens, FLOPs, held-out losses of every leg), curve.json and pretraining.svg (training loss, means of 50 steps), and a copy of
+tokens, FLOPs, speeds, held-out losses of every leg), curve.json and pretraining.svg (training loss, means of 50 steps), and a copy of
 each leg's recipe and environment.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import json
 import shutil
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -26,6 +27,7 @@ from litebert.model.count import count_encoder, count_head, flops_per_token
 from litebert.recipes import PretrainRecipe
 
 WINDOW = 50
+SETTLING = 100
 HELD = ("step", "tokens", "masked_loss", "masked_accuracy", "sop_accuracy", "heldout_tokens")
 
 
@@ -58,11 +60,24 @@ def read(leg: str, vocab_size: int) -> dict[str, Any]:
         "tokens": round(real),
         "flops": flops,
         "minutes": round(steps[-1]["seconds"] / 60, 2),
+        "stages": speeds(steps),
         "evaluations": [{name: record.get(name) for name in HELD} for record in evaluations],
         "curve": [
             [steps[end - 1]["tokens"], round(mean(s["masked_loss"] for s in steps[end - WINDOW : end]), 4)] for end in ends
         ],
     }
+
+
+def speeds(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Positions a second in each stage, once it runs: without its first steps, which compile and record."""
+    found = []
+    for (length, batch_size), group in groupby(steps, lambda step: (step["sequence_length"], step["batch_size"])):
+        running = list(group)[SETTLING:]
+        if len(running) > 1:
+            seconds, read = (running[-1][name] - running[0][name] for name in ("seconds", "tokens"))
+            speed = {"sequence_length": length, "batch_size": batch_size, "positions_per_second": round(read / seconds)}
+            found.append(speed | {"steps": len(running)})
+    return found
 
 
 def place(leg: str) -> tuple[Path, int | None]:
