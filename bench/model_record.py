@@ -3,18 +3,17 @@
     python bench/model_record.py RESULTS LEG[:STEP]… [--vocab-size 30000]
 
 A leg is the folder of a run, each started from the weights of the one before: those of its end, or of the evaluation at STEP.
-What a leg cost is what all of it cost. Writes RESULTS/pretraining.json (GPU minutes,
-tokens, FLOPs, speeds, held-out losses of every leg), curve.json and pretraining.svg (training loss, means of 50 steps), and a copy of
-each leg's recipe and environment.
+What a leg cost is what all of it cost. Writes RESULTS/pretraining.json (GPU minutes, tokens, FLOPs, speeds, held-out losses of
+every leg), curve.json and pretraining.svg (training loss, means of 50 steps), and each leg's recipe and environment.
 """
 
 import argparse
 import json
 import shutil
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import matplotlib
@@ -27,7 +26,6 @@ from litebert.model.count import count_encoder, count_head, flops_per_token
 from litebert.recipes import PretrainRecipe
 
 WINDOW = 50
-SETTLING = 100
 HELD = ("step", "tokens", "masked_loss", "masked_accuracy", "sop_accuracy", "heldout_tokens")
 
 
@@ -69,14 +67,13 @@ def read(leg: str, vocab_size: int) -> dict[str, Any]:
 
 
 def speeds(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Positions a second in each stage, once it runs: without its first steps, which compile and record."""
+    """Positions a second in each stage, by the median of its steps: the first ones compile and record."""
     found = []
     for (length, batch_size), group in groupby(steps, lambda step: (step["sequence_length"], step["batch_size"])):
-        running = list(group)[SETTLING:]
-        if len(running) > 1:
-            seconds, read = (running[-1][name] - running[0][name] for name in ("seconds", "tokens"))
-            speed = {"sequence_length": length, "batch_size": batch_size, "positions_per_second": round(read / seconds)}
-            found.append(speed | {"steps": len(running)})
+        seconds = [after["seconds"] - before["seconds"] for before, after in pairwise(group)]
+        if seconds:
+            speed = {"sequence_length": length, "batch_size": batch_size, "steps": len(seconds) + 1}
+            found.append(speed | {"positions_per_second": round(length * batch_size / median(seconds))})
     return found
 
 
