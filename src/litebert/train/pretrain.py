@@ -1,11 +1,12 @@
 """Pretraining: a recipe and a folder of shards in; a run folder with metrics, snapshots and a checkpoint out (ALBERT §4.1)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from litebert.checkpoint import Checkpoint
 from litebert.config import HeadConfig, ModelConfig
@@ -40,6 +41,9 @@ from litebert.train.working import WorkingCopy
 
 class Pretraining(Training[Batch, Losses]):
     """One run, ready to go: `train()` runs or resumes it to its end."""
+
+    extend: Callable[[Tensor, range], None] = staticmethod(repeat_positions)
+    """What new positions start as; a study may try others."""
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class Pretraining(Training[Batch, Losses]):
         where a run goes on there they are copied again."""
         super().beside(state, stop)
         if state.step in self.new_positions:
-            repeat_positions(self.model.encoder.embedding.position.weight, self.new_positions[state.step])
+            self.extend(self.model.encoder.embedding.position.weight, self.new_positions[state.step])
             self.working.refresh()
 
     def wants_evaluation(self, step: int) -> bool:

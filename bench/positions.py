@@ -1,0 +1,136 @@
+"""What new positions should start as where a run goes on with longer sequences: a run for each start and seed.
+
+    python bench/positions.py --data SHARDS --out DIR [--starts as-they-are copies …] [--seeds 0 1 2] [--steps 1500]
+
+In miniature, on a CPU: a pre-norm model of four shared layers of width 128 reads 16 tokens at a time, and 64 in the last 15 %
+of its steps, while the rate falls. Until then all runs of a seed are the same, bit for bit. Held-out loss before the switch,
+at 64 before the first step there, and at the end, and the training loss in between: DIR/positions.json and table.md. A run
+that is finished is not run again. The shards that `litebert demo` leaves will do.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from litebert.checkpoint import Checkpoint
+from litebert.recipes import NAMED, OptimizerSpec, PretrainRecipe, Stages
+from litebert.train.folder import environment, write_json
+from litebert.train.log import read_records
+from litebert.train.positions import repeat_positions
+from litebert.train.pretrain import Pretraining
+from litebert.train.runtime import Runtime
+
+SHORT, LONG = 16, 64
+SWITCH = 0.85
+WINDOW = 10
+"""Steps that a shown training loss is the mean of."""
+SIZES = {"hidden_size": 128, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 512, "max_positions": LONG}
+
+
+@torch.no_grad()
+def louder(table: Tensor, new: range, seed: int) -> None:
+    """The noise that is there, with the deviation of trained rows: how much of the harm is weight decay's?"""
+    rows = table[new.start : new.stop]
+    rows *= table[: new.start].std() / rows.std()
+
+
+def copies(table: Tensor, new: range, seed: int) -> None:
+    repeat_positions(table, new)
+
+
+@torch.no_grad()
+def marked(table: Tensor, new: range, seed: int) -> None:
+    """Copies, each repetition moved by a random vector of its own: they can be told apart."""
+    draw = torch.Generator().manual_seed(seed)
+    marks = table[: new.start].std() * torch.randn(new.stop // new.start, table.shape[1], generator=draw)
+    repeat_positions(table, new)
+    table[new.start : new.stop] += marks[torch.arange(new.start, new.stop) // new.start]
+
+
+STARTS = {"as-they-are": None, "louder": louder, "copies": copies, "marked": marked}
+"""What is done to rows that were never read, and are small by weight decay."""
+
+
+def make_recipe(steps: int, seed: int, *, extend: bool) -> PretrainRecipe:
+    """As many tokens in every step; weight decay and the course of the rate as in the run that broke."""
+    return replace(
+        NAMED["demo"],
+        overrides=(("norm", "pre"), *SIZES.items()),
+        steps=steps,
+        tokens=None,
+        batch_size=Stages(((0, 64), (SWITCH, 64 * SHORT // LONG))),
+        sequence_length=Stages(((0, SHORT), (SWITCH, LONG))),
+        depth=None,
+        extend_positions=extend,
+        seed=seed,
+        optimizer=OptimizerSpec(name="muon", rate=8e-3, weight_decay=0.1, decay="stable", decay_fraction=0.3),
+        evaluate_every=round(SWITCH * steps),
+        evaluate_tokens=100_000,
+        save_every=0,
+    )
+
+
+def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
+    """Run it, or find it finished; what it came to."""
+    start, run = STARTS[name], args.out / f"{name}-seed{seed}"
+    training = Pretraining(make_recipe(args.steps, seed, extend=start is not None), args.data, runtime)
+    if start is not None:
+        training.extend = partial(start, seed=seed)
+    training.train(run, progress=False)
+    records = list(read_records(run / "metrics.jsonl"))
+    before, end = (record for record in records if record["kind"] == "evaluation")
+    losses = [r["masked_loss"] for r in records if r["kind"] == "step" and r["sequence_length"] == LONG]
+    assert before["masked_loss"] < end["masked_loss"], "the best weights are those of the switch"
+    model = Checkpoint.load(run / "best").model
+    if start is not None:
+        training.extend(model.encoder.embedding.position.weight, range(SHORT, LONG))
+    assert training.evaluation is not None
+    first = training.evaluation(model, length=LONG)
+    return {
+        "start": name,
+        "seed": seed,
+        "steps": end["step"],
+        "switch": before["step"],
+        "before": round(before["masked_loss"], 3),
+        "first": round(first["masked_loss"], 3),
+        "end": round(end["masked_loss"], 3),
+        "training": [round(mean(losses[i : i + WINDOW]), 3) for i in range(0, len(losses), WINDOW)],
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        f"| new positions | seed | held-out loss at {SHORT} tokens | at {LONG}, before the first step there | at the end |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [f"| {r['start']} | {r['seed']} | {r['before']:.3f} | {r['first']:.3f} | {r['end']:.3f} |" for r in rows]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True, help="folder of shards")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the runs and what they came to")
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=1_500)
+    args = parser.parse_args()
+    runtime, rows = Runtime.start(device="cpu"), []
+    for name in args.starts:
+        for seed in args.seeds:
+            rows.append(measure(name, seed, args, runtime))
+            print(json.dumps(rows[-1]), flush=True)
+    write_json(args.out / "positions.json", rows)
+    write_json(args.out / "environment.json", environment(threads=torch.get_num_threads()))
+    (args.out / "table.md").write_text(table(rows))
+
+
+if __name__ == "__main__":
+    main()
