@@ -64,7 +64,7 @@ def errors(found: dict[str, Tensor], truth: dict[str, Tensor]) -> dict[str, floa
 
 def ours(queries: list[int], keys: list[int]) -> object:
     bounds = bounds_of(queries), bounds_of(keys)
-    return lambda q, k, v: short.short_attention(q, k, v, *bounds, max(queries), max(keys))
+    return lambda *parts: short.short_attention([part[:, None] for part in parts], *bounds, max(queries), max(keys))
 
 
 def truth_of(inputs: list[Tensor], queries: list[int], keys: list[int]) -> dict[str, Tensor]:
@@ -114,11 +114,37 @@ def test_a_gradient_without_strides_is_read_right() -> None:
     assert found["value"] < EXACT[torch.float32]
 
 
-def test_torch_takes_it_for_an_operator_of_its_own() -> None:
+def side_by_side(parts: list[Tensor], grouping: str) -> list[Tensor]:
+    """Query, key and value in as many tensors as the grouping has words."""
+    named = dict(zip("qkv", parts, strict=True))
+    return [torch.stack([named[name] for name in word], 1) for word in grouping.split()]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("grouping", "queries", "keys"),
+    [("qkv", RAGGED, RAGGED), ("q kv", NEEDED, RAGGED), ("q kv", RAGGED, RAGGED), ("qkv", LONG, LONG)],
+)
+def test_side_by_side_they_give_the_same_bits(grouping: str, queries: list[int], keys: list[int], dtype: torch.dtype) -> None:
+    """One tensor and one gradient of it, against three of each."""
+    *parts, gradient = make_inputs(queries, keys, dtype=dtype)
+    apart = outcome(ours(queries, keys), [*parts, gradient])
+    leaves = [part.requires_grad_() for part in side_by_side(parts, grouping)]
+    out = short.short_attention(leaves, bounds_of(queries), bounds_of(keys), max(queries), max(keys))
+    together = torch.autograd.grad(out, leaves, gradient)
+    assert all(found.is_contiguous() for found in together)
+    assert torch.equal(out, apart["out"])
+    for found, name in zip([side for part in together for side in part.unbind(1)], ["query", "key", "value"], strict=True):
+        assert torch.equal(found, apart[name]), name
+
+
+@pytest.mark.parametrize("grouping", ["q k v", "q kv", "qkv"])
+def test_torch_takes_it_for_an_operator_of_its_own(grouping: str) -> None:
     """Schema, shapes without data, autograd and compiling with a free number of tokens: torch's own checks."""
-    *parts, _ = make_inputs(NEEDED, RAGGED, dtype=torch.float32)
-    leaves = [part.detach().requires_grad_() for part in parts]
-    torch.library.opcheck(short._forward, (*leaves, bounds_of(NEEDED), bounds_of(RAGGED), max(NEEDED), max(RAGGED)))
+    queries = RAGGED if grouping == "qkv" else NEEDED
+    *parts, _ = make_inputs(queries, RAGGED, dtype=torch.float32)
+    leaves = [part.requires_grad_() for part in side_by_side(parts, grouping)]
+    torch.library.opcheck(short._forward, (leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED)))
 
 
 @pytest.mark.parametrize(
@@ -155,14 +181,16 @@ def test_it_errs_no_more_than_flash_attention(size: int, dtype: torch.dtype, is_
 
 
 @needs_gpu
+@pytest.mark.parametrize("grouping", ["q k v", "q kv", "qkv"])
 @pytest.mark.filterwarnings("ignore")  # of compilers
-def test_it_is_compiled_and_replayed() -> None:
+def test_it_is_compiled_and_replayed(grouping: str) -> None:
     """Compiled with a free number of tokens, and as a CUDA graph: the same bits."""
     inputs = make_inputs(LONG, LONG, size=64, dtype=torch.bfloat16)
     bounds = bounds_of(LONG)
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        attended = torch.ops.litebert.short_attention(query, key, value, bounds, bounds, 128, 128)
+        parts = side_by_side([query, key, value], grouping)
+        attended = torch.ops.litebert.short_attention(parts, bounds, bounds, 128, 128)
         assert isinstance(attended, Tensor)
         return attended
 

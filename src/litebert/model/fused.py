@@ -1,19 +1,29 @@
-"""Several linear maps of the same states as one product: query, key and value. States and weights in, one output each out.
+"""Several linear maps of the same states as one product: query, key and value. States and weights in; outputs out, side by side
+in one tensor or each on its own.
 
-One wide product forward keeps a GPU busier than three narrow ones. Backward the gradients of the three arrive apart, and
-putting them side by side costs more than it gains: there each has its own product.
+One wide product keeps a GPU busier than three narrow ones. Where the gradients of the three arrive in one tensor too, backward
+is as wide. Where they arrive apart, putting them side by side costs more than it gains: there each has its own product.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
+def wide_projection(
+    states: Float[Tensor, "*batch inputs"], parts: Sequence[nn.Linear]
+) -> Float[Tensor, "*batch outputs_of_all"]:
+    """All outputs in one tensor: a linear map like any other, and so is its way back."""
+    return F.linear(states, torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+
+
 class FusedProjection(torch.autograd.Function):
-    """apply(states, weight, bias, weight, bias, …)"""
+    """apply(states, weight, bias, weight, bias, …), an output each"""
 
     @staticmethod
     def forward(states: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
@@ -32,6 +42,8 @@ class FusedProjection(torch.autograd.Function):
         states, *weights = ctx.saved_tensors
         rows = states.flatten(0, -2)
         apart = [gradient.flatten(0, -2) for gradient in gradients]
-        total = sum(gradient @ weight for gradient, weight in zip(apart, weights, strict=True))
-        assert isinstance(total, Tensor)
-        return total.view_as(states), *(part for gradient in apart for part in (gradient.mT @ rows, gradient.sum(0)))
+        # Each in the states' shape, then added: a compiler that sees mm + mm makes addmm of it, which copies one of them first;
+        # behind a view it leaves the sums to the kernel that reads them.
+        of_states, *others = ((gradient @ weight).view_as(states) for gradient, weight in zip(apart, weights, strict=True))
+        total = sum(others, start=of_states)
+        return total, *(part for gradient in apart for part in (gradient.mT @ rows, gradient.sum(0)))

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
 from litebert.model.fp8 import Quantized
-from litebert.model.fused import FusedProjection
-from litebert.model.layout import KeyMask, Needed, Packing, attention
+from litebert.model.fused import FusedProjection, wide_projection
+from litebert.model.layout import KeyMask, Needed, Packing, attention, takes_wide, wide_attention
 
 States = Float[Tensor, "batch seq hidden"]
 Chosen = Float[Tensor, "batch chosen hidden"]
@@ -108,15 +108,27 @@ class Attention(Part):
         return self.residual(self.norm, part, states, needed)
 
     def attend(self, states: States, among: KeyMask | Packing | None, needed: Needed | None) -> Chosen:
-        if needed is None:
-            query, key, value = self.project(states, "query", "key", "value")
-        else:
-            (query,), (key, value) = self.project(needed.of(states), "query"), self.project(states, "key", "value")
+        maps: list[tuple[Tensor, tuple[str, ...]]] = [(states, ("query", "key", "value"))]
+        if needed is not None:
+            maps = [(needed.of(states), ("query",)), (states, ("key", "value"))]
         probability = self.probability if self.training else 0.0
+        is_plain = "query" not in self.quantized and not probability
+        if is_plain and isinstance(among, Packing) and takes_wide(self.in_heads(states), among):
+            parts = [self.wide(x, *names) for x, names in maps]
+            return wide_attention(parts, among, needed).flatten(2)
+        query, key, value = [part for x, names in maps for part in self.project(x, *names)]
         return attention(query, key, value, among, needed, dropout=probability).flatten(2)
 
     def project(self, states: States, *names: str) -> list[Float[Tensor, "batch seq heads size"]]:
-        return [part.view(*part.shape[:2], self.num_heads, -1) for part in self.linear(states, *names)]
+        return [self.in_heads(part) for part in self.linear(states, *names)]
+
+    def wide(self, states: States, *names: str) -> Float[Tensor, "batch seq maps heads size"]:
+        """The same, side by side in one tensor."""
+        parts = [getattr(self, name) for name in names]
+        return wide_projection(states, parts).view(*states.shape[:2], len(parts), self.num_heads, -1)
+
+    def in_heads(self, states: States) -> Float[Tensor, "batch seq heads size"]:
+        return states.view(*states.shape[:2], self.num_heads, -1)
 
 
 class FeedForward(Part):

@@ -19,6 +19,9 @@ HAS_TRITON = find_spec("triton") is not None
 """It comes with torch's CUDA builds."""
 SHORT_KERNELS = True
 """Whether rows of at most 128 tokens have kernels of their own: half the time of flash attention on an H200."""
+WIDE = False
+"""Whether they read query, key and value as one tensor, and so give one gradient. Not yet measured: bench/short_attention.py
+times both ways, and docs/decisions/short_attention.md says what is expected of it."""
 
 
 class Packing(NamedTuple):
@@ -51,15 +54,42 @@ def attention(
     """Softmax attention of each query over the real tokens of its row."""
     if not isinstance(among, Packing):
         return _dense(query, key, value, among, dropout)
-    bounds = among.bounds if needed is None else needed.bounds
-    longest = among.longest if needed is None else needed.longest
-    assert bounds is not None, "the needed tokens of a packed batch have bounds"
+    bounds, longest = _of_queries(among, needed)
     if not query.is_cuda:
         same_row = _rows(bounds, query.shape[1])[:, None] == _rows(among.bounds, key.shape[1])
         return _dense(query, key, value, same_row, dropout)
     assert not dropout, "packed rows have no attention dropout"
     query, key, value = (part.flatten(0, 1) for part in (query, key, value))  # views; indexing would copy on the way back
     return _packed(query, key, value, bounds, among.bounds, longest, among.longest).unsqueeze(0)
+
+
+def takes_wide(states: Float[Tensor, "batch seq heads size"], among: Packing) -> bool:
+    """Whether `wide_attention` is for states like these."""
+    if not (WIDE and SHORT_KERNELS and HAS_TRITON and states.is_cuda):
+        return False
+    from litebert.model.short_attention import supports
+
+    return supports(states, among.longest)
+
+
+def wide_attention(
+    parts: list[Float[Tensor, "batch _ _ heads size"]], among: Packing, needed: Needed | None
+) -> Float[Tensor, "batch queries heads size"]:
+    """The same as `attention` of short packed rows on a GPU, of tensors with several maps side by side: query, key and value;
+    or the queries of needed tokens, and keys and values. Each has one gradient."""
+    from litebert.model.short_attention import short_attention
+
+    bounds, longest = _of_queries(among, needed)
+    flat = [part.flatten(0, 1) for part in parts]
+    return short_attention(flat, bounds, among.bounds, longest, among.longest).unsqueeze(0)
+
+
+def _of_queries(among: Packing, needed: Needed | None) -> tuple[Int[Tensor, " rows_and_one"], int]:
+    """Their bounds, and the most that a row has."""
+    if needed is None:
+        return among.bounds, among.longest
+    assert needed.bounds is not None, "the needed tokens of a packed batch have bounds"
+    return needed.bounds, needed.longest
 
 
 def _packed(
@@ -70,7 +100,8 @@ def _packed(
         from litebert.model.short_attention import short_attention, supports
 
         if supports(query, max(longest, longest_key)):
-            return short_attention(query, key, value, bounds, key_bounds, longest, longest_key)
+            apart = [part.unsqueeze(1) for part in (query, key, value)]
+            return short_attention(apart, bounds, key_bounds, longest, longest_key)
     from torch.nn.attention.varlen import varlen_attn
 
     attended = varlen_attn(query, key, value, bounds, key_bounds, longest, longest_key)

@@ -10,6 +10,7 @@ predicted and the measured time.
 Needs Triton, which comes with torch's CUDA builds: import it where it is used. With TRITON_INTERPRET=1 it runs on a CPU.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,30 +40,28 @@ def supports(query: Tensor, longest: int) -> bool:
 
 
 def short_attention(
-    query: Float[Tensor, "queries heads size"],
-    key: Float[Tensor, "tokens heads size"],
-    value: Float[Tensor, "tokens heads size"],
+    parts: Sequence[Float[Tensor, "_ _ heads size"]],
     query_bounds: Int[Tensor, " rows_and_one"],
     key_bounds: Int[Tensor, " rows_and_one"],
     longest_query: int,
     longest_key: int,
 ) -> Float[Tensor, "queries heads size"]:
-    """Row r has the queries from query_bounds[r] to query_bounds[r + 1], and so the keys; a row may lack either.
+    """`parts` are query, key and value in this order, side by side (tokens, number of maps, heads, size) in one tensor, the
+    last two of them in one, or each in its own. Gradients come in as many, so what was one product forward is one backward.
 
+    Row r has the queries from query_bounds[r] to query_bounds[r + 1], and so the keys; a row may lack either.
     The bounds (int32) begin at 0 and end with the number of tokens, and no row is longer than is said: nobody looks.
     """
-    assert supports(query, max(longest_query, longest_key)), "supports() says what can be attended to"
-    attended = _forward(query, key, value, query_bounds, key_bounds, longest_query, longest_key)
+    assert supports(parts[0], max(longest_query, longest_key)), "supports() says what can be attended to"
+    attended = _forward(parts, query_bounds, key_bounds, longest_query, longest_key)
     assert isinstance(attended, Tensor)
     return attended
 
 
 @torch.library.custom_op("litebert::short_attention", mutates_args=())
-def _forward(
-    query: Tensor, key: Tensor, value: Tensor, query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int
-) -> Tensor:
-    query, key, value = (_with_whole_heads(part) for part in (query, key, value))
-    (out,) = _empty_like(query)
+def _forward(parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int) -> Tensor:
+    query, key, value = _apart(parts)
+    out = query.new_empty(query.shape)
     heads, size = query.shape[1:]
     with torch.cuda.device_of(query):
         forward_kernel[((len(key_bounds) - 1) * heads,)](
@@ -74,43 +73,52 @@ def _forward(
 
 @torch.library.custom_op("litebert::short_attention_backward", mutates_args=())
 def _backward(
-    query: Tensor, key: Tensor, value: Tensor, gradient: Tensor,
-    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    query, key, value, gradient = (_with_whole_heads(part) for part in (query, key, value, gradient))
-    dq, dk, dv = _empty_like(query, key, value)
+    parts: Sequence[Tensor], gradient: Tensor, query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int
+) -> list[Tensor]:
+    gradients = _empty_like(parts)
+    query, key, value = _apart(parts)
+    dq, dk, dv = _apart(gradients)
+    gradient = _with_whole_heads(gradient)
     heads, size = query.shape[1:]
+    maps = {"query_maps": dq.stride(0) // (heads * size), "key_maps": dk.stride(0) // (heads * size)}
     units, blocks = (len(key_bounds) - 1) * heads, _blocks(query, longest_query, longest_key)
     programs, stages = _room(query, blocks)
     with torch.cuda.device_of(query):
         backward_kernel[(min(units, programs),)](
             query, key, value, gradient, dq, dk, dv, query_bounds, key_bounds,
-            *_strides(query, key, value, gradient), heads, units, size**-0.5, **blocks, stages=stages,
+            *_strides(query, key, value, gradient), heads, units, size**-0.5, **maps, **blocks, stages=stages,
         )  # fmt: skip
-    return dq, dk, dv
+    return gradients
 
 
 @_forward.register_fake
-def _(query: Tensor, *_: Any) -> Tensor:
-    return _empty_like(query)[0]
+def _(parts: Sequence[Tensor], *_: Any) -> Tensor:
+    tokens, _maps, heads, size = parts[0].shape
+    return parts[0].new_empty(tokens, heads, size)
 
 
 @_backward.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    return _empty_like(query, key, value)
+def _(parts: Sequence[Tensor], *_: Any) -> list[Tensor]:
+    return _empty_like(parts)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.longest_query, ctx.longest_key = inputs
-    ctx.save_for_backward(*tensors)
+    parts, *bounds, ctx.longest_query, ctx.longest_key = inputs
+    ctx.save_for_backward(*bounds, *parts)
 
 
-def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    query, key, value, *bounds = ctx.saved_tensors
-    return *_backward(query, key, value, gradient, *bounds, ctx.longest_query, ctx.longest_key), None, None, None, None
+def _gradients(ctx: Any, gradient: Tensor) -> tuple[list[Tensor] | None, ...]:
+    query_bounds, key_bounds, *parts = ctx.saved_tensors
+    found = _backward(parts, gradient, query_bounds, key_bounds, ctx.longest_query, ctx.longest_key)
+    return found, None, None, None, None
 
 
 _forward.register_autograd(_gradients, setup_context=_save)
+
+
+def _apart(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Query, key and value, or their gradients: views."""
+    return [side for part in parts for side in _with_whole_heads(part).unbind(1)]
 
 
 def _with_whole_heads(tensor: Tensor) -> Tensor:
@@ -118,8 +126,8 @@ def _with_whole_heads(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _empty_like(*tensors: Tensor) -> tuple[Tensor, ...]:
-    return tuple(tensor.new_empty(tensor.shape) for tensor in tensors)
+def _empty_like(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.new_empty(tensor.shape) for tensor in tensors]
 
 
 def _strides(*tensors: Tensor) -> list[int]:

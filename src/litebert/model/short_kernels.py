@@ -4,6 +4,8 @@
 `queries`, `keys` and `size` are the tile: powers of two, of 16 and more. Queries and keys beyond the ends of a row are read
 as zeros, give nothing to any sum, and are not written. Products take operands of the inputs' type and add up in float32;
 float32 operands go through the tensor cores in three parts (tf32x3), which loses nothing that float32 would keep.
+`query_maps` and `key_maps` say how many gradients lie side by side where a gradient is written. (They lie as the inputs do,
+whose strides would serve too; but then the offsets of a unit's loads are kept in registers until its stores.)
 """
 
 from typing import no_type_check  # keeps shape checks away in tests: Triton reads source, not functions
@@ -70,7 +72,8 @@ def backward_kernel(
     query, key, value, gradient, query_gradient, key_gradient, value_gradient, query_bounds, key_bounds,
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
     gradient_token_stride, gradient_head_stride,
-    heads, units, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr, stages: tl.constexpr,
+    heads, units, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
+    query_maps: tl.constexpr, key_maps: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """Weights and their gradient fill the registers of a multiprocessor, so a second program cannot hide the loads of the
     first: one program walks over units, and fetches those to come while it computes.
@@ -92,10 +95,12 @@ def backward_kernel(
         weights, norm = _softmax(q, k, num_keys, scale, keys)
         weights *= norm
         dv = tl.dot(tl.trans(weights.to(g.dtype)), g, input_precision="tf32x3")
-        tl.store(_tile(value_gradient, first_key, head, heads * size, size, keys, size), dv.to(v.dtype), is_key)
+        tl.store(_tile(value_gradient, first_key, head, heads * size * key_maps, size, keys, size), dv.to(v.dtype), is_key)
         dw = tl.dot(g, tl.trans(v), input_precision="tf32x3")
         ds = (weights * (dw - tl.sum(weights * dw, 1)[:, None])).to(q.dtype)
         dk = tl.dot(tl.trans(ds), q, input_precision="tf32x3") * scale
-        tl.store(_tile(key_gradient, first_key, head, heads * size, size, keys, size), dk.to(k.dtype), is_key)
+        tl.store(_tile(key_gradient, first_key, head, heads * size * key_maps, size, keys, size), dk.to(k.dtype), is_key)
         dq = tl.dot(ds, k, input_precision="tf32x3") * scale
-        tl.store(_tile(query_gradient, first_query, head, heads * size, size, queries, size), dq.to(q.dtype), is_query)
+        tl.store(
+            _tile(query_gradient, first_query, head, heads * size * query_maps, size, queries, size), dq.to(q.dtype), is_query
+        )
