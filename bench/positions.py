@@ -1,11 +1,13 @@
 """What new positions should start as where a run goes on with longer sequences: a run for each start and seed.
 
     python bench/positions.py --data SHARDS --out DIR [--starts as-they-are copies …] [--seeds 0 1 2] [--steps 1500]
+    python bench/positions.py --data SHARDS --out DIR --model CHECKPOINT --lengths 128 512 [--tokens 20000]
 
 In miniature, on a CPU: a pre-norm model of four shared layers of width 128 reads 16 tokens at a time, and 64 in the last 15 %
 of its steps, while the rate falls. Until then all runs of a seed are the same, bit for bit. Held-out loss before the switch,
 at 64 before the first step there, and at the end, and the training loss in between: DIR/positions.json and table.md. A run
-that is finished is not run again. The shards that `litebert demo` leaves will do.
+that is finished is not run again. The shards that `litebert demo` leaves will do. With --model nothing is trained: the held-out
+loss of a checkpoint that has read the first length, at the second, for each start; DIR/before_training.json.
 """
 
 import argparse
@@ -20,11 +22,13 @@ import torch
 from torch import Tensor
 
 from litebert.checkpoint import Checkpoint
+from litebert.data.stream import Stream
 from litebert.recipes import NAMED, OptimizerSpec, PretrainRecipe, Stages
+from litebert.train.evaluate import Evaluation
 from litebert.train.folder import environment, write_json
 from litebert.train.log import read_records
-from litebert.train.positions import repeat_positions
-from litebert.train.pretrain import Pretraining
+from litebert.train.positions import extend_positions
+from litebert.train.pretrain import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 
 SHORT, LONG = 16, 64
@@ -41,8 +45,10 @@ def louder(table: Tensor, new: range, seed: int) -> None:
     rows *= table[: new.start].std() / rows.std()
 
 
-def copies(table: Tensor, new: range, seed: int) -> None:
-    repeat_positions(table, new)
+@torch.no_grad()
+def copies(table: Tensor, new: range, seed: int = 0) -> None:
+    """As Longformer starts them: row p is row p mod the trained ones."""
+    table[new.start : new.stop] = table[torch.arange(new.start, new.stop) % new.start]
 
 
 @torch.no_grad()
@@ -50,11 +56,16 @@ def marked(table: Tensor, new: range, seed: int) -> None:
     """Copies, each repetition moved by a random vector of its own: they can be told apart."""
     draw = torch.Generator().manual_seed(seed)
     marks = table[: new.start].std() * torch.randn(new.stop // new.start, table.shape[1], generator=draw)
-    repeat_positions(table, new)
+    copies(table, new)
     table[new.start : new.stop] += marks[torch.arange(new.start, new.stop) // new.start]
 
 
-STARTS = {"as-they-are": None, "louder": louder, "copies": copies, "marked": marked}
+def goes_on(table: Tensor, new: range, seed: int) -> None:
+    """As litebert has it: of the short rows here copies, of longer ones a recurrence."""
+    extend_positions(table, new)
+
+
+STARTS = {"as-they-are": None, "louder": louder, "copies": copies, "marked": marked, "goes-on": goes_on}
 """What is done to rows that were never read, and are small by weight decay."""
 
 
@@ -105,6 +116,22 @@ def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) ->
     }
 
 
+def before_training(args: argparse.Namespace, runtime: Runtime) -> None:
+    """A checkpoint's held-out loss at a length that it has not read, for each start."""
+    short, long = args.lengths
+    recipe = replace(NAMED["affordable"], sequence_length=Stages.constant(long))
+    evaluation = Evaluation(Stream.open(args.data, example_spec(recipe), seed=0), runtime, tokens=args.tokens)
+    rows = []
+    for name in args.starts:
+        model, start = Checkpoint.load(args.model).model.eval(), STARTS[name]
+        if start is not None:
+            start(model.encoder.embedding.position.weight.data, range(short, long), seed=0)
+        found = evaluation(model, length=long)
+        rows.append({"start": name, "length": long, **{key: found[key] for key in ("masked_loss", "heldout_tokens")}})
+        print(json.dumps(rows[-1]), flush=True)
+    write_json(args.out / "before_training.json", rows)
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
         f"| new positions | seed | held-out loss at {SHORT} tokens | at {LONG}, before the first step there | at the end |",
@@ -121,8 +148,18 @@ def main() -> None:
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=1_500)
+    parser.add_argument("--model", type=Path, help="a checkpoint to try the starts on, without training")
+    parser.add_argument(
+        "--lengths", nargs=2, type=int, default=(128, 512), help="of --model: what it has read, and what it is to"
+    )
+    parser.add_argument("--tokens", type=int, default=20_000, help="of --model: held-out tokens")
     args = parser.parse_args()
-    runtime, rows = Runtime.start(device="cpu"), []
+    args.out.mkdir(parents=True, exist_ok=True)
+    runtime: Runtime = Runtime.start(device="cpu")
+    if args.model is not None:
+        before_training(args, runtime)
+        return
+    rows = []
     for name in args.starts:
         for seed in args.seeds:
             rows.append(measure(name, seed, args, runtime))

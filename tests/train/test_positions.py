@@ -1,4 +1,4 @@
-"""Positions that a longer stage reads for the first time start as copies of the trained ones, wherever a run was ended."""
+"""Positions that a longer stage reads for the first time go on from the trained ones, wherever a run was ended."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from litebert.testing import tiny_recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.graft import graft
 from litebert.train.loop import State
-from litebert.train.positions import new_positions, repeat_positions
+from litebert.train.positions import FEWEST, continued, extend_positions, new_positions, said
 from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
 
@@ -65,10 +65,46 @@ def test_rows_are_repeated_in_place_and_twice_is_once() -> None:
     table = torch.nn.Parameter(torch.arange(10.0)[:, None].expand(10, 2).clone())
     address = table.data_ptr()
     for _ in range(2):
-        repeat_positions(table, range(3, 8))
+        extend_positions(table, range(3, 8))
         assert table[:, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 8, 9]
     assert table.data_ptr() == address
     assert table.grad_fn is None
+
+
+def turning(count: int) -> torch.Tensor:
+    """Rows of three circles around a point off the origin, walked at different speeds."""
+    angles = torch.arange(count, dtype=torch.float64)[:, None] * torch.tensor([0.05, 0.31, 1.1], dtype=torch.float64)
+    return (
+        0.5
+        + torch.cat([angles.sin(), angles.cos()], 1) @ torch.randn(6, 24, generator=torch.Generator().manual_seed(1)).double()
+    )
+
+
+def test_many_rows_go_on_as_they_went() -> None:
+    """Circles are a linear recurrence, which is found and followed far beyond the rows that were given."""
+    path = turning(512)
+    rows = continued(path[:128], 384)
+    # a row's distance from the middle is not constant here, and is made so: directions are what can be compared
+    away, truth = rows - path[4:124].mean(0), path[128:] - path[4:124].mean(0)
+    assert torch.nn.functional.cosine_similarity(away, truth).min() > 0.97
+
+
+def test_rows_that_go_on_have_the_size_of_the_others_whatever_they_are() -> None:
+    noise = torch.randn(128, 32, generator=torch.Generator().manual_seed(0))
+    table = torch.cat([noise, torch.zeros(128, 32)])
+    for _ in range(2):
+        extend_positions(table, range(128, 256))
+        assert torch.equal(table[:128], noise)
+        sizes = (table[128:] - noise[4:124].mean(0)).norm(dim=1)
+        assert torch.allclose(sizes, (noise[4:124] - noise[4:124].mean(0)).norm(dim=1).mean().expand(128), rtol=1e-4)
+    still = torch.ones(128, 8)
+    extend_positions(still, range(FEWEST, 128))
+    assert torch.allclose(still, torch.ones(128, 8))
+
+
+def test_what_is_said_of_them() -> None:
+    assert said(range(128, 512)) == "positions 128 to 511 go on as the first 128"
+    assert said(range(16, 64)) == "positions 16 to 63 start as copies of the first 16"
 
 
 @pytest.mark.parametrize("extend", [True, False])

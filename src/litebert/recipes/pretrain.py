@@ -49,7 +49,7 @@ class PretrainRecipe(Recipe):
     sequence_length: Stages = field(default=Stages.constant(128))
     """Tokens in an example with [CLS] and [SEP]; may grow by stages."""
     extend_positions: bool = True
-    """Whether positions that a longer stage reads for the first time start as copies of the trained ones; sinusoids go on by
+    """Whether positions that a longer stage reads for the first time go on from the trained ones; sinusoids do so by
     themselves."""
     depth: Stages | None = None
     """Layers applied, by stages that end at the encoder's own; none for all of them from the start."""

@@ -1,7 +1,7 @@
 """Continued pretraining: a checkpoint and a new model in; the new model with the old one's weights out.
 
 The same vocabulary keeps every row. A new one keeps the rows of the pieces that both have; the others start afresh. More
-positions than before start as copies of the old ones.
+positions than before go on as the old ones (train/positions.py).
 """
 
 import torch
@@ -10,7 +10,7 @@ from litebert.checkpoint import Checkpoint
 from litebert.errors import ConfigError
 from litebert.model.model import Model
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.positions import repeat_positions, said
+from litebert.train.positions import extend_positions, said
 
 BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
 """Parameters with a row for each piece of the vocabulary."""
@@ -48,7 +48,7 @@ def graft(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
     kept = [f"{len(rows[0]):,} of {tokenizer.vocab_size:,} pieces keep their rows"]
     new = range(then["max_positions"], now["max_positions"])
     if new and {now["position_init"], then["position_init"]} != {"sinusoidal"}:  # a sinusoid goes on by itself
-        repeat_positions(model.encoder.embedding.position.weight, new)
+        extend_positions(model.encoder.embedding.position.weight, new)
         kept.append(said(new))
     parts = sorted({name.split(".")[1] for name in fresh})
     return "; ".join(kept + [f"new: {', '.join(parts)}"] * bool(parts))

@@ -30,7 +30,7 @@ from litebert.train.job import PretrainJob
 from litebert.train.log import Record, Sink
 from litebert.train.loop import State
 from litebert.train.plateau import PlateauWatch
-from litebert.train.positions import new_positions, repeat_positions, said
+from litebert.train.positions import extend_positions, new_positions, said
 from litebert.train.runtime import Runtime
 from litebert.train.samples import filled_masks
 from litebert.train.stop import StopSignal
@@ -42,7 +42,7 @@ from litebert.train.working import WorkingCopy
 class Pretraining(Training[Batch, Losses]):
     """One run, ready to go: `train()` runs or resumes it to its end."""
 
-    extend: Callable[[Tensor, range], None] = staticmethod(repeat_positions)
+    extend: Callable[[Tensor, range], None] = staticmethod(extend_positions)
     """What new positions start as; a study may try others."""
 
     def __init__(
@@ -100,8 +100,8 @@ class Pretraining(Training[Batch, Losses]):
             self.passes.ahead(step)
 
     def beside(self, state: State, stop: StopSignal) -> None:
-        """Also: a longer stage's new positions start as copies. A snapshot of that moment may be from before or after it, for
-        where a run goes on there they are copied again."""
+        """Also: fill a longer stage's new positions. A snapshot of that moment may be from before or after it, for where a run
+        goes on there they are filled again, with the same."""
         super().beside(state, stop)
         if state.step in self.new_positions:
             self.extend(self.model.encoder.embedding.position.weight, self.new_positions[state.step])
