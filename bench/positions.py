@@ -13,7 +13,6 @@ loss of a checkpoint that has read the first length, at the second, for each sta
 import argparse
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -36,6 +35,10 @@ SWITCH = 0.85
 WINDOW = 10
 """Steps that a shown training loss is the mean of."""
 SIZES = {"hidden_size": 128, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 512, "max_positions": LONG}
+
+
+def as_they_are(table: Tensor, new: range, seed: int) -> None:
+    """Random, and small by weight decay."""
 
 
 @torch.no_grad()
@@ -65,11 +68,11 @@ def goes_on(table: Tensor, new: range, seed: int) -> None:
     extend_positions(table, new)
 
 
-STARTS = {"as-they-are": None, "louder": louder, "copies": copies, "marked": marked, "goes-on": goes_on}
+STARTS = {"as-they-are": as_they_are, "louder": louder, "copies": copies, "marked": marked, "goes-on": goes_on}
 """What is done to rows that were never read, and are small by weight decay."""
 
 
-def make_recipe(steps: int, seed: int, *, extend: bool) -> PretrainRecipe:
+def make_recipe(steps: int, seed: int) -> PretrainRecipe:
     """As many tokens in every step; weight decay and the course of the rate as in the run that broke."""
     return replace(
         NAMED["demo"],
@@ -79,7 +82,6 @@ def make_recipe(steps: int, seed: int, *, extend: bool) -> PretrainRecipe:
         batch_size=Stages(((0, 64), (SWITCH, 64 * SHORT // LONG))),
         sequence_length=Stages(((0, SHORT), (SWITCH, LONG))),
         depth=None,
-        extend_positions=extend,
         seed=seed,
         optimizer=OptimizerSpec(name="muon", rate=8e-3, weight_decay=0.1, decay="stable", decay_fraction=0.3),
         evaluate_every=round(SWITCH * steps),
@@ -91,19 +93,20 @@ def make_recipe(steps: int, seed: int, *, extend: bool) -> PretrainRecipe:
 def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
     """Run it, or find it finished; what it came to."""
     start, run = STARTS[name], args.out / f"{name}-seed{seed}"
-    training = Pretraining(make_recipe(args.steps, seed, extend=start is not None), args.data, runtime)
-    if start is not None:
-        training.extend = partial(start, seed=seed)
+    training = Pretraining(make_recipe(args.steps, seed), args.data, runtime)
+    told = run / "first.json"
+
+    def extend(positions: Tensor, new: range) -> None:
+        start(positions, new, seed)
+        assert training.evaluation is not None
+        write_json(told, training.evaluation(training.model, length=LONG))
+
+    training.extend = extend
     training.train(run, progress=False)
     records = list(read_records(run / "metrics.jsonl"))
     before, end = (record for record in records if record["kind"] == "evaluation")
     losses = [r["masked_loss"] for r in records if r["kind"] == "step" and r["sequence_length"] == LONG]
-    assert before["masked_loss"] < end["masked_loss"], "the best weights are those of the switch"
-    model = Checkpoint.load(run / "best").model
-    if start is not None:
-        training.extend(model.encoder.embedding.position.weight, range(SHORT, LONG))
-    assert training.evaluation is not None
-    first = training.evaluation(model, length=LONG)
+    first = json.loads(told.read_text())
     return {
         "start": name,
         "seed": seed,
@@ -123,9 +126,8 @@ def before_training(args: argparse.Namespace, runtime: Runtime) -> None:
     evaluation = Evaluation(Stream.open(args.data, example_spec(recipe), seed=0), runtime, tokens=args.tokens)
     rows = []
     for name in args.starts:
-        model, start = Checkpoint.load(args.model).model.eval(), STARTS[name]
-        if start is not None:
-            start(model.encoder.embedding.position.weight.data, range(short, long), seed=0)
+        model = Checkpoint.load(args.model).model.eval()
+        STARTS[name](model.encoder.embedding.position.weight.data, range(short, long), 0)
         found = evaluation(model, length=long)
         rows.append({"start": name, "length": long, **{key: found[key] for key in ("masked_loss", "heldout_tokens")}})
         print(json.dumps(rows[-1]), flush=True)

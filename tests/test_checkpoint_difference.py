@@ -37,9 +37,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     encoder = replace(PRESETS["tiny"], norm="pre", vocab_size=tokenizer.vocab_size)
     Checkpoint(model=Model(ModelConfig(encoder=encoder, heads=HEADS)), tokenizer=tokenizer).save(
-        folder / "base", weights="int8"
+        folder / "stem", weights="int8"
     )
-    base = Checkpoint.load(folder / "base").model
+    base = Checkpoint.load(folder / "stem").model
     model = Model(ModelConfig(encoder=replace(encoder, ffn_dropout=0.1), heads=MOOD))
     model.encoder.load_state_dict(base.encoder.state_dict())
     with torch.no_grad():
@@ -48,14 +48,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 parameter += 0.002 * torch.randn_like(parameter)
     tuned = Checkpoint(model=model.eval(), tokenizer=tokenizer, task=TASK)
     tuned.save(folder / "tuned")
-    tuned.save(folder / "mood", weights=Difference(base=folder / "base", rank=4, token_rank=2))
+    tuned.save(folder / "mood", weights=Difference(base=folder / "stem", rank=4, token_rank=2))
     return folder
 
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Path:
     """The difference in a place of its own, with its base beside it."""
-    for name in ("base", "mood"):
+    for name in ("stem", "mood"):
         shutil.copytree(made / name, tmp_path / name)
     return tmp_path / "mood"
 
@@ -67,7 +67,7 @@ def logits(checkpoint: Checkpoint) -> torch.Tensor:
 
 
 def test_base_and_difference_together_are_the_model(made: Path) -> None:
-    exact, found, base = (Checkpoint.load(made / name) for name in ("tuned", "mood", "base"))
+    exact, found, base = (Checkpoint.load(made / name) for name in ("tuned", "mood", "stem"))
     assert (found.model.config, found.task) == (exact.model.config, TASK)
     assert read_config(made / "mood") == exact.model.config
     assert not found.model.training
@@ -91,9 +91,9 @@ def test_all_directions_give_the_logits_of_the_model(made: Path, tmp_path: Path)
     exact = Checkpoint.load(made / "tuned")
     errors = []
     for name, rank, token_rank in (("few", 1, 0), ("some", 8, 4), ("all", 1000, 1000)):
-        exact.save(made / name, weights=Difference(base=made / "base", rank=rank, token_rank=token_rank))
+        exact.save(made / name, weights=Difference(base=made / "stem", rank=rank, token_rank=token_rank))
         errors.append((logits(Checkpoint.load(made / name)) - logits(exact)).norm().item())
-    base = Checkpoint.load(made / "base").model.encoder
+    base = Checkpoint.load(made / "stem").model.encoder
     moved = replace(exact, model=Checkpoint.load(made / "tuned").model)
     moved.model.encoder.load_state_dict(base.state_dict())
     change = (logits(moved) - logits(exact)).norm().item()
@@ -110,7 +110,7 @@ def test_it_is_small_and_holds_nothing_that_did_not_change(made: Path) -> None:
     said = json.loads((made / "mood" / CONFIG).read_text())["weights"]
     assert {name: said[name] for name in said if name != "sha256"} == {
         "kind": "difference",
-        "base": "base",
+        "base": "stem",
         "rank": 4,
         "token_rank": 2,
         "group_size": 64,
@@ -129,7 +129,7 @@ def test_a_classifier_from_albert_base_takes_less_than_800_kilobytes() -> None:
 
 
 def test_a_folder_of_any_name_may_be_the_base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(made / "base", tmp_path / "my base, ä.1")
+    shutil.copytree(made / "stem", tmp_path / "my base, ä.1")
     monkeypatch.chdir(tmp_path)
     found = Checkpoint.load(made / "tuned").save("mood", weights=Difference(base="my base, ä.1", rank=4, token_rank=2))
     monkeypatch.chdir(found)
@@ -138,7 +138,7 @@ def test_a_folder_of_any_name_may_be_the_base(made: Path, tmp_path: Path, monkey
 
 def test_saved_twice_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
     again = Checkpoint.load(made / "tuned").save(
-        tmp_path / "mood", weights=Difference(base=made / "base", rank=4, token_rank=2)
+        tmp_path / "mood", weights=Difference(base=made / "stem", rank=4, token_rank=2)
     )
     for path in (made / "mood").iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
@@ -148,43 +148,43 @@ def test_the_base_may_be_one_that_comes_with_the_package(
     made: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "models").mkdir()
-    (tmp_path / "base").rename(tmp_path / "models" / "base")
-    models = [index.EmbeddedModel(name="base", verbs=("fill",), folder=tmp_path / "models" / "base")]
+    (tmp_path / "stem").rename(tmp_path / "models" / "stem")
+    models = [index.EmbeddedModel(name="stem", verbs=("fill",), folder=tmp_path / "models" / "stem")]
     (tmp_path / "models" / "index.json").write_text(index.index_text(models))
     monkeypatch.setattr(index, "ROOT", tmp_path / "models")
     there = logits(Checkpoint.load(folder))
     assert torch.equal(there, logits(Checkpoint.load(made / "mood")))
-    again = Checkpoint.load(made / "tuned").save(tmp_path / "again", weights=Difference(base="base", rank=4, token_rank=2))
+    again = Checkpoint.load(made / "tuned").save(tmp_path / "again", weights=Difference(base="stem", rank=4, token_rank=2))
     assert torch.equal(logits(Checkpoint.load(again)), there)
     # Another folder of that name, as of a run of one's own, is not in the way.
-    shutil.copytree(made / "tuned", tmp_path / "base")
+    shutil.copytree(made / "tuned", tmp_path / "stem")
     assert torch.equal(logits(Checkpoint.load(folder)), there)
 
 
 def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
-    base = Checkpoint.load(tmp_path / "base")
+    base = Checkpoint.load(tmp_path / "stem")
     with torch.no_grad():
         base.model.encoder.embedding.norm.bias[0] += 1
-    base.save(tmp_path / "base", weights="int8", replace=True)
+    base.save(tmp_path / "stem", weights="int8", replace=True)
     message = (
-        r"mood is stored as its difference to base with sha256 [0-9a-f]{12}…, and \S*base is another; put the base beside it"
+        r"mood is stored as its difference to stem with sha256 [0-9a-f]{12}…, and \S*stem is another; put the base beside it"
     )
     with pytest.raises(CheckpointError, match=message):
         Checkpoint.load(folder)
-    shutil.rmtree(tmp_path / "base")
+    shutil.rmtree(tmp_path / "stem")
     with pytest.raises(CheckpointError, match=r"and there is no such model; put the base beside it that it was made from"):
         Checkpoint.load(folder)
 
 
 def test_another_vocabulary_is_another_base(folder: Path, tmp_path: Path) -> None:
-    rules = tmp_path / "base" / "tokenizer_config.json"
+    rules = tmp_path / "stem" / "tokenizer_config.json"
     rules.write_text(rules.read_text().replace("true", "false"))
     with pytest.raises(CheckpointError, match="base is another"):
         Checkpoint.load(folder)
 
 
 def test_a_damaged_base_is_found(folder: Path, tmp_path: Path) -> None:
-    config = tmp_path / "base" / CONFIG
+    config = tmp_path / "stem" / CONFIG
     config.write_text(config.read_text().replace('"ffn_size"', '"ffn_sise"'))
     with pytest.raises(CheckpointError, match="cannot be used"):
         Checkpoint.load(folder)
@@ -210,7 +210,7 @@ def test_a_base_of_another_shape_or_vocabulary_is_refused(made: Path, tmp_path: 
         CheckpointError, match=r"the encoder has hidden_size \d+, its base has 64; a difference needs the model"
     ):
         tuned.save(tmp_path / "mood", weights=Difference(base=other))
-    bare = replace(Checkpoint.load(made / "base"), tokenizer=None).save(tmp_path / "bare")
+    bare = replace(Checkpoint.load(made / "stem"), tokenizer=None).save(tmp_path / "bare")
     with pytest.raises(CheckpointError, match="bare has another vocabulary than the model; a base is what the model was"):
         tuned.save(tmp_path / "mood", weights=Difference(base=bare))
     with pytest.raises(CheckpointError, match="nowhere is not a folder"):
@@ -254,7 +254,7 @@ def test_the_mark_and_the_weights_must_agree(folder: Path) -> None:
 
 
 def test_mutated_headers_end_in_a_clean_error(folder: Path, tmp_path: Path) -> None:
-    base, config, path = Checkpoint.load(tmp_path / "base").model, read_config(folder), folder / WEIGHTS
+    base, config, path = Checkpoint.load(tmp_path / "stem").model, read_config(folder), folder / WEIGHTS
     draw, weights = random.Random(7), path.read_bytes()
     header = 8 + int.from_bytes(weights[:8], "little")
     refused, cases = 0, 100

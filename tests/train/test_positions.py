@@ -217,3 +217,11 @@ def test_positions_of_a_checkpoint_count_as_trained(
 ) -> None:
     checkpoint(positions, Tokenizer.load(shards / "tokenizer")).save(tmp_path / "old")
     assert Watched(make_recipe(), shards, CPU, init=tmp_path / "old").new_positions == expected
+
+
+def test_the_best_of_a_run_is_the_best_at_its_last_length(shards: Path, tmp_path: Path) -> None:
+    """Losses at another length say nothing of each other: the best weights are of the length that a user will read."""
+    recipe = make_recipe(evaluate_every=3, rate=0.0)
+    train(recipe, shards, tmp_path / "run")
+    saved = Checkpoint.load(tmp_path / "run" / "best").model.state_dict()[TABLE]
+    assert torch.equal(saved[6:12], saved[:6])  # of the end, when the longer stage had been filled, though nothing was learned

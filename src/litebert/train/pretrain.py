@@ -93,6 +93,7 @@ class Pretraining(Training[Batch, Losses]):
         self.plateau = PlateauWatch(self.tokenizer.vocab_size, steps=recipe.plateau_steps, margin=recipe.plateau_margin)
         self.evaluated = -1
         self.best: float | None = None
+        self.best_length = 0
         self.scores: dict[str, Any] = {}
 
     def ahead(self, step: int) -> None:
@@ -125,8 +126,8 @@ class Pretraining(Training[Batch, Losses]):
             examples = filled_masks(self.working.model, batch, self.tokenizer)
             self.log.write("examples", state.step, examples=examples)
         self.log.write("evaluation", state.step, **scores, tokens=state.tokens, seconds=round(state.seconds, 3))
-        if self.best is None or scores["masked_loss"] < self.best:
-            self.best = scores["masked_loss"]
+        if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
+            self.best, self.best_length = scores["masked_loss"], length  # another length is another question
             wrong = self.write_checkpoint(self.checkpoint(), self.folder.best) if self.runtime.is_main else None
             if wrong:
                 self.report(wrong, step=state.step)
@@ -135,13 +136,14 @@ class Pretraining(Training[Batch, Losses]):
         return self.feed.position(step)
 
     def memory(self) -> dict[str, Any]:
-        own = {"evaluated": self.evaluated, "best": self.best, "scores": self.scores}
+        own = {"evaluated": self.evaluated, "best": self.best, "best_length": self.best_length, "scores": self.scores}
         return {"own": own, "plateau": self.plateau.state()}
 
     def recall(self, memory: Mapping[str, Any], step: int, position: Position) -> None:
         self.feed.seek(step, position)
         own = memory["own"]
-        self.evaluated, self.best, self.scores = own["evaluated"], own["best"], own["scores"]
+        self.evaluated, self.best, self.best_length = own["evaluated"], own["best"], own.get("best_length", 0)
+        self.scores = own["scores"]
         self.plateau.load(memory["plateau"])
 
     def checkpoint(self) -> Checkpoint:
