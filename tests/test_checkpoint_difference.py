@@ -179,7 +179,7 @@ def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_another_vocabulary_is_another_base(folder: Path, tmp_path: Path) -> None:
     rules = tmp_path / "stem" / "tokenizer_config.json"
     rules.write_text(rules.read_text().replace("true", "false"))
-    with pytest.raises(CheckpointError, match="base is another"):
+    with pytest.raises(CheckpointError, match="stem is another"):
         Checkpoint.load(folder)
 
 
