@@ -20,6 +20,7 @@ LIMITS = [
     "English, lower-cased; it knows what its articles and old books say, right or wrong, and nothing after them.",
     "It repeats the biases of its texts.",
     "It is small and was trained briefly: what it fills in is often plausible and wrong.",
+    "Scores are of the weights as they were trained, before they were put into 8 bits.",
     "Vectors of texts are means of states, not trained for similarity; fine-tune for anything that matters.",
 ]
 
@@ -40,6 +41,9 @@ def facts(rows: list[dict[str, Any]], pretraining: dict[str, Any], max_tokens: i
             "optimizer": "Muon, no dropout",
             "tokens": tokens,
             "steps": pretraining["steps"],
+            "weights of": "; ".join(
+                f"{leg['leg']}, step {leg['kept_step']:,} of {leg['steps']:,}" for leg in pretraining["legs"]
+            ),
             "FLOPs": f"{pretraining['flops']:.2e}",
             "GPU minutes": minutes,
         },
