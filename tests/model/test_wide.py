@@ -111,6 +111,28 @@ def test_a_processor_takes_nothing_wide(monkeypatch: pytest.MonkeyPatch) -> None
     assert not layout.takes_wide(torch.empty(1, 4, 2, 64), PACKING)
 
 
+@pytest.mark.parametrize(
+    ("changes", "capability", "expected"),
+    [
+        ({}, (9, 0), True),
+        ({}, (8, 9), False),
+        ({}, (10, 0), False),
+        ({"HAS_TRITON": False}, (9, 0), False),
+        ({"SHORT_KERNELS": False}, (9, 0), False),
+    ],
+)
+def test_kernels_are_for_the_gpus_they_were_made_for(
+    changes: dict[str, bool], capability: tuple[int, int], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
+    for name, value in ({"HAS_TRITON": True} | changes).items():
+        monkeypatch.setattr(layout, name, value)
+    assert layout.has_short_kernels() is expected
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert not layout.has_short_kernels()
+
+
 @needs_kernels
 @pytest.mark.parametrize("needed", [None, NEEDED], ids=["all", "needed"])
 def test_the_kernels_err_no_more(needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:

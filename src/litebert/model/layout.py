@@ -19,6 +19,8 @@ HAS_TRITON = find_spec("triton") is not None
 """It comes with torch's CUDA builds."""
 SHORT_KERNELS = True
 """Whether rows of at most 128 tokens have kernels of their own: half the time of flash attention on an H200."""
+HOPPER = 9
+"""Compute capability of the GPUs that they are made for and were measured on: others may lack the shared memory."""
 WIDE = False
 """Whether they read query, key and value as one tensor, and so give one gradient. Not yet measured: bench/short_attention.py
 times both ways, and docs/decisions/short_attention.md says what is expected of it."""
@@ -63,9 +65,15 @@ def attention(
     return _packed(query, key, value, bounds, among.bounds, longest, among.longest).unsqueeze(0)
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def has_short_kernels() -> bool:
+    """Whether the kernels for short rows are for this machine."""
+    return SHORT_KERNELS and HAS_TRITON and torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
+
+
 def takes_wide(states: Float[Tensor, "batch seq heads size"], among: Packing) -> bool:
     """Whether `wide_attention` is for states like these."""
-    if not (WIDE and SHORT_KERNELS and HAS_TRITON and states.is_cuda):
+    if not (WIDE and states.is_cuda and has_short_kernels()):
         return False
     from litebert.model.short_attention import supports
 
@@ -96,7 +104,7 @@ def _packed(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, key_bounds: Tensor, longest: int, longest_key: int
 ) -> Tensor:
     """On a GPU, by the kernel for short rows where it will do; torch's own takes rows of any length."""
-    if SHORT_KERNELS and HAS_TRITON:
+    if has_short_kernels():
         from litebert.model.short_attention import short_attention, supports
 
         if supports(query, max(longest, longest_key)):
