@@ -133,6 +133,12 @@ def test_kernels_are_for_the_gpus_they_were_made_for(
     assert not layout.has_short_kernels()
 
 
+def test_a_compiler_takes_the_answer_for_a_constant() -> None:
+    """It cannot look into CUDA, and a graph that breaks here would break in every layer."""
+    layered = torch.compile(lambda x: x + layout.has_short_kernels(), fullgraph=True, backend="eager")
+    assert layered(torch.zeros(2)).tolist() == [float(layout.has_short_kernels())] * 2
+
+
 @needs_kernels
 @pytest.mark.parametrize("needed", [None, NEEDED], ids=["all", "needed"])
 def test_the_kernels_err_no_more(needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:

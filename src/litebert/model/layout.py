@@ -65,10 +65,13 @@ def attention(
     return _packed(query, key, value, bounds, among.bounds, longest, among.longest).unsqueeze(0)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def has_short_kernels() -> bool:
     """Whether the kernels for short rows are for this machine."""
     return SHORT_KERNELS and HAS_TRITON and torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
+
+
+# what torch.compiler.assume_constant_result does, without importing the whole compiler for it
+has_short_kernels._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def takes_wide(states: Float[Tensor, "batch seq heads size"], among: Packing) -> bool:
