@@ -38,12 +38,7 @@ def test_replayed_steps_are_plain_steps(name: str) -> None:
     replayed.run(range(12))
     assert replayed.said == []
     assert update.recorded is not None
-    assert plain.distance(replayed) < CLOSE[name]
-    assert replayed.is_rounded()
-    assert replayed.ages() == plain.ages()
-    kept, expected = (rig.optimizer.state_dict() for rig in (replayed, plain))
-    assert kept["param_groups"] == expected["param_groups"]
-    assert all(kept["state"][number].keys() == state.keys() for number, state in expected["state"].items())
+    replayed.assert_like(plain, close=CLOSE[name])
 
 
 @pytest.mark.parametrize("name", SPECS)

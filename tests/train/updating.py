@@ -82,6 +82,15 @@ class Rig:
         pairs = zip(self.model.parameters(), self.working.model.parameters(), strict=True)
         return all(torch.equal(master.to(torch.bfloat16), rounded) for master, rounded in pairs)
 
+    def assert_like(self, other: "Rig", *, close: float) -> None:
+        """The same weights, up to `close`, the working copy their rounding, and a state that a snapshot holds alike."""
+        assert self.distance(other) < close
+        assert self.is_rounded()
+        assert self.ages() == other.ages()
+        kept, expected = (rig.optimizer.state_dict() for rig in (self, other))
+        assert kept["param_groups"] == expected["param_groups"]
+        assert all(kept["state"][number].keys() == state.keys() for number, state in expected["state"].items())
+
     def snapshot(self, step: int) -> Snapshot:
         """A copy of its own."""
         taken = Snapshot.capture(self.model, self.optimizer, step=step, epoch=0, index=0, recipe="")
