@@ -84,7 +84,7 @@ class Rig:
 
     def assert_like(self, other: "Rig", *, close: float) -> None:
         """The same weights, up to `close`, the working copy their rounding, and a state that a snapshot holds alike."""
-        assert self.distance(other) < close
+        assert other.distance(self) < close
         assert self.is_rounded()
         assert self.ages() == other.ages()
         kept, expected = (rig.optimizer.state_dict() for rig in (self, other))
