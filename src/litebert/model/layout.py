@@ -21,9 +21,9 @@ SHORT_KERNELS = True
 """Whether rows of at most 128 tokens have kernels of their own: half the time of flash attention on an H200."""
 HOPPER = 9
 """Compute capability of the GPUs that they are made for and were measured on: others may lack the shared memory."""
-WIDE = False
-"""Whether they read query, key and value as one tensor, and so give one gradient. Not yet measured: bench/short_attention.py
-times both ways, and docs/decisions/short_attention.md says what is expected of it."""
+WIDE = True
+"""Whether they read query, key and value as one tensor, and so give one gradient: docs/decisions/short_attention.md has both
+ways' times."""
 
 
 class Packing(NamedTuple):
