@@ -468,8 +468,8 @@ def sentence_transformer(setting: Setting, size: int) -> Callable[[list[str]], A
     folder = setting.folder / "theirs"
     their_encoder(setting).save_pretrained(folder)
     vocabulary(setting).save_pretrained(folder)
-    words = st.models.Transformer(str(folder), max_seq_length=setting.encoder.max_positions)
-    model = st.SentenceTransformer(modules=[words, st.models.Pooling(setting.encoder.hidden_size, "mean")])
+    model = st.SentenceTransformer(str(folder), device=str(setting.runtime.device))  # adds mean pooling by itself
+    model.max_seq_length = setting.encoder.max_positions
     model.to(setting.runtime.device, torch.bfloat16 if setting.is_cuda else torch.float32)
     return lambda texts: model.encode(texts, batch_size=size, show_progress_bar=False)
 
