@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -27,6 +28,9 @@ class Meter:
         self.device = "cpu" if options.tiny else "cuda"
         self.out: Path | None = options.out
         self.rows: list[dict[str, Any]] = []
+        self.later: list[dict[str, Any]] = []
+        """Rows that a measurement leaves beside its own."""
+        self.ends = time.monotonic() + (options.seconds or math.inf)
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
             (self.out / "rows.jsonl").write_text("")
@@ -40,10 +44,13 @@ class Meter:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             (self.out / "table.md").write_text(table(self.rows))
 
-    def attempt(self, measure: Callable[[], dict[str, Any]], **name: Any) -> dict[str, Any]:
-        """Measure, whatever happens; afterwards the device is as before."""
-        self.clean()
+    def attempt(self, measure: Callable[[], dict[str, Any]], needs: float = 0.0, **name: Any) -> dict[str, Any]:
+        """Measure, whatever happens, where there is time for it (`needs` seconds); afterwards the device is as before."""
         began = time.monotonic()
+        if began + needs > self.ends:
+            self.note(**name, skipped=f"takes about {needs:.0f} s, and {max(self.ends - began, 0):.0f} are left")
+            return self.rows[-1]
+        self.clean()
         try:
             found = measure()
         except Exception as error:
@@ -52,6 +59,8 @@ class Meter:
         self.clean()
         row = name | found | {"seconds": round(time.monotonic() - began, 1)}
         self.note(**row)
+        while self.later:
+            self.note(**name | self.later.pop(0))
         return row
 
     def clean(self) -> None:
@@ -77,12 +86,12 @@ class Meter:
         self.synchronize()
         return round(time.monotonic() - began, 2)
 
-    def timed(self, step: Callable[[], tuple[int, int]]) -> dict[str, float]:
+    def timed(self, step: Callable[[], tuple[int, int]], rounds: int = ROUNDS) -> dict[str, float]:
         """Seconds of a step, and its tokens, by the median block."""
         once = self.first(step)
         count = max(3, min(self.options.steps, int(BLOCK_SECONDS / max(once, 1e-4))))
         blocks, self.clock = [], 0.0
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             began = time.monotonic()
             tokens = [step() for _ in range(count)]
             self.synchronize()

@@ -14,9 +14,12 @@ its gradient is checked against float32: it may err 1.1 times as much as plain b
 so its real tokens are what it computes. Model TFLOP/s (model/count.py) credit real tokens alone. `waited` is the part of the
 time that the host stood before an empty queue, an upper bound of the GPU's waiting; `loader_costs` is what a step gets shorter
 when it reads the same few batches again and again. Memory: what torch allocated at its peak, and what it had reserved.
+With --profile each step has a row more, of what its time goes to: gpu_profile.py. `--seconds` is for all of it: what is not
+expected to fit any more is left out, and says so in its row.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -32,6 +35,7 @@ import torch
 
 from gpu_contenders import PEERS, Case, Ours, Theirs
 from gpu_meter import GIB, Meter, search
+from gpu_profile import record, summary
 from gpu_table import ratios
 from litebert.data.stream import Stream
 from litebert.model import fp8
@@ -45,7 +49,7 @@ CASES = {
     "base-512": Case(preset="albert-base-v2", length=512, ours=((64, 64), (256, 64), (128, 128)), theirs=(64, 128)),
     "base-128": Case(preset="albert-base-v2", length=128, ours=((512, 512), (256, 256), (1024, 512)), theirs=(512, 256)),
     "large-512": Case(preset="albert-large-v2", length=512, ours=((64, 64), (256, 64)), theirs=(64, 32)),
-    "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((64, 32), (32, 32), (128, 16)), theirs=(32, 16)),
+    "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((64, 32), (32, 32), (128, 16)), theirs=(16, 32)),
 }
 CASES["xxlarge-512-fp8"] = replace(CASES["xxlarge-512"], dtype="fp8", theirs=())
 TINY = {
@@ -56,6 +60,15 @@ TINY["tiny-fp8"] = replace(TINY["tiny-fp8"], theirs=())
 MEMORY = {"base-512": (64, 0, 9.0), "xxlarge-512": (32, 1, 24.0), "tiny": (8, 1, 1.0)}
 """Rows, layers between kept states, and GiB that must be enough."""
 PARTS = ("speed", "memory", "loader", "largest", "start")
+NEEDS = {
+    "ours": {"base": 22, "large": 35, "xxlarge": 50, "tiny": 1},
+    "theirs": {"base": 37, "large": 65, "xxlarge": 45, "tiny": 1},
+    "memory": {"base": 20, "large": 30, "xxlarge": 35, "tiny": 1},
+    "largest": {"base": 18, "large": 22, "xxlarge": 25, "tiny": 1},
+    "start": {"base": 30, "large": 30, "xxlarge": 35, "tiny": 10},
+    "loader": {"base": 6, "large": 6, "xxlarge": 6, "tiny": 1},
+}
+"""Seconds that a row takes on an H200: base as measured, the others by their steps and layers."""
 WORSE = 1.1
 
 
@@ -92,6 +105,7 @@ class Bench(Meter):
             run.fetching = 0.0
             found = self.speed(case, run, first)
             found["waited"] = round(run.fetching / self.clock, 4)
+            self.profile(run, found["step_ms"])
             found |= self.memory() | {"graphs": run.num_recorded, "said": run.said}
             if errors:
                 found["errors"] = {name: round(value, 6) for name, value in errors.items()}
@@ -100,13 +114,19 @@ class Bench(Meter):
                     found["is_exact"] = found["error_ratio"] <= WORSE
             run.without_loader()
             run()
-            again = self.timed(run)["real"] / 1000
+            again = self.timed(run, rounds=1)["real"] / 1000
             return found | {"loader_costs": round(1 - found["real_ktok_s"] / again, 4)}
+
+    def profile(self, contender: Ours | Theirs, step_ms: float) -> None:
+        """A row of its own, where it is asked for."""
+        if self.options.profile:
+            kernels = record(contender, is_cuda=self.device == "cuda")
+            self.later.append({"part": "profile", **summary(kernels, step_ms=step_ms)})
 
     def warm(self, run: Ours) -> None:
         """Until no new shape has been recorded for a while."""
         steps, seen, quiet, began = 0, -1, 0, time.monotonic()
-        while quiet < (3 if self.options.tiny else 10) and steps < 80 and time.monotonic() - began < 40:
+        while quiet < (3 if self.options.tiny else 10) and steps < 80 and time.monotonic() - began < 20:
             run()
             quiet = quiet + 1 if run.num_recorded == seen else 0
             seen, steps = run.num_recorded, steps + 1
@@ -117,6 +137,7 @@ class Bench(Meter):
         for _ in range(3):
             contender()
         found = self.speed(case, contender, first) | self.memory()
+        self.profile(contender, found["step_ms"])
         return found | {"loss": round(float(contender.loss), 3)}
 
     def fits(self, case: Case, rows: int, limit: float, *, steps: int = 0) -> dict[str, Any]:
@@ -145,10 +166,13 @@ class Bench(Meter):
         name = {"part": "largest", "shape": shape, "mode": mode, "limit_gib": limit}
 
         def peak(rows: int) -> float | None:
-            row = self.attempt(lambda: self.fits(case, rows, limit, steps=4), **name, rows=rows)
+            row = self.attempt(lambda: self.fits(case, rows, limit, steps=4), needs=needs("largest", shape), **name, rows=rows)
+            if "skipped" in row:
+                raise TimeoutError
             return float(row["peak_gib"]) if row.get("fits") else None
 
-        self.note(**name, largest=search(peak, start, limit))
+        with contextlib.suppress(TimeoutError):
+            self.note(**name, largest=search(peak, start, limit))
 
     def loader(self, case: Case, rows: int) -> dict[str, Any]:
         """Batches from the reader's workers as fast as they come, and nobody trains."""
@@ -183,7 +207,7 @@ class Bench(Meter):
         most, labels = self.options.batches, {"part": "speed", "shape": name}
         for rows, microbatch in case.ours[:most] if not self.options.peers_only else ():
             about = labels | {"who": "litebert", "rows": rows, "microbatch": microbatch}
-            self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), **about)  # type: ignore[misc]
+            self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
             if case.dtype == "fp8" and self.options.fast_backward:
                 fp8.FAST_BACKWARD = True
                 self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), **about, fast_backward=True)  # type: ignore[misc]
@@ -191,14 +215,14 @@ class Bench(Meter):
         for rows in case.theirs[:most]:
             for kind in self.options.peers:
                 about = labels | {"who": f"huggingface {kind}", "rows": rows}
-                self.attempt(lambda r=rows, k=kind: self.theirs(case, r, k), **about)  # type: ignore[misc]
+                self.attempt(lambda r=rows, k=kind: self.theirs(case, r, k), needs=needs("theirs", name), **about)  # type: ignore[misc]
 
     def run_memory(self, name: str, case: Case) -> None:
         if name in MEMORY:
             rows, checkpoint_every, limit = MEMORY[name]
             case = replace(case, checkpoint_every=checkpoint_every)
             about = {"part": "memory", "shape": name, "rows": rows, "checkpoint_every": checkpoint_every, "limit_gib": limit}
-            self.attempt(lambda: self.fits(case, rows, limit), **about)
+            self.attempt(lambda: self.fits(case, rows, limit), needs=needs("memory", name), **about)
 
     def run_largest(self, name: str, case: Case) -> None:
         start = 8 if self.options.tiny or "xxlarge" in name else 32 * 512 // case.length
@@ -210,7 +234,8 @@ class Bench(Meter):
         with tempfile.TemporaryDirectory(prefix="litebert-compiled-") as folder:
             caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
             for cache in ("empty", "there"):
-                self.attempt(lambda: self.start(name, os.environ | caches), part="start", shape=name, cache=cache)
+                about = {"part": "start", "shape": name, "cache": cache}
+                self.attempt(lambda: self.start(name, os.environ | caches), needs=needs("start", name), **about)
 
     def start(self, name: str, variables: dict[str, str]) -> dict[str, Any]:
         words = [sys.executable, "-W", "ignore", __file__, "--start", name, "--data", self.options.data]
@@ -229,7 +254,12 @@ class Bench(Meter):
     def run_loader(self, name: str, case: Case) -> None:
         rows = case.ours[0][0]
         about = {"part": "loader", "shape": name, "rows": rows, "workers": self.options.workers}
-        self.attempt(lambda: self.loader(case, rows), **about)
+        self.attempt(lambda: self.loader(case, rows), needs=needs("loader", name), **about)
+
+
+def needs(part: str, shape: str) -> float:
+    """Seconds that a row of this part and shape is expected to take."""
+    return NEEDS[part][shape.split("-")[0]]
 
 
 class Running:
@@ -260,6 +290,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=24.0, help="GiB that the largest batch has to fit")
     parser.add_argument("--fast-backward", action="store_true", help="time fp8 with fewer bits in backward's sums too")
     parser.add_argument("--no-check", action="store_true", help="time only")
+    parser.add_argument("--profile", action="store_true", help="also say what each step's time goes to")
+    parser.add_argument("--seconds", type=float, help="for all of it; what does not fit is left out")
     parser.add_argument("--out", type=Path, help="folder for environment.json, rows.jsonl and table.md")
     parser.add_argument("--tiny", action="store_true", help="a tiny model on a CPU")
     parser.add_argument("--start", help=argparse.SUPPRESS)

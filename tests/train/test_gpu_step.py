@@ -1,12 +1,17 @@
 """The bench of the step on a GPU works before it meets one: all of its code at tiny size on a CPU, and its arithmetic."""
 
+import functools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+
+from litebert.testing import tiny_shards
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -17,7 +22,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_part_runs_on_a_cpu(tmp_path: Path) -> None:
-    words = ["--tiny", "--batches", "1", "--parts", "speed", "memory", "loader", "largest", "--out", str(tmp_path)]
+    words = ["--tiny", "--batches", "1", "--parts", "speed", "memory", "loader", "largest"]
+    words += ["--profile", "--out", str(tmp_path)]
     done = subprocess.run([sys.executable, BENCH / "gpu_step.py", *words], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr + done.stdout
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
@@ -35,6 +41,9 @@ def test_every_part_runs_on_a_cpu(tmp_path: Path) -> None:
         assert 0 < row["real_ktok_s"] <= row["positions_ktok_s"]
     assert speed["tiny", "huggingface full"]["real_ktok_s"] == speed["tiny", "huggingface full"]["positions_ktok_s"]
     assert 0 <= plain["waited"] < 1
+    profiles = [row for row in rows if row["part"] == "profile"]
+    assert [(row["shape"], row["who"]) for row in profiles] == list(speed)
+    assert all(row["timed_ms"] == speed[row["shape"], row["who"]]["step_ms"] for row in profiles)
     assert next(row for row in rows if row["part"] == "memory")["fits"]
     assert [row["largest"] for row in rows if "largest" in row] == [32] * 4
     assert "| tiny | litebert | 8 | 8 |" in (tmp_path / "table.md").read_text()
@@ -98,14 +107,62 @@ def test_ratios_take_the_best_of_each_side_and_no_step_that_errs() -> None:
     plain, fp8 = ratios(rows)
     assert plain["× huggingface padded"] == 2.0
     assert plain["× huggingface full"] == 1.25
+    assert plain["× best of Hugging Face"] == 1.25
     assert fp8["× huggingface padded"] == 3.0
-    assert fp8["× huggingface full"] == 1.88
+    assert fp8["× huggingface full"] == fp8["× best of Hugging Face"] == 1.88
+    assert "× best of Hugging Face" not in next(ratios(rows[:1]))
+
+
+@pytest.mark.parametrize(("kind", "strides"), [("padded", (576, 576, 24, 1)), ("full", None)])
+@pytest.mark.usefixtures("bench")
+def test_the_compiled_peer_asks_for_attention_that_fused_kernels_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, strides: tuple[int, ...] | None
+) -> None:
+    """A mask's last stride is 1, which memory-efficient attention and cuDNN ask for; without a mask there is really none."""
+    from gpu_contenders import Theirs  # type: ignore[import-not-found]
+    from gpu_step import TINY  # type: ignore[import-not-found]
+
+    seen: list[tuple[int, ...] | None] = []
+
+    def look(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        for node in graph.graph.nodes:
+            if node.target is torch.nn.functional.scaled_dot_product_attention:
+                mask = node.kwargs["attn_mask"]
+                seen.append(None if mask is None else mask.meta["example_value"].stride())
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=look))
+    case = replace(TINY["tiny"], compile="on")
+    Theirs(case, 4, kind, data=str(tiny_shards(tmp_path, documents=40)), device="cpu")()
+    assert seen == [strides] * case.recipe(4, 4).encoder.num_layers
+
+
+@pytest.mark.usefixtures("bench")
+def test_what_no_longer_fits_the_time_is_left_out_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    from gpu_meter import Meter
+    from gpu_step import arguments
+
+    meter = Meter(arguments(["--tiny", "--seconds", "60"]))
+    meter.attempt(lambda: {"found": 1}, needs=10, part="memory")
+    meter.attempt(lambda: {"found": 2}, needs=100, part="memory")
+    meter.attempt(lambda: {"found": 3}, part="memory")
+    first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["found"], third["found"]) == (1, 3)
+    assert second == {"part": "memory", "skipped": second["skipped"]}
+    assert second["skipped"].startswith("takes about 100 s, and ")
+
+
+@pytest.mark.usefixtures("bench")
+def test_every_row_has_an_expected_time() -> None:
+    from gpu_step import CASES, NEEDS, TINY, needs
+
+    assert all(needs(part, shape) > 0 for part in NEEDS for shape in (*CASES, *TINY))
 
 
 @pytest.mark.usefixtures("bench")
 def test_every_case_is_a_recipe_that_a_gpu_reads_packed() -> None:
-    from gpu_contenders import huggingface_settings  # type: ignore[import-not-found]
-    from gpu_step import CASES, MEMORY, TINY  # type: ignore[import-not-found]
+    from gpu_contenders import huggingface_settings
+    from gpu_step import CASES, MEMORY, TINY
 
     for case in CASES.values():
         for rows, microbatch in case.ours:
