@@ -50,6 +50,9 @@ APART = ("sst2",)
 """Of these, the ones so long that each seed has a process of its own."""
 
 
+NOTES = {"race": "800 steps, three tenths of an epoch", "squad1": "learned from SQuAD-shifts"}
+
+
 def arrange(data: Path, out: Path) -> dict[str, Path]:
     """Where each run's files are; SQuAD's in folders of their own, SQuAD-shifts as train."""
     places = {name: data / where for name, (_, where, _) in RUNS.items()}
@@ -114,7 +117,7 @@ def row(name: str, place: Path, out: Path) -> dict[str, Any]:
         "steps": results[0]["steps"],
         "seconds": round(sum(result["seconds"] for result in results), 1),
         "rate": recipe.optimizer.rate,
-        "note": "cut from dev: learned from four fifths of it, scored on the rest" if options else "",
+        "note": "cut from dev: learned from four fifths of it, scored on the rest" if options else NOTES.get(name, ""),
     }
 
 
