@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from litebert.optim.groups import set_rate
 from litebert.optim.moves import Part
 from litebert.train.update import WARM, RecordedStep, RecordedUpdate
 
@@ -152,3 +153,51 @@ def test_a_step_without_gradients_moves_nothing() -> None:
     rig.recorded(PretendedUpdate)
     rig.run(range(5))
     assert torch.equal(rig.weights(), rig.start)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_step_that_was_made_ready_and_not_taken_changes_nothing(name: str) -> None:
+    plain, rig = Rig(SPECS[name]).run(range(12)), Rig(SPECS[name])
+    update = rig.recorded(PretendedUpdate)
+
+    def after_a_skipped_one() -> None:
+        rate = rig.optimizer.param_groups[0]["lr"]
+        for each in (0.1, rate):
+            set_rate(rig.optimizer, each)
+            update.ready()
+        update()
+
+    rig.update = after_a_skipped_one
+    rig.run(range(12))
+    assert update.records == 1
+    assert update.replays >= 12 - WARM - 1
+    assert plain.distance(rig) < 1e-5
+    assert rig.ages() == plain.ages()
+
+
+def test_a_step_is_made_ready_before_its_loss_is_judged(tmp_path: Path) -> None:
+    run, said = ToyRun(tmp_path, ToyJob(steps=3, bad_steps=frozenset({1}), times=1), torch.bfloat16), []
+    judge = run.loop.guard.judge
+
+    class Telling(PretendedUpdate):
+        def ready(self) -> None:
+            said.append(f"ready at {self.optimizer.param_groups[0]['lr']:g}")
+            super().ready()
+
+        def __call__(self) -> None:
+            said.append("step")
+            super().__call__()
+
+    def telling(loss: float, norm: float) -> str:
+        said.append("judge")
+        return judge(loss, norm)
+
+    run.loop.update = Telling(run.optimizer, run.working, pytest.fail)
+    run.loop.guard.judge = telling  # type: ignore[method-assign, assignment]
+    run.run()
+    rates = [run.job.rate(step) for step in range(3)]
+    assert said == [
+        *(f"ready at {rates[0]:g}", "judge", "step"),
+        *(f"ready at {rates[1]:g}", "judge"),
+        *(f"ready at {rates[2]:g}", "judge", "step"),
+    ]

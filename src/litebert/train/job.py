@@ -27,6 +27,7 @@ class PretrainJob:
         self.pack = can_pack(recipe, runtime)
         self.steps = recipe.total_steps
         self.seed = recipe.seed
+        self.num_layers = recipe.encoder.num_layers
 
     def batch(self, step: int) -> Batch:
         return self.feed.batch(step)
@@ -93,7 +94,7 @@ class PretrainJob:
         }
         if self.recipe.order != "none":
             shown |= {"order_loss": sums["order"] / examples, "order_accuracy": sums["order_correct"] / examples}
-        depth = self.depth(step) or self.recipe.encoder.num_layers
+        depth = self.depth(step) or self.num_layers
         padding = 1 - counts["real_tokens"] / (length * examples)
         shape = {"sequence_length": length, "batch_size": batch_size, "depth": depth, "padding": round(padding, 4)}
         return shown | shape | {"tokens": length * batch_size}

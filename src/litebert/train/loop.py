@@ -76,6 +76,15 @@ class Job(Protocol[M_contra, B, S]):
         """Which examples these are, for a message about a step that failed."""
 
 
+class Update(Protocol):
+    """How gradients become weights, and those are rounded, where it is not the optimizer's plain step."""
+
+    def ready(self) -> None:
+        """Do what does not depend on how the gradients turn out: the device is still making them. A call may not follow."""
+
+    def __call__(self) -> None: ...
+
+
 @dataclass
 class State:
     """Where a run stands."""
@@ -107,7 +116,7 @@ class Loop(Generic[M, B, S]):
         beside: Callable[[State, StopSignal], None],
         max_grad_norm: float,
         passes: Callable[[B, int, dict[str, float]], S] | None = None,
-        update: Callable[[], None] | None = None,
+        update: Update | None = None,
         ahead: Callable[[int], None] = lambda step: None,
     ) -> None:
         self.job = job
@@ -117,7 +126,7 @@ class Loop(Generic[M, B, S]):
         self.save, self.restore, self.beside = save, restore, beside  # beside: before each step and after the last
         self.max_grad_norm = max_grad_norm or float("inf")
         self.passes = passes or self.one_pass
-        self.update = update or self.one_update
+        self.update = update
         self.ahead = ahead  # told the next step while the device is busy with this one
         self.most_rows: int | None = None  # what memory turned out to hold
 
@@ -144,15 +153,17 @@ class Loop(Generic[M, B, S]):
         self.ahead(state.step + 1)
         self.runtime.sum_gradients(self.parameters)
         gradient_norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm)
+        rate = self.job.rate(state.step) * state.rate_scale
+        set_rate(self.optimizer, rate)
+        if self.update is not None:
+            self.update.ready()
         parts = losses.numbers()
         numbers = torch.stack([gradient_norm, *parts.values()]).tolist()  # the one place where the host waits for the device
         norm, sums = numbers[0], self.runtime.total(dict(zip(parts, numbers[1:], strict=True)))
         shown = self.job.describe(state.step, sums, counts)
         verdict = self.guard.judge(shown["loss"], norm)
-        rate = self.job.rate(state.step) * state.rate_scale
         if verdict == "step":
-            set_rate(self.optimizer, rate)
-            self.update()
+            (self.update or self.one_update)()
         else:
             message = f"loss {shown['loss']:g} and gradient norm {norm:g} of {self.job.name(batch)}: not stepped on"
             if verdict == "rollback":

@@ -24,7 +24,7 @@ from litebert.train.folder import RunFolder
 from litebert.train.guard import Guard
 from litebert.train.keep import Keeper
 from litebert.train.log import Log, Sink
-from litebert.train.loop import Job, Loop, Rows, State, Stopped, Sums
+from litebert.train.loop import Job, Loop, Rows, State, Stopped, Sums, Update
 from litebert.train.progress import ProgressSink
 from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
@@ -57,7 +57,7 @@ class Training(ABC, Generic[B, S]):
     say: Say
     passes: Callable[[B, int, dict[str, float]], S] | None = None
     """Forward and backward of a microbatch, where it is not as the loop does it: CUDA graphs."""
-    update: Callable[[], None] | None = None
+    update: Update | None = None
     """The optimizer's step, likewise."""
 
     @abstractmethod

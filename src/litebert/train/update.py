@@ -2,7 +2,8 @@
 
 Gradients in; changed weights, in the master and in the working copy, out. Between the moment when a step's loss is known and
 the next forward pass the device has nothing to do until the host has started hundreds of small kernels; a replay is one start.
-What differs from step to step (the rate, bias corrections) is counted out on the host and copied to the device before it.
+What differs from step to step (the rate, bias corrections) is counted out on the host and copied to the device before, while it
+is still at the gradients (`ready`): between their norm and the update lie a glance at it and that start.
 
 Recorded are addresses. So the first steps run as usual, and do so again where a step meets other tensors than the one before:
 a layer that joined, moments from a snapshot, a new beginning. Where recording fails all goes on as before, said once.
@@ -39,42 +40,47 @@ class RecordedUpdate:
         """What the last step read and wrote; held, so that no other tensor can be taken for one of them."""
         self.seen = 0
         """Steps over those tensors."""
+        self.parts: list[Part] | None = None
+        """What the step moves that all is ready for."""
         self.recorded: RecordedStep | None = None
         self.is_on = True
         working.hold_gradients()
 
-    def __call__(self) -> None:
+    def ready(self) -> None:
+        """Before each call, the rates set: see which tensors it touches, record where that is due, and send the numbers."""
         if not self.is_on:
-            self.run()
             return
-        parts = self.optimizer.parts()
+        self.parts = parts = self.optimizer.parts()
         self.look(parts)
-        if parts and self.recorded is None and self.seen > WARM:
+        if parts and self.recorded is None and self.seen >= WARM:
             self.try_record(parts)
-        if self.recorded is None:
+        if self.recorded is not None:
+            numbers = [number for part in parts for number in self.optimizer.scalars(part)]
+            there = self.recorded.scalars
+            there.copy_(torch.tensor(numbers, dtype=there.dtype, pin_memory=there.is_cuda), non_blocking=True)
+
+    def __call__(self) -> None:
+        if self.parts is None:
+            self.ready()
+        parts, self.parts = self.parts, None
+        self.seen += 1
+        if self.recorded is None or parts is None:
             self.run()
         else:
-            self.replay(self.recorded, parts)
+            self.recorded.graph.replay()
+            for part in parts:
+                self.optimizer.count(part)
 
     def run(self) -> None:
         """As without recording."""
         self.optimizer.step()
         self.working.refresh()
 
-    def replay(self, recorded: RecordedStep, parts: list[Part]) -> None:
-        numbers = [number for part in parts for number in self.optimizer.scalars(part)]
-        there = recorded.scalars
-        there.copy_(torch.tensor(numbers, dtype=there.dtype, pin_memory=there.is_cuda), non_blocking=True)
-        recorded.graph.replay()
-        for part in parts:
-            self.optimizer.count(part)
-
     def look(self, parts: list[Part]) -> None:
         """Forget what was recorded over other tensors than those of this step."""
         tensors = self.touched(parts)
         if len(tensors) != len(self.tensors) or any(one is not other for one, other in zip(tensors, self.tensors, strict=True)):
             self.tensors, self.seen, self.recorded = tensors, 0, None
-        self.seen += 1
 
     def touched(self, parts: list[Part]) -> list[Tensor | None]:
         """Weights, gradients and moments in order, a None after each part."""
