@@ -60,9 +60,12 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 class Rows:
     """How the tokens of one case lie."""
 
+    least = 0.75
+    """No row has a smaller part of the longest one's tokens."""
+
     def __init__(self, rows: int, tokens: int, needed: int) -> None:
         torch.manual_seed(0)
-        lengths = torch.randint(max(1, tokens * 3 // 4), tokens + 1, (rows,))
+        lengths = torch.randint(max(1, int(tokens * self.least)), tokens + 1, (rows,))
         lengths[0] = tokens
         self.lengths, self.counts = lengths.tolist(), [needed] * rows if needed else lengths.tolist()
         self.longest = needed or tokens, tokens
@@ -129,6 +132,15 @@ class AddedAsProducts(FusedProjection):
         return total.view_as(states), *(part for pair in of_parameters for part in pair)
 
 
+Ways = dict[str, tuple[dict[str, bool], type[FusedProjection]]]
+WAYS: Ways = {
+    "wide": ({"WIDE": True}, FusedProjection),
+    "split": ({"WIDE": False}, FusedProjection),
+    "split, mm + mm": ({"WIDE": False}, AddedAsProducts),
+}
+"""Constants of model/layout.py, and how products of the same states go back."""
+
+
 class Layer(Rows):
     """The attention part of a layer on states of its own."""
 
@@ -160,11 +172,11 @@ class Layer(Rows):
             finally:
                 self.part.to(DTYPE)
 
-    def run(self, rounds: int) -> dict[str, Any]:
+    def run(self, rounds: int, ways: Ways = WAYS) -> dict[str, Any]:
         truth, found, graphs = flat(self.truth()), dict[str, Any](), dict[str, torch.cuda.CUDAGraph]()
-        for name, projection in {"wide": None, "split": FusedProjection, "split, mm + mm": AddedAsProducts}.items():
+        for name, (changes, projection) in ways.items():
             torch._dynamo.reset()
-            with patch.object(layout, "WIDE", projection is None), patch.object(layers, "FusedProjection", projection):
+            with patch.multiple(layout, **changes), patch.object(layers, "FusedProjection", projection):
                 compiled = torch.compile(self.part)
                 found[name] = {"error": round(float((flat(self.call(compiled)) - truth).norm() / truth.norm()), 6)}
                 graphs[name] = record(partial(self.call, compiled))

@@ -159,6 +159,7 @@ def test_the_kernels_err_no_more(needed: Needed | None, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("size", "longest", "is_taken"), [(64, 128, True), (64, 129, False), (48, 128, False)])
 def test_short_rows_are_taken(size: int, longest: int, is_taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "WIDE", True)
+    monkeypatch.setattr(layout, "LONG_KERNELS", False)
     states = torch.empty(1, 4, 2, size, device=DEVICE, dtype=torch.bfloat16)
     assert layout.takes_wide(states, Packing(PACKING.bounds, longest)) is is_taken
 

@@ -4,6 +4,7 @@ Packed rows waste no work on padding, and attention finds their bounds itself. W
 (the masked tokens and [CLS] in pretraining) the last layer is computed there alone: exact, and most of a layer is saved.
 """
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ HAS_TRITON = find_spec("triton") is not None
 """It comes with torch's CUDA builds."""
 SHORT_KERNELS = True
 """Whether rows of at most 128 tokens have kernels of their own: half the time of flash attention on an H200."""
+LONG_KERNELS = False
+"""Whether rows of 129 to 512 tokens have, too. Not yet measured: docs/decisions/long_attention.md says what is expected."""
 HOPPER = 9
 """Compute capability of the GPUs that they are made for and were measured on: others may lack the shared memory."""
 WIDE = True
@@ -76,23 +79,19 @@ has_short_kernels._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 def takes_wide(states: Float[Tensor, "batch seq heads size"], among: Packing) -> bool:
     """Whether `wide_attention` is for states like these."""
-    if not (WIDE and states.is_cuda and has_short_kernels()):
-        return False
-    from litebert.model.short_attention import supports
-
-    return supports(states, among.longest)
+    return WIDE and states.is_cuda and has_short_kernels() and _kernels(states, among.longest) is not None
 
 
 def wide_attention(
     parts: list[Float[Tensor, "batch _ _ heads size"]], among: Packing, needed: Needed | None
 ) -> Float[Tensor, "batch queries heads size"]:
-    """The same as `attention` of short packed rows on a GPU, of tensors with several maps side by side: query, key and value;
-    or the queries of needed tokens, and keys and values. Each has one gradient."""
-    from litebert.model.short_attention import short_attention
-
+    """The same as `attention` of packed rows on a GPU, by our own kernels, of tensors with several maps side by side: query,
+    key and value; or the queries of needed tokens, and keys and values. Each has one gradient."""
     bounds, longest = _of_queries(among, needed)
     flat = [part.flatten(0, 1) for part in parts]
-    return short_attention(flat, bounds, among.bounds, longest, among.longest).unsqueeze(0)
+    attend = _kernels(flat[0], max(longest, among.longest))
+    assert attend is not None, "takes_wide() says what can be attended to"
+    return attend(flat, bounds, among.bounds, longest, among.longest).unsqueeze(0)
 
 
 def _of_queries(among: Packing, needed: Needed | None) -> tuple[Int[Tensor, " rows_and_one"], int]:
@@ -103,16 +102,27 @@ def _of_queries(among: Packing, needed: Needed | None) -> tuple[Int[Tensor, " ro
     return needed.bounds, needed.longest
 
 
+def _kernels(heads: Tensor, longest: int) -> Callable[[list[Tensor], Tensor, Tensor, int, int], Tensor] | None:
+    """Our own attention for heads like these in rows no longer than this, if there is one."""
+    from litebert.model import short_attention
+
+    if short_attention.supports(heads, longest):
+        return short_attention.short_attention
+    if LONG_KERNELS:
+        from litebert.model import long_attention
+
+        if long_attention.supports(heads, longest):
+            return long_attention.long_attention
+    return None
+
+
 def _packed(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, key_bounds: Tensor, longest: int, longest_key: int
 ) -> Tensor:
-    """On a GPU, by the kernel for short rows where it will do; torch's own takes rows of any length."""
-    if has_short_kernels():
-        from litebert.model.short_attention import short_attention, supports
-
-        if supports(query, max(longest, longest_key)):
-            apart = [part.unsqueeze(1) for part in (query, key, value)]
-            return short_attention(apart, bounds, key_bounds, longest, longest_key)
+    """On a GPU, by kernels of our own where they will do; torch's take rows of any length."""
+    attend = _kernels(query, max(longest, longest_key)) if has_short_kernels() else None
+    if attend is not None:
+        return attend([part.unsqueeze(1) for part in (query, key, value)], bounds, key_bounds, longest, longest_key)
     from torch.nn.attention.varlen import varlen_attn
 
     attended = varlen_attn(query, key, value, bounds, key_bounds, longest, longest_key)

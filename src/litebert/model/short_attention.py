@@ -60,13 +60,13 @@ def short_attention(
 
 @torch.library.custom_op("litebert::short_attention", mutates_args=())
 def _forward(parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int) -> Tensor:
-    query, key, value = _apart(parts)
+    query, key, value = apart(parts)
     out = query.new_empty(query.shape)
     heads, size = query.shape[1:]
     with torch.cuda.device_of(query):
         forward_kernel[((len(key_bounds) - 1) * heads,)](
             query, key, value, out, query_bounds, key_bounds,
-            *_strides(query, key, value), heads, size**-0.5, **_blocks(query, longest_query, longest_key),
+            *strides(query, key, value), heads, size**-0.5, **_blocks(query, longest_query, longest_key),
         )  # fmt: skip
     return out
 
@@ -75,10 +75,10 @@ def _forward(parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, 
 def _backward(
     parts: Sequence[Tensor], gradient: Tensor, query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int
 ) -> list[Tensor]:
-    gradients = _empty_like(parts)
-    query, key, value = _apart(parts)
-    dq, dk, dv = _apart(gradients)
-    gradient = _with_whole_heads(gradient)
+    gradients = empty_like(parts)
+    query, key, value = apart(parts)
+    dq, dk, dv = apart(gradients)
+    gradient = with_whole_heads(gradient)
     heads, size = query.shape[1:]
     maps = {"query_maps": dq.stride(0) // (heads * size), "key_maps": dk.stride(0) // (heads * size)}
     units, blocks = (len(key_bounds) - 1) * heads, _blocks(query, longest_query, longest_key)
@@ -86,7 +86,7 @@ def _backward(
     with torch.cuda.device_of(query):
         backward_kernel[(min(units, programs),)](
             query, key, value, gradient, dq, dk, dv, query_bounds, key_bounds,
-            *_strides(query, key, value, gradient), heads, units, size**-0.5, **maps, **blocks, stages=stages,
+            *strides(query, key, value, gradient), heads, units, size**-0.5, **maps, **blocks, stages=stages,
         )  # fmt: skip
     return gradients
 
@@ -99,7 +99,7 @@ def _(parts: Sequence[Tensor], *_: Any) -> Tensor:
 
 @_backward.register_fake
 def _(parts: Sequence[Tensor], *_: Any) -> list[Tensor]:
-    return _empty_like(parts)
+    return empty_like(parts)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -116,21 +116,21 @@ def _gradients(ctx: Any, gradient: Tensor) -> tuple[list[Tensor] | None, ...]:
 _forward.register_autograd(_gradients, setup_context=_save)
 
 
-def _apart(parts: Sequence[Tensor]) -> list[Tensor]:
+def apart(parts: Sequence[Tensor]) -> list[Tensor]:
     """Query, key and value, or their gradients: views."""
-    return [side for part in parts for side in _with_whole_heads(part).unbind(1)]
+    return [side for part in parts for side in with_whole_heads(part).unbind(1)]
 
 
-def _with_whole_heads(tensor: Tensor) -> Tensor:
+def with_whole_heads(tensor: Tensor) -> Tensor:
     """A slice of a wider product will do; the gradient of a sum, which is one number seen from everywhere, will not."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _empty_like(tensors: Sequence[Tensor]) -> list[Tensor]:
+def empty_like(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor.new_empty(tensor.shape) for tensor in tensors]
 
 
-def _strides(*tensors: Tensor) -> list[int]:
+def strides(*tensors: Tensor) -> list[int]:
     return [stride for tensor in tensors for stride in tensor.stride()[:2]]
 
 

@@ -21,7 +21,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 @no_type_check
-def _span(bounds, row):
+def span(bounds, row):
     start = tl.load(bounds + row)
     return start, tl.load(bounds + row + 1) - start
 
@@ -54,8 +54,8 @@ def forward_kernel(
 ):  # fmt: skip
     """One row and head; two programs share a multiprocessor, and one computes while the other loads."""
     row, head = tl.program_id(0) // heads, tl.program_id(0) % heads
-    first_query, num_queries = _span(query_bounds, row)
-    first_key, num_keys = _span(key_bounds, row)
+    first_query, num_queries = span(query_bounds, row)
+    first_key, num_keys = span(key_bounds, row)
     is_query = tl.arange(0, queries)[:, None] < num_queries
     is_key = tl.arange(0, keys)[:, None] < num_keys
     q = tl.load(_tile(query, first_query, head, query_token_stride, query_head_stride, queries, size), is_query, 0.0)
@@ -82,8 +82,8 @@ def backward_kernel(
     """
     for unit in tl.range(tl.program_id(0), units, tl.num_programs(0), num_stages=stages):
         row, head = unit // heads, unit % heads
-        first_query, num_queries = _span(query_bounds, row)
-        first_key, num_keys = _span(key_bounds, row)
+        first_query, num_queries = span(query_bounds, row)
+        first_key, num_keys = span(key_bounds, row)
         is_query = tl.arange(0, queries)[:, None] < num_queries
         is_key = tl.arange(0, keys)[:, None] < num_keys
         q = tl.load(_tile(query, first_query, head, query_token_stride, query_head_stride, queries, size), is_query, 0.0)
