@@ -46,9 +46,9 @@ from litebert.train.loop import out_of_memory
 from litebert.train.pretrain import example_spec
 
 CASES = {
-    "base-512": Case(preset="albert-base-v2", length=512, ours=((64, 64), (256, 64), (128, 128)), theirs=(64, 128)),
-    "base-128": Case(preset="albert-base-v2", length=128, ours=((512, 512), (256, 256), (1024, 512)), theirs=(512, 256)),
-    "large-512": Case(preset="albert-large-v2", length=512, ours=((64, 64), (256, 64)), theirs=(64, 32)),
+    "base-512": Case(preset="albert-base-v2", length=512, ours=((256, 64), (64, 64), (128, 128)), theirs=(64, 128)),
+    "base-128": Case(preset="albert-base-v2", length=128, ours=((1024, 512), (512, 512), (256, 256)), theirs=(512, 256)),
+    "large-512": Case(preset="albert-large-v2", length=512, ours=((256, 64), (64, 64)), theirs=(64, 32)),
     "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((64, 32), (32, 32), (128, 16)), theirs=(16, 32)),
 }
 CASES["xxlarge-512-fp8"] = replace(CASES["xxlarge-512"], dtype="fp8", theirs=())
@@ -70,6 +70,7 @@ NEEDS = {
 }
 """Seconds that a row takes on an H200: base as measured, the others by their steps and layers."""
 WORSE = 1.1
+HERE = Path(__file__)
 
 
 class Bench(Meter):
@@ -190,8 +191,12 @@ class Bench(Meter):
         return Running(case, rows, microbatch, data=self.options.data, device=self.device, workers=self.options.workers)
 
     def run(self) -> None:
-        options = self.options
-        chosen = {name: self.cases[name] for name in options.shapes or self.cases}
+        for part in self.options.parts:
+            for name in self.options.shapes or self.cases:
+                self.run_part(part, name)
+
+    def run_part(self, part: str, name: str) -> None:
+        """One part of one shape."""
         parts: dict[str, Callable[[str, Case], None]] = {
             "speed": self.run_speed,
             "memory": self.run_memory,
@@ -199,9 +204,7 @@ class Bench(Meter):
             "loader": self.run_loader,
             "start": self.run_start,
         }
-        for part in options.parts:
-            for name, case in chosen.items():
-                parts[part](name, case)
+        parts[part](name, self.cases[name])
 
     def run_speed(self, name: str, case: Case) -> None:
         most, labels = self.options.batches, {"part": "speed", "shape": name}
@@ -238,7 +241,7 @@ class Bench(Meter):
                 self.attempt(lambda: self.start(name, os.environ | caches), needs=needs("start", name), **about)
 
     def start(self, name: str, variables: dict[str, str]) -> dict[str, Any]:
-        words = [sys.executable, "-W", "ignore", __file__, "--start", name, "--data", self.options.data]
+        words = [sys.executable, "-W", "ignore", str(HERE), "--start", name, "--data", self.options.data]
         words += ["--workers", str(self.options.workers), *(["--tiny"] if self.options.tiny else [])]
         done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=300)
         if done.returncode:
@@ -302,17 +305,21 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(words: list[str] | None = None) -> int:
-    options = arguments(words)
+    return conduct(arguments(words), Bench, words or sys.argv[1:])
+
+
+def conduct(options: argparse.Namespace, kind: type[Bench], words: list[str]) -> int:
+    """All that the options ask for, with what is true of all rows around it."""
     with tempfile.TemporaryDirectory(prefix="litebert-bench-") as folder:
         if options.start:
-            print(json.dumps(Bench(options).start_here(options.start)))
+            print(json.dumps(kind(options).start_here(options.start)))
             return 0
         if options.tiny:
             options.data = str(tiny_shards(Path(folder), documents=200))
             options.workers, options.steps = min(options.workers, 1), min(options.steps, 3)
-        bench = Bench(options)
+        bench = kind(options)
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-        here = environment(device=device, cuda=torch.version.cuda, arguments=words or sys.argv[1:])
+        here = environment(device=device, cuda=torch.version.cuda, arguments=words)
         bench.note(part="environment", **here)
         if bench.out is not None:
             write_json(bench.out / "environment.json", here)

@@ -59,6 +59,7 @@ def table(rows: list[Row]) -> str:
     start = [row for row in rows if row["part"] == "start"]
     loader = [row for row in rows if row["part"] == "loader"]
     profiles = [row | row["classes"] for row in rows if row["part"] == "profile"]
+    tasks = [row for row in rows if row["part"] == "tasks"]
     kinds = dict.fromkeys(kind for row in profiles for kind in row["classes"])
     parts = (
         ("Our best against the peer's best, thousands of tokens a second", compared, None),
@@ -71,6 +72,7 @@ def table(rows: list[Row]) -> str:
         ("Memory", memory, ("shape", "rows", "checkpoint_every", "limit_gib", "fits", "peak_gib", "reserved_gib", *OTHERWISE)),
         ("Largest batch, rows in one forward and backward", largest, ("shape", "mode", "limit_gib", "largest")),
         ("Seconds to the first step", start, ("shape", "cache", "build_seconds", "first_step_seconds", *OTHERWISE)),
+        ("Fine-tuning and asking", tasks, (*dict.fromkeys(key for row in tasks for key in row if key != "part"),)),
         ("The loader alone", loader, ("shape", "rows", "workers", "real_ktok_s", "positions_ktok_s", *OTHERWISE)),
     )
     return "\n".join(f"## {title}\n\n{grid(found, names)}" for title, found, names in parts if found)

@@ -1,0 +1,58 @@
+"""All that is measured on a GPU, in order of importance: the plan holds together, and runs at tiny size on a CPU."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+
+
+def test_parts_of_both_benches_run_in_one_process(tmp_path: Path) -> None:
+    words = ["--tiny", "--only", "memory", "loader", "tasks", "--out", str(tmp_path), "--seconds", "200"]
+    command = [sys.executable, "-W", "ignore", BENCH / "gpu_campaign.py", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr + done.stdout
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert list(dict.fromkeys(row["part"] for row in rows)) == ["environment", "memory", "loader", "tasks"]
+    tasks = {row["what"]: row for row in rows if row["part"] == "tasks"}
+    assert tasks["epoch ours"]["epoch_seconds"] > 0
+    assert tasks["ratio ours"]["×_seconds"] > 0
+    assert tasks["ratio embed"]["wanted"] == 2.0
+    assert "| epoch ours |" in (tmp_path / "table.md").read_text()
+
+
+@pytest.mark.usefixtures("bench")
+def test_without_time_every_part_says_that_it_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    from gpu_campaign import Campaign, arguments  # type: ignore[import-not-found]
+
+    campaign = Campaign(arguments(["--tiny", "--seconds", "0.001"]))
+    campaign.run()
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert list(dict.fromkeys(row["part"] for row in rows)) == ["speed", "memory", "loader", "tasks", "start", "largest"]
+    assert all("skipped" in row for row in rows)
+
+
+@pytest.mark.usefixtures("bench")
+def test_the_plan_names_what_there_is() -> None:
+    from gpu_campaign import PLAN, arguments, needs
+    from gpu_step import CASES, MEMORY, PARTS  # type: ignore[import-not-found]
+    from gpu_table import GOALS  # type: ignore[import-not-found]
+    from gpu_tasks import WORK  # type: ignore[import-not-found]
+
+    for part, name in PLAN:
+        assert name in (WORK if part == "tasks" else MEMORY if part == "memory" else CASES)
+        assert part == "tasks" or part in PARTS
+    assert {name for part, name in PLAN if part == "speed"} == GOALS.keys()
+    assert needs("embed ours-compiled") > needs("embed ours") > needs("ratio embed") == 0
+    with pytest.raises(SystemExit):
+        arguments(["--data", "somewhere"])
+    options = arguments(["--data", "somewhere", "--only", "speed", "--peers", "padded"])
+    assert (options.peers, options.batches, options.profile) == (["padded"], 1, True)
