@@ -41,9 +41,9 @@ WAYS: Ways = {
     "long, wide": ({"LONG_KERNELS": True, "WIDE": True}, FusedProjection),
 }
 VARIANTS = {
-    "forward": [Tile(64, 128, 4, 3), Tile(128, 64, 8, 3), Tile(128, 128, 8, 2), Tile(64, 64, 4, 2)],
-    "of_queries": [Tile(64, 64, 4, 3), Tile(64, 128, 4, 2), Tile(128, 128, 8, 2)],
-    "of_keys": [Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, 168), Tile(64, 128, 8, 2), Tile(32, 64, 4, 3, 128)],
+    "forward": [Tile(128, 64, 8, 2), Tile(128, 64, 4, 3), Tile(128, 128, 8, 3), Tile(64, 128, 4, 2)],
+    "of_queries": [Tile(128, 64, 8, 2), Tile(64, 64, 4, 3), Tile(64, 128, 4, 2), Tile(128, 128, 8, 2)],
+    "of_keys": [Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, 168), Tile(32, 128, 8, 3, 128), Tile(32, 64, 4, 3, 128)],
 }
 Graphs = dict[tuple[str, str], torch.cuda.CUDAGraph]
 

@@ -166,14 +166,16 @@ def test_short_rows_are_taken(size: int, longest: int, is_taken: bool, monkeypat
 
 # in a process of its own: what checks shapes under pytest stands in the way of a tracer
 PROGRAM = """
+import sys
 import torch
 from dataclasses import replace
 from litebert.config import PRESETS
-from litebert.model import layers
+from litebert.model import layers, layout
 from litebert.model.encoder import Encoder
 from litebert.model.layout import Needed, Packing
 from litebert.train.compile import guarded, _mark_packed
-layers.takes_wide = lambda *args: True
+longest = int(sys.argv[1])
+layers.takes_wide, layout.LONG_KERNELS = lambda *args: True, True
 device = "cuda" if torch.cuda.is_available() else "cpu"
 dtype = torch.bfloat16 if device == "cuda" else torch.float32
 backend = "inductor" if device == "cuda" else "aot_eager"
@@ -184,14 +186,14 @@ eager = encoder.layer
 def bounds(sizes):
     return torch.tensor([0, *sizes]).cumsum(0).to(device, torch.int32)
 def gradients(*sizes):
-    packing, places = Packing(bounds(sizes), 32), torch.arange(0, sum(sizes), sizes[0], device=device)
+    packing, places = Packing(bounds(sizes), longest), torch.arange(0, sum(sizes), sizes[0], device=device)
     ends = [int((places < end).sum()) for end in bounds(sizes)[1:]]
-    needed = Needed(places[None], bounds([b - a for a, b in zip([0, *ends], ends)]), 32)
+    needed = Needed(places[None], bounds([b - a for a, b in zip([0, *ends], ends)]), longest)
     ids = torch.arange(sum(sizes), device=device)[None] % 50
     states = encoder(ids, None, packing, positions=ids % 8, needed=needed)
     parameters = [parameter for name, parameter in encoder.named_parameters() if "pooler" not in name]
     return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(states.sin().sum(), parameters)])
-batches = (7, 20, 3), (9, 32, 1), (4, 4, 30)
+batches = (7, 20, 3), (9, longest, 1), (4, 4, longest - 2)
 plain = [gradients(*sizes) for sizes in batches]
 encoder.layer = guarded("layers", _mark_packed(torch.compile(encoder.layer, backend=backend)), encoder.layer, print)
 for sizes, expected in zip(batches, plain):
@@ -200,8 +202,8 @@ counters = torch._dynamo.utils.counters["stats"]
 assert counters["unique_graphs"] <= 3, counters  # a full layer, and the last one when the needed tokens are found to vary
 if device == "cuda":
     encoder.layer, graph = eager, torch.cuda.CUDAGraph()
-    ids, weight = torch.arange(41, device=device)[None], encoder.attentions[0].query.weight
-    packing = Packing(bounds((9, 32)), 32)
+    ids, weight = torch.arange(9 + longest, device=device)[None] % 50, encoder.attentions[0].query.weight
+    packing = Packing(bounds((9, longest)), longest)
     def step():
         return torch.autograd.grad(encoder(ids, None, packing, positions=ids % 8).sin().sum(), weight)[0]
     expected = step()
@@ -215,8 +217,10 @@ if device == "cuda":
 
 
 @needs_kernels
-def test_compiled_layers_are_the_plain_ones() -> None:
+@pytest.mark.parametrize("longest", [32, pytest.param(160, marks=pytest.mark.skipif(not HAS_GPU, reason="takes no float32"))])
+def test_compiled_layers_are_the_plain_ones(longest: int) -> None:
     """Over a free number of tokens, with the last layer at the needed ones; and on a GPU a recorded pass."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240)
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(longest)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""

@@ -55,7 +55,7 @@ class Tiles(NamedTuple):
 
 
 TILES = {
-    64: Tiles(Tile(64, 128, 4, 2), Tile(128, 64, 8, 3), Tile(64, 128, 8, 3)),
+    64: Tiles(Tile(128, 64, 8, 3), Tile(128, 64, 8, 3), Tile(64, 128, 8, 3)),
     128: Tiles(Tile(128, 64, 8, 2), Tile(128, 64, 8, 2), Tile(32, 128, 8, 3)),
 }
 """By the size of a head, or the next larger one."""

@@ -73,9 +73,9 @@ def forward_kernel(
     start, unit = tl.program_id(0) % blocks * queries, tl.program_id(0) // blocks
     row, head = unit // heads, unit % heads
     first_query, num_queries = span(query_bounds, row)
+    first_key, num_keys = span(key_bounds, row)
     if start >= num_queries:
         return
-    first_key, num_keys = span(key_bounds, row)
     note = note_of(first_query, row)
     q = _read(query, first_query, start, num_queries, head, query_token_stride, query_head_stride, queries, size)
     scale *= LOG2_E
@@ -111,9 +111,9 @@ def query_kernel(
     start, unit = tl.program_id(0) % blocks * queries, tl.program_id(0) // blocks
     row, head = unit // heads, unit % heads
     first_query, num_queries = span(query_bounds, row)
+    first_key, num_keys = span(key_bounds, row)
     if start >= num_queries:
         return
-    first_key, num_keys = span(key_bounds, row)
     note = note_of(first_query, row)
     q = _read(query, first_query, start, num_queries, head, query_token_stride, query_head_stride, queries, size)
     g = _read(gradient, first_query, start, num_queries, head, gradient_token_stride, gradient_head_stride, queries, size)
@@ -149,9 +149,9 @@ def key_kernel(
     start, unit = tl.program_id(0) % blocks * keys, tl.program_id(0) // blocks
     row, head = unit // heads, unit % heads
     first_key, num_keys = span(key_bounds, row)
+    first_query, num_queries = span(query_bounds, row)
     if start >= num_keys:
         return
-    first_query, num_queries = span(query_bounds, row)
     note = note_of(first_query, row)
     k = _read(key, first_key, start, num_keys, head, key_token_stride, key_head_stride, keys, size)
     v = _read(value, first_key, start, num_keys, head, value_token_stride, value_head_stride, keys, size)
