@@ -1,7 +1,7 @@
 """Does training in 8 bits learn what bfloat16 learns? The same text, seed and steps in both arithmetics; two curves out.
 
     python bench/fp8_curve.py --data SHARDS --out DIR                   3,000 steps of 96 × 128 tokens, twice
-    python bench/fp8_curve.py --data SHARDS --out DIR --other-seed      and bfloat16 with another seed, which says what chance does
+    python bench/fp8_curve.py --data SHARDS --out DIR --other-seed      and bfloat16 with another seed, to know what chance does
     python bench/fp8_curve.py --out DIR --plot                          draw again what DIR/curves.json holds
     python bench/fp8_curve.py --out DIR --tiny                          the same on a CPU, in seconds
 
