@@ -57,6 +57,7 @@ OTHER = PretrainRecipe(
     dtype="float32",
     compile="off",
     checkpoint_every=2,
+    recompute=True,
     max_skips=1,
     max_rollbacks=0,
     spike_factor=10.0,

@@ -77,6 +77,45 @@ def test_compiled_gradients_are_the_plain_ones_and_layers_compile_once() -> None
     assert done.stdout == ""
 
 
+SPARING = """
+import functools, torch
+from dataclasses import replace
+from litebert.config import PRESETS, ModelConfig
+from litebert.model.model import Model
+from litebert.train.compile import compile_model
+from litebert.train.runtime import Runtime
+torch.compile = functools.partial(torch.compile, backend="aot_eager")
+runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
+ids = torch.arange(2 * 48).view(2, 48) % 90
+def run(recompute):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Model(ModelConfig(encoder=replace(PRESETS["tiny"], norm="pre")))
+    assert compile_model(model, "on", runtime, print, recompute=recompute)
+    weights, kept = {parameter.data_ptr() for parameter in model.parameters()}, {}
+    def keep(tensor):
+        if tensor.data_ptr() not in weights:
+            kept[tensor.untyped_storage().data_ptr()] = tensor  # held, so that no other comes to lie there
+        return tensor
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        states = model.encoder(ids)
+    states.square().sum().backward()
+    gradients = [parameter.grad for parameter in model.encoder.parameters() if parameter.grad is not None]
+    assert torch._functorch.config.activation_memory_budget == 1.0
+    return gradients, sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+(plain, all_of_it), (sparing, some) = run(False), run(True)
+for a, b in zip(plain, sparing, strict=True):
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+print(round(some / all_of_it, 3))
+"""
+
+
+def test_what_is_cheap_is_computed_again_where_asked_for_and_gradients_stay() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SPARING], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert 0.5 < float(done.stdout) < 0.9  # with the embedding, which keeps its own
+
+
 # rows end to end, of another length in every batch: the layer, the last layer at the tokens that are read, and the heads
 PACKED = """
 import functools, numpy as np, torch

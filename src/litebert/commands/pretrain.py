@@ -42,6 +42,7 @@ def pretrain(
     heldout_fraction: float | None = None,
     microbatch_tokens: int | None = None,
     checkpoint_every: int | None = None,
+    recompute: bool | None = None,
     dtype: Literal["auto", "float32", "bfloat16", "fp8"] | None = None,
     compile: Literal["auto", "on", "off"] | None = None,
     device: str = "auto",
@@ -78,6 +79,7 @@ def pretrain(
         heldout_fraction: Part of the documents kept for evaluation; 0 for none.
         microbatch_tokens: Tokens in one forward and backward on one device; less needs less memory.
         checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps all.
+        recompute: Compute norms and activations of compiled layers again on the way back: less memory, for a little time.
         dtype: Arithmetic of the layers; fp8 is bfloat16 with the large products in 8 bits, for wide models on a recent GPU.
         compile: Whether torch.compile is used; auto where it pays.
         device: cpu, cuda, cuda:1 …, or auto.
@@ -100,6 +102,7 @@ def pretrain(
             "preset": preset,
             "microbatch_tokens": microbatch_tokens,
             "checkpoint_every": checkpoint_every,
+            "recompute": recompute,
             "dtype": dtype,
             "compile": compile,
         }.items()

@@ -22,7 +22,7 @@ Compile = Literal["auto", "on", "off"]
 
 PRACTICAL = frozenset(
     {"microbatch_tokens", "evaluate_every", "evaluate_tokens", "save_every", "keep_snapshots", "compile"}
-    | {"checkpoint_every", "max_skips", "max_rollbacks", "spike_factor", "plateau_steps", "plateau_margin"}
+    | {"checkpoint_every", "recompute", "max_skips", "max_rollbacks", "spike_factor", "plateau_steps", "plateau_margin"}
 )
 """Settings that a resumed run may change: they say how a run is done and watched, not what it learns."""
 
@@ -87,6 +87,8 @@ class PretrainRecipe(Recipe):
     """torch.compile: auto uses it where it pays."""
     checkpoint_every: int = 0
     """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0 keeps all."""
+    recompute: bool = False
+    """Whether compiled layers compute norms and activations again on the way back: less memory, for a little time."""
     max_skips: int = 5
     """Steps in a row with a loss or gradient that is not finite that are left out before the run goes back."""
     max_rollbacks: int = 2
@@ -122,6 +124,7 @@ class PretrainRecipe(Recipe):
         check_number(self, "spike_factor", 0, 1e9)
         check_number(self, "plateau_margin", 0, 100)
         check_type(self, "extend_positions", bool, "true or false")
+        check_type(self, "recompute", bool, "true or false")
         check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
         for name in ("batch_size", "sequence_length") + (() if self.depth is None else ("depth",)):
             check_type(self, name, Stages, "stages, as in 128 or 0:128,0.5:512")

@@ -14,6 +14,9 @@ from litebert.train.runtime import Runtime
 F = TypeVar("F", bound=Callable[..., Any])
 SHAPES = 32
 """How many shapes are compiled before torch gives up on the layer."""
+BUDGET = 0.85
+"""Of what a layer would keep for its way back, where memory counts. Anything from 0.7 to 0.95 makes torch keep the same: what
+products and attention give, and nothing that norms and activations do (docs/decisions/memory.md)."""
 
 
 def compile_model(
@@ -23,18 +26,19 @@ def compile_model(
     say: Callable[[str], None],
     *,
     dynamic: bool = False,
+    recompute: bool = False,
 ) -> bool:
     """Compile the layer: all layers are one layer, so a dozen applications cost one compilation. Whether it was done.
 
-    `dynamic` where every batch may be of another shape: one compilation that is good for all of them.
+    `dynamic` where every batch may be of another shape: one compilation that is good for all of them. With `recompute` norms
+    and activations are computed again on the way back, products never.
     """
     if wish == "off" or (wish == "auto" and runtime.device.type != "cuda"):
         return False
     # Each sequence length and batch of a recipe's stages is a shape of its own; packed rows are one with a free length.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
-    model.encoder.layer = guarded(
-        "layers", _mark_packed(torch.compile(model.encoder.layer, dynamic=dynamic)), model.encoder.layer, say
-    )
+    layer = _mark_packed(torch.compile(model.encoder.layer, dynamic=dynamic))
+    model.encoder.layer = guarded("layers", _sparing(layer) if recompute else layer, model.encoder.layer, say)
     return True
 
 
@@ -81,6 +85,14 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
         return compiled(model, states, batch)
 
     return guarded("heads", call, head_losses, say)
+
+
+def _sparing(layer: F) -> F:
+    def call(*args: Any) -> Any:
+        with torch._functorch.config.patch(activation_memory_budget=BUDGET):  # read when the first call compiles
+            return layer(*args)
+
+    return cast(F, call)
 
 
 def _mark_packed(layer: F) -> F:

@@ -2,6 +2,7 @@
 
 A microbatch in; its losses, and gradients where an optimizer looks for them, out. A shape that is new runs as usual a few
 times first, so that compilers and libraries have made up their minds. Where recording fails all goes on as before, said once.
+A graph keeps the memory that it was recorded with: where a pass outside of graphs lacks it, they are forgotten for a while.
 What is drawn (dropout) is drawn anew in each replay, from the seed that torch's generator has then.
 """
 
@@ -102,7 +103,7 @@ class Graphs:
                 self.say(f"CUDA graphs failed, so steps run without them: {str(error).splitlines()[0]}")
         found = self.recorded.get(shape)
         if found is None or not layout.is_static:
-            losses, gradients = self.run(layout.tensors(device), divisors.to(device), depth)
+            losses, gradients = self.plain(layout.tensors(device), divisors.to(device), depth)
         else:
             found.inputs.copy_(flat, non_blocking=True)
             found.divisors.copy_(divisors, non_blocking=True)
@@ -124,6 +125,20 @@ class Graphs:
             return self.prepared[1:]
         layout = self.job.layout(microbatch)
         return layout, layout.flat()
+
+    def plain(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
+        """As usual, in the memory of the graphs if need be: shapes that are met again are recorded again."""
+        try:
+            return self.run(batch, divisors, depth)
+        except RuntimeError as error:
+            if not self.recorded or not out_of_memory(error):
+                raise
+        # outside of the handler, where the failed pass is no longer referred to
+        self.job.runtime.synchronize()  # one of them may be running
+        self.recorded.clear()
+        self.pool = torch.cuda.graph_pool_handle()
+        torch.cuda.empty_cache()
+        return self.run(batch, divisors, depth)
 
     def run(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
         losses = self.job.compute(self.model, batch, depth)

@@ -77,7 +77,7 @@ class Pretraining(Training[Batch, Losses]):
         self.new_positions = new_positions(recipe, trained=trained)
         self.model.to(runtime.device)
         self.working = WorkingCopy(self.model, runtime.dtype, fp8=runtime.fp8)
-        compiled = compile_model(self.working.model, recipe.compile, runtime, say)
+        compiled = compile_model(self.working.model, recipe.compile, runtime, say, recompute=recipe.recompute)
         self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         self.feed = Feed(stream, recipe, runtime, workers=workers)

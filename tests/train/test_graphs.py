@@ -1,0 +1,117 @@
+"""Recorded passes and memory, graphs pretended: what a graph holds is given up where a pass outside of graphs needs it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from litebert.train.graphs import WARM, Graphs, Recorded
+from litebert.train.runtime import Runtime
+
+CPU = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A microbatch that is its own layout: numbers, as many as its shape."""
+
+    count: int
+    is_static = True
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.count,),)
+
+    def flat(self) -> Tensor:
+        return torch.ones(self.count)
+
+    def split(self, flat: Tensor) -> Tensor:
+        return flat
+
+    def tensors(self, device: object) -> Tensor:
+        return self.flat()
+
+
+class Job:
+    """One weight times the sum of a microbatch."""
+
+    runtime = CPU
+
+    def layout(self, microbatch: Rows) -> Rows:
+        return microbatch
+
+    def depth(self, step: int) -> None:
+        return None
+
+    def compute(self, model: nn.Linear, batch: Tensor, depth: None) -> Tensor:
+        return (model.weight * batch.sum()).sum()
+
+    def divisors(self, counts: dict[str, float]) -> list[float]:
+        return [counts["rows"]]
+
+    def divided(self, sums: Tensor, divisors: Tensor) -> Tensor:
+        return sums / divisors[0]
+
+    def ahead(self, step: int) -> None:
+        return None
+
+
+class Small(Graphs):
+    """On a device where a plain pass of `large` rows has no room beside recorded ones, and none has of `huge`."""
+
+    large, huge = 8, 99
+    records = 0
+
+    def run(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
+        if len(batch) == self.huge or (len(batch) == self.large and self.recorded):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().run(batch, divisors, depth)
+
+    def record(self, layout: Any, depth: int | None, count: int) -> Recorded:
+        self.records += 1
+        losses, gradients = super().run(layout.flat(), torch.ones(count), depth)
+
+        class Graph:
+            def replay(self) -> None: ...
+
+        return Recorded(graph=Graph(), inputs=layout.flat(), divisors=torch.ones(count), losses=losses, gradients=gradients)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Small:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    return Small(Job(), nn.Linear(1, 1, bias=False), pytest.fail)  # type: ignore[arg-type]
+
+
+def loss(graphs: Small, count: int) -> float:
+    return float(graphs(Rows(count), 0, {"rows": 1.0}).detach() / graphs.model.weight.detach())  # type: ignore[operator]
+
+
+def test_recorded_passes_give_their_memory_up_and_are_recorded_again(graphs: Small) -> None:
+    for _ in range(WARM + 2):
+        assert loss(graphs, 4) == pytest.approx(4)
+    assert graphs.records == 1
+    first, pool = graphs.recorded.copy(), graphs.pool
+    assert loss(graphs, Small.large) == pytest.approx(8)
+    assert not graphs.recorded
+    assert graphs.pool is not pool
+    assert loss(graphs, 4) == pytest.approx(4)
+    assert graphs.records == 2
+    assert graphs.recorded.keys() == first.keys()
+    for _ in range(WARM + 2):  # the large shape is met again, and in the end both are recorded
+        assert loss(graphs, Small.large) == pytest.approx(8)
+        assert loss(graphs, 4) == pytest.approx(4)
+    assert {shapes[0][0] for shapes, _ in graphs.recorded} == {4, 8}  # type: ignore[misc, index]
+
+
+def test_a_pass_that_has_no_room_even_so_is_the_loops_to_divide(graphs: Small) -> None:
+    for _ in range(WARM + 1):
+        loss(graphs, 4)
+    with pytest.raises(torch.OutOfMemoryError):
+        loss(graphs, Small.huge)
+    assert not graphs.recorded
+    with pytest.raises(torch.OutOfMemoryError):
+        loss(graphs, Small.huge)
