@@ -55,6 +55,7 @@ class Case:
     theirs: tuple[int, ...]
     dtype: str = "bfloat16"
     checkpoint_every: int = 0
+    recompute: bool = False
     overrides: tuple[tuple[str, Any], ...] = (("norm", "pre"),)
     compile: str = "auto"
 
@@ -71,6 +72,7 @@ class Case:
             dtype=self.dtype,  # type: ignore[arg-type]
             compile=self.compile,  # type: ignore[arg-type]
             checkpoint_every=self.checkpoint_every,
+            recompute=self.recompute,
             heldout_fraction=0.0,
             evaluate_every=0,
             save_every=0,

@@ -57,8 +57,18 @@ TINY = {
     for name, dtype in {"tiny": "bfloat16", "tiny-fp8": "fp8"}.items()
 }
 TINY["tiny-fp8"] = replace(TINY["tiny-fp8"], theirs=())
-MEMORY = {"base-512": (64, 0, 9.0), "xxlarge-512": (32, 1, 24.0), "tiny": (8, 1, 1.0)}
-"""Rows, layers between kept states, and GiB that must be enough."""
+MODES: dict[str, dict[str, Any]] = {
+    "all kept": {},
+    "recompute": {"recompute": True},
+    "checkpoint_every 1": {"checkpoint_every": 1},
+}
+"""What is kept for the way back, from all to least."""
+MEMORY = {
+    "base-512": (64, "recompute", 9.0),
+    "xxlarge-512": (32, "checkpoint_every 1", 24.0),
+    "tiny": (8, "checkpoint_every 1", 1.0),
+}
+"""Rows, mode, and GiB that must be enough."""
 PARTS = ("speed", "memory", "loader", "largest", "start")
 NEEDS = {
     "ours": {"base": 22, "large": 35, "xxlarge": 50, "tiny": 1},
@@ -222,15 +232,15 @@ class Bench(Meter):
 
     def run_memory(self, name: str, case: Case) -> None:
         if name in MEMORY:
-            rows, checkpoint_every, limit = MEMORY[name]
-            case = replace(case, checkpoint_every=checkpoint_every)
-            about = {"part": "memory", "shape": name, "rows": rows, "checkpoint_every": checkpoint_every, "limit_gib": limit}
+            rows, mode, limit = MEMORY[name]
+            case = replace(case, **MODES[mode])
+            about = {"part": "memory", "shape": name, "rows": rows, "mode": mode, "limit_gib": limit}
             self.attempt(lambda: self.fits(case, rows, limit), needs=needs("memory", name), **about)
 
     def run_largest(self, name: str, case: Case) -> None:
         start = 8 if self.options.tiny or "xxlarge" in name else 32 * 512 // case.length
-        for mode, every in (("all states kept", 0), ("checkpoint_every 1", 1)):
-            self.largest(replace(case, checkpoint_every=every), name, f"{case.dtype}, {mode}", start)
+        for mode, settings in MODES.items():
+            self.largest(replace(case, **settings), name, f"{case.dtype}, {mode}", start)
 
     def run_start(self, name: str, case: Case) -> None:
         """Seconds to the first step in a process of its own, with nothing compiled yet and again with what that one left."""

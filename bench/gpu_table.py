@@ -69,7 +69,7 @@ def table(rows: list[Row]) -> str:
             profiles,
             ("shape", "who", "rows", "timed_ms", "kernel_ms", "idle", "kernels", *kinds),
         ),
-        ("Memory", memory, ("shape", "rows", "checkpoint_every", "limit_gib", "fits", "peak_gib", "reserved_gib", *OTHERWISE)),
+        ("Memory", memory, ("shape", "rows", "mode", "limit_gib", "fits", "peak_gib", "reserved_gib", *OTHERWISE)),
         ("Largest batch, rows in one forward and backward", largest, ("shape", "mode", "limit_gib", "largest")),
         ("Seconds to the first step", start, ("shape", "cache", "build_seconds", "first_step_seconds", *OTHERWISE)),
         ("Fine-tuning and asking", tasks, (*dict.fromkeys(key for row in tasks for key in row if key != "part"),)),

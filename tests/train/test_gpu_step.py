@@ -45,7 +45,7 @@ def test_every_part_runs_on_a_cpu(tmp_path: Path) -> None:
     assert [(row["shape"], row["who"]) for row in profiles] == list(speed)
     assert all(row["timed_ms"] == speed[row["shape"], row["who"]]["step_ms"] for row in profiles)
     assert next(row for row in rows if row["part"] == "memory")["fits"]
-    assert [row["largest"] for row in rows if "largest" in row] == [32] * 4
+    assert [row["largest"] for row in rows if "largest" in row] == [32] * 6
     assert "| tiny | litebert | 8 | 8 |" in (tmp_path / "table.md").read_text()
 
 
@@ -162,7 +162,7 @@ def test_every_row_has_an_expected_time() -> None:
 @pytest.mark.usefixtures("bench")
 def test_every_case_is_a_recipe_that_a_gpu_reads_packed() -> None:
     from gpu_contenders import huggingface_settings
-    from gpu_step import CASES, MEMORY, TINY
+    from gpu_step import CASES, MEMORY, MODES, TINY
 
     for case in CASES.values():
         for rows, microbatch in case.ours:
@@ -171,3 +171,5 @@ def test_every_case_is_a_recipe_that_a_gpu_reads_packed() -> None:
             assert not recipe.encoder.attention_dropout
             assert huggingface_settings(recipe.encoder)["hidden_act"] == "gelu_new"
     assert MEMORY.keys() <= CASES.keys() | TINY.keys()
+    for _, mode, _ in MEMORY.values():
+        assert replace(CASES["base-512"], **MODES[mode]).recipe(64, 64) != CASES["base-512"].recipe(64, 64)
