@@ -30,6 +30,7 @@ class Meter:
         self.rows: list[dict[str, Any]] = []
         self.later: list[dict[str, Any]] = []
         """Rows that a measurement leaves beside its own."""
+        self.recompile_limit = torch._dynamo.config.recompile_limit
         self.ends = time.monotonic() + (options.seconds or math.inf)
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
@@ -66,6 +67,7 @@ class Meter:
     def clean(self) -> None:
         gc.collect()
         torch._dynamo.reset()
+        torch._dynamo.config.recompile_limit = self.recompile_limit  # which our runs raise: a peer is compiled as by default
         if self.device == "cuda" and torch.cuda.is_available():  # without a GPU each part says so in its row
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
