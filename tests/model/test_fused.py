@@ -1,12 +1,19 @@
-"""Several linear maps as one product are the same maps, forward and backward, and err no more."""
+"""Several linear maps as one product are the same maps, forward and backward, and err no more; and which parts have sums of
+their own on the way back."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 
-from litebert.model.fused import FusedProjection, wide_projection
+from litebert.config import PRESETS
+from litebert.model import fused, layers
+from litebert.model.fused import FusedProjection, takes_fused, wide_projection
+from litebert.model.layers import FeedForward
 
 WIDTHS = (8, 8, 4)
 
@@ -15,7 +22,7 @@ def apart(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
     return [part(states) for part in parts]
 
 
-def fused(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
+def one_product(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
     parameters = [parameter for part in parts for parameter in (part.weight, part.bias)]
     return list(FusedProjection.apply(states, *parameters))  # type: ignore[no-untyped-call]
 
@@ -24,7 +31,7 @@ def wide(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
     return list(wide_projection(states, parts).split([part.out_features for part in parts], -1))
 
 
-WAYS = {"fused": fused, "wide": wide}
+WAYS = {"fused": one_product, "wide": wide}
 
 
 def outcome(project: Callable[[Tensor, list[nn.Linear]], list[Tensor]], dtype: torch.dtype, *, rows: int = 5) -> list[Tensor]:
@@ -55,3 +62,41 @@ def test_maps_in_one_product_err_no_more_in_bfloat16(way: str) -> None:
 
     for mine, theirs in zip(errors(WAYS[way]), errors(apart), strict=True):
         assert mine <= 1.1 * theirs
+
+
+@pytest.mark.parametrize(
+    ("changes", "width", "dtype", "device", "is_taken"),
+    [
+        ({}, 768, torch.bfloat16, "cuda", True),
+        ({"FUSED_NORMS": False}, 768, torch.bfloat16, "cuda", False),
+        ({"has_short_kernels": lambda: False}, 768, torch.bfloat16, "cuda", False),
+        ({}, 768, torch.bfloat16, "cpu", False),
+        ({}, 768, torch.float32, "cuda", False),
+        ({}, 760, torch.bfloat16, "cuda", False),
+        ({}, 8192, torch.bfloat16, "cuda", False),
+    ],
+)
+def test_which_states_are_fused(
+    changes: dict[str, Any], width: int, dtype: torch.dtype, device: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ({"FUSED_NORMS": True, "has_short_kernels": lambda: True} | changes).items():
+        monkeypatch.setattr(fused, name, value)
+    with FakeTensorMode():
+        states = torch.empty(2, 3, width, dtype=dtype, device=device)
+        assert takes_fused(states) is is_taken
+        with torch.no_grad():
+            assert not takes_fused(states)
+
+
+@pytest.mark.parametrize("reason", ["dropout", "fp8", "relu"])
+def test_other_parts_go_back_as_ever(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "takes_fused", lambda states: True)
+    monkeypatch.setattr(layers, "forked_pre_norm", lambda *args, **kwargs: pytest.fail("not for these"))
+    monkeypatch.setattr(FeedForward, "fused", lambda *args: pytest.fail("not for these"))
+    changes: dict[str, Any] = {"dropout": {"ffn_dropout": 0.1}, "relu": {"activation": "relu"}, "fp8": {}}[reason]
+    part = FeedForward(replace(PRESETS["tiny"], norm="pre", **changes))
+    if reason == "fp8":
+        monkeypatch.setattr(part, "linear", lambda states, *names: [getattr(part, name)(states) for name in names])
+        part.quantize()
+    states = torch.randn(1, 4, PRESETS["tiny"].hidden_size, requires_grad=True)
+    assert part(states).shape == states.shape

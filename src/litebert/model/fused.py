@@ -14,6 +14,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from litebert.model.layout import has_short_kernels
+
+FUSED_NORMS = False
+"""Whether norms and GELU have kernels of their own for the way back (fused_norm.py). Not yet measured:
+docs/decisions/fused_norms.md says what is expected."""
+WIDEST = 4096
+"""States that are wider have more numbers a row than a program can hold."""
+
+
+def takes_fused(states: Float[Tensor, "*batch size"]) -> bool:
+    """Whether they are for states like these; where no gradient is wanted they have nothing to do."""
+    fits = states.dtype == torch.bfloat16 and states.shape[-1] % 16 == 0 and states.shape[-1] <= WIDEST
+    return FUSED_NORMS and states.is_cuda and fits and torch.is_grad_enabled() and has_short_kernels()
+
 
 def wide_projection(
     states: Float[Tensor, "*batch inputs"], parts: Sequence[nn.Linear]

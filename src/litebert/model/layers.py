@@ -5,13 +5,15 @@ Products are in the states' own arithmetic, or in 8 bits after `quantize`.
 """
 
 from collections.abc import Callable
+from functools import partial
 
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
 from litebert.model.fp8 import Quantized
-from litebert.model.fused import FusedProjection, wide_projection
+from litebert.model.fused import FusedProjection, takes_fused, wide_projection
 from litebert.model.layout import KeyMask, Needed, Packing, attention, takes_wide, wide_attention
 
 States = Float[Tensor, "batch seq hidden"]
@@ -45,6 +47,16 @@ def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, 
     return (states if needed is None else needed.of(states)) + part(norm(states))
 
 
+def forked_pre_norm(
+    norm: nn.LayerNorm, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None, *, bias: Tensor
+) -> Tensor:
+    """The same, where `part` ends with adding this bias as a constant: its gradient is added up on the norm's way back."""
+    from litebert.model.fused_norm import forked_norm
+
+    around, normed = forked_norm(states, norm, bias)
+    return (around if needed is None else needed.of(around)) + part(normed)
+
+
 RESIDUALS = {"post": post_norm, "pre": pre_norm}
 
 
@@ -53,6 +65,8 @@ class Part(nn.Module):
 
     together: tuple[tuple[str, ...], ...]
     """Names of maps that are applied to the same states."""
+    norm: nn.LayerNorm
+    dropout: nn.Module
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,6 +77,10 @@ class Part(nn.Module):
         made = {" ".join(names): Quantized(*(getattr(self, name) for name in names)) for names in self.together}
         self.quantized = nn.ModuleDict(made)
         return list(made.values())
+
+    def fuses(self, states: States) -> bool:
+        """Whether fused_norm.py is for this part: maps in the states' own arithmetic, nothing between the last and the sum."""
+        return not len(self.quantized) and isinstance(self.dropout, nn.Identity) and takes_fused(states)
 
     def linear(self, states: Chosen, *names: str) -> tuple[Float[Tensor, "batch chosen width"], ...]:
         """The named maps of the states; of several, one product on a GPU: a CPU gains nothing by it."""
@@ -100,12 +118,18 @@ class Attention(Part):
     def forward(self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None) -> Chosen:
         """States after the attention part, of all tokens or of the needed ones alone."""
 
+        is_forked = self.residual is pre_norm and self.fuses(states)
+
         def part(x: Tensor) -> Tensor:
-            (output,) = self.linear(self.attend(x, among, needed), "output")
+            attended = self.attend(x, among, needed)
+            if is_forked:
+                return F.linear(attended, self.output.weight, self.output.bias.detach())
+            (output,) = self.linear(attended, "output")
             dropped: Tensor = self.dropout(output)
             return dropped
 
-        return self.residual(self.norm, part, states, needed)
+        residual = partial(forked_pre_norm, bias=self.output.bias) if is_forked else self.residual
+        return residual(self.norm, part, states, needed)
 
     def attend(self, states: States, among: KeyMask | Packing | None, needed: Needed | None) -> Chosen:
         maps: list[tuple[Tensor, tuple[str, ...]]] = [(states, ("query", "key", "value"))]
@@ -147,10 +171,24 @@ class FeedForward(Part):
         self.residual = RESIDUALS[config.norm]
 
     def forward(self, states: States) -> States:
+        is_fused = isinstance(self.activation, nn.GELU) and self.fuses(states)
+        is_forked = is_fused and self.residual is pre_norm
+
         def part(x: Tensor) -> Tensor:
+            if is_fused:
+                return self.fused(x, self.outer.bias.detach() if is_forked else self.outer.bias)
             (inner,) = self.linear(x, "inner")
             (outer,) = self.linear(self.activation(inner), "outer")
             dropped: Tensor = self.dropout(outer)
             return dropped
 
-        return self.residual(self.norm, part, states)
+        residual = partial(forked_pre_norm, bias=self.outer.bias) if is_forked else self.residual
+        return residual(self.norm, part, states)
+
+    def fused(self, states: States, outer_bias: Tensor) -> States:
+        """Both maps, with the sum for the inner bias on GELU's way back."""
+        from litebert.model.fused_norm import activated_linear
+
+        inner = F.linear(states, self.inner.weight, self.inner.bias.detach())
+        is_tanh = isinstance(self.activation, nn.GELU) and self.activation.approximate == "tanh"
+        return activated_linear(inner, self.inner.bias, self.outer.weight, outer_bias, is_tanh=is_tanh)

@@ -1,0 +1,161 @@
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
+"""The way back through layer norm and GELU on a GPU, each in one pass with the sums that biases need.
+
+States in; states out, as without it. Going back, the gradient of a bias is the sum of a gradient over all tokens, and some
+kernel has just read or written that gradient: these add it up while they have it in their registers. So each takes over the
+bias of a linear map next to it, which is then applied as a constant. docs/decisions/fused_norms.md counts what that saves.
+
+Needs Triton, which comes with torch's CUDA builds: import it where it is used. With TRITON_INTERPRET=1 it runs on a CPU.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import triton
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from litebert.model.row_kernels import gelu_backward_kernel, gelu_kernel, norm_backward_kernel
+
+KEEPS_ACTIVATED = False
+"""Whether GELU's output is kept for the way back. It is a quarter of all that a layer keeps, and writing it anew is a quarter
+of what the kernel moves."""
+LANES = 256
+"""Columns that a warp reads at once, 16 bytes a thread."""
+COLUMNS = 1024
+"""That a program of `gelu_backward_kernel` has."""
+NORM: dict[str, int] = {"rows": 2, "stages": 2, "programs": 4 * 132}
+GELU: dict[str, int] = {"rows": 2, "stages": 1, "programs": 2 * 132}
+"""Rows that a program reads at once, stages of its pipeline, and programs: those that 132 multiprocessors hold (of `GELU` for
+each block of columns). Each writes a row of sums, and those without work zeros."""
+BLOCK = 2048
+"""Numbers that a program of `gelu_kernel` has."""
+
+
+def forked_norm(
+    states: Float[Tensor, "*batch size"], norm: nn.LayerNorm, bias: Float[Tensor, " size"]
+) -> tuple[Float[Tensor, "*batch size"], Float[Tensor, "*batch size"]]:
+    """The states, and the states normed. To the first belongs what is added to them: their gradient's sum goes to `bias`."""
+    around, normed, *_ = ForkedNorm.apply(states, norm.weight, norm.bias, bias, norm.eps)
+    return around, normed
+
+
+def activated_linear(
+    states: Float[Tensor, "*batch inner"],
+    inner_bias: Float[Tensor, " inner"],
+    weight: Float[Tensor, "size inner"],
+    bias: Float[Tensor, " size"],
+    *,
+    is_tanh: bool,
+) -> Float[Tensor, "*batch size"]:
+    """A linear map of GELU of the states, to which `inner_bias` was added as a constant: it gets its gradient here."""
+    mapped: Tensor = ActivatedLinear.apply(states, inner_bias, weight, bias, is_tanh)
+    return mapped
+
+
+class ForkedNorm(torch.autograd.Function):
+    """apply(states, weight, bias, bias of what is added, epsilon): states, normed states, their means and scales"""
+
+    @staticmethod
+    def forward(
+        states: Tensor, weight: Tensor, bias: Tensor, added: Tensor, epsilon: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        normed, means, scales = torch.native_layer_norm(states, weight.shape, weight, bias, epsilon)
+        return states.view_as(states), normed, means, scales
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        states, weight, *_ = inputs
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.save_for_backward(states, *output[2:], weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, around: Tensor, gradient: Tensor, *_: object) -> tuple[Tensor | None, ...]:
+        of_states, sums = _norm_backward(gradient, around, *ctx.saved_tensors)
+        return of_states, *_total(sums, of_states).unbind(), None
+
+
+class ActivatedLinear(torch.autograd.Function):
+    """apply(states, bias of the map before, weight, bias, whether GELU is by tanh)"""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, inner_bias: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
+        activated = _gelu(states, is_tanh)
+        ctx.save_for_backward(states, weight, *([activated] if KEEPS_ACTIVATED else []))
+        ctx.is_tanh = is_tanh
+        return F.linear(activated, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        states, weight, *kept = ctx.saved_tensors
+        rows = gradient.flatten(0, -2)
+        of_states, anew, sums = _gelu_backward(rows @ weight, states.flatten(0, -2), ctx.is_tanh, bool(kept))
+        activated = kept[0].flatten(0, -2) if kept else anew
+        of_bias = rows.sum(0) if ctx.needs_input_grad[3] else None
+        return of_states.view_as(states), _total(sums, of_states), rows.mT @ activated, of_bias, None
+
+
+@torch.library.custom_op("litebert::norm_backward", mutates_args=())
+def _norm_backward(
+    gradient: Tensor, around: Tensor, states: Tensor, means: Tensor, scales: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    out, sums = _like_norm(gradient, around, states, means, scales, weight)
+    width, columns = states.shape[-1], triton.next_power_of_2(states.shape[-1])
+    inputs = [part.contiguous() for part in (gradient, states, around, means, scales, weight)]
+    with torch.cuda.device_of(states):
+        norm_backward_kernel[(len(sums),)](
+            *inputs, out, sums, states.numel() // width, width, NORM["rows"], columns, NORM["stages"], num_warps=_warps(columns)
+        )
+    return out, sums
+
+
+@torch.library.custom_op("litebert::gelu", mutates_args=())
+def _gelu(states: Tensor, is_tanh: bool) -> Tensor:
+    states = states.contiguous()
+    out = torch.empty_like(states)
+    with torch.cuda.device_of(states):
+        gelu_kernel[(triton.cdiv(states.numel(), BLOCK),)](states, out, states.numel(), is_tanh, BLOCK, num_warps=4)
+    return out
+
+
+@torch.library.custom_op("litebert::gelu_backward", mutates_args=())
+def _gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool) -> tuple[Tensor, Tensor, Tensor]:
+    out, activated, sums = _like_gelu(gradient, states, is_tanh, keeps)
+    rows, width = states.shape
+    columns = min(COLUMNS, triton.next_power_of_2(width))
+    with torch.cuda.device_of(states):
+        gelu_backward_kernel[(len(sums), triton.cdiv(width, columns))](
+            gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh, keeps,
+            GELU["rows"], columns, GELU["stages"], num_warps=_warps(columns),
+        )  # fmt: skip
+    return out, activated, sums
+
+
+@_norm_backward.register_fake
+def _like_norm(gradient: Tensor, around: Tensor, states: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
+    sums = states.new_empty(NORM["programs"], 3, states.shape[-1], dtype=torch.float32)
+    return states.new_empty(states.shape), sums
+
+
+@_gelu.register_fake
+def _(states: Tensor, is_tanh: bool) -> Tensor:
+    return states.new_empty(states.shape)
+
+
+@_gelu_backward.register_fake
+def _like_gelu(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool) -> tuple[Tensor, Tensor, Tensor]:
+    sums = states.new_empty(GELU["programs"], states.shape[-1], dtype=torch.float32)
+    return states.new_empty(states.shape), states.new_empty((0,) if keeps else states.shape), sums
+
+
+def _total(sums: Tensor, like: Tensor) -> Tensor:
+    """All parameters have the type of the states: one rounding, of all sums at once."""
+    return sums.sum(0).to(like.dtype)
+
+
+def _warps(columns: int) -> int:
+    return max(1, columns // LANES)
