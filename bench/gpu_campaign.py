@@ -25,10 +25,10 @@ PLAN = (
     ("speed", "base-128"),
     ("speed", "xxlarge-512"),
     ("speed", "xxlarge-512-fp8"),
-    ("speed", "large-512"),
     ("memory", "base-512"),
-    ("memory", "xxlarge-512"),
     ("loader", "base-128"),
+    ("speed", "large-512"),
+    ("memory", "xxlarge-512"),
     ("tasks", "epoch"),
     ("tasks", "embed"),
     ("start", "base-512"),
@@ -47,7 +47,7 @@ class Campaign(gpu_step.Bench):
     def run(self) -> None:
         options = self.options
         for part, name in TINY if options.tiny else PLAN:
-            if part not in options.only:
+            if part not in options.only or (options.shapes and part != "tasks" and name not in options.shapes):
                 continue
             if part == "tasks":
                 self.run_tasks(name)

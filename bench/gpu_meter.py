@@ -15,7 +15,7 @@ import torch
 from gpu_table import table
 
 ROUNDS = 3
-BLOCK_SECONDS = 3.0
+BLOCK_SECONDS = 2.0
 """A block of steps takes no longer, unless three steps do."""
 GIB = 2**30
 

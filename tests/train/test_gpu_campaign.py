@@ -38,6 +38,8 @@ def test_without_time_every_part_says_that_it_was_left_out(capsys: pytest.Captur
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert list(dict.fromkeys(row["part"] for row in rows)) == ["speed", "memory", "loader", "tasks", "start", "largest"]
     assert all("skipped" in row for row in rows)
+    Campaign(arguments(["--tiny", "--seconds", "0.001", "--only", "speed", "tasks", "--shapes", "tiny-fp8"])).run()
+    assert {json.loads(line)["part"] for line in capsys.readouterr().out.splitlines()} == {"tasks"}
 
 
 @pytest.mark.usefixtures("bench")
