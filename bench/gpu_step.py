@@ -219,11 +219,14 @@ class Bench(Meter):
     def run_speed(self, name: str, case: Case) -> None:
         most, labels = self.options.batches, {"part": "speed", "shape": name}
         for rows, microbatch in case.ours[:most] if not self.options.peers_only else ():
-            about = labels | {"who": "litebert", "rows": rows, "microbatch": microbatch}
-            self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
+            for mode in self.options.modes:
+                about = labels | {"who": "litebert", "rows": rows, "microbatch": microbatch, "mode": mode}
+                kept = replace(case, **MODES[mode])
+                self.attempt(lambda k=kept, r=rows, m=microbatch: self.ours(k, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
             if case.dtype == "fp8" and self.options.fast_backward:
                 fp8.FAST_BACKWARD = True
-                self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), **about, fast_backward=True)  # type: ignore[misc]
+                about |= {"mode": "all kept", "fast_backward": True}
+                self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
                 fp8.FAST_BACKWARD = False
         for rows in case.theirs[:most]:
             for kind in self.options.peers:
@@ -302,6 +305,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=12, help="processes that make batches")
     parser.add_argument("--limit", type=float, default=24.0, help="GiB that the largest batch has to fit")
     parser.add_argument("--fast-backward", action="store_true", help="time fp8 with fewer bits in backward's sums too")
+    parser.add_argument(
+        "--modes", nargs="+", default=["all kept"], choices=MODES, help="of keeping states, in which ours is timed"
+    )
     parser.add_argument("--no-check", action="store_true", help="time only")
     parser.add_argument("--profile", action="store_true", help="also say what each step's time goes to")
     parser.add_argument("--seconds", type=float, help="for all of it; what does not fit is left out")

@@ -43,7 +43,7 @@ def ratios(rows: list[Row]) -> Iterator[Row]:
 def table(rows: list[Row]) -> str:
     """Everything as a person reads it."""
     speed = [row for row in rows if row["part"] == "speed"]
-    columns = ("shape", "who", "rows", "microbatch", "step_ms", "real_ktok_s", "positions_ktok_s", "model_tflops")
+    columns = ("shape", "who", "rows", "microbatch", "mode", "step_ms", "real_ktok_s", "positions_ktok_s", "model_tflops")
     columns += ("ceiling_tflops", "peak_gib", "reserved_gib", "first_step_seconds", "waited", "loader_costs", "error_ratio")
     peers = [who for who in dict.fromkeys(row["who"] for row in speed) if who != "litebert"]
     compared = [
