@@ -156,7 +156,7 @@ def test_what_no_longer_fits_the_time_is_left_out_and_says_so(capsys: pytest.Cap
 
 @pytest.mark.usefixtures("bench")
 def test_every_row_has_an_expected_time() -> None:
-    from gpu_step import CASES, NEEDS, TINY, needs
+    from gpu_cases import CASES, NEEDS, TINY, needs  # type: ignore[import-not-found]
 
     assert all(needs(part, shape) > 0 for part in NEEDS for shape in (*CASES, *TINY))
 
