@@ -39,7 +39,7 @@ NEEDS = {
     "start": {"base": 30, "large": 30, "xxlarge": 35, "tiny": 10},
     "loader": {"base": 6, "large": 6, "xxlarge": 6, "tiny": 1},
 }
-"""Seconds that a row is expected to take on an H200: base from rows that were measured, the others by their steps and layers."""
+"""Seconds that a row is expected to take on an H200: base from measured rows, the others by their steps and layers."""
 
 
 def needs(part: str, shape: str) -> float:
