@@ -36,7 +36,7 @@ WIDTHS = [48, 64, 768] if HAS_GPU else [48, 64]
 Outcome = dict[str, Tensor]
 
 
-@pytest.fixture(autouse=True, params=[1, 2] if HAS_GPU else [1])
+@pytest.fixture(autouse=True, params=[1, 3] if HAS_GPU else [1])
 def on_a_processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter runs programs one after another: few, which then have several blocks of rows each."""
     native = torch.native_layer_norm
@@ -136,10 +136,10 @@ def test_gelu_of_every_size(is_tanh: bool) -> None:
     torch.testing.assert_close(fused_norm._gelu(states, is_tanh).double(), exact, rtol=2**-8, atol=1e-6)
     leaf = states.double().requires_grad_()
     (slope,) = torch.autograd.grad(F.gelu(leaf, approximate="tanh" if is_tanh else "none").sum(), leaf)
-    found, anew, sums = fused_norm._gelu_backward(torch.ones_like(states), states, is_tanh, False)
+    found, anew, total = fused_norm._gelu_backward(torch.ones_like(states), states, is_tanh, False)
     torch.testing.assert_close(found.double(), slope, rtol=2**-8, atol=1e-5)
     assert torch.equal(anew, fused_norm._gelu(states, is_tanh))
-    torch.testing.assert_close(sums.sum(0)[None].double(), slope, rtol=1e-4, atol=1e-5)
+    assert torch.equal(total[None], found)
 
 
 def test_the_same_bits_twice() -> None:

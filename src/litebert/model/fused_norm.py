@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from litebert.model.row_kernels import gelu_backward_kernel, gelu_kernel, norm_backward_kernel
+from litebert.model.row_kernels import gelu_backward_kernel, gelu_kernel, norm_backward_kernel, total_kernel
 
 KEEPS_ACTIVATED = False
 """Whether GELU's output is kept for the way back. It is a quarter of all that a layer keeps, and writing it anew is a quarter
@@ -25,11 +25,14 @@ of what the kernel moves."""
 LANES = 256
 """Columns that a warp reads at once, 16 bytes a thread."""
 COLUMNS = 1024
-"""That a program of `gelu_backward_kernel` has."""
-NORM: dict[str, int] = {"rows": 2, "stages": 2, "programs": 4 * 132}
-GELU: dict[str, int] = {"rows": 2, "stages": 1, "programs": 2 * 132}
-"""Rows that a program reads at once, stages of its pipeline, and programs: those that 132 multiprocessors hold (of `GELU` for
-each block of columns). Each writes a row of sums, and those without work zeros."""
+"""That a program of `gelu_backward_kernel` has: four warps."""
+NORM: dict[str, int] = {"rows": 2, "stages": 3, "programs": 4 * 132}
+GELU: dict[str, int] = {"rows": 2, "stages": 3, "programs": 4 * 132}
+"""Rows that a program reads at once, stages of its pipeline, and programs of four warps. Four are at work at once on each of an
+H200's 132 multiprocessors. Of three stages one is at work and one on its way; with two, Triton would put the loads at the end
+of the loop and wait for them at its start."""
+TOTAL: dict[str, int] = {"rows": 512, "columns": 16}
+"""That a program of `total_kernel` reads at once: most of the rows of sums."""
 BLOCK = 2048
 """Numbers that a program of `gelu_kernel` has."""
 
@@ -74,8 +77,8 @@ class ForkedNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, around: Tensor, gradient: Tensor, *_: object) -> tuple[Tensor | None, ...]:
-        of_states, sums = _norm_backward(gradient, around, *ctx.saved_tensors)
-        return of_states, *_total(sums, of_states).unbind(), None
+        of_states, of_parameters = _norm_backward(gradient, around, *ctx.saved_tensors)
+        return of_states, *of_parameters.unbind(), None
 
 
 class ActivatedLinear(torch.autograd.Function):
@@ -93,24 +96,27 @@ class ActivatedLinear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         states, weight, *kept = ctx.saved_tensors
         rows = gradient.flatten(0, -2)
-        of_states, anew, sums = _gelu_backward(rows @ weight, states.flatten(0, -2), ctx.is_tanh, bool(kept))
+        of_states, anew, of_inner_bias = _gelu_backward(rows @ weight, states.flatten(0, -2), ctx.is_tanh, bool(kept))
         activated = kept[0].flatten(0, -2) if kept else anew
         of_bias = rows.sum(0) if ctx.needs_input_grad[3] else None
-        return of_states.view_as(states), _total(sums, of_states), rows.mT @ activated, of_bias, None
+        return of_states.view_as(states), of_inner_bias, rows.mT @ activated, of_bias, None
 
 
 @torch.library.custom_op("litebert::norm_backward", mutates_args=())
 def _norm_backward(
     gradient: Tensor, around: Tensor, states: Tensor, means: Tensor, scales: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
-    out, sums = _like_norm(gradient, around, states, means, scales, weight)
+    out, totals = _like_norm(gradient, around, states)
     width, columns = states.shape[-1], triton.next_power_of_2(states.shape[-1])
     inputs = [part.contiguous() for part in (gradient, states, around, means, scales, weight)]
+    programs = max(1, NORM["programs"] * 4 // max(4, _warps(columns)))
+    sums = states.new_empty(programs, 3 * width, dtype=torch.float32)
     with torch.cuda.device_of(states):
-        norm_backward_kernel[(len(sums),)](
+        norm_backward_kernel[(programs,)](
             *inputs, out, sums, states.numel() // width, width, NORM["rows"], columns, NORM["stages"], num_warps=_warps(columns)
         )
-    return out, sums
+        _add_up(sums, totals)
+    return out, totals
 
 
 @torch.library.custom_op("litebert::gelu", mutates_args=())
@@ -124,21 +130,24 @@ def _gelu(states: Tensor, is_tanh: bool) -> Tensor:
 
 @torch.library.custom_op("litebert::gelu_backward", mutates_args=())
 def _gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool) -> tuple[Tensor, Tensor, Tensor]:
-    out, activated, sums = _like_gelu(gradient, states, is_tanh, keeps)
+    out, activated, totals = _like_gelu(gradient, states, is_tanh, keeps)
     rows, width = states.shape
     columns = min(COLUMNS, triton.next_power_of_2(width))
+    blocks = triton.cdiv(width, columns)
+    programs = max(1, GELU["programs"] // blocks)
+    sums = states.new_empty(programs, width, dtype=torch.float32)
     with torch.cuda.device_of(states):
-        gelu_backward_kernel[(len(sums), triton.cdiv(width, columns))](
+        gelu_backward_kernel[(programs, blocks)](
             gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh, keeps,
             GELU["rows"], columns, GELU["stages"], num_warps=_warps(columns),
         )  # fmt: skip
-    return out, activated, sums
+        _add_up(sums, totals)
+    return out, activated, totals
 
 
 @_norm_backward.register_fake
 def _like_norm(gradient: Tensor, around: Tensor, states: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-    sums = states.new_empty(NORM["programs"], 3, states.shape[-1], dtype=torch.float32)
-    return states.new_empty(states.shape), sums
+    return states.new_empty(states.shape), states.new_empty(3, states.shape[-1])
 
 
 @_gelu.register_fake
@@ -148,13 +157,12 @@ def _(states: Tensor, is_tanh: bool) -> Tensor:
 
 @_gelu_backward.register_fake
 def _like_gelu(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool) -> tuple[Tensor, Tensor, Tensor]:
-    sums = states.new_empty(GELU["programs"], states.shape[-1], dtype=torch.float32)
-    return states.new_empty(states.shape), states.new_empty((0,) if keeps else states.shape), sums
+    return states.new_empty(states.shape), states.new_empty((0,) if keeps else states.shape), states.new_empty(states.shape[-1])
 
 
-def _total(sums: Tensor, like: Tensor) -> Tensor:
-    """All parameters have the type of the states: one rounding, of all sums at once."""
-    return sums.sum(0).to(like.dtype)
+def _add_up(sums: Tensor, totals: Tensor) -> None:
+    count, width = sums.shape
+    total_kernel[(triton.cdiv(width, TOTAL["columns"]),)](sums, totals, count, width, **TOTAL, num_warps=8)
 
 
 def _warps(columns: int) -> int:

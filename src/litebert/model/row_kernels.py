@@ -2,7 +2,7 @@
 """The kernels of fused_norm.py: rows of numbers in; rows, and sums over all rows, out.
 
 A program walks over blocks of rows and keeps its sums in registers, in float32. At its end it writes them as one row of
-`sums`; the few hundred rows there are added up afterwards. Nothing is added in memory, so the same input gives the same bits.
+`sums`; `total_kernel` adds up the few hundred rows there. Nothing is added in memory, so the same input gives the same bits.
 `columns` is a power of two; columns beyond the width are read as zeros and not written.
 """
 
@@ -26,6 +26,19 @@ def _both(sum_a, sum_b, a, b):
 
 
 @triton.jit
+@no_type_check
+def total_kernel(sums, out, count, width: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
+    """Rows of `sums` in; their sum out."""
+    column = tl.program_id(0) * columns + tl.arange(0, columns)
+    total = tl.zeros([columns], tl.float32)
+    for first in range(0, count, rows):
+        row = first + tl.arange(0, rows)
+        is_there = (row < count)[:, None] & (column < width)[None, :]
+        total += tl.sum(tl.load(sums + row[:, None] * width + column[None, :], is_there, 0.0), 0)
+    tl.store(out + column, total.to(out.dtype.element_ty), column < width)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
 def norm_backward_kernel(
     gradient, states, residual, means, scales, weight, out, sums, num_rows, width: tl.constexpr,
@@ -86,7 +99,7 @@ def gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
     tl.store(out + place, (x * part).to(out.dtype.element_ty), place < count)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
 def gelu_backward_kernel(
     gradient, states, out, activated, sums, num_rows, width: tl.constexpr, is_tanh: tl.constexpr, keeps: tl.constexpr,
