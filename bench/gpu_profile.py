@@ -24,7 +24,8 @@ CLASSES = {
     "attention": r"flash|fmha|sdpa|softmax_warp|cudnn::fusion|attention|^\w*(forward|backward|query|key)\w*_kernel$",
     "optimizer": r"multi_tensor|foreach|[aA]dam",
     "products": r"nvjet|gemm|gemv|cutlass|cublas|splitK|scaled_mm",
-    "elementwise": r"^triton_|elementwise|reduce_kernel|layer_norm|GammaBeta|[sS]oft[mM]ax|index|gather|scatter",
+    "elementwise": r"^triton_|elementwise|reduce_kernel|layer_norm|GammaBeta|[sS]oft[mM]ax|index|gather|scatter"
+    r"|^(norm|gelu|total)_\w*kernel$",
 }
 """The first that fits a kernel's name. Triton's are named after all they fuse, so what they are comes before what they name."""
 KINDS = {"elementwise": r"^triton_(poi|red|per)_", "products": r"^triton_tem_"}

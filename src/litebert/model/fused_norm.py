@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from litebert.model.row_kernels import gelu_backward_kernel, gelu_kernel, norm_backward_kernel, total_kernel
+from litebert.model.row_kernels import gelu_gradient_kernel, gelu_kernel, norm_gradient_kernel, total_kernel
 
 KEEPS_ACTIVATED = False
 """Whether GELU's output is kept for the way back. It is a quarter of all that a layer keeps, and writing it anew is a quarter
@@ -25,7 +25,7 @@ of what the kernel moves."""
 LANES = 256
 """Columns that a warp reads at once, 16 bytes a thread."""
 COLUMNS = 1024
-"""That a program of `gelu_backward_kernel` has: four warps."""
+"""That a program of `gelu_gradient_kernel` has: four warps."""
 NORM: dict[str, int] = {"rows": 2, "stages": 3, "programs": 4 * 132}
 GELU: dict[str, int] = {"rows": 2, "stages": 3, "programs": 4 * 132}
 """Rows that a program reads at once, stages of its pipeline, and programs of four warps. Four are at work at once on each of an
@@ -112,7 +112,7 @@ def _norm_backward(
     programs = max(1, NORM["programs"] * 4 // max(4, _warps(columns)))
     sums = states.new_empty(programs, 3 * width, dtype=torch.float32)
     with torch.cuda.device_of(states):
-        norm_backward_kernel[(programs,)](
+        norm_gradient_kernel[(programs,)](
             *inputs, out, sums, states.numel() // width, width, NORM["rows"], columns, NORM["stages"], num_warps=_warps(columns)
         )
         _add_up(sums, totals)
@@ -137,7 +137,7 @@ def _gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool)
     programs = max(1, GELU["programs"] // blocks)
     sums = states.new_empty(programs, width, dtype=torch.float32)
     with torch.cuda.device_of(states):
-        gelu_backward_kernel[(programs, blocks)](
+        gelu_gradient_kernel[(programs, blocks)](
             gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh, keeps,
             GELU["rows"], columns, GELU["stages"], num_warps=_warps(columns),
         )  # fmt: skip

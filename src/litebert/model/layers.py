@@ -117,7 +117,6 @@ class Attention(Part):
 
     def forward(self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None) -> Chosen:
         """States after the attention part, of all tokens or of the needed ones alone."""
-
         is_forked = self.residual is pre_norm and self.fuses(states)
 
         def part(x: Tensor) -> Tensor:

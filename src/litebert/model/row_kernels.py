@@ -40,7 +40,7 @@ def total_kernel(sums, out, count, width: tl.constexpr, rows: tl.constexpr, colu
 
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
-def norm_backward_kernel(
+def norm_gradient_kernel(
     gradient, states, residual, means, scales, weight, out, sums, num_rows, width: tl.constexpr,
     rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
@@ -101,7 +101,7 @@ def gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
-def gelu_backward_kernel(
+def gelu_gradient_kernel(
     gradient, states, out, activated, sums, num_rows, width: tl.constexpr, is_tanh: tl.constexpr, keeps: tl.constexpr,
     rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
