@@ -125,8 +125,11 @@ def main() -> None:
     (args.results / "curve.json").write_text(json.dumps({leg["leg"]: leg["curve"] for leg in legs}) + "\n")
     plot(legs, args.results / "pretraining.svg")
     for folder, _ in map(place, args.legs):
-        for name in ("recipe", "environment"):
-            shutil.copyfile(folder / f"{name}.json", args.results / f"{name}_{folder.name}.json")
+        shutil.copyfile(folder / "environment.json", args.results / f"environment_{folder.name}.json")
+        recipe = json.loads((folder / "recipe.json").read_text())
+        if recipe["inputs"].get("init"):  # where it lay on that machine says nothing here
+            recipe["inputs"]["init"] = Path(recipe["inputs"]["init"]).name
+        (args.results / f"recipe_{folder.name}.json").write_text(json.dumps(recipe, indent=2) + "\n")
     print(json.dumps({name: value for name, value in made.items() if name != "legs"}, indent=1))
 
 
