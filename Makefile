@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test check bench torture test-system clean
+.PHONY: setup demo test test-kernels check bench torture test-system clean
 
 setup: .venv/.ready
 
@@ -24,6 +24,15 @@ demo: setup .venv/.corpus
 
 test: setup check
 	$(BIN)/python -m pytest -q -n 2
+	test `uname` != Linux || $(MAKE) --no-print-directory test-kernels
+
+# the GPU kernels in Triton's interpreter, where there is no GPU that the tests above have used; not among the constraints, for a
+# torch that is made for GPUs brings its own
+KERNELS := short_attention wide long_attention fused_norm
+test-kernels: setup
+	$(BIN)/python -c "import triton" 2> /dev/null || $(PIP) triton==3.7.1
+	$(BIN)/python -c "import torch; exit(not torch.cuda.is_available())" || \
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n 2 $(KERNELS:%=tests/model/test_%.py)
 
 check: setup
 	$(BIN)/ruff format --no-cache --check .
