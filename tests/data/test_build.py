@@ -202,7 +202,7 @@ def test_kills_change_nothing(built: Path, corpus: list[Path], tokenizer: Path, 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_75(number: signal.Signals, corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
     code = "import sys; from litebert.cli import main; main(sys.argv[1:])"
-    files = [write_text(tmp_path / f"{number}.txt", made_documents(10_000))]  # two seconds, of which the signal needs one moment
+    files = [write_text(tmp_path / f"{number}.txt", made_documents(10_000))]  # two seconds for a moment
     words = ["data", "build", *map(str, files), "--tokenizer", tokenizer, "--out", tmp_path / "out", "--workers", "2"]
     process = subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stderr=subprocess.PIPE)
     while not list((tmp_path / "out").glob(".build/*.tokens.tmp")):
