@@ -55,11 +55,11 @@ class Long(Case):
         return long.long_attention([part[:, None] for part in (query, key, value)], *self.bounds, *self.longest)
 
     def forward(self) -> list[Tensor]:
-        return list(long._forward([leaf.detach()[:, None] for leaf in self.leaves], *self.bounds, *self.longest))
+        return list(long._forward([leaf.detach()[:, None] for leaf in self.leaves], *self.bounds, *self.longest, None, 0.0))
 
     def backward(self, *saved: Tensor) -> list[Tensor]:
         parts = [leaf.detach()[:, None] for leaf in self.leaves]
-        found = long._backward(parts, *saved, self.gradient, *self.bounds, *self.longest)
+        found = long._backward(parts, *saved, self.gradient, *self.bounds, *self.longest, None, 0.0)
         return [part[:, 0] for part in found]
 
 
@@ -103,10 +103,12 @@ def vary(case: Long, rounds: int) -> dict[str, Any]:
     """Milliseconds and the largest error with each tile, the default first. Leaves the best ones in their place."""
     size = case.gradient.shape[-1]
     found, graphs, truth = dict[str, Any](), Graphs(), case.outcome(case.exact, torch.float64)
+    read = list[list[Tensor]]()  # by the graphs, which do not hold it
 
     def build(name: str, kernel: str, tiles: Tiles) -> None:
         with patch.dict(long.TILES, {size: tiles}):
             saved = case.forward()
+            read.append(saved)
             is_forward = kernel == "forward"
             mine, exact = (saved[:1], truth[:1]) if is_forward else (case.backward(*saved), truth[1:])
             errors = [float((a.double() - b).norm() / b.norm()) for a, b in zip(mine, exact, strict=True)]

@@ -47,12 +47,12 @@ def test_packed_vectors_are_the_padded_ones(
 ) -> None:
     monkeypatch.setattr(embed, "TEXTS", 25)  # several stretches
     padded = predictor.embed(TEXTS[:texts], pooling=pooling)
-    monkeypatch.setattr(rows, "can_pack", lambda model, device: True)
+    monkeypatch.setattr(rows, "can_pack", lambda *_: True)
     np.testing.assert_allclose(predictor.embed(TEXTS[:texts], pooling=pooling), padded, rtol=1e-6, atol=1e-7)
 
 
 def test_a_vector_does_not_depend_on_its_neighbors_or_stretch(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "can_pack", lambda model, device: True)
+    monkeypatch.setattr(rows, "can_pack", lambda *_: True)
     together = predictor.embed(TEXTS)
     alone = np.stack([predictor.embed(text) for text in TEXTS])
     np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)
@@ -63,7 +63,7 @@ def test_the_first_token_alone_is_the_first_of_all(predictor: Predictor, monkeyp
     settings: dict[str, Any] = {"pad_id": 0, "batch_tokens": 300, "device": torch.device("cpu")}
     with torch.no_grad():
         for packs in (False, True):
-            monkeypatch.setattr(rows, "can_pack", lambda model, device, packs=packs: packs)
+            monkeypatch.setattr(rows, "can_pack", lambda *_, packs=packs: packs)
             whole = rows.encode_rows(predictor.model, made, **settings)
             first = rows.encode_rows(predictor.model, made, **settings, first_only=True)
             for one, other in zip(whole, first, strict=True):
@@ -76,7 +76,7 @@ def test_the_first_token_alone_is_the_first_of_all(predictor: Predictor, monkeyp
 def test_packed_masks_are_filled_alike(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(["[MASK]", *text.split()[1:3], "[MASK]", *text.split()[3:]]) for text in TEXTS]
     padded = predictor.fill(texts, top=3)
-    monkeypatch.setattr(rows, "can_pack", lambda model, device: True)
+    monkeypatch.setattr(rows, "can_pack", lambda *_: True)
     for one, other in zip(padded, predictor.fill(texts, top=3), strict=True):
         for mine, theirs in zip(one, other, strict=True):
             assert [guess.token for guess in mine] == [guess.token for guess in theirs]  # type: ignore[union-attr]
@@ -105,7 +105,7 @@ plain = load(sys.argv[1], device="cpu").embed(texts)
 for packs in (False, True):
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    rows.can_pack = lambda model, device: packs
+    rows.can_pack = lambda *_: packs
     compiled = load(sys.argv[1], device="cpu", compile=True, batch_tokens=40)
     np.testing.assert_allclose(compiled.embed(texts), plain, rtol=1e-4, atol=1e-5)
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]

@@ -147,7 +147,7 @@ def test_torch_takes_it_for_an_operator_of_its_own(grouping: str, queries: list[
     monkeypatch.setattr(long, "_notes_like", lambda *args: torch.zeros_like(empty(*args)))  # nobody writes between rows
     *parts, _ = make_inputs(queries, RAGGED, heads=1, dtype=DTYPE)
     leaves = [part.requires_grad_() for part in side_by_side(parts, grouping)]
-    torch.library.opcheck(long._forward, (leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED)))
+    torch.library.opcheck(long._forward, (leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED), None, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_the_layout_chooses_by_length(
 ) -> None:
     """What none is for goes to torch's attention."""
     monkeypatch.setattr(layout, "LONG_KERNELS", is_on)
-    assert layout._kernels(torch.empty(4, 2, size, dtype=torch.bfloat16), longest) is expected
+    assert layout._kernels(torch.empty(4, 2, size, dtype=torch.bfloat16), longest, drops=False) is expected
 
 
 @needs_gpu
@@ -201,7 +201,7 @@ def test_an_attention_part_is_the_same(is_on: bool, is_needed: bool, monkeypatch
     truth = reference(*(part.double() for part in parts), queries, RAGGED)
     assert float((out[0].double() - truth).norm() / truth.norm()) < 1.6e-2
     wide = side_by_side(parts, "q kv" if is_needed else "qkv")
-    assert layout.takes_wide(wide[0][None, :, 0], packing) is (is_on and layout.WIDE)
+    assert layout.takes_wide(wide[0][None, :, 0], packing, drops=False) is (is_on and layout.WIDE)
     if is_on:
         assert torch.equal(layout.wide_attention([part[None] for part in wide], packing, needed), out)
 
@@ -232,7 +232,7 @@ def test_it_is_compiled_and_replayed(grouping: str) -> None:
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         parts = side_by_side([query, key, value], grouping)
-        attended = torch.ops.litebert.long_attention(parts, bounds, bounds, 512, 512)[0]
+        attended = torch.ops.litebert.long_attention(parts, bounds, bounds, 512, 512, None, 0.0)[0]
         assert isinstance(attended, Tensor)
         return attended
 

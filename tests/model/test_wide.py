@@ -39,12 +39,12 @@ PLACES = torch.cat([first + torch.arange(count) for first, count in zip([0, 5, 2
 NEEDED = Needed(PLACES[None].to(DEVICE), bounds_of(COUNTS), max(COUNTS))
 
 
-def in_torch(parts: list[Tensor], among: Packing, needed: Needed | None) -> Tensor:
+def in_torch(parts: list[Tensor], among: Packing, needed: Needed | None, *, dropout: float) -> Tensor:
     """What the kernels do, in any arithmetic."""
     query, key, value = [side for part in parts for side in part.unbind(2)]
     bounds, _ = layout._of_queries(among, needed)
     same_row = layout._rows(bounds, query.shape[1])[:, None] == layout._rows(among.bounds, key.shape[1])
-    return layout._dense(query, key, value, same_row, 0.0)
+    return layout._dense(query, key, value, same_row, dropout)
 
 
 def make() -> Attention:
@@ -79,11 +79,11 @@ def test_an_attention_part_is_the_same(needed: Needed | None, monkeypatch: pytes
     split = outcome(make(), torch.float64, needed)
     seen: list[list[int]] = []
 
-    def attend(parts: list[Tensor], *where: object) -> Tensor:
+    def attend(parts: list[Tensor], *where: object, dropout: float) -> Tensor:
         seen.append([part.shape[2] for part in parts])
-        return in_torch(parts, *where)  # type: ignore[arg-type]
+        return in_torch(parts, *where, dropout=dropout)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(layers, "takes_wide", lambda *args: True)
+    monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
     monkeypatch.setattr(layers, "wide_attention", attend)
     wide = outcome(make(), torch.float64, needed)
     assert seen == ([[3]] if needed is None else [[1, 2]])
@@ -91,14 +91,27 @@ def test_an_attention_part_is_the_same(needed: Needed | None, monkeypatch: pytes
         torch.testing.assert_close(wide[name], tensor, rtol=0, atol=1e-12, msg=name)
 
 
-@pytest.mark.parametrize("reason", ["padded", "dropout", "fp8"])
+def test_weights_are_dropped_in_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+
+    def attend(parts: list[Tensor], *where: object, dropout: float) -> Tensor:
+        seen.append(dropout)
+        return in_torch(parts, *where, dropout=dropout)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
+    monkeypatch.setattr(layers, "wide_attention", attend)
+    part = Attention(replace(CONFIG, attention_dropout=0.3)).to(DEVICE)
+    states = torch.randn(1, sum(LENGTHS), 64, device=DEVICE)
+    part(states, PACKING)
+    part.eval()(states, PACKING)
+    assert seen == [0.3, 0.0]
+
+
+@pytest.mark.parametrize("reason", ["padded", "fp8"])
 def test_others_stay_apart(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "takes_wide", lambda *args: True)
-    monkeypatch.setattr(layers, "wide_attention", lambda *args: pytest.fail("not for these"))
-    if HAS_GPU and reason == "dropout":
-        pytest.skip("packed rows have no dropout on a GPU")
-    dropout = 0.1 if reason == "dropout" else 0.0
-    part = Attention(replace(CONFIG, attention_dropout=dropout)).to(DEVICE, torch.bfloat16)
+    monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
+    monkeypatch.setattr(layers, "wide_attention", lambda *args, **_: pytest.fail("not for these"))
+    part = Attention(CONFIG).to(DEVICE, torch.bfloat16)
     if reason == "fp8":
         part.quantize()
     states = torch.randn(1, sum(LENGTHS), 64, device=DEVICE, dtype=torch.bfloat16)
@@ -108,7 +121,7 @@ def test_others_stay_apart(reason: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_processor_takes_nothing_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "WIDE", True)
     monkeypatch.setattr(layout, "HAS_TRITON", True)
-    assert not layout.takes_wide(torch.empty(1, 4, 2, 64), PACKING)
+    assert not layout.takes_wide(torch.empty(1, 4, 2, 64), PACKING, drops=False)
 
 
 @pytest.mark.parametrize(
@@ -145,11 +158,11 @@ def test_the_kernels_err_no_more(needed: Needed | None, monkeypatch: pytest.Monk
     """Than those of the split way on a GPU in bfloat16; in the interpreter, than float32 does."""
     part, dtype = make(), torch.bfloat16 if HAS_GPU else torch.float32
     with monkeypatch.context() as patch:
-        patch.setattr(layers, "takes_wide", lambda *args: True)
+        patch.setattr(layers, "takes_wide", lambda *args, **_: True)
         patch.setattr(layers, "wide_attention", in_torch)
         truth = outcome(part, torch.float64, needed)
     split = errors(outcome(part, dtype, needed), truth)
-    monkeypatch.setattr(layers, "takes_wide", lambda *args: True)
+    monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
     wide = errors(outcome(part, dtype, needed), truth)
     least = 1e-3 if HAS_GPU else 1e-6  # of the whole gradient: below, it is luck
     assert all(wide[name] <= 1.1 * max(split[name], least) for name in wide), (wide, split)
@@ -161,7 +174,7 @@ def test_short_rows_are_taken(size: int, longest: int, is_taken: bool, monkeypat
     monkeypatch.setattr(layout, "WIDE", True)
     monkeypatch.setattr(layout, "LONG_KERNELS", False)
     states = torch.empty(1, 4, 2, size, device=DEVICE, dtype=torch.bfloat16)
-    assert layout.takes_wide(states, Packing(PACKING.bounds, longest)) is is_taken
+    assert layout.takes_wide(states, Packing(PACKING.bounds, longest), drops=False) is is_taken
 
 
 # in a process of its own: what checks shapes under pytest stands in the way of a tracer
@@ -175,7 +188,7 @@ from litebert.model.encoder import Encoder
 from litebert.model.layout import Needed, Packing
 from litebert.train.compile import guarded, _mark_packed
 longest = int(sys.argv[1])
-layers.takes_wide, layout.LONG_KERNELS = lambda *args: True, True
+layers.takes_wide, layout.LONG_KERNELS = lambda *args, **_: True, True
 device = "cuda" if torch.cuda.is_available() else "cpu"
 dtype = torch.bfloat16 if device == "cuda" else torch.float32
 backend = "inductor" if device == "cuda" else "aot_eager"

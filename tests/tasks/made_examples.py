@@ -26,10 +26,10 @@ def made_card(kind: Kind, head: HeadKind | None = None, **changes: Any) -> TaskC
     return TaskCard(**{"task": task, "max_length": 32, "max_answer": 6, **changes})
 
 
-def made_model(card: TaskCard, tokenizer: Tokenizer, *, seed: int = 0) -> Model:
+def made_model(card: TaskCard, tokenizer: Tokenizer, *, seed: int = 0, attention_dropout: float = 0.0) -> Model:
     """Weights so large that answers differ from each other."""
     torch.manual_seed(seed)
-    encoder = replace(PRESETS["tiny"], vocab_size=tokenizer.vocab_size, init_std=0.2)
+    encoder = replace(PRESETS["tiny"], vocab_size=tokenizer.vocab_size, init_std=0.2, attention_dropout=attention_dropout)
     head = HeadConfig(kind=card.task.head, labels=card.task.labels, dropout=0.1)
     return Model(ModelConfig(encoder=encoder, heads=(head,))).eval()
 

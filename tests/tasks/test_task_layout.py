@@ -10,6 +10,7 @@ from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.model.model import Model
 from litebert.tasks import apply
+from litebert.tasks import layout as task_layout
 from litebert.tasks.encode import encode
 from litebert.tasks.inputs import Inputs
 from litebert.tasks.layout import can_pack, packed, packed_states, rounded
@@ -115,7 +116,7 @@ def test_predictions_are_the_same(tokenizer: Tokenizer, monkeypatch: pytest.Monk
     card, examples = made_card(kind, head), made_examples(kind, 13)
     model = made_model(card, tokenizer).double()
     plain = apply.predict(model, card, examples, tokenizer, batch_tokens=200)
-    monkeypatch.setattr(apply, "can_pack", lambda model, device: True)
+    monkeypatch.setattr(apply, "can_pack", lambda *_: True)
     found = apply.predict(model, card, examples, tokenizer, batch_tokens=200)
     for one, other in zip(plain, found, strict=True):
         assert_alike(asdict(other), asdict(one))
@@ -139,6 +140,15 @@ def assert_alike(found: Any, expected: Any) -> None:
 
 def test_a_processor_and_float32_do_not_pack(tokenizer: Tokenizer) -> None:
     model = made_model(made_card("classify"), tokenizer)
-    assert not can_pack(model, "cuda")
-    assert can_pack(model.bfloat16(), "cuda")
-    assert not can_pack(model, "cpu")
+    assert not can_pack(model, "cuda", 64)
+    assert can_pack(model.bfloat16(), "cuda", 64)
+    assert not can_pack(model, "cpu", 64)
+
+
+def test_attention_dropout_packs_where_kernels_drop(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made_model(made_card("classify"), tokenizer, attention_dropout=0.1).bfloat16().train()
+    for drops in (True, False):
+        monkeypatch.setattr(task_layout, "drops_packed", lambda config, longest, dtype, drops=drops: drops)
+        assert can_pack(model, "cuda", 64) is drops
+        assert can_pack(model.eval(), "cuda", 64)
+        model.train()

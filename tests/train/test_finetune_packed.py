@@ -77,7 +77,7 @@ def make(kind: str, **changes: Any) -> Finetuning:
 @pytest.mark.parametrize("kind", KINDS)
 def test_packed_batches_learn_what_padded_ones_do(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     padded = losses_of(make(kind), tmp_path / "padded")
-    monkeypatch.setattr(finetune, "can_pack", lambda model, device: True)
+    monkeypatch.setattr(finetune, "can_pack", lambda *_: True)
     packed = make(kind)
     assert packed.job.pack
     assert packed.passes is None
@@ -86,7 +86,7 @@ def test_packed_batches_learn_what_padded_ones_do(kind: str, tmp_path: Path, mon
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_replayed_pass_reads_static_memory_alone(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finetune, "can_pack", lambda model, device: True)
+    monkeypatch.setattr(finetune, "can_pack", lambda *_: True)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     plain = losses_of(make(kind, steps=16), tmp_path / "plain")

@@ -38,7 +38,7 @@ def encode_rows(
 ) -> Iterator[States]:
     """The states of every row, or of its first token alone, in batches of at most `batch_tokens` tokens with their padding."""
     lengths = np.array([len(row) for row in rows], np.int64)
-    is_packed = can_pack(model, device)
+    is_packed = can_pack(model, device, int(lengths.max(initial=0)))
     for numbers in budget_batches(lengths, tokens=batch_tokens):
         if is_packed:
             chosen = [rows[number] for number in numbers.tolist()]

@@ -135,10 +135,10 @@ class Attention(Part):
         if needed is not None:
             maps = [(needed.of(states), ("query",)), (states, ("key", "value"))]
         probability = self.probability if self.training else 0.0
-        is_plain = "query" not in self.quantized and not probability
-        if is_plain and isinstance(among, Packing) and takes_wide(self.in_heads(states), among):
+        is_plain = "query" not in self.quantized
+        if is_plain and isinstance(among, Packing) and takes_wide(self.in_heads(states), among, drops=probability > 0):
             parts = [self.wide(x, *names) for x, names in maps]
-            return wide_attention(parts, among, needed).flatten(2)
+            return wide_attention(parts, among, needed, dropout=probability).flatten(2)
         query, key, value = [part for x, names in maps for part in self.project(x, *names)]
         return attention(query, key, value, among, needed, dropout=probability).flatten(2)
 

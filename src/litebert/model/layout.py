@@ -6,12 +6,14 @@ Packed rows waste no work on padding, and attention finds their bounds itself. W
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from litebert.config import EncoderConfig
 
 KeyMask = Bool[Tensor, "batch 1 1 seq"]
 Queries = Float[Tensor, "batch queries heads size"]
@@ -20,8 +22,8 @@ HAS_TRITON = find_spec("triton") is not None
 """It comes with torch's CUDA builds."""
 SHORT_KERNELS = True
 """Whether rows of at most 128 tokens have kernels of their own: half the time of flash attention on an H200."""
-LONG_KERNELS = False
-"""Whether rows of 129 to 512 tokens have, too. Not yet measured: docs/decisions/long_attention.md says what is expected."""
+LONG_KERNELS = True
+"""Whether rows of 129 to 512 tokens have, too: docs/decisions/long_attention.md has their times."""
 HOPPER = 9
 """Compute capability of the GPUs that they are made for and were measured on: others may lack the shared memory."""
 WIDE = True
@@ -63,9 +65,8 @@ def attention(
     if not query.is_cuda:
         same_row = _rows(bounds, query.shape[1])[:, None] == _rows(among.bounds, key.shape[1])
         return _dense(query, key, value, same_row, dropout)
-    assert not dropout, "packed rows have no attention dropout"
     query, key, value = (part.flatten(0, 1) for part in (query, key, value))  # views; indexing would copy on the way back
-    return _packed(query, key, value, bounds, among.bounds, longest, among.longest).unsqueeze(0)
+    return _packed(query, key, value, bounds, among.bounds, longest, among.longest, dropout).unsqueeze(0)
 
 
 def has_short_kernels() -> bool:
@@ -77,21 +78,27 @@ def has_short_kernels() -> bool:
 has_short_kernels._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def takes_wide(states: Float[Tensor, "batch seq heads size"], among: Packing) -> bool:
+def takes_wide(states: Float[Tensor, "batch seq heads size"], among: Packing, *, drops: bool) -> bool:
     """Whether `wide_attention` is for states like these."""
-    return WIDE and states.is_cuda and has_short_kernels() and _kernels(states, among.longest) is not None
+    return WIDE and states.is_cuda and has_short_kernels() and _kernels(states, among.longest, drops=drops) is not None
+
+
+def drops_packed(config: EncoderConfig, longest: int, dtype: torch.dtype) -> bool:
+    """Whether attention over packed rows no longer than this can drop weights: our own kernels do, torch's do not."""
+    heads = torch.empty(0, 1, config.hidden_size // config.num_attention_heads, dtype=dtype)
+    return has_short_kernels() and _kernels(heads, longest, drops=True) is not None
 
 
 def wide_attention(
-    parts: list[Float[Tensor, "batch _ _ heads size"]], among: Packing, needed: Needed | None
+    parts: list[Float[Tensor, "batch _ _ heads size"]], among: Packing, needed: Needed | None, *, dropout: float = 0.0
 ) -> Float[Tensor, "batch queries heads size"]:
     """The same as `attention` of packed rows on a GPU, by our own kernels, of tensors with several maps side by side: query,
     key and value; or the queries of needed tokens, and keys and values. Each has one gradient."""
     bounds, longest = _of_queries(among, needed)
     flat = [part.flatten(0, 1) for part in parts]
-    attend = _kernels(flat[0], max(longest, among.longest))
+    attend = _kernels(flat[0], max(longest, among.longest), drops=dropout > 0)
     assert attend is not None, "takes_wide() says what can be attended to"
-    return attend(flat, bounds, among.bounds, longest, among.longest).unsqueeze(0)
+    return attend(flat, bounds, among.bounds, longest, among.longest, **_drops(flat[0], dropout)).unsqueeze(0)
 
 
 def _of_queries(among: Packing, needed: Needed | None) -> tuple[Int[Tensor, " rows_and_one"], int]:
@@ -102,11 +109,16 @@ def _of_queries(among: Packing, needed: Needed | None) -> tuple[Int[Tensor, " ro
     return needed.bounds, needed.longest
 
 
-def _kernels(heads: Tensor, longest: int) -> Callable[[list[Tensor], Tensor, Tensor, int, int], Tensor] | None:
+def _drops(heads: Tensor, dropout: float) -> dict[str, Any]:
+    """Which part of the weights to drop, and a seed, by which they are the same forward and backward."""
+    return {"seed": torch.randint(1 << 62, (), device=heads.device), "dropout": dropout} if dropout else {}
+
+
+def _kernels(heads: Tensor, longest: int, *, drops: bool) -> Callable[..., Tensor] | None:
     """Our own attention for heads like these in rows no longer than this, if there is one."""
     from litebert.model import short_attention
 
-    if short_attention.supports(heads, longest):
+    if not drops and short_attention.supports(heads, longest):
         return short_attention.short_attention
     if LONG_KERNELS:
         from litebert.model import long_attention
@@ -117,12 +129,15 @@ def _kernels(heads: Tensor, longest: int) -> Callable[[list[Tensor], Tensor, Ten
 
 
 def _packed(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, key_bounds: Tensor, longest: int, longest_key: int
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, key_bounds: Tensor, longest: int, longest_key: int,
+    dropout: float,
+) -> Tensor:  # fmt: skip
     """On a GPU, by kernels of our own where they will do; torch's take rows of any length."""
-    attend = _kernels(query, max(longest, longest_key)) if has_short_kernels() else None
+    attend = _kernels(query, max(longest, longest_key), drops=dropout > 0) if has_short_kernels() else None
     if attend is not None:
-        return attend([part.unsqueeze(1) for part in (query, key, value)], bounds, key_bounds, longest, longest_key)
+        parts = [part.unsqueeze(1) for part in (query, key, value)]
+        return attend(parts, bounds, key_bounds, longest, longest_key, **_drops(query, dropout))
+    assert not dropout, "drops_packed() says where packed rows have attention dropout"
     from torch.nn.attention.varlen import varlen_attn
 
     attended = varlen_attn(query, key, value, bounds, key_bounds, longest, longest_key)

@@ -5,7 +5,7 @@ Queries, keys and values of rows that lie end to end in; attended values out, as
 Here forward leaves a note (the logarithm of a query's softmax denominator), and two kernels go back: one over blocks of
 queries, one over blocks of keys. Each computes the scores anew, seven products in place of five; but nothing is added up in
 memory, so there are no passes before and after, and the same input gives the same bits.
-docs/decisions/long_attention.md has the predicted time.
+docs/decisions/long_attention.md has the predicted and the measured time.
 
 What a loop reads comes by descriptors: the GPU copies whole tiles without a thread's help. The tile at the end of a row then
 has tokens of the next row too; their weights are 0. Needs Triton: import it where it is used.
@@ -55,7 +55,7 @@ class Tiles(NamedTuple):
 
 
 TILES = {
-    64: Tiles(Tile(128, 64, 8, 3), Tile(128, 64, 8, 3), Tile(64, 128, 8, 3)),
+    64: Tiles(Tile(128, 64, 4, 3), Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, registers=168)),
     128: Tiles(Tile(128, 64, 8, 2), Tile(128, 64, 8, 2), Tile(32, 128, 8, 3)),
 }
 """By the size of a head, or the next larger one."""
@@ -73,25 +73,29 @@ def long_attention(
     key_bounds: Int[Tensor, " rows_and_one"],
     longest_query: int,
     longest_key: int,
+    seed: Int[Tensor, ""] | None = None,
+    dropout: float = 0.0,
 ) -> Float[Tensor, "queries heads size"]:
-    """What comes in, what goes out and what nobody checks: as `short_attention`."""
+    """What comes in, what goes out and what nobody checks: as `short_attention`. With a `seed` (int64, on the device, so that a
+    replayed graph has another each time) weights are dropped, by chance `dropout`; those that stay are scaled up."""
     assert supports(parts[0], max(longest_query, longest_key)), "supports() says what can be attended to"
-    attended, _ = _forward(parts, query_bounds, key_bounds, longest_query, longest_key)
+    attended, _ = _forward(parts, query_bounds, key_bounds, longest_query, longest_key, seed, dropout)
     assert isinstance(attended, Tensor)
     return attended
 
 
 @torch.library.custom_op("litebert::long_attention", mutates_args=())
 def _forward(
-    parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int
-) -> tuple[Tensor, Tensor]:
+    parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
+    seed: Tensor | None, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     query, key, value = apart(parts)
     heads, size = query.shape[1:]
     out, logs, tile = query.new_empty(query.shape), _notes_like(query, query_bounds), _tiles(size).forward
     grid, blocks = _grid(query_bounds, heads, longest_query, tile.queries)
     with torch.cuda.device_of(query):
         forward_kernel[grid](
-            query, *_tokens(tile.keys, key, value), out, logs, query_bounds, key_bounds,
+            query, *_tokens(tile.keys, key, value), out, logs, query_bounds, key_bounds, seed, dropout,
             *strides(query, key, value), heads, logs.shape[1], blocks, size**-0.5, **tile.settings(size),
         )  # fmt: skip
     return out, logs
@@ -100,7 +104,7 @@ def _forward(
 @torch.library.custom_op("litebert::long_attention_backward", mutates_args=())
 def _backward(
     parts: Sequence[Tensor], out: Tensor, logs: Tensor, gradient: Tensor,
-    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
+    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int, seed: Tensor | None, dropout: float,
 ) -> list[Tensor]:  # fmt: skip
     gradients = empty_like(parts)
     query, key, value = apart(parts)
@@ -109,18 +113,20 @@ def _backward(
     heads, size = query.shape[1:]
     maps = {"query_maps": dq.stride(0) // (heads * size)}, {"key_maps": dk.stride(0) // (heads * size)}
     _, of_queries, of_keys = _tiles(size)
+    if seed is not None:  # to draw numbers takes registers of its own
+        of_keys = of_keys._replace(registers=None)
     common = *strides(query, key, value, gradient), heads, logs.shape[1]
     with torch.cuda.device_of(query):
         grid, blocks = _grid(query_bounds, heads, longest_query, of_queries.queries)
         query_kernel[grid](
             query, *_tokens(of_queries.keys, key, value), out, gradient, logs, dots, dq, query_bounds, key_bounds,
-            *common, blocks, size**-0.5, **maps[0], **of_queries.settings(size),
+            seed, dropout, *common, blocks, size**-0.5, **maps[0], **of_queries.settings(size),
         )  # fmt: skip
         grid, blocks = _grid(key_bounds, heads, longest_key, of_keys.keys)
         q, g = _tokens(of_keys.queries, query, gradient)
         key_kernel[grid](
             q, key, value, g, *_notes(of_keys.queries, logs, dots), dk, dv, query_bounds, key_bounds,
-            *common, blocks, size**-0.5, **maps[1], **of_keys.settings(size),
+            seed, dropout, *common, blocks, size**-0.5, **maps[1], **of_keys.settings(size),
         )  # fmt: skip
     return gradients
 
@@ -138,14 +144,15 @@ def _(parts: Sequence[Tensor], *_: Any) -> list[Tensor]:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    parts, *bounds, ctx.longest_query, ctx.longest_key = inputs
-    ctx.save_for_backward(*output, *bounds, *parts)
+    parts, *bounds, longest_query, longest_key, seed, dropout = inputs
+    ctx.longest, ctx.dropout = (longest_query, longest_key), dropout
+    ctx.save_for_backward(*output, seed, *bounds, *parts)
 
 
 def _gradients(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[list[Tensor] | None, ...]:
-    out, logs, query_bounds, key_bounds, *parts = ctx.saved_tensors
-    found = _backward(parts, out, logs, gradient, query_bounds, key_bounds, ctx.longest_query, ctx.longest_key)
-    return found, None, None, None, None
+    out, logs, seed, query_bounds, key_bounds, *parts = ctx.saved_tensors
+    found = _backward(parts, out, logs, gradient, query_bounds, key_bounds, *ctx.longest, seed, ctx.dropout)
+    return found, *[None] * 6
 
 
 _forward.register_autograd(_gradients, setup_context=_save)

@@ -17,6 +17,9 @@ import triton.language as tl
 
 from litebert.model.short_kernels import LOG2_E, LOWEST, span
 
+PLACES = tl.constexpr(512)
+"""No row has more tokens."""
+
 
 @triton.jit
 @no_type_check
@@ -55,6 +58,14 @@ def note_of(first_query, row):
 
 @triton.jit
 @no_type_check
+def _is_kept(seed, dropout, unit, queries, keys):
+    """Which weights are not dropped, by the places of their query and key in a row and head (a unit): the same forward and
+    backward, whatever the tiles."""
+    return tl.rand(tl.load(seed) + unit, queries * PLACES + keys) >= dropout
+
+
+@triton.jit
+@no_type_check
 def _masked(scores, start, count, keys: tl.constexpr):
     """Only the last block of a row has keys that are not there: the others are spared a fifth of their instructions."""
     if start + keys > count:
@@ -65,7 +76,7 @@ def _masked(scores, start, count, keys: tl.constexpr):
 @triton.jit(do_not_specialize=["room"])
 @no_type_check
 def forward_kernel(
-    query, key, value, out, logs, query_bounds, key_bounds,
+    query, key, value, out, logs, query_bounds, key_bounds, seed, dropout,
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
     heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
@@ -82,6 +93,7 @@ def forward_kernel(
     top = tl.full([queries], LOWEST, tl.float32)
     total = tl.zeros([queries], tl.float32)
     attended = tl.zeros([queries, size], tl.float32)
+    places = start + tl.arange(0, queries)
     for key_start in tl.range(0, num_keys, keys, num_stages=stages):
         k = _read(key, first_key, key_start, num_keys, head, key_token_stride, key_head_stride, keys, size)
         v = _read(value, first_key, key_start, num_keys, head, value_token_stride, value_head_stride, keys, size)
@@ -90,10 +102,12 @@ def forward_kernel(
         weights = tl.exp2(scores * scale - (new_top * scale)[:, None])
         decay = tl.exp2((top - new_top) * scale)
         total = total * decay + tl.sum(weights, 1)
+        if seed is not None:
+            kept = _is_kept(seed, dropout, unit, places[:, None], key_start + tl.arange(0, keys)[None, :])
+            weights = tl.where(kept, weights / (1.0 - dropout), 0.0)
         attended = tl.dot(weights.to(v.dtype), v, attended * decay[:, None])
         top = new_top
     total = tl.where(total == 0, 1.0, total)  # a row without keys gives zeros
-    places = start + tl.arange(0, queries)
     tl.store(logs + head * room + note + places, top * scale + tl.log2(total), places < num_queries)
     _write(out, attended / total[:, None], first_query, start, num_queries, head, heads * size, size, queries, size)
 
@@ -101,7 +115,7 @@ def forward_kernel(
 @triton.jit(do_not_specialize=["room"])
 @no_type_check
 def query_kernel(
-    query, key, value, out, gradient, logs, dots, query_gradient, query_bounds, key_bounds,
+    query, key, value, out, gradient, logs, dots, query_gradient, query_bounds, key_bounds, seed, dropout,
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
     gradient_token_stride, gradient_head_stride,
     heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
@@ -130,6 +144,9 @@ def query_kernel(
         dw = tl.dot(g, tl.trans(v))
         scores = _masked(scores, key_start, num_keys, keys)
         weights = tl.exp2(scores * (scale * LOG2_E) - log[:, None])
+        if seed is not None:
+            kept = _is_kept(seed, dropout, unit, places[:, None], key_start + tl.arange(0, keys)[None, :])
+            dw = tl.where(kept, dw / (1.0 - dropout), 0.0)
         ds = weights * (dw - dot[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq)
     _write(query_gradient, dq * scale, first_query, start, num_queries, head, heads * size * query_maps, size, queries, size)
@@ -138,7 +155,7 @@ def query_kernel(
 @triton.jit(do_not_specialize=["room"])
 @no_type_check
 def key_kernel(
-    query, key, value, gradient, logs, dots, key_gradient, value_gradient, query_bounds, key_bounds,
+    query, key, value, gradient, logs, dots, key_gradient, value_gradient, query_bounds, key_bounds, seed, dropout,
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
     gradient_token_stride, gradient_head_stride,
     heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
@@ -175,7 +192,11 @@ def key_kernel(
         scores = tl.dot(k, tl.trans(q))
         dw = tl.dot(v, tl.trans(g))
         weights = tl.exp2(scores * (scale * LOG2_E) - log[None, :])
-        dv = tl.dot(weights.to(g.dtype), g, dv)
+        dropped = weights
+        if seed is not None:
+            kept = _is_kept(seed, dropout, unit, places[None, :], start + tl.arange(0, keys)[:, None])
+            dropped, dw = tl.where(kept, weights / (1.0 - dropout), 0.0), tl.where(kept, dw / (1.0 - dropout), 0.0)
+        dv = tl.dot(dropped.to(g.dtype), g, dv)
         ds = weights * (dw - dot[None, :])
         dk = tl.dot(ds.to(q.dtype), q, dk)
     _write(value_gradient, dv, first_key, start, num_keys, head, heads * size * key_maps, size, keys, size)

@@ -1,11 +1,11 @@
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
 """Attention over short packed rows on a GPU: all scores of a row and head at once, in the registers of one program.
 
-Queries, keys and values of rows that lie end to end in; attended values out. Softmax over all keys of the query's row, no
-dropout. General kernels walk over blocks of keys and keep notes (log-sums, the output) for the way back. A row of at most
-128 tokens is one block: it is read once, and going back its scores are computed anew, which costs less than notes would.
-Sums are in float32 and in a fixed order, so the same input gives the same bits. docs/decisions/short_attention.md has the
-predicted and the measured time.
+Queries, keys and values of rows that lie end to end in; attended values out. Softmax over all keys of the query's row; none of
+its weights is dropped (long_attention.py's does that). General kernels walk over blocks of keys and keep notes (log-sums, the
+output) for the way back. A row of at most 128 tokens is one block: it is read once, and going back its scores are computed
+anew, which costs less than notes would. Sums are in float32 and in a fixed order, so the same input gives the same bits.
+docs/decisions/short_attention.md has the predicted and the measured time.
 
 Needs Triton, which comes with torch's CUDA builds: import it where it is used. With TRITON_INTERPRET=1 it runs on a CPU.
 """

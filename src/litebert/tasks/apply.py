@@ -70,9 +70,9 @@ def predict_inputs(
     tokens = batch_tokens or BATCH_TOKENS.get(torch.device(device).type, MOST_TOKENS)
     plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
 
-    with _evaluating(model):
-        is_packed = can_pack(model, device)
     longest = reach(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
+    with _evaluating(model):
+        is_packed = can_pack(model, device, longest)
 
     def lay(units: np.ndarray) -> Callable[[], Units]:
         """Make a batch ready on the host; the call moves it to the device."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from litebert.config import POOLED_HEADS, HeadKind
 from litebert.data.arrays import Arrays
 from litebert.data.layout import IGNORED
-from litebert.model.layout import Needed, Packing
+from litebert.model.layout import Needed, Packing, drops_packed
 from litebert.model.model import Model
 from litebert.tasks.batch import TaskBatch
 
@@ -136,11 +136,13 @@ def packed_states(model: Model, batch: PackedBatch) -> Tensor:
     return states if batch.places is None else states[0][batch.places]
 
 
-def can_pack(model: Model, device: torch.device | str) -> bool:
-    """Whether rows are read end to end: flash attention does that on a GPU, in half precision, without dropout."""
-    weight = model.encoder.embedding.token.weight
-    drops = model.training and model.config.encoder.attention_dropout
-    return torch.device(device).type == "cuda" and weight.dtype in (torch.bfloat16, torch.float16) and not drops
+def can_pack(model: Model, device: torch.device | str, longest: int) -> bool:
+    """Whether rows no longer than this are read end to end: attention does that on a GPU, in half precision; with dropout, by
+    our own kernels alone."""
+    dtype, config = model.encoder.embedding.token.weight.dtype, model.config.encoder
+    is_able = torch.device(device).type == "cuda" and dtype in (torch.bfloat16, torch.float16)
+    drops = model.training and config.attention_dropout
+    return is_able and (not drops or drops_packed(config, longest, dtype))
 
 
 def reach(longest: int, limit: int) -> int:

@@ -68,7 +68,7 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         self.model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
         self.working = WorkingCopy(self.model, runtime.dtype)
         self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
-        pack = can_pack(self.working.model, runtime.device)
+        pack = can_pack(self.working.model, runtime.device, int(prepared.train.inputs.lengths.max(initial=1)))
         self.job: FinetuneJob = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
         wish = compile_wish(recipe.compile, self.job)
         compile_model(self.working.model, wish, runtime, self.say, dynamic=not pack)
