@@ -57,3 +57,15 @@ def test_the_rate_follows_the_batch_by_its_root(shards: Path, stated: int | None
     assert set(sizes) == {6, 8}
     expected = [rate * factors[size == 8] for rate, size in zip(plain, sizes, strict=True)]
     assert [job.rate(step) for step in range(job.steps)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("tokens", [48, 10_000])
+def test_the_first_microbatch_of_the_next_step_is_there_before_it(shards: Path, tokens: int) -> None:
+    """The very object that the loop cuts off later, so that its layout need not be made again."""
+    job = PretrainJob(replace(staged_recipe(), microbatch_tokens=tokens), make_feed(shards), CPU)
+    for step in range(job.steps - 1):
+        job.batch(step)
+        first, batch = job.ahead(step + 1), job.feed.ahead(step + 1)
+        assert first is batch.rows(0, job.microbatch_rows(step + 1))
+        assert (first is batch) == (tokens == 10_000)
+    assert job.ahead(job.steps) is None

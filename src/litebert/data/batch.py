@@ -1,6 +1,6 @@
 """Examples side by side, as arrays. In: both segments of each example. Out: a Batch, of which layout.py makes tensors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
@@ -24,6 +24,7 @@ class Batch:
     """int32: 0 in order or next, 1 swapped or of another document."""
     indices: Int[np.ndarray, " batch"]
     """int64, the number of each example in its epoch's plan."""
+    _cuts: "dict[tuple[int, int], Batch]" = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -43,9 +44,17 @@ class Batch:
         return bool(self.mask.all())
 
     def rows(self, start: int, stop: int) -> "Batch":
-        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part; this batch itself where it is all."""
+        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part; this batch itself where it is all.
+
+        Asked for again it is the same object, so that what was made of it ahead of time is found.
+        """
         if start == 0 and stop >= len(self):
             return self
+        if (start, stop) not in self._cuts:
+            self._cuts[start, stop] = self._cut(start, stop)
+        return self._cuts[start, stop]
+
+    def _cut(self, start: int, stop: int) -> "Batch":
         seq = self.token_ids.shape[1]
         low, high = np.searchsorted(self.masked_positions, [start * seq, stop * seq])
         return Batch(

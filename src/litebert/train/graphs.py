@@ -59,7 +59,7 @@ class Recordable(Protocol):
         """What is minimized, given the divisors as numbers or on the device."""
 
     def ahead(self, step: int, /) -> Any | None:
-        """The whole batch of a step that is still to come, where it is read in one pass and to be had."""
+        """The first microbatch of a step that is still to come, where it is to be had."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +114,10 @@ class Graphs:
         return losses
 
     def ahead(self, step: int) -> None:
-        """Lay out the next batch while the device is busy, where it is read in one pass."""
-        batch = self.job.ahead(step)
-        if batch is not None:
-            self.prepared = (batch, *self.prepare(batch))
+        """Lay out the first microbatch of the next step while the device is busy with this one."""
+        microbatch = self.job.ahead(step)
+        if microbatch is not None:
+            self.prepared = (microbatch, *self.prepare(microbatch))
 
     def prepare(self, microbatch: object) -> tuple[Laid, Tensor]:
         """How its rows lie, and the same in pinned memory."""

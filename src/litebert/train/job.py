@@ -8,6 +8,7 @@ from torch import Tensor
 
 from litebert.data.batch import Batch
 from litebert.data.layout import Layout, TensorBatch, packed, padded
+from litebert.model.layout import drops_packed
 from litebert.model.model import Model
 from litebert.objective import Losses, Tail, pretrain_losses
 from litebert.optim.schedule import rate_at, scaled_rate
@@ -76,9 +77,9 @@ class PretrainJob:
         return sums.mean(num_masked=divisors[0], num_examples=divisors[1])
 
     def ahead(self, step: int) -> Batch | None:
-        """The batch of the next step, where it is read in one pass."""
+        """The first microbatch of the next step."""
         batch = self.feed.ahead(step)
-        return batch if batch is not None and self.microbatch_rows(step) >= len(batch) else None
+        return None if batch is None else batch.rows(0, self.microbatch_rows(step))
 
     def rate(self, step: int) -> float:
         rate, stated = rate_at(self.recipe.optimizer, step, self.steps), self.recipe.rate_batch_size
@@ -107,5 +108,7 @@ class PretrainJob:
 
 
 def can_pack(recipe: PretrainRecipe, runtime: Runtime) -> bool:
-    """Whether rows are read end to end: flash attention does that on a GPU, in bfloat16, without dropout."""
-    return runtime.device.type == "cuda" and runtime.dtype == torch.bfloat16 and not recipe.encoder.attention_dropout
+    """Whether rows are read end to end: attention does that on a GPU, in bfloat16; with dropout, by our own kernels alone."""
+    is_able = runtime.device.type == "cuda" and runtime.dtype == torch.bfloat16
+    longest = max(recipe.sequence_length.values)
+    return is_able and (not recipe.encoder.attention_dropout or drops_packed(recipe.encoder, longest, runtime.dtype))
