@@ -28,17 +28,19 @@ from litebert.tasks.registry import open_task
 from litebert.tasks.score import by_slice, score
 
 CUT = ("--split-dev", "0.2")
+SST2 = ("--epochs", "3", "--batch-size", "64", "--encoder-dropout", "0.1", "--evaluations", "8")
+"""Without dropout two epochs learn train by heart, and dev stops at 85."""
 RUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     # name: task, data, flags
     "race": ("race", "race", ("--steps", "800", "--batch-size", "32", "--evaluations", "2")),
     "squad1": ("squad1", "squad1", ("--epochs", "3", "--evaluations", "3")),
     "squad2": ("squad2", "squad2", ("--epochs", "3", "--evaluations", "3", "--null-search", "train", *CUT)),
-    "sst2": ("sst2", "glue/SST-2", ("--epochs", "2", "--batch-size", "64", "--evaluations", "6")),
+    "sst2": ("sst2", "glue/SST-2", SST2),
     "rte": ("rte", "glue/RTE", ("--evaluations", "8")),
     "stsb": ("stsb", "glue/STS-B", ("--epochs", "6", "--batch-size", "32", "--evaluations", "6")),
     "cola": ("cola", "glue/CoLA", ("--epochs", "5", "--batch-size", "32", "--evaluations", "10")),
     "mrpc": ("mrpc", "glue/MRPC", ("--evaluations", "8")),
-    "sst2-random": ("sst2", "glue/SST-2", ("--epochs", "2", "--batch-size", "64", "--evaluations", "6", "--random-weights")),
+    "sst2-random": ("sst2", "glue/SST-2", (*SST2, "--random-weights")),
     "mnli": ("mnli", "glue/MNLI", ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT)),
     "qnli": ("qnli", "glue/QNLI", ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT)),
     "wnli": ("wnli", "glue/WNLI", ("--epochs", "10", "--evaluations", "5")),

@@ -55,10 +55,12 @@ def recipe(args: argparse.Namespace) -> PretrainRecipe:
 def run(name: str, dtype: Arithmetic, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Train, and tell what the run's own metrics say."""
     folder = args.out / "runs" / name.replace(", ", "-").replace(" ", "-")
-    runtime = Runtime.start(device="cpu" if args.tiny else "auto", dtype=dtype)
-    chosen = replace(recipe(args), dtype=dtype, seed=seed)
-    Pretraining(chosen, args.data, runtime, workers=args.workers).train(folder, progress=False)
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    records = metrics(folder)
+    if sum(record["kind"] == "step" for record in records) < args.steps:
+        runtime = Runtime.start(device="cpu" if args.tiny else "auto", dtype=dtype)
+        chosen = replace(recipe(args), dtype=dtype, seed=seed)
+        Pretraining(chosen, args.data, runtime, workers=args.workers).train(folder, progress=False)
+        records = metrics(folder)
     steps = [record for record in records if record["kind"] == "step"]
     ends = range(args.window, len(steps) + 1, args.window)
     seconds = [after["seconds"] - before["seconds"] for before, after in pairwise(steps)]
@@ -73,6 +75,12 @@ def run(name: str, dtype: Arithmetic, seed: int, args: argparse.Namespace) -> di
         "curve": [[end, round(mean(step["masked_loss"] for step in steps[end - args.window : end]), 4)] for end in ends],
         "heldout": [{key: record.get(key) for key in held} for record in records if record["kind"] == "evaluation"],
     }
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """What a run has written so far."""
+    place = folder / "metrics.jsonl"
+    return [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
 
 
 def compare(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -7,10 +7,10 @@ from gpu_contenders import Case
 from litebert.testing import SHAPE
 
 CASES = {
-    "base-512": Case(preset="albert-base-v2", length=512, ours=((256, 64), (64, 64), (128, 128)), theirs=(64, 128)),
-    "base-128": Case(preset="albert-base-v2", length=128, ours=((1024, 512), (512, 512), (256, 256)), theirs=(512, 256)),
-    "large-512": Case(preset="albert-large-v2", length=512, ours=((256, 64), (64, 64)), theirs=(64, 32)),
-    "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((64, 32), (32, 32), (128, 16)), theirs=(16, 32)),
+    "base-512": Case(preset="albert-base-v2", length=512, ours=((256, 256), (256, 64), (64, 64)), theirs=(64, 128)),
+    "base-128": Case(preset="albert-base-v2", length=128, ours=((1024, 1024), (512, 512)), theirs=(512, 256)),
+    "large-512": Case(preset="albert-large-v2", length=512, ours=((256, 128), (64, 64)), theirs=(64, 32)),
+    "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((64, 64), (64, 32), (32, 32)), theirs=(16, 32)),
 }
 CASES["xxlarge-512-fp8"] = replace(CASES["xxlarge-512"], dtype="fp8", theirs=())
 TINY = {

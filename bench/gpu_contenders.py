@@ -6,8 +6,9 @@ same ones, lie on the device already, and nobody waits for its loss.
 
 Without an `attention_mask` transformers 5.17 compiles a mask of nothing but True, broadcast along the keys (stride 0), which no
 fused kernel of SDPA takes: attention is then float32 products that keep all probabilities, 0.75 GiB a layer at 64 × 512, and a
-step takes twice the time (huggingface/transformers issue 48925, mended by 5.22). So `full` asks for the same SDPA under a name
-for which transformers makes no mask; with a mask, as in `padded`, the strides are ordinary and a fused kernel reads it.
+step takes twice the time (huggingface/transformers issue 48925, mended by 5.22). That is `usual`, what one gets. `full`
+asks for the same SDPA under a name for which transformers makes no mask; with a mask, as in `padded`, the strides are ordinary
+and a fused kernel reads it.
 """
 
 import copy
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gpu_table import FILLED
 from litebert.config import EncoderConfig
 from litebert.data.batch import Batch
 from litebert.data.layout import IGNORED, padded
@@ -38,8 +40,9 @@ from litebert.train.stop import StopSignal
 
 KEPT = 8
 """Batches that are read again where the loader is left out, and that the peer reads."""
-PEERS = ("padded", "full", "autocast")
-"""The same rows with their mask, in bfloat16; rows filled up, without a mask: its best case; float32 weights with autocast."""
+PEERS = ("padded", "full", "usual", "autocast")
+"""The same rows with their mask, in bfloat16; rows filled up, without a mask: its best case; these as transformers 5.17 attends
+to them by itself; float32 weights with autocast."""
 MASKLESS = "sdpa_without_mask"
 """transformers' own SDPA, by a name that its table of masks does not have."""
 
@@ -189,8 +192,8 @@ class Theirs:
         self.call = model if case.compile == "off" else torch.compile(model, dynamic=False)
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
         self.autocast = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=kind == "autocast")
-        whole = [filled(batch, vocab_size) if kind == "full" else batch for batch in batches]
-        self.inputs = [huggingface_inputs(batch, device, masked=kind != "full") for batch in whole]
+        whole = [filled(batch, vocab_size) if kind in FILLED else batch for batch in batches]
+        self.inputs = [huggingface_inputs(batch, device, masked=kind not in FILLED) for batch in whole]
         self.sizes = [(batch.num_tokens, batch.token_ids.size) for batch in whole]
         self.done = 0
         self.build_seconds = time.monotonic() - began

@@ -15,7 +15,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 STEPS = 3
-LARGEST = 10
+LARGEST = 24
 LONGEST = 6
 LONG_GAP = 10.0
 """Microseconds. Kernels of one graph, or started well ahead, are nearer to one another."""

@@ -13,6 +13,8 @@ GOALS = {
 """Times the peer, and thousands of tokens a second."""
 BEST = "× best of Hugging Face"
 """How much faster ours is than the variant that leaves the least: the ratio that counts."""
+FILLED = ("full", "usual")
+"""Variants of the peer whose rows have no padding."""
 OTHERWISE = ("failed", "skipped")
 Row = dict[str, Any]
 
@@ -33,7 +35,7 @@ def ratios(rows: list[Row]) -> Iterator[Row]:
             peer = max((row for row in theirs if row["who"] == who), key=lambda row: row["real_ktok_s"])
             found[who] = peer["positions_ktok_s"]
             # the same rows: positions against positions; rows filled up: what each really computes
-            unit = "real_ktok_s" if who.endswith("full") else "positions_ktok_s"
+            unit = "real_ktok_s" if who.endswith(FILLED) else "positions_ktok_s"
             found[f"× {who}"] = round(best[unit] / peer[unit], 2)
         if peers:
             found[BEST] = min(found[f"× {who}"] for who in peers)
