@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from litebert.model.layout import has_short_kernels
 
-FUSED_NORMS = False
+FUSED_NORMS = True
 """Whether norms and GELU have kernels of their own for the way back (fused_norm.py). Not yet measured:
 docs/decisions/fused_norms.md says what is expected."""
 WIDEST = 4096
