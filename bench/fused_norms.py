@@ -1,6 +1,6 @@
 """Norms and GELU with sums of their own on the way back, on a GPU: each kernel, and a layer with and without. Prints JSON.
 
-    python bench/fused_norms.py [--parts kernels layer variants] [--rounds 5] [--norm pre] [--long]
+    python bench/fused_norms.py [--parts kernels layer variants] [--rounds 5] [--norm pre]
 
 Measured as in bench/short_attention.py, in well under a minute; each line has the seconds since the start. A kernel's line has
 its time beside the time that its bytes take at 4.3 TB/s ("counted"); errors are relative, of each result against float64.
@@ -8,10 +8,9 @@ Those of the way back have the sum over the few hundred rows of sums that they l
 `variants` times other rows, stages and programs: the best of them should be the defaults (NORM and GELU in
 model/fused_norm.py).
 
-The part `layer` times a layer of albert-base, compiled as in training, forward and backward: without the kernels ("plain"),
-with them ("fused"), and with GELU's output kept ("fused, kept"). Errors are of the output and all gradients together, against
-float64; `kept_mb` is what the layer holds between forward and backward. `--long` has rows of 512 tokens attended to by our
-own kernels (LONG_KERNELS in model/layout.py), so that query, key and value have one gradient, as those of 128 do.
+The part `layer` times a layer of albert-base, compiled as in training, forward and backward: without the kernels ("plain"), and
+with them ("fused"). Errors are of the output and all gradients together, against float64; `kept_mb` is what the layer holds
+between forward and backward.
 """
 
 import argparse
@@ -29,7 +28,7 @@ import triton
 from torch import Tensor, nn
 
 from litebert.config import PRESETS
-from litebert.model import fused, fused_norm, layers, layout
+from litebert.model import fused, fused_norm, layers
 from litebert.model.encoder import apply_layer
 from litebert.model.layers import Attention, FeedForward
 from litebert.model.layout import Packing
@@ -41,8 +40,8 @@ BYTES_A_MS = 4.3e9
 """Nine tenths of what an H200 is said to move."""
 ROWS = {128: (264, 128, 0), 512: (66, 512, 0)}
 """About as many tokens."""
-WAYS: dict[str, tuple[bool, bool]] = {"plain": (False, False), "fused": (True, False), "fused, kept": (True, True)}
-"""Whether with the kernels, and whether GELU's output is kept."""
+WAYS = {"plain": False, "fused": True}
+"""Whether with the kernels."""
 VARIANTS = {
     "norm": [(1, 1, 7), (1, 3, 7), (2, 1, 4), (2, 2, 4), (2, 3, 4), (2, 4, 4), (2, 3, 3), (4, 3, 2)],
     "gelu": [(1, 1, 8), (1, 3, 8), (2, 1, 6), (2, 2, 6), (2, 3, 4), (2, 3, 6), (2, 4, 4), (4, 3, 3)],
@@ -71,8 +70,8 @@ class Kernels:
         )
         return out
 
-    def gelu(self, *, keeps: bool = False, is_tanh: bool = True) -> tuple[Tensor, ...]:
-        out: tuple[Tensor, ...] = fused_norm._gelu_backward(self.inner_gradient, self.inner, is_tanh, keeps)
+    def gelu(self, *, is_tanh: bool = True) -> tuple[Tensor, ...]:
+        out: tuple[Tensor, ...] = fused_norm._gelu_backward(self.inner_gradient, self.inner, is_tanh)
         return out
 
     def calls(self) -> dict[str, tuple[Call, int]]:
@@ -87,7 +86,6 @@ class Kernels:
             "gelu by erf": (lambda: fused_norm._gelu(self.inner, False), 2 * inner),
             "torch's gelu": (lambda: F.gelu(self.inner, approximate="tanh"), 2 * inner),
             "gelu, back": (self.gelu, 4 * inner + 2 * gelu_sums),
-            "gelu, back, kept": (partial(self.gelu, keeps=True), 3 * inner + 2 * gelu_sums),
             "gelu by erf, back": (partial(self.gelu, is_tanh=False), 4 * inner + 2 * gelu_sums),
         }
 
@@ -138,11 +136,11 @@ class Layer(Rows):
             self.parts.to(DTYPE)
             return found
 
-    def run(self, rounds: int, ways: dict[str, tuple[bool, bool]]) -> dict[str, Any]:
+    def run(self, rounds: int) -> dict[str, Any]:
         truth, found, graphs = self.truth(), dict[str, Any](), dict[str, torch.cuda.CUDAGraph]()
-        for name, (is_on, keeps) in ways.items():
+        for name, is_on in WAYS.items():
             torch._dynamo.reset()
-            with patch.object(fused, "FUSED_NORMS", is_on), patch.object(fused_norm, "KEEPS_ACTIVATED", keeps):
+            with patch.object(fused, "FUSED_NORMS", is_on):
                 compiled = torch.compile(apply_layer)
                 self.call(compiled)
                 found[name] = {"error": error(flat(self.call(compiled)), truth), "kept_mb": round(self.kept / 1e6)}
@@ -170,7 +168,6 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=["kernels", "layer", "variants"], default=["kernels", "layer"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--norm", choices=["pre", "post"], default="pre")
-    parser.add_argument("--long", action="store_true")
     args = parser.parse_args()
     start = time.perf_counter()
 
@@ -188,9 +185,7 @@ def main() -> None:
     if "variants" in args.parts:
         say(case="variants", **variants(kernels, args.rounds))
     for tokens, rows in ROWS.items() if "layer" in args.parts else ():
-        ways = WAYS if tokens == 512 else {name: WAYS[name] for name in ("plain", "fused")}
-        with patch.object(layout, "LONG_KERNELS", args.long):
-            say(case=f"layer, {tokens} tokens", norm=args.norm, long=args.long, **Layer(rows, args.norm).run(args.rounds, ways))
+        say(case=f"layer, {tokens} tokens", norm=args.norm, **Layer(rows, args.norm).run(args.rounds))
 
 
 if __name__ == "__main__":

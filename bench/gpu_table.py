@@ -1,6 +1,12 @@
-"""What bench/gpu_step.py measured, as a person reads it: rows in; ratios and a page of tables out."""
+"""What bench/gpu_step.py measured, as a person reads it: rows in; ratios and a page of tables out.
 
+python bench/gpu_table.py rows.jsonl …          one page of what was measured in several goes
+"""
+
+import json
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 GOALS = {
@@ -84,3 +90,7 @@ def grid(rows: list[Row], names: tuple[str, ...] | None) -> str:
     names = tuple(name for name in names or tuple(rows[0]) if any(row.get(name, "") != "" for row in rows))
     lines = [names, ["---"] * len(names), *([str(row.get(name, "")) for name in names] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    print(table([json.loads(line) for place in sys.argv[1:] for line in Path(place).read_text().splitlines()]), end="")

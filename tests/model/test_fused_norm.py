@@ -118,13 +118,9 @@ def test_a_norm_with_its_sums_errs_no_more(rows: int, width: int) -> None:
 
 
 @pytest.mark.parametrize("is_tanh", [True, False], ids=["tanh", "erf"])
-@pytest.mark.parametrize("keeps", [True, False], ids=["kept", "anew"])
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("width", [48, 2048 + 16])
-def test_gelu_with_its_sum_errs_no_more(
-    rows: int, width: int, keeps: bool, is_tanh: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fused_norm, "KEEPS_ACTIVATED", keeps)
+def test_gelu_with_its_sum_errs_no_more(rows: int, width: int, is_tanh: bool) -> None:
     assert_errs_no_more(lambda dtype, fused: through_gelu(dtype, rows, width, fused=fused, is_tanh=is_tanh))
 
 
@@ -136,7 +132,7 @@ def test_gelu_of_every_size(is_tanh: bool) -> None:
     torch.testing.assert_close(fused_norm._gelu(states, is_tanh).double(), exact, rtol=2**-8, atol=1e-6)
     leaf = states.double().requires_grad_()
     (slope,) = torch.autograd.grad(F.gelu(leaf, approximate="tanh" if is_tanh else "none").sum(), leaf)
-    found, anew, total = fused_norm._gelu_backward(torch.ones_like(states), states, is_tanh, False)
+    found, anew, total = fused_norm._gelu_backward(torch.ones_like(states), states, is_tanh)
     torch.testing.assert_close(found.double(), slope, rtol=2**-8, atol=1e-5)
     assert torch.equal(anew, fused_norm._gelu(states, is_tanh))
     assert torch.equal(total[None], found)
@@ -167,8 +163,7 @@ def test_torch_takes_them_for_operators_of_its_own() -> None:
     means, scales, weight = torch.zeros(9, 1, device=DEVICE), torch.ones(9, 1, device=DEVICE), states[0].clone()
     torch.library.opcheck(fused_norm._norm_backward, (gradient, around, states, means, scales, weight))
     torch.library.opcheck(fused_norm._gelu, (states, True))
-    for keeps in (True, False):
-        torch.library.opcheck(fused_norm._gelu_backward, (gradient, states, True, keeps))
+    torch.library.opcheck(fused_norm._gelu_backward, (gradient, states, True))
 
 
 # whole layers
@@ -234,14 +229,12 @@ def kept(part: nn.Module, states: Tensor, *args: object) -> int:
     return sum(found.values())
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["kept", "anew"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_no_more_is_kept(norm: str, keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a feed-forward part less, unless it is asked for: GELU's output."""
-    monkeypatch.setattr(fused_norm, "KEEPS_ACTIVATED", keeps)
+def test_no_more_is_kept(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a feed-forward part less: GELU's output is not."""
     config, states = replace(CONFIG, norm=norm), draw(1, 40, 64, seed=8, dtype=HALF).requires_grad_()  # type: ignore[arg-type]
     packing = Packing(torch.tensor([0, 40], device=DEVICE, dtype=torch.int32), 40)
-    for part, args, less in [(Attention(config), (packing,), 0), (FeedForward(config), (), 0 if keeps else config.ffn_size)]:
+    for part, args, less in [(Attention(config), (packing,), 0), (FeedForward(config), (), config.ffn_size)]:
         part.to(DEVICE, HALF)
         plain = kept(part, states, *args)
         with monkeypatch.context() as patch:

@@ -17,8 +17,8 @@ from torch.autograd.function import once_differentiable
 from litebert.model.layout import has_short_kernels
 
 FUSED_NORMS = True
-"""Whether norms and GELU have kernels of their own for the way back (fused_norm.py). Not yet measured:
-docs/decisions/fused_norms.md says what is expected."""
+"""Whether norms and GELU have kernels of their own for the way back (fused_norm.py): docs/decisions/fused_norms.md has their
+times."""
 WIDEST = 4096
 """States that are wider have more numbers a row than a program can hold."""
 

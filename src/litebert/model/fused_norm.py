@@ -19,9 +19,6 @@ from torch.autograd.function import once_differentiable
 
 from litebert.model.row_kernels import gelu_gradient_kernel, gelu_kernel, norm_gradient_kernel, total_kernel
 
-KEEPS_ACTIVATED = False
-"""Whether GELU's output is kept for the way back. It is a quarter of all that a layer keeps, and writing it anew is a quarter
-of what the kernel moves."""
 LANES = 256
 """Columns that a warp reads at once, 16 bytes a thread."""
 COLUMNS = 1024
@@ -87,17 +84,16 @@ class ActivatedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, inner_bias: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
         activated = _gelu(states, is_tanh)
-        ctx.save_for_backward(states, weight, *([activated] if KEEPS_ACTIVATED else []))
+        ctx.save_for_backward(states, weight)
         ctx.is_tanh = is_tanh
         return F.linear(activated, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        states, weight, *kept = ctx.saved_tensors
+        states, weight = ctx.saved_tensors
         rows = gradient.flatten(0, -2)
-        of_states, anew, of_inner_bias = _gelu_backward(rows @ weight, states.flatten(0, -2), ctx.is_tanh, bool(kept))
-        activated = kept[0].flatten(0, -2) if kept else anew
+        of_states, activated, of_inner_bias = _gelu_backward(rows @ weight, states.flatten(0, -2), ctx.is_tanh)
         of_bias = rows.sum(0) if ctx.needs_input_grad[3] else None
         return of_states.view_as(states), of_inner_bias, rows.mT @ activated, of_bias, None
 
@@ -129,8 +125,8 @@ def _gelu(states: Tensor, is_tanh: bool) -> Tensor:
 
 
 @torch.library.custom_op("litebert::gelu_backward", mutates_args=())
-def _gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool) -> tuple[Tensor, Tensor, Tensor]:
-    out, activated, totals = _like_gelu(gradient, states, is_tanh, keeps)
+def _gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tensor, Tensor, Tensor]:
+    out, activated, totals = _like_gelu(gradient, states, is_tanh)
     rows, width = states.shape
     columns = min(COLUMNS, triton.next_power_of_2(width))
     blocks = triton.cdiv(width, columns)
@@ -138,7 +134,7 @@ def _gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool)
     sums = states.new_empty(programs, width, dtype=torch.float32)
     with torch.cuda.device_of(states):
         gelu_gradient_kernel[(programs, blocks)](
-            gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh, keeps,
+            gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh,
             GELU["rows"], columns, GELU["stages"], num_warps=_warps(columns),
         )  # fmt: skip
         _add_up(sums, totals)
@@ -156,8 +152,8 @@ def _(states: Tensor, is_tanh: bool) -> Tensor:
 
 
 @_gelu_backward.register_fake
-def _like_gelu(gradient: Tensor, states: Tensor, is_tanh: bool, keeps: bool) -> tuple[Tensor, Tensor, Tensor]:
-    return states.new_empty(states.shape), states.new_empty((0,) if keeps else states.shape), states.new_empty(states.shape[-1])
+def _like_gelu(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tensor, Tensor, Tensor]:
+    return states.new_empty(states.shape), states.new_empty(states.shape), states.new_empty(states.shape[-1])
 
 
 def _add_up(sums: Tensor, totals: Tensor) -> None:

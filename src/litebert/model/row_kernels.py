@@ -102,12 +102,12 @@ def gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
 def gelu_gradient_kernel(
-    gradient, states, out, activated, sums, num_rows, width: tl.constexpr, is_tanh: tl.constexpr, keeps: tl.constexpr,
+    gradient, states, out, activated, sums, num_rows, width: tl.constexpr, is_tanh: tl.constexpr,
     rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """The gradient of GELU's output in; that of its input out, and its sum over rows: one row of `sums` a program.
 
-    Unless it was kept, GELU's output is written anew into `activated`: whoever multiplied it needs it now.
+    GELU's output is written anew into `activated`: whoever multiplied it needs it now, and it was not kept.
     """
     column = tl.program_id(1) * columns + tl.arange(0, columns)
     is_column = column < width
@@ -122,6 +122,5 @@ def gelu_gradient_kernel(
         dx = dy * slope
         total += tl.sum(dx, 0)
         tl.store(out + place, dx.to(out.dtype.element_ty), is_there)
-        if not keeps:
-            tl.store(activated + place, (x * part).to(out.dtype.element_ty), is_there)
+        tl.store(activated + place, (x * part).to(out.dtype.element_ty), is_there)
     tl.store(sums + tl.program_id(0) * width + column, total, is_column)
