@@ -186,7 +186,7 @@ class Bench(Meter):
     def run_speed(self, name: str, case: Case) -> None:
         most, labels = self.options.batches, {"part": "speed", "shape": name}
         for rows, microbatch in case.ours[:most] if not self.options.peers_only else ():
-            for mode in self.options.modes:
+            for mode in self.options.modes or ["all kept"]:
                 about = labels | {"who": "litebert", "rows": rows, "microbatch": microbatch, "mode": mode}
                 kept = replace(case, **MODES[mode])
                 self.attempt(lambda k=kept, r=rows, m=microbatch: self.ours(k, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
@@ -209,8 +209,8 @@ class Bench(Meter):
 
     def run_largest(self, name: str, case: Case) -> None:
         start = 8 if self.options.tiny or "xxlarge" in name else 32 * 512 // case.length
-        for mode, settings in MODES.items():
-            self.largest(replace(case, **settings), name, f"{case.dtype}, {mode}", start)
+        for mode in self.options.modes or MODES:
+            self.largest(replace(case, **MODES[mode]), name, f"{case.dtype}, {mode}", start)
 
     def run_start(self, name: str, case: Case) -> None:
         """Seconds to the first step in a process of its own, with nothing compiled yet and again with what that one left."""
@@ -268,7 +268,10 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=24.0, help="GiB that the largest batch has to fit")
     parser.add_argument("--fast-backward", action="store_true", help="time fp8 with fewer bits in backward's sums too")
     parser.add_argument(
-        "--modes", nargs="+", default=["all kept"], choices=MODES, help="of keeping states, in which ours is timed"
+        "--modes",
+        nargs="+",
+        choices=MODES,
+        help="of keeping states: all for the largest batch, 'all kept' for time, unless given",
     )
     parser.add_argument("--no-check", action="store_true", help="time only")
     parser.add_argument("--profile", action="store_true", help="also say what each step's time goes to")

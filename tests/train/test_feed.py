@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from litebert.data.layout import MULTIPLE
 from litebert.data.stream import Stream
 from litebert.optim.schedule import rate_at
 from litebert.train.feed import Feed
@@ -69,3 +70,17 @@ def test_the_first_microbatch_of_the_next_step_is_there_before_it(shards: Path, 
         assert first is batch.rows(0, job.microbatch_rows(step + 1))
         assert (first is batch) == (tokens == 10_000)
     assert job.ahead(job.steps) is None
+
+
+def test_no_layout_is_larger_than_that_of_the_largest(shards: Path) -> None:
+    """Packed rows of a microbatch, and the same rows without padding: of each array no less, and as many rows."""
+    job = PretrainJob(staged_recipe(), make_feed(shards), CPU)
+    assert job.largest(job.batch(0)) is None
+    job.pack = True
+    for step in range(job.steps):
+        batch = job.batch(step)
+        found, most = job.layout(batch), job.layout(job.largest(batch))
+        assert len(batch) == len(job.largest(batch))
+        rows, seq = batch.token_ids.shape
+        assert most.arrays["token_ids"].shape == (1, -(-rows * seq // MULTIPLE) * MULTIPLE)
+        assert all(array.size <= most.arrays[name].size for name, array in found.arrays.items() if "bounds" not in name)

@@ -54,6 +54,11 @@ class Job:
     def divided(self, sums: Tensor, divisors: Tensor) -> Tensor:
         return sums / divisors[0]
 
+    largest_count: int | None = None
+
+    def largest(self, microbatch: Rows) -> Rows | None:
+        return None if self.largest_count is None else Rows(self.largest_count)
+
     def ahead(self, step: int) -> None:
         return None
 
@@ -115,3 +120,22 @@ def test_a_pass_that_has_no_room_even_so_is_the_loops_to_divide(graphs: Small) -
     assert not graphs.recorded
     with pytest.raises(torch.OutOfMemoryError):
         loss(graphs, Small.huge)
+
+
+def test_the_largest_shape_is_recorded_first(graphs: Small) -> None:
+    graphs.job.largest_count = 7  # type: ignore[attr-defined]
+    for count in (4, 5, 4, 5, 4, 5, 4, 5):
+        assert loss(graphs, count) == pytest.approx(count)
+    assert [shapes[0][0] for shapes, _ in graphs.recorded] == [7, 4, 5]  # type: ignore[misc, index]
+    assert graphs.records == 3
+    assert loss(graphs, 7) == pytest.approx(7)
+    assert graphs.records == 3
+
+
+def test_where_the_largest_shape_has_no_room_the_others_go_on(graphs: Small) -> None:
+    graphs.job.largest_count = Small.huge  # type: ignore[attr-defined]
+    for _ in range(WARM + 3):
+        assert loss(graphs, 4) == pytest.approx(4)
+    assert [shapes[0][0] for shapes, _ in graphs.recorded] == [4]  # type: ignore[misc, index]
+    assert not graphs.has_room
+    assert graphs.records == 1

@@ -92,6 +92,9 @@ class FinetuneJob:
         spare = units[:1]  # fewer than ranks: this one reads along
         return Drawn(place=self.position(step), units=spare, batch=replace(self.inputs.batch(spare), is_spare=True))
 
+    def largest(self, microbatch: TaskBatch) -> None:
+        """Batches are small."""
+
     def ahead(self, step: int) -> TaskBatch | None:
         """The batch of the next step, where there is one and it is read in one pass."""
         if step >= self.steps:

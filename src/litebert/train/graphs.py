@@ -2,7 +2,8 @@
 
 A microbatch in; its losses, and gradients where an optimizer looks for them, out. A shape that is new runs as usual a few
 times first, so that compilers and libraries have made up their minds. Where recording fails all goes on as before, said once.
-A graph keeps the memory that it was recorded with: where a pass outside of graphs lacks it, they are forgotten for a while.
+A graph keeps the memory that it was recorded with: where a pass outside of graphs lacks it, they are forgotten for a while. All
+share one pool, and the largest shape that there can be is recorded first: the blocks it leaves hold what any other needs.
 What is drawn (dropout) is drawn anew in each replay, from the seed that torch's generator has then.
 """
 
@@ -58,6 +59,9 @@ class Recordable(Protocol):
     def divided(self, sums: Any, divisors: Any, /) -> Tensor:
         """What is minimized, given the divisors as numbers or on the device."""
 
+    def largest(self, microbatch: Any, /) -> Any | None:
+        """One of as many rows that no other exceeds, whatever it says; None where sizes do not vary or do not matter."""
+
     def ahead(self, step: int, /) -> Any | None:
         """The first microbatch of a step that is still to come, where it is to be had."""
 
@@ -81,7 +85,7 @@ class Graphs:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.seen: dict[object, int] = {}
         self.recorded: dict[object, Recorded] = {}
-        self.is_on = True
+        self.is_on = self.has_room = True
         self.prepared: tuple[object, Laid, Tensor] | None = None
         self.pool = torch.cuda.graph_pool_handle()
 
@@ -95,6 +99,7 @@ class Graphs:
         is_due = self.is_on and layout.is_static and self.seen[shape] > WARM and len(self.recorded) < SHAPES
         if is_due and shape not in self.recorded:
             try:
+                self.make_room(microbatch, depth, divisors)
                 self.recorded[shape] = self.record(layout, depth, len(divisors))
             except RuntimeError as error:
                 if out_of_memory(error):
@@ -134,11 +139,35 @@ class Graphs:
             if not self.recorded or not out_of_memory(error):
                 raise
         # outside of the handler, where the failed pass is no longer referred to
+        self.forget()
+        return self.run(batch, divisors, depth)
+
+    def forget(self) -> None:
+        """Give the graphs' memory back."""
         self.job.runtime.synchronize()  # one of them may be running
         self.recorded.clear()
         self.pool = torch.cuda.graph_pool_handle()
         torch.cuda.empty_cache()
-        return self.run(batch, divisors, depth)
+
+    def make_room(self, microbatch: Any, depth: int | None, divisors: Tensor) -> None:
+        """Record the largest shape, unless it is. A slightly larger one than those before would fit into none of their blocks,
+        and take as much memory again; a smaller one fits."""
+        largest = self.job.largest(microbatch) if self.has_room else None
+        if largest is None:
+            return
+        layout, device = self.job.layout(largest), self.job.runtime.device
+        shape = (layout.shapes, depth)
+        if shape not in self.recorded:
+            try:
+                self.run(layout.tensors(device), divisors.to(device), depth)
+                self.recorded[shape] = self.record(layout, depth, len(divisors))
+                return
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    raise
+            # the shapes that come may be smaller
+            self.has_room = False
+            self.forget()
 
     def run(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
         losses = self.job.compute(self.model, batch, depth)

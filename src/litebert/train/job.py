@@ -1,8 +1,10 @@
 """Pretraining as a job of the loop: batches from the feed, losses from the objective, the recipe's stages by step."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,6 +77,10 @@ class PretrainJob:
     def divided(self, sums: Losses, divisors: list[float] | Tensor) -> Tensor:
         """What is minimized."""
         return sums.mean(num_masked=divisors[0], num_examples=divisors[1])
+
+    def largest(self, microbatch: Batch) -> Batch | None:
+        """The same rows as if none had padding, where that is left out."""
+        return replace(microbatch, mask=np.ones_like(microbatch.mask)) if self.pack else None
 
     def ahead(self, step: int) -> Batch | None:
         """The first microbatch of the next step."""
