@@ -66,6 +66,13 @@ def table(rows: list[Row]) -> str:
     largest = [row for row in rows if row["part"] == "largest" and "largest" in row]
     start = [row for row in rows if row["part"] == "start"]
     loader = [row for row in rows if row["part"] == "loader"]
+    ablation = [
+        row | {"× step": each["× step"]}
+        for row in rows
+        if row["part"] == "ablation" and "step_ms" in row
+        for each in rows
+        if each["part"] == "ablation" and "× step" in each and all(each[key] == row[key] for key in ("shape", "without"))
+    ]
     profiles = [row | row["classes"] for row in rows if row["part"] == "profile"]
     tasks = [row for row in rows if row["part"] == "tasks"]
     kinds = dict.fromkeys(kind for row in profiles for kind in row["classes"])
@@ -76,6 +83,11 @@ def table(rows: list[Row]) -> str:
             "Milliseconds of a step by kernel",
             profiles,
             ("shape", "who", "rows", "timed_ms", "kernel_ms", "idle", "kernels", *kinds),
+        ),
+        (
+            "The step without one thing at a time",
+            ablation,
+            ("shape", "without", "step_ms", "× step", "positions_ktok_s", "peak_gib", "reserved_gib", "first_step_seconds"),
         ),
         ("Memory", memory, ("shape", "rows", "mode", "limit_gib", "fits", "peak_gib", "reserved_gib", *OTHERWISE)),
         ("Largest batch, rows in one forward and backward", largest, ("shape", "mode", "limit_gib", "largest")),

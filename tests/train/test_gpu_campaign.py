@@ -58,3 +58,15 @@ def test_the_plan_names_what_there_is() -> None:
         arguments(["--data", "somewhere"])
     options = arguments(["--data", "somewhere", "--only", "speed", "--peers", "padded"])
     assert (options.peers, options.batches, options.profile) == (["padded"], 1, True)
+
+
+def test_the_step_runs_without_each_speed_up(tmp_path: Path) -> None:
+    """On a CPU most of them are off anyway: the code that leaves them out runs."""
+    command = [sys.executable, "-W", "ignore", BENCH / "gpu_ablation.py", "--tiny", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr + done.stdout
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    ratios = {row["without"]: row["× step"] for row in rows if "× step" in row}
+    assert ratios.pop("nothing") == 1
+    assert {"needed", "packing", "graphs", "compile", "fused_norms"} <= ratios.keys()
+    assert "| tiny | needed |" in (tmp_path / "table.md").read_text()
