@@ -15,6 +15,7 @@ import torch
 from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.infer.predictor import Predictor
+from litebert.model.layout import has_short_kernels
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.tasks.registry import open_task
@@ -81,10 +82,15 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(tmp_path: Path, 
     assert means["replayed"] == pytest.approx(means["packed"], rel=0.05), means
 
 
-def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path) -> None:
-    recipe, prepared, source = made(tmp_path, "sst2", head_dropout=0.5)
+needs_kernels = pytest.mark.skipif(not has_short_kernels(), reason="attention drops weights in our own kernels alone")
+
+
+@pytest.mark.parametrize("where", ["head_dropout", pytest.param("encoder_dropout", marks=needs_kernels)])
+def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path, where: str) -> None:
+    recipe, prepared, source = made(tmp_path, "sst2", **{where: 0.5})
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     job, runtime = training.job, training.runtime
+    assert job.pack
     graphs = Graphs(job, training.working.model, pytest.fail)
     batch = job.batch(0)
 
@@ -105,10 +111,12 @@ def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path
     assert one != other, "the generator moves on with each replay"
 
 
+@pytest.mark.parametrize("dropout", [0.0, pytest.param(0.1, marks=needs_kernels)])
 @pytest.mark.parametrize("compile", ["auto", "on", "off"])
 @pytest.mark.filterwarnings("ignore")  # of compilers
-def test_a_run_learns(tmp_path: Path, compile: Any) -> None:
-    recipe, prepared, source = made(tmp_path, "sst2", compile=compile, epochs=6, head_dropout=0.1)
+def test_a_run_learns(tmp_path: Path, compile: Any, dropout: float) -> None:
+    settings = {"compile": compile, "epochs": 6, "head_dropout": 0.1, "encoder_dropout": dropout}
+    recipe, prepared, source = made(tmp_path, "sst2", **settings)
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     result = training.train(tmp_path / "run", progress=False)
     assert result["steps"] == training.job.length
