@@ -144,6 +144,26 @@ def test_what_comes_before_damage_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("suffix", "place"), [(".gz", 1), (".gz", 30), (".xz", 1), (".xz", 30), (".bz2", 1), (".bz2", 30), (".zst", 1)]
+)
+def test_damage_in_a_later_stream_is_no_end(tmp_path: Path, suffix: str, place: int) -> None:
+    """Several streams, as `cat a.xz b.xz`, pbzip2 and Wikipedia's dumps make them: the first is read, the rest told."""
+    later = bytearray(PACKS[suffix](os.urandom(300).hex().encode()))
+    later[place] ^= 0xFF
+    path = write(tmp_path / f"a.txt{suffix}", PACKS[suffix](b"one\n\ntwo\n\n") + bytes(later))
+    with pytest.raises(DataError, match=r"a\.txt\.\w+, line \d: (cannot be read further|byte 0x)"):
+        texts(path)
+    assert texts(path, bad_rows="skip")[:2] == [["one"], ["two"]]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
+def test_zeros_between_streams_are_padding(tmp_path: Path, suffix: str) -> None:
+    pack = PACKS[suffix]
+    path = write(tmp_path / f"a.txt{suffix}", pack(b"one\n") + bytes(8) + pack(b"two\n") + bytes(70_000))
+    assert texts(path) == [["one", "two"]]
+
+
+@pytest.mark.parametrize(
     ("data", "expected"),
     [
         (b"\xef\xbb\xbfone\n", [["one"]]),

@@ -86,10 +86,47 @@ def _unpack(raw: io.FileIO, compression: str) -> Callable[[int], bytes]:
     if compression == "gzip":
         return gzip.GzipFile(fileobj=raw).read1
     if compression == "xz":
-        return lzma.LZMAFile(raw).read1
+        return _Streams(raw, lzma.LZMADecompressor).read
     if compression == "bzip2":
-        return bz2.BZ2File(raw).read1
+        return _Streams(raw, bz2.BZ2Decompressor).read
     return _ZstdFile(raw).read if compression == "zstd" else raw.read
+
+
+class _Streams:
+    """Streams of xz or bzip2, one after another. Python's own files take a damaged one, or padding, for the end of the file."""
+
+    BITE = 8192
+
+    def __init__(self, raw: io.FileIO, begin: Callable[[], Any]) -> None:
+        self._raw = raw
+        self._begin = begin
+        self._stream: Any = begin()
+
+    def read(self, size: int) -> bytes:
+        part = b""
+        while not part:
+            packed = b""
+            if self._stream.eof:
+                packed = self._after_padding(self._stream.unused_data)
+                if not packed:
+                    return b""
+                self._stream = self._begin()
+            elif self._stream.needs_input:
+                packed = self._raw.read(self.BITE) or b""
+                if not packed:
+                    raise EOFError("the file ends inside a stream")
+            part = self._stream.decompress(packed, size)
+        return part
+
+    def _after_padding(self, packed: bytes) -> bytes:
+        """Where the next stream begins, past zeros; empty at the end of the file."""
+        packed = packed.lstrip(b"\0")
+        while not packed:
+            more = self._raw.read(self.BITE)
+            if not more:
+                break
+            packed = more.lstrip(b"\0")
+        return packed
 
 
 class _ZstdFile:
@@ -108,9 +145,12 @@ class _ZstdFile:
         self._error: type[Exception] = zstandard.ZstdError
         self._frame: Any = None
         self._ready = b""
+        self._damage: OSError | None = None
 
     def read(self, size: int) -> bytes:
         while not self._ready:
+            if self._damage:
+                raise self._damage
             bite = self._input.read(self.BITE)
             if not bite:
                 if self._frame is not None:
@@ -125,7 +165,7 @@ class _ZstdFile:
                     if frame.eof:
                         bite, self._frame = frame.unused_data, None
             except self._error as error:
-                raise OSError(str(error)) from error
+                self._damage = OSError(str(error))  # raised when what the bite held before it was delivered
             self._ready = b"".join(parts)
         part, self._ready = self._ready[:size], self._ready[size:]
         return part
