@@ -193,6 +193,15 @@ def test_a_row_may_be_too_long(tmp_path: Path) -> None:
     assert texts(path, piece_bytes=32, max_row_bytes=200, bad_rows="skip") == [["a"], ["c"]]
 
 
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_the_longest_row_is_exact(tmp_path: Path, end: str) -> None:
+    row = '{"text": "%s"}' % ("b" * 500)
+    path = write(tmp_path / "a.jsonl", '{"text": "a"}\n' + row + end)
+    assert texts(path, piece_bytes=32, max_row_bytes=len(row)) == [["a"], ["b" * 500]]
+    with pytest.raises(DataError, match=f"line 2: the row is longer than {len(row) - 1} bytes"):
+        texts(path, piece_bytes=32, max_row_bytes=len(row) - 1)
+
+
 def test_a_line_of_100_mb_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     with path.open("wb") as file:
@@ -261,6 +270,14 @@ def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:
     assert names("**/*.txt") == ["a.txt", "b/2.txt", "b.txt"] or sorted(names("**/*.txt")) == ["a.txt", "b.txt", "b/2.txt"]
     assert names("b.txt", "") == ["b.txt", "a.txt", "b/1.jsonl", "b/2.txt"], "each file is read once"
     assert ignored_files([tmp_path]) == [str(tmp_path / "notes.md")]
+
+
+def test_a_file_named_in_two_ways_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b").mkdir()
+    write(tmp_path / "b" / "1.txt", "x")
+    monkeypatch.chdir(tmp_path)
+    given = ["b/1.txt", "./b/*.txt", "b/../b", tmp_path / "b", "b//1.txt"]
+    assert [file.path for file in find_files(given)] == ["b/1.txt"], "as it was named first"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def find_files(names: Iterable[str | os.PathLike[str]]) -> list[CorpusFile]:
             paths = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
             files = [file for path in paths if (file := _recognise(path))]
             _expect(files, f"{name}: no such file, folder or glob of corpus files ({EXPECTED})")
-        found |= {file.path: file for file in files if file.path not in found}
+        for file in files:
+            found.setdefault(os.path.abspath(file.path), file)
     _expect(list(found), f"no corpus was named; expected files, folders or globs of {EXPECTED}")
     return list(found.values())
 
