@@ -123,7 +123,7 @@ def _finish_row(stream: Unpacked, data: bytes, step: int, limit: int) -> tuple[b
     before, newline, rest = parts.pop().partition(b"\n")
     if rest:  # then the file's damage, if any, comes up again when the rest is topped up
         ended, damage = False, ""
-    if kept:
+    if kept and sum(map(len, parts)) + len(before) <= limit:
         return b"".join([*parts, before, newline]), rest, ended, damage
     return b"", rest, ended, damage or f"the row is longer than {limit} bytes; cut the document, or raise max_row_bytes"
 
