@@ -367,7 +367,15 @@ def test_options_are_checked(
     changes: dict[str, object], message: str, corpus: list[Path], tokenizer: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        small_build(corpus, tokenizer, tmp_path, **changes)  # type: ignore[arg-type]
+        small_build(corpus, tokenizer, tmp_path / "out", **changes)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists(), "nothing that another start would have to overwrite"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt/out"])
+def test_a_folder_that_cannot_be_made(name: str, tokenizer: Path, tmp_path: Path) -> None:
+    path = write_text(tmp_path / "a.txt", made_documents(5))
+    with pytest.raises(DataError, match=r"the shards cannot be written to .*a\.txt.* \(.+\); name another folder"):
+        build_shards([path], tokenizer=tokenizer, out=tmp_path / name)
 
 
 def test_a_corpus_that_changes_meanwhile(tokenizer: Path, tmp_path: Path) -> None:

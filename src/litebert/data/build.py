@@ -21,7 +21,7 @@ from litebert.data.build_plan import QUARANTINE_FILE, Journal, Record, make_plan
 from litebert.data.corpus import CorpusFile, CorpusOptions, find_files
 from litebert.data.durable import publish, publish_json
 from litebert.data.encode import EncoderRecipe
-from litebert.data.engines import open_engine
+from litebert.data.engines import ENGINES, open_engine
 from litebert.data.shards import INDEX_FILE, TOKENIZER_FOLDER, Shards
 from litebert.errors import ConfigError, DataError
 from litebert.text.tokenizer import Tokenizer
@@ -52,6 +52,10 @@ class BuildOptions:
             raise ConfigError(f"shard_tokens is {self.shard_tokens}, expected 1 or more")
         if self.split not in ("rules", "lines"):
             raise ConfigError(f"split is {self.split!r}, expected rules or lines")
+        if self.workers < 1:
+            raise ConfigError(f"workers is {self.workers}, expected 1 or more")
+        if self.engine not in ENGINES:
+            raise ConfigError(f"engine is {self.engine!r}, expected one of {', '.join(ENGINES)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +96,7 @@ def build_shards(
     files = find_files(corpus)
     loaded = Tokenizer.load(Path(tokenizer))
     recipe = EncoderRecipe(model=loaded.model, rules=loaded.rules, options=options.corpus, split=options.split)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _make_folder(out)
     journal = Journal(folder)
     with _alone(folder), _disk_errors(folder):
         signs = [_sign(file) for file in files]
@@ -193,6 +196,15 @@ def _gather_quarantine(journal: Journal, count: int) -> None:
                 with path.open("rb") as part:
                     shutil.copyfileobj(part, whole)
         publish(aside, final)
+
+
+def _make_folder(out: str | os.PathLike[str]) -> Path:
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"the shards cannot be written to {folder} ({error.strerror}); name another folder") from error
+    return folder
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import cast
 
 from litebert.data.encode import Encoded, Encoder, EncoderRecipe, Parcel
-from litebert.errors import ConfigError, LitebertError, MissingExtraError
+from litebert.errors import LitebertError, MissingExtraError
 
 Ask = Callable[[Parcel], Encoded]
 Run = Callable[[Iterator[Parcel]], Generator[tuple[Parcel, Encoded], None, None]]
@@ -30,10 +30,6 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_TH
 @contextmanager
 def open_engine(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]:
     """A function that encodes a stream of parcels; one worker of `processes` is this process itself."""
-    if workers < 1:
-        raise ConfigError(f"workers is {workers}, expected 1 or more")
-    if name not in ENGINES:
-        raise ConfigError(f"engine is {name!r}, expected one of {', '.join(ENGINES)}")
     if name == "processes" and workers == 1:
         encoder = Encoder(recipe)
         yield lambda parcels: ((parcel, encoder(parcel)) for parcel in parcels)
