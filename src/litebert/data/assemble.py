@@ -91,7 +91,7 @@ class Assembler:
 
     def _add(self, shard: "_OpenShard", parcel: Parcel, encoded: Encoded, tokens: int) -> None:
         for row in encoded.bad:
-            refuse(row, self._options)
+            refuse(row, self._options, instead="skip or quarantine")
             if len(self.noted) < NOTED_ROWS:
                 self.noted.append(str(row))
         shard.add(encoded)

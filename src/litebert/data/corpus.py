@@ -65,7 +65,7 @@ def read_documents(
         for piece in options.pieces(file):
             documents, bad = options.read(piece)
             for row in bad:
-                refuse(row, options)
+                refuse(row, options, instead="skip")
                 if on_bad:
                     on_bad(row)
             for document in documents:
@@ -74,7 +74,7 @@ def read_documents(
                 begun = not document.paragraphs
 
 
-def refuse(row: BadRow, options: CorpusOptions) -> None:
-    """Stop at a bad row, unless the options say to go on."""
+def refuse(row: BadRow, options: CorpusOptions, *, instead: str) -> None:
+    """Stop at a bad row, unless the options say to go on; `instead` is what they may say."""
     if options.bad_rows == "error":
-        raise DataError(f"{row}; mend it, or go on without it by --bad-rows skip or quarantine")
+        raise DataError(f"{row}; mend it, or go on without it by --bad-rows {instead}")
