@@ -79,8 +79,10 @@ def test_errors_say_what_to_do() -> None:
         VocabularyConfig(vocab_size=3)
     with pytest.raises(ConfigError, match=r"character_coverage is 1\.5"):
         VocabularyConfig(character_coverage=1.5)
-    with pytest.raises(ConfigError, match="max_lines is 0"):
-        VocabularyConfig(max_lines=0)
+    for few in (0, 100):
+        with pytest.raises(ConfigError, match=f"max_lines is {few} and seed 0, expected at least 101 and 0"):
+            VocabularyConfig(max_lines=few)
+    assert train_tokenizer(made_lines(), VocabularyConfig(vocab_size=100, max_lines=101))[0].vocab_size == 100
 
 
 def test_the_corpus_readers_own_error_comes_through() -> None:
@@ -110,6 +112,12 @@ def test_a_signal_ends_the_long_part_at_once(monkeypatch: pytest.MonkeyPatch) ->
     assert seen["reading"] == before[1]
     assert seen["learning"] == [signal.SIG_DFL, signal.SIG_DFL]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_bad_row_names_only_what_this_command_can_do(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a\xff\n")
+    with pytest.raises(DataError, match=r"line 1: byte 0xff .*; mend it, or go on without it by --bad-rows skip$"):
+        train((str(tmp_path / "a.txt"),), out=str(tmp_path / "t"))
 
 
 def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,7 @@ from litebert.text.tokenizer import Tokenizer
 # It is fixed, whatever the machine has, so that the same text gives the same bytes everywhere.
 _THREADS = 16
 _LINE_BYTES = 4000  # SentencePiece leaves out longer lines without a word
+_LINES_LEAST = 101  # of a choice, for SentencePiece; a corpus may have fewer
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 100, 10_000
 
 
@@ -47,8 +48,8 @@ class VocabularyConfig:
             raise ConfigError(f"vocab_size is {self.vocab_size}, but the special tokens and symbols alone need more; raise it")
         if not 0.5 < self.character_coverage <= 1:
             raise ConfigError(f"character_coverage is {self.character_coverage}, expected a share above 0.5 and up to 1")
-        if self.max_lines < 1 or self.seed < 0:
-            raise ConfigError(f"max_lines is {self.max_lines} and seed {self.seed}, expected at least 1 and 0")
+        if self.max_lines < _LINES_LEAST or self.seed < 0:
+            raise ConfigError(f"max_lines is {self.max_lines} and seed {self.seed}, expected at least {_LINES_LEAST} and 0")
 
 
 @dataclass(frozen=True, kw_only=True)
