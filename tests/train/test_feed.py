@@ -14,7 +14,7 @@ from litebert.model.model import Model
 from litebert.optim.schedule import rate_at
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.feed import Feed
-from litebert.train.job import PretrainJob
+from litebert.train.job import PretrainJob, filled_to
 from litebert.train.pretrain import example_spec
 
 from .runs import CPU, staged_recipe
@@ -100,3 +100,13 @@ def test_the_largest_can_be_computed(shards: Path) -> None:
     model = Model(ModelConfig(encoder=replace(recipe.encoder, vocab_size=vocab_size), heads=heads))
     losses = job.compute(model, job.layout(job.largest(job.batch(0))).tensors("cpu"), None)
     assert all(number.isfinite() for number in losses.numbers().values())
+
+
+def test_wide_states_are_filled_up_less() -> None:
+    assert {size: filled_to(size) for size in (64, 768, 1024, 2048, 4096)} == {
+        64: 1024,
+        768: 1024,
+        1024: 512,
+        2048: 256,
+        4096: 256,
+    }

@@ -75,6 +75,7 @@ class Recorded:
     divisors: Tensor
     losses: Any
     gradients: list[Tensor | None]
+    """The same tensors in all graphs."""
 
 
 class Graphs:
@@ -88,6 +89,7 @@ class Graphs:
         self.is_on = self.has_room = True
         self.prepared: tuple[object, Laid, Tensor] | None = None
         self.pool = torch.cuda.graph_pool_handle()
+        self.gradients: list[Tensor] = []
 
     def __call__(self, microbatch: Any, step: int, counts: dict[str, float]) -> Any:
         layout, flat = self.prepare(microbatch)
@@ -177,8 +179,18 @@ class Graphs:
     def record(self, layout: Laid, depth: int | None, count: int) -> Recorded:
         device = self.job.runtime.device
         inputs, divisors = layout.flat().to(device), torch.ones(count, device=device)
+        self.gradients = self.gradients or [torch.empty_like(parameter) for parameter in self.parameters]
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            losses, gradients = self.run(layout.split(inputs), divisors, depth)
+            losses, found = self.run(layout.split(inputs), divisors, depth)
+            gradients = self.left(found)
+            del found  # its memory is another graph's then
         return Recorded(graph=graph, inputs=inputs, divisors=divisors, losses=losses, gradients=gradients)
+
+    def left(self, found: list[Tensor | None]) -> list[Tensor | None]:
+        """Gradients where every graph leaves them: its own would each time be as large as the model."""
+        pairs = list(zip(self.gradients, found, strict=True))
+        there = [(kept, new) for kept, new in pairs if new is not None]
+        torch._foreach_copy_([kept for kept, _ in there], [new for _, new in there])
+        return [None if new is None else kept for kept, new in pairs]
