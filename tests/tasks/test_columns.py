@@ -162,6 +162,7 @@ TEXT = "one two one"
         ("tag", W, {"w": "a b", "t": "X O"}, ("X", "O")),
         ("tag", W, {"w": ["a", "b c"], "t": [1, 0]}, ("1", "0")),
         ("tag", W, {"w": '["a", "b"]', "t": '["X", "O"]'}, ("X", "O")),
+        ("tag", W, {"w": "[1] a [2]", "t": "X O X"}, ("X", "O", "X")),
         ("tag", W, {"w": "a b", "t": ""}, None),
     ],
 )
@@ -209,6 +210,15 @@ def test_rows_become_examples(kind: Kind, columns: Columns, row: dict[str, Any],
         ("tag", W, {"w": ["a", " "], "t": "X O"}, "word 2 is empty"),
         ("tag", W, {"w": ["a", "b"], "t": ["X", ""]}, "tag 2 is empty"),
         ("tag", W, {"w": {"a": 1}, "t": "X"}, "the field 'w' is no list of texts"),
+        (
+            "tag",
+            W,
+            {"w": "['a', 'b']", "t": "['X', 'O']"},
+            r"the field 'w' is a list that is no JSON; expected it written as \[",
+        ),
+        ("tag", W, {"w": "['a' \"b's\"]", "t": "['X' 'O']"}, "the field 'w' is a list that is no JSON"),
+        ("tag", W, {"w": "a b", "t": "['X', 'O']"}, "the field 't' is a list that is no JSON"),
+        ("tag", W, {"w": "a b", "t": "[1 0]"}, "the field 't' is a list that is no JSON"),
     ],
 )
 def test_rows_that_cannot_be_used(kind: Kind, columns: Columns, row: dict[str, Any], message: str) -> None:

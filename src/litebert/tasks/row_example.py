@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, Kind, 
 from litebert.tasks.race import LETTERS
 
 Row = Mapping[str, Any]
+_FOREIGN_LIST = re.compile(r"""\[\s*(['"].*|[\d\s]+)\]""", re.DOTALL)
+"""['a', 'b'], ['a' 'b'] or [0 1], as Python and numpy print lists, and pandas writes them into a CSV file."""
 
 
 def row_to_example(
@@ -214,6 +217,8 @@ def _list(value: Any, name: str) -> tuple[str, ...]:
 def _words(value: Any, name: str) -> tuple[str, ...]:
     """A list; or, where the file can hold only text, its JSON or words with white space between."""
     read = _parsed(value) if isinstance(value, str) else value
+    if isinstance(read, str) and _FOREIGN_LIST.fullmatch(read.strip()):
+        raise BadRowError(f'the field {name!r} is a list that is no JSON; expected it written as ["a", "b"], or as a b')
     return _list(read.split() if isinstance(read, str) else read, name)
 
 
