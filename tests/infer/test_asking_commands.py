@@ -81,6 +81,10 @@ def test_texts_may_come_from_standard_input(
         assert cli.run(["classify", *args, "--model", folders["classify"], "--json"]) == 0
         answers = json.loads(capsys.readouterr().out)["answers"]
         assert [answer["text"] for answer in answers] == ["the whale", "a ship, naïve"]
+    standard_input(monkeypatch, "the\u2028whale\x85sails\r\na\x0bship".encode())  # only a line feed ends a line, as in files
+    assert cli.run(["classify", "--model", folders["classify"], "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["answers"]
+    assert [answer["text"] for answer in answers] == ["the\u2028whale\x85sails", "a\x0bship"]
     standard_input(monkeypatch, b"the whale sails\nthe sea")
     assert cli.run(["answer", "who?", "--context", "-", "--model", folders["span"], "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)["answers"][0]
