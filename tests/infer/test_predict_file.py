@@ -108,6 +108,19 @@ def test_tables_hold_what_json_holds(tmp_path: Path, labeller: Predictor, source
         assert float(row["probability:good"]) == ours["probabilities"]["good"]
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+def test_kept_columns_never_share_a_name(tmp_path: Path, labeller: Predictor, suffix: str) -> None:
+    """What a model said may be asked again, with its columns beside the new ones."""
+    row = {"text": "the whale", "label": "a", "input:label": "b", "probability:good": "0.25", "line": "c"}
+    source = write_jsonl(tmp_path / "in.jsonl", [row])
+    options = PredictOptions(verb="classify", keep=("label", "input:label", "probability:good", "line"))
+    predict_file(labeller, source, tmp_path / f"p{suffix}", options)
+    ((_, found),) = read_rows(tmp_path / f"p{suffix}")
+    kept = {"input:label": "a", "input:input:label": "b", "input:probability:good": "0.25", "input:line": "c"}
+    assert kept.items() <= found.items()
+    assert found["label"] == labeller.classify("the whale").label
+
+
 VERBS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
     "fill": ("masked", {"text": "the [MASK] sails"}, {}),
     "embed": ("masked", {"text": "the whale"}, {}),

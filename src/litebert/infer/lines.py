@@ -38,7 +38,7 @@ class Lines:
     def __init__(self, path: Path | str, verb: Verb, *, asked: Sequence[str], labels: Sequence[str] = ()) -> None:
         """`asked` names what stands before an answer: where its row is, and columns that are kept.
 
-        A kept column whose name an answer needs, such as the true label, is called input:label.
+        A kept column whose name is taken, as an answer's label takes that of the true one, is called input:label.
         """
         kind = KINDS.get(Path(path).suffix.lower())
         if kind is None:
@@ -47,9 +47,8 @@ class Lines:
             raise ConfigError(f"what {verb} gives does not fit into a table; write it to a .jsonl file")
         self.kind = kind
         shares = [f"probability:{label}" for label in labels] if verb in ("classify", "pair") else []
-        self._asked = tuple(
-            f"input:{name}" if name in NAMED[verb] or name in asked[:at] else name for at, name in enumerate(asked)
-        )
+        taken = dict.fromkeys((*NAMED[verb], *shares))
+        self._asked = tuple(_free(name, taken) for name in asked)
         self.columns = (*self._asked, *TABLED.get(verb, ()), *shares)
 
     def header(self) -> bytes:
@@ -69,6 +68,14 @@ class Lines:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
         return text.getvalue().encode()
+
+
+def _free(name: str, taken: dict[str, None]) -> str:
+    """The name, or what it is called beside others of that name; taken from now on."""
+    while name in taken:
+        name = f"input:{name}"
+    taken[name] = None
+    return name
 
 
 def _flat(answer: dict[str, Any]) -> dict[str, Any]:
