@@ -22,6 +22,7 @@ from litebert.tasks.lines import compression_of
 from litebert.tasks.options import TableOptions
 from litebert.tasks.row_example import row_to_example
 from litebert.tasks.rows import read_rows
+from litebert.tasks.table import PEEK
 
 SHAPES: dict[Verb, Kind] = {
     "fill": "classify",
@@ -96,9 +97,12 @@ class Questions:
         self._questions = chain(first, self._questions)
 
     def _read(self) -> Iterator[Question]:
-        columns: Columns | None = None
-        for place, row in read_rows(self._source, bad=self.bad):
-            columns = columns or self._columns(list(row))
+        rows = read_rows(self._source, bad=self.bad)
+        ahead = list(islice(rows, PEEK))
+        if not ahead:
+            return
+        columns = self._columns(list(dict.fromkeys(name for _, row in ahead for name in row)))
+        for place, row in chain(ahead, rows):
             try:
                 question = self._question(place, row, columns)
             except BadRowError as error:
@@ -107,7 +111,7 @@ class Questions:
                 yield question
 
     def _columns(self, names: list[str]) -> Columns:
-        """Which columns to read, by the first row."""
+        """Which columns to read."""
         columns, _ = find_columns(self._kind, names, self._options.table, where=self._source.name)
         columns = replace(columns, **UNREAD)
         missing = [name for name in self._options.keep if name not in names]
