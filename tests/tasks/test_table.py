@@ -121,6 +121,17 @@ def test_train_is_not_read_where_the_labels_are_known(tmp_path: Path) -> None:
     assert len(data.splits["test"]) == 40
 
 
+def test_what_has_a_file_is_not_cut_where_it_is_not_asked_for(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", MOVIES)
+    write(tmp_path / "dev.csv", MOVIES[:4])
+    write(tmp_path / "test.csv", MOVIES[:4])
+    options = TableOptions(labels=("good", "bad"), test_fraction=0.5)
+    for splits in (["train"], ["test", "train"], ["train", "dev"]):
+        data = open_task("classify", tmp_path, options=options, splits=splits)
+        assert len(data.splits["train"]) == 40
+        assert not any("cut from train" in note for note in data.notes)
+
+
 def test_answers_of_ones_own_may_be_missing_and_may_be_in_squads_layout(tmp_path: Path) -> None:
     rows = [{"question": "?", "context": f"one {number}", "answer": "one" if number % 2 else ""} for number in range(30)]
     task = open_task("answer", write(tmp_path / "t.csv", rows)).task

@@ -31,6 +31,7 @@ def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[s
     files = find_splits(kind, data)
     if data.is_file() and splits is not None and list(splits) == ["test"] and not options.test_fraction:
         files = {"test": [data]}  # the whole file is to be scored
+    there = tuple(files)
     if splits is not None and options.labels is not None and all(split in files for split in splits):
         files = {split: files[split] for split in splits}  # nothing has to be known from train
     reader = _Reader(kind, options)
@@ -40,7 +41,7 @@ def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[s
             if split in files:
                 found[split] = reader.read(files[split], split, bad)
         task = make_task(kind, reader.labels or (), found)
-        cuts = _cut(found, options)
+        cuts = _cut(found, there, options)
         notes = (*dict.fromkeys(reader.notes), *cuts, *_shared(found), *bad.notes)
     wanted = list(splits) if splits is not None else list(found)
     missing = [split for split in wanted if split not in found]
@@ -134,12 +135,12 @@ def same(example: TaskExample) -> tuple[str, ...]:
     return (example.context or example.question,)
 
 
-def _cut(found: dict[str, Sequence[TaskExample]], options: TableOptions) -> list[str]:
-    """Make the splits that no file was given for out of train; what was done, in words."""
+def _cut(found: dict[str, Sequence[TaskExample]], there: Sequence[str], options: TableOptions) -> list[str]:
+    """Make the splits that no file is `there` for out of train; what was done, in words."""
     notes = []
     whole = len(found.get("train", ()))
     for split, part in (("test", options.test_fraction), ("dev", options.dev_fraction)):
-        if split in found or not part or not whole:
+        if split in there or not part or not whole:
             continue
         rest, cut_off = cut(found["train"], part * whole / len(found["train"]), same, seed=options.cut_seed)
         if not cut_off or not rest:
