@@ -121,6 +121,18 @@ def test_train_is_not_read_where_the_labels_are_known(tmp_path: Path) -> None:
     assert len(data.splits["test"]) == 40
 
 
+def test_a_split_that_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
+    """Many benchmarks' test files hold -1 where the label is kept back: nobody trains on them."""
+    write(tmp_path / "train.csv", MOVIES)
+    write(tmp_path / "dev.csv", MOVIES[:4])
+    write(tmp_path / "test.csv", [{"review": "film", "sentiment": "-1"}])
+    assert list(open_task("classify", tmp_path, splits=["train", "dev"]).splits) == ["train", "dev"]
+    with pytest.raises(DataError, match=r"test\.csv, line 2: the label '-1' is unknown"):
+        open_task("classify", tmp_path, splits=["test"])
+    with pytest.raises(DataError, match=r"has no split 'other'; there is: train, dev, test;"):
+        open_task("classify", tmp_path, splits=["other"])
+
+
 def test_what_has_a_file_is_not_cut_where_it_is_not_asked_for(tmp_path: Path) -> None:
     write(tmp_path / "train.csv", MOVIES)
     write(tmp_path / "dev.csv", MOVIES[:4])

@@ -32,8 +32,10 @@ def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[s
     if data.is_file() and splits is not None and list(splits) == ["test"] and not options.test_fraction:
         files = {"test": [data]}  # the whole file is to be scored
     there = tuple(files)
-    if splits is not None and options.labels is not None and all(split in files for split in splits):
-        files = {split: files[split] for split in splits}  # nothing has to be known from train
+    if splits is not None:
+        is_known = options.labels is not None and all(split in files for split in splits)
+        first = () if is_known else there[:1]  # train: labels are found there, and what has no file is cut from it
+        files = {split: files[split] for split in there if split in (*splits, *first)}
     reader = _Reader(kind, options)
     with BadRows.of(options) as bad:
         found: dict[str, Sequence[TaskExample]] = {}
@@ -47,7 +49,7 @@ def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[s
     missing = [split for split in wanted if split not in found]
     if missing:
         raise DataError(
-            f"{data} has no split {missing[0]!r}; there is: {', '.join(found)}; "
+            f"{data} has no split {missing[0]!r}; there is: {', '.join(dict.fromkeys((*there, *found)))}; "
             f"expected a file {' or '.join(STEMS.get(missing[0], missing))}.csv (or {TABLES})"
         )
     return TaskData(task=task, splits={split: found[split] for split in wanted}, notes=notes)
