@@ -57,6 +57,24 @@ def test_going_back_voids_what_stood_from_there_on(tmp_path: Path) -> None:
     assert [step for step, _ in read(tmp_path)["training/loss"]] == [1, 2, 3, 4], "each step once"
 
 
+def test_an_event_voids_no_point(tmp_path: Path) -> None:
+    """It is told after its step's record, and belongs to the moment before it: no reason to go back there."""
+    told = {"event": "positions", "message": "positions 16 to 31 start as copies"}
+    held = {"masked_loss": 2.5}
+    write(tmp_path, ("step", 0, STEP), ("evaluation", 1, held), ("step", 1, STEP), ("event", 1, told), ("step", 2, STEP))
+    assert [step for step, _ in read(tmp_path)["training/loss"]] == [1, 2, 3]
+    assert [step for step, _ in read(tmp_path)["held_out/masked_loss"]] == [1]
+
+
+def test_a_run_that_goes_on_keeps_what_it_did_before(tmp_path: Path) -> None:
+    """What stands at the step where it goes on was done before the snapshot: only what came later is redone."""
+    write(tmp_path, ("step", 0, STEP), ("step", 1, STEP), ("evaluation", 2, {"masked_loss": 2.5}), ("step", 2, STEP))
+    write(tmp_path, ("event", 2, {"event": "resumed", "message": "going on at step 2"}), ("step", 2, STEP | {"loss": 9.0}))
+    found = read(tmp_path)
+    assert found["training/loss"] == [(1, 1.5), (2, 1.5), (3, 9.0)]
+    assert found["held_out/masked_loss"] == [(2, 2.5)]
+
+
 def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

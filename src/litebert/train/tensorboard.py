@@ -35,7 +35,7 @@ class TensorBoardSink:
 
     def __call__(self, record: Record) -> None:
         done = record["step"] + (record["kind"] == "step")
-        writer = self._at(done)
+        writer = self._at(done, record["kind"])
         if record["kind"] == "event":
             writer.add_text(str(record.get("event", "event")), str(record.get("message", "")), done)
         group = {"step": "training", "evaluation": "held_out"}.get(record["kind"])
@@ -54,14 +54,18 @@ class TensorBoardSink:
             self._writer = None
         atexit.unregister(self.close)
 
-    def _at(self, done: int) -> "SummaryWriter":
-        """The writer for a record after `done` steps. Where a run resumes or goes back, what stood from there on is void."""
-        if self._writer is not None and done < self._last:
+    def _at(self, done: int, kind: str) -> "SummaryWriter":
+        """The writer for a record after `done` steps. Where a run resumes or goes back, what stood after it is void.
+
+        An event goes back nowhere: it is told after its step. What stands at `done` itself only that step writes again.
+        """
+        if self._writer is not None and done < self._last and kind != "event":
             self._writer.close()
             self._writer = None
         if self._writer is None:
-            self._writer = self._make(self._folder, purge_step=done, flush_secs=FLUSH_SECONDS)
-        self._last = done
+            void = done if kind == "step" else done + 1
+            self._writer = self._make(self._folder, purge_step=void, flush_secs=FLUSH_SECONDS)
+        self._last = max(done, self._last) if kind == "event" else done
         return self._writer
 
 
