@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,15 @@ def test_info_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["info"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in PRESETS)
+
+
+def test_doctor_looks_at_the_disk_of_a_folder_that_is_not_there_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path / "runs" / "mine", "runs/mine"):
+        assert cli.run(["doctor", "--json", "--folder", str(folder)]) == 0
+        assert any(finding["name"] == "disk" for finding in json.loads(capsys.readouterr().out)["findings"])
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

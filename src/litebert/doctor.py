@@ -42,7 +42,8 @@ def examine(folder: Path | str = ".") -> list[Finding]:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         found.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
-    free = shutil.disk_usage(folder).free
+    place = Path(folder).resolve()
+    free = shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free  # it may be yet to come
     low = free < 2**30
     advice = "make room: a snapshot of albert-base takes about 200 MB" if low else ""
     found.append(Finding(name="disk", good=not low, value=f"{free / 2**30:.1f} GiB free", advice=advice))
