@@ -204,6 +204,18 @@ def test_the_last_numbers_stand_at_the_top(tmp_path: Path) -> None:
     assert "200" in tiles
 
 
+def test_the_best_is_among_evaluations_of_the_last_ones_length(tmp_path: Path) -> None:
+    """Another length is another question; `best/` begins anew there, too."""
+    losses = [(1, 128, 4.1), (2, 128, 4.0), (3, 512, 4.6), (4, 512, 4.7)]
+    made = [
+        {"kind": "evaluation", "step": step, "masked_loss": loss, "sequence_length": length} for step, length, loss in losses
+    ]
+    page = page_of(make_run(tmp_path / "run", records(4, evaluations=0) + made))
+    assert "best 4.6 at step 3" in page
+    assert "at step 2" not in page
+    assert re.findall(r'class="best">([^<]*)', page) == ["4.6"]
+
+
 def test_nothing_is_asked_from_outside_and_every_element_is_closed(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / name, records(300, seed=i)) for i, name in enumerate("ab")]
     page = page_of(*folders, out=tmp_path / "both.html")

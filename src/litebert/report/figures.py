@@ -118,7 +118,7 @@ def evaluations_table(run: Run) -> str:
     if not run.evaluations:
         return '<p class="quiet">No evaluation yet.</p>'
     names = names_of(run.evaluations)
-    best = {name: best_of(name, [each.values.get(name, math.nan) for each in run.evaluations]) for name in names}
+    best = {name: best_of(name, _comparable(run.evaluations, name)) for name in names}
     kept = set(pick(len(run.evaluations), MOST_ROWS)) | {i for i in best.values() if i is not None}
     places = run.places([each.step for each in run.evaluations])
     rows = []
@@ -190,9 +190,16 @@ def events_table(run: Run) -> str:
     return again + (table(["steps", "event", "what"], rows, numbers=False) + note if rows else "")
 
 
+def _comparable(evaluations: Sequence[Evaluation], name: str) -> list[float]:
+    """A measure of each; not a number where sequences had another length than in the last, for that is another question."""
+    length = evaluations[-1].values.get("sequence_length")
+    alike = [each.values.get("sequence_length") == length for each in evaluations]
+    return [each.values.get(name, math.nan) if same else math.nan for each, same in zip(evaluations, alike, strict=True)]
+
+
 def _best(evaluations: Sequence[Evaluation], name: str) -> str:
     """The best value and where, unless it is the last."""
-    at = best_of(name, [each.values.get(name, math.nan) for each in evaluations])
+    at = best_of(name, _comparable(evaluations, name))
     if at is None:
         return ""
     each = evaluations[at]
