@@ -114,6 +114,13 @@ def test_labels_in_order_and_as_given(tmp_path: Path) -> None:
         open_task("classify", path, options=TableOptions(labels=("0", "1")))
 
 
+def test_a_label_called_nan_is_no_number(tmp_path: Path) -> None:
+    """Nothing is larger or smaller than it: the labels had another order in every process."""
+    labels = [*map(str, range(60)), "NAN", "NaN", "naN", "nan"]
+    path = write(tmp_path / "t.csv", [{"text": f"x{number}", "label": labels[number % 64]} for number in range(128)])
+    assert open_task("classify", path).task.labels == tuple(labels)
+
+
 def test_train_is_not_read_where_the_labels_are_known(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("broken")
     write(tmp_path / "test.csv", MOVIES)

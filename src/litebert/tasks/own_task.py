@@ -1,5 +1,6 @@
 """The task that one's own examples make: labels found in the data, scores that fit. Examples in, Task out."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from litebert.config import HeadKind
@@ -69,6 +70,7 @@ def _truths(example: TaskExample) -> Iterator[str | float]:
 
 def _order(label: str) -> tuple[int, float, str]:
     try:
-        return 0, float(label), label
+        number = float(label)
     except ValueError:
-        return 1, 0.0, label
+        number = math.nan
+    return (1, 0.0, label) if math.isnan(number) else (0, number, label)
