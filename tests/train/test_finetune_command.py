@@ -112,6 +112,20 @@ def test_several_seeds(model: Path, rte: Path, tmp_path: Path, capsys: pytest.Ca
     assert finetune("stsb", tmp_path / "run", tiny_task(tmp_path / "stsb", "stsb"), tmp_path / "next", "--steps", "1") == 0
 
 
+def test_one_seed_and_several_do_not_share_a_folder(
+    model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each would replace the other's final, and leave its result beside it."""
+    assert finetune("rte", model, rte, tmp_path / "one", "--steps", "1") == 0
+    assert finetune("rte", model, rte, tmp_path / "two", "--steps", "1", "--seeds", "2") == 0
+    kept = {name: (tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("one", "two")}
+    assert finetune("rte", model, rte, tmp_path / "one", "--steps", "1", "--seeds", "2") == 2
+    assert f"{tmp_path / 'one'} holds a run of one seed; choose another --out for several" in capsys.readouterr().err
+    assert finetune("rte", model, rte, tmp_path / "two", "--steps", "1", "--seed", "1") == 2
+    assert f"{tmp_path / 'two'} holds runs of several seeds; choose another --out for one" in capsys.readouterr().err
+    assert kept == {name: (tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("one", "two")}
+
+
 def test_a_benchmark_with_dev_alone_is_cut_once(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tiny_task(tmp_path / "data", "squad2")
     for train in (tmp_path / "data").rglob("train*"):

@@ -167,7 +167,7 @@ def run(
     from litebert.train.head_start import tokenizer_of
     from litebert.train.prepared import prepare
     from litebert.train.runtime import Runtime
-    from litebert.train.seeds import train_seeds
+    from litebert.train.seeds import check_single, train_seeds
 
     def sinks(folder: Path) -> "tuple[Sink, ...]":
         if not tensorboard or not runtime.is_main:
@@ -182,6 +182,7 @@ def run(
         if seeds > 1:
             result = train_seeds(recipe, prepared, source, runtime, out, seeds=seeds, sinks=sinks)
         else:
+            check_single(out)
             result = Finetuning(recipe, prepared, source, runtime).train(out, sinks=sinks(Path(out)))
     except (InterruptedRunError, DivergedError):
         runtime.close()  # every rank is here; after any other error the others may be waiting for this one

@@ -12,10 +12,10 @@ from typing import Any
 
 from litebert.atomic import MANIFEST, write_folder
 from litebert.checkpoint import Checkpoint
-from litebert.errors import DivergedError
+from litebert.errors import ConfigError, DivergedError
 from litebert.recipes import FinetuneRecipe
 from litebert.train.finetune import Finetuning
-from litebert.train.folder import write_json
+from litebert.train.folder import RunFolder, write_json
 from litebert.train.log import Sink
 from litebert.train.prepared import Prepared
 from litebert.train.runtime import Runtime
@@ -38,6 +38,8 @@ def train_seeds(
 ) -> Result:
     """Runs of seed, seed + 1, … in the folders seed-0, seed-1, … of `out`; finished ones answer at once."""
     out = Path(out)
+    if RunFolder(out).recipe.exists():
+        raise ConfigError(f"{out} holds a run of one seed; choose another --out for several")
     results: list[Result] = []
     diverged: DivergedError | None = None
     for number in range(seeds):
@@ -69,6 +71,12 @@ def train_seeds(
         write_json(out / "summary.json", summary)
     runtime.wait()
     return summary
+
+
+def check_single(out: Path | str) -> None:
+    """Refuse a folder of several seeds for a run of one: it would replace the best one's checkpoint."""
+    if (Path(out) / "seed-0").exists():
+        raise ConfigError(f"{out} holds runs of several seeds; choose another --out for one")
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
