@@ -104,6 +104,14 @@ def test_questions_about_one_text_are_no_more_than_one() -> None:
     assert 2.5 < (same[1] - same[0]) / (high - low) < 4
 
 
+def test_questions_about_no_text_have_nothing_in_common() -> None:
+    task, examples, predictions = made("choose", 50)
+    bare = [replace(each, context="") for each in examples if isinstance(each, ChoiceExample)]
+    texts = [replace(each, context=f"text {number}") for number, each in enumerate(bare)]
+    low, high = bootstrap(task, bare, predictions)["accuracy"]
+    assert high - low == pytest.approx(np.ptp(bootstrap(task, texts, predictions)["accuracy"]), rel=0.2)
+
+
 def test_what_is_not_defined_scores_0() -> None:
     """A model that always says the same number, as untrained ones do."""
     task, examples, _ = made("regress")

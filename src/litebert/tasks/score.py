@@ -108,7 +108,7 @@ def printed(name: str, value: float) -> str:
 
 def group_of(example: TaskExample, number: int) -> int:
     """What examples have in common that are not drawn apart: the text that they ask about; of the others, nothing."""
-    if isinstance(example, AnswerExample | ChoiceExample):
+    if isinstance(example, AnswerExample | ChoiceExample) and example.context:
         return -1 - zlib.crc32(example.context.encode("utf-8", "surrogatepass"))
     return number
 
