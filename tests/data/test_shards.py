@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import made_documents, make_tokenizer, small_build, write_text
+from building import VOCAB_SIZE, made_documents, make_tokenizer, small_build, write_text
 
 from litebert.data.shards import Shards
+from litebert.data.spec import ExampleSpec
+from litebert.data.stream import Stream
 from litebert.errors import DataError
+from litebert.text.train import VocabularyConfig, train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,20 @@ def test_what_is_built_opens(built: Path) -> None:
     assert shards.num_documents == sum(len(each.documents) - 1 for each in arrays) == 120
     assert (shards.tokenizer_folder / "spiece.model").exists()
     assert all(isinstance(each.tokens, np.memmap) and each.tokens.dtype == np.uint16 for each in arrays)
+
+
+def test_another_tokenizer_in_its_place_is_refused_and_mended(built: Path, copied: Path) -> None:
+    """Its ids would mean other pieces, and nothing else would tell."""
+    assert Shards.open(built).tokenizer().fingerprint == Shards.open(built).index["tokenizer"]
+    lines = [paragraph for paragraphs in made_documents(300, seed=5) for paragraph in paragraphs]
+    train_tokenizer(lines, VocabularyConfig(vocab_size=VOCAB_SIZE))[0].save(copied / "tokenizer")
+    for open_it in (Shards.tokenizer, lambda shards: Stream.open(shards.folder, ExampleSpec())):
+        with pytest.raises(
+            DataError, match=r"tokenizer is not the one that .* was built with; run the same `litebert data build`"
+        ):
+            open_it(Shards.open(copied))
+    small_build([built.parent / "a.txt"], built.parent / "tokenizer", copied)
+    Shards.open(copied).tokenizer()
 
 
 def change_index(**changes: object) -> Callable[[Path], None]:

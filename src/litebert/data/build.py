@@ -133,8 +133,7 @@ def _is_complete(journal: Journal, plan: Record) -> bool:
     if not (journal.out / INDEX_FILE).exists() or journal.obstacles(plan):
         return False
     try:
-        Shards.open(journal.out, verify=True)
-        Tokenizer.load(journal.out / TOKENIZER_FOLDER)
+        Shards.open(journal.out, verify=True).tokenizer()
     except DataError:
         return False
     return True

@@ -9,7 +9,6 @@ already taken, as in the reference. All rows take their turn at once, so that th
 a token.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -37,11 +36,6 @@ class Vocabulary(NamedTuple):
     sep_id: int
     mask_id: int
     pad_id: int
-
-    @classmethod
-    def load(cls, path: str | Path, *, random_specials: bool = False) -> "Vocabulary":
-        """Of the tokenizer in a folder."""
-        return cls.of(Tokenizer.load(path), random_specials=random_specials)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, *, random_specials: bool = False) -> "Vocabulary":

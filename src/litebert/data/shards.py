@@ -15,6 +15,7 @@ from jaxtyping import UInt
 
 from litebert.data.durable import sha256
 from litebert.errors import DataError
+from litebert.text.tokenizer import Tokenizer
 
 FORMAT = "litebert-shards"
 VERSION = 1
@@ -70,6 +71,16 @@ class Shards:
     def tokenizer_folder(self) -> Path:
         """The tokenizer that the shards were built with."""
         return self.folder / TOKENIZER_FOLDER
+
+    def tokenizer(self) -> Tokenizer:
+        """The same, loaded; another one in its place is refused, for the ids would mean other pieces."""
+        found = Tokenizer.load(self.tokenizer_folder)
+        if found.fingerprint != self.index["tokenizer"]:
+            raise DataError(
+                f"{self.tokenizer_folder} is not the one that {self.folder} was built with; "
+                "run the same `litebert data build` again, it puts that back"
+            )
+        return found
 
     @property
     def fingerprint(self) -> str:

@@ -85,7 +85,7 @@ class Stream:
         """Read the folder that `litebert data build` wrote, with the tokenizer in it."""
         shards = Shards.open(folder)
         arrays = [shards.arrays(number) for number in range(len(shards))]
-        vocabulary = Vocabulary.load(shards.tokenizer_folder, random_specials=spec.random_specials)
+        vocabulary = Vocabulary.of(shards.tokenizer(), random_specials=spec.random_specials)
         return cls(arrays, vocabulary, spec, seed=seed, split=split, pad_multiple=pad_multiple, folder=Path(folder).resolve())
 
     def at(self, max_length: int) -> "Stream":

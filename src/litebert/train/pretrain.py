@@ -20,7 +20,6 @@ from litebert.model.model import Model
 from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
-from litebert.text.tokenizer import Tokenizer
 from litebert.train.compile import compile_model, compile_tail
 from litebert.train.evaluate import Evaluation
 from litebert.train.feed import Feed
@@ -56,7 +55,7 @@ class Pretraining(Training[Batch, Losses]):
         say: Say = to_stderr,
     ) -> None:
         shards = Shards.open(data)
-        self.tokenizer = Tokenizer.load(shards.tokenizer_folder)
+        self.tokenizer = shards.tokenizer()
         start = str(Path(init).resolve()) if init else None
         self.inputs = {"tokenizer": self.tokenizer.fingerprint, "corpus": shards.fingerprint, "init": start}
         self.recipe: PretrainRecipe = recipe
