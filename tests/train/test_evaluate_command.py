@@ -74,6 +74,18 @@ def test_evaluate_says_what_the_model_is_worth(
     assert "most confidently wrong" in shown
 
 
+def test_brackets_and_colons_are_shown_as_they_are(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Labels, slices and paths are no markup, whatever they look like."""
+    data = tmp_path / "t.csv"
+    data.write_text("text,label,slice\n" + "".join(f"x{n},{('[/no]', ':cat:')[n % 2]},[bold]{n % 3}\n" for n in range(60)))
+    model = tuned(tmp_path / "[red]", "classify", data, tokenizer)
+    out, _ = ran(capsys, "evaluate", "classify", "--model", model, "--data", data, "--dev-fraction", 0.5)
+    shown = "".join(out.split())
+    assert all(name in shown for name in ("[red]", "[/no]", ":cat:", "[bold]0"))
+
+
 def test_test_is_handed_in(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """A split without labels has no scores; a model of MNLI answers for the diagnostic set."""
     data = tiny_task(tmp_path / "data", "mnli")

@@ -42,12 +42,12 @@ def print_scores(
             table.add_row(
                 "  95 % interval", *(f"{printed(n, ends[n][0])}–{printed(n, ends[n][1])}" for n in names), style="dim"
             )
-    Console().print(table)
+    _console().print(table)
 
 
 def print_evaluation(found: Evaluation, rows: Mapping[str, Mapping[str, float]]) -> None:
     """Scores beside those of baselines, then slices, then the worst examples."""
-    console = Console()
+    console = _console()
     first = next(iter(rows))
     console.print(f"{found.num_examples:,} examples; scores times 100", style="dim", highlight=False)
     print_scores(found.task, rows, {first: found.intervals})
@@ -60,8 +60,8 @@ def print_evaluation(found: Evaluation, rows: Mapping[str, Mapping[str, float]])
         console.print()
         console.print("most confidently wrong", style="bold")
     for each in found.worst:
-        console.print(f"  {_shortened(said_of(each.example))}", highlight=False, markup=False)
-        console.print(f"    true: {each.true}   said: {each.guessed}", highlight=False, markup=False, style="yellow")
+        console.print(f"  {_shortened(said_of(each.example))}", highlight=False)
+        console.print(f"    true: {each.true}   said: {each.guessed}", highlight=False, style="yellow")
 
 
 def said_of(example: TaskExample) -> str:
@@ -73,6 +73,11 @@ def said_of(example: TaskExample) -> str:
             return " ".join(example.words)
         case TextExample():
             return example.first if example.second is None else f"{example.first} ‖ {example.second}"
+
+
+def _console() -> Console:
+    """Labels, texts and paths stand as they are: [x] is no markup, and :cat: no picture."""
+    return Console(markup=False, emoji=False)
 
 
 def _slices(task: Task, by: str, parts: Sequence[SliceScores]) -> Table:
