@@ -241,6 +241,8 @@ def test_parquet_columns(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="line 2: byte 0xff at byte 1"):
         texts(table(text=arrow.array([b"x", b"\xff"], arrow.binary())))
     assert texts(table(text=arrow.array(["x", "y"], arrow.large_string()))) == [["x"], ["y"]]
+    assert texts(table(text=arrow.array(["x", "y"], arrow.string_view()))) == [["x"], ["y"]]
+    assert texts(table(text=arrow.array([b"x", b"y"], arrow.binary_view()))) == [["x"], ["y"]]
     assert texts(table(text=arrow.array(["x", "y", "x"]).dictionary_encode())) == [["x"], ["y"], ["x"]]
     assert len(texts(table(text=["some text"] * 1000), piece_bytes=64)) == 1000
 

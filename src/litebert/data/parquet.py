@@ -62,9 +62,9 @@ def _as_bytes(column: Any, field: str, arrow: Any) -> list[bytes | None]:
     kind = column.type
     if arrow.types.is_large_string(kind):
         column = column.cast(arrow.large_binary())
-    elif arrow.types.is_string(kind):
+    elif arrow.types.is_string(kind) or arrow.types.is_string_view(kind):
         column = column.cast(arrow.binary())
-    elif not (arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind)):
+    elif not any(test(kind) for test in (arrow.types.is_binary, arrow.types.is_large_binary, arrow.types.is_binary_view)):
         raise DamagedError(f"the column {field!r} holds {kind}, expected text")
     return cast(list[bytes | None], column.to_pylist())
 
