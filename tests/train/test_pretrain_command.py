@@ -17,6 +17,7 @@ from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.folder import convert_folder
 from litebert.errors import ConfigError, DataError
 from litebert.model.model import Model
+from litebert.models.index import EmbeddedModel
 from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import RunFolder
@@ -138,6 +139,7 @@ WRONG = {
     "--preset albert-huge": r"there is no preset 'albert-huge'; did you mean",
     "--encoder norm": r"an encoder setting is written name=value, such as norm=pre; got 'norm'",
     "--encoder hidden_size=33": r"hidden_size must be a multiple of num_attention_heads",
+    "--encoder vocab_size=100": r"the vocabulary is that of the data's tokenizer; leave vocab_size out",
     "--steps 0": r"steps is a whole number from 1",
     "--steps 5 --tokens 5": r"a budget is steps or tokens, the other none",
     "--batch-size many": r"stages are a number \(128\) or start:value pairs \(0:128,0.5:512\); got 'many'",
@@ -223,6 +225,19 @@ def test_continued_pretraining_starts_from_the_checkpoint(
     without = ["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags[2:], *more]
     assert litebert(without) == 2
     assert re.search(r"init: .*final in the run, none now", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_a_run_and_a_model_of_the_package_are_starts_as_well(
+    run: bool, finished: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with finetune --model: the folder of a run, or a name."""
+    embedded = EmbeddedModel(name="small", verbs=("fill",), folder=finished / "final")
+    monkeypatch.setattr("litebert.models.index.embedded_models", lambda: (embedded,))
+    flags = ["--init", str(finished) if run else "small", "--rate", "0", "--steps", "1", "--batch-size", "4"]
+    more = ["--sequence-length", "16", "--device", "cpu", "--heldout-fraction", "0.1", "--workers", "0"]
+    assert litebert(["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags, *more]) == 0
+    assert re.search(r"weights start from .*final: 88 of 88 pieces keep their rows\n", capsys.readouterr().err)
 
 
 def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_path: Path) -> None:

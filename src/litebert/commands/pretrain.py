@@ -73,7 +73,7 @@ def pretrain(
         decay: Course of the rate: reference, polynomial, linear, cosine, constant or stable.
         order: Second objective: swapped segments, segments of another document, or none.
         seed: Seed of weights, order, cuts and masks.
-        init: Checkpoint folder that weights, and the encoder's shape unless given, start from (continued pretraining).
+        init: Checkpoint, run or embedded model that weights, and the encoder's shape unless given, start from.
         save_every: Steps between snapshots.
         evaluate_every: Steps between evaluations on held-out text.
         heldout_fraction: Part of the documents kept for evaluation; 0 for none.
@@ -112,12 +112,18 @@ def pretrain(
     changes |= {name: Stages.parse(text) for name, text in stages.items() if text is not None}
     if steps is not None or tokens is not None:
         changes |= {"steps": steps, "tokens": tokens}
-    overrides = dict(chosen.overrides)
+    overrides, differing = dict(chosen.overrides), dict(map(setting, encoder))
+    if "vocab_size" in differing:
+        raise ConfigError("the vocabulary is that of the data's tokenizer; leave vocab_size out")
+    if init is not None:
+        from litebert.train.source import checkpoint_folder
+
+        init = str(checkpoint_folder(init))
     if init is not None and preset is None:
         changes["preset"], overrides = shape_of(init)
     elif preset is not None:
         overrides = {name: value for name, value in overrides.items() if name == "norm"}
-    changes["overrides"] = tuple((overrides | dict(map(setting, encoder))).items())
+    changes["overrides"] = tuple((overrides | differing).items())
     if rate is not None:
         changes["rate_batch_size"] = None
     spec: dict[str, Any] = {"name": optimizer, "rate": rate, "decay": decay}

@@ -37,6 +37,13 @@ def open_model(folder: Path | str) -> tuple[Checkpoint, tuple[str, ...]]:
     return Checkpoint(model=imported.model(), tokenizer=tokenizer), imported.notes
 
 
+def checkpoint_folder(name: Path | str) -> Path:
+    """Where the litebert checkpoint of a folder, of a run or of a name lies."""
+    path = find_checkpoint(name)
+    embedded = None if path.exists() else find_embedded(str(name))
+    return embedded.folder if embedded else path
+
+
 def find_checkpoint(folder: Path | str) -> Path:
     """The folder that holds the weights: `folder` itself, or the final or best checkpoint of a run."""
     path = Path(folder)
