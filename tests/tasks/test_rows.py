@@ -176,6 +176,15 @@ def test_texts_of_parquet_that_are_not_utf8(tmp_path: Path) -> None:
     assert read(tmp_path / "a.parquet", policy="skip") == [{"a": "x"}, {"a": "z"}]
 
 
+def test_a_column_of_parquet_has_a_name_of_its_own(tmp_path: Path) -> None:
+    import pyarrow as arrow
+    import pyarrow.parquet
+
+    arrow.parquet.write_table(arrow.table([["x"], ["y"]], names=["a", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet names the column 'a' more than once; give each column a name of its own"):
+        read(tmp_path / "a.parquet", policy="skip")
+
+
 def test_parquet_keeps_types_lists_and_categories(tmp_path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet

@@ -2,7 +2,8 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, Any, cast
 
@@ -52,9 +53,16 @@ def _batches(path: str, stack: ExitStack) -> Iterator[Any]:
     try:
         # Without pre_buffer and with a buffer, a column is read page by page instead of a row group at once.
         table = arrow.parquet.ParquetFile(_seekable(path, stack), pre_buffer=False, buffer_size=2**20)
+        _expect_names(path, table.schema_arrow.names)
         yield from table.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
     except (arrow.ArrowException, OSError) as error:
         raise DamagedError(f"cannot be read further ({str(error).splitlines()[0]})") from error
+
+
+def _expect_names(path: str, names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{path} names the column {twice[0]!r} more than once; give each column a name of its own")
 
 
 def _seekable(path: str, stack: ExitStack) -> IO[bytes]:
