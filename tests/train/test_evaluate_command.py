@@ -162,6 +162,19 @@ def test_misuse_is_answered_in_one_line(tmp_path: Path, tokenizer: Tokenizer, ca
         assert told.strip().count("\n") == 0
 
 
+def test_a_split_with_some_labels_is_not_scored_and_says_why(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tiny_task(tmp_path / "data", "classify")
+    model = tuned(tmp_path / "model", "classify", data, tokenizer)
+    label = open_task("classify", data).task.labels[0]
+    (tmp_path / "some.csv").write_text(f"text,label\nx,{label}\ny,\nz,\n")
+    command = ("evaluate", "classify", "--model", model, "--data", tmp_path / "some.csv", "--split", "test")
+    why = "2 of the 3 examples of test have no label, so that it is not scored; the first: some.csv:3"
+    assert why in ran(capsys, *command, code=2)[1]
+    assert why in ran(capsys, *command, "--out", tmp_path / "kept.jsonl")[1]
+
+
 def test_own_labels_are_those_of_the_model(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that lacks a label, or holds them in another order, is scored all the same; an unknown one is said."""
     data = tiny_task(tmp_path / "data", "classify")

@@ -57,7 +57,7 @@ def evaluate(
     """
     # torch only now: wrong flags are answered at once
     from litebert.tasks.evaluation import evaluate as measured
-    from litebert.tasks.evaluation import is_labelled
+    from litebert.tasks.evaluation import is_labelled, unlabelled
     from litebert.tasks.kept import save_predictions
     from litebert.tasks.submit import write_submission
     from litebert.train.runtime import Runtime
@@ -70,6 +70,10 @@ def evaluate(
     read = open_for(tuned, task, data, table, (split, "train") if baselines and split != "train" else (split,))
     tell(read.notes)
     examples = read.splits[split]
+    unknown = unlabelled(examples)
+    if 0 < len(unknown) < len(examples):
+        some = f"{len(unknown):,} of the {len(examples):,} examples of {split} have no label"
+        tell([f"{some}, so that it is not scored; the first: {unknown[0].where}"])
     if not is_labelled(examples) and out is None and submit is None:
         raise ConfigError(
             f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE for its predictions"

@@ -66,7 +66,12 @@ def evaluate(
 
 def is_labelled(examples: Sequence[TaskExample]) -> bool:
     """Whether the truth is known of every example."""
-    return all(_truth(example) is not None for example in examples)
+    return not unlabelled(examples)
+
+
+def unlabelled(examples: Sequence[TaskExample]) -> list[TaskExample]:
+    """Those whose truth is not known."""
+    return [example for example in examples if _truth(example) is None]
 
 
 def text_of(example: TaskExample) -> str:
