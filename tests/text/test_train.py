@@ -132,6 +132,8 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     train((str(corpus),), out=str(tmp_path / "u"), vocab_size=150, keep_accents=True)
     assert "coverage         100.0000% of characters" in capfd.readouterr().out
     assert Tokenizer.load(tmp_path / "u").rules == TextRules(keep_accents=True)
+    train((str(corpus),), out=str(tmp_path / "w"), vocab_size=120, max_lines=300)
+    assert "120 pieces from 300 of 1,485 lines" in capfd.readouterr().out
     rows = tmp_path / "rows.jsonl"
     rows.write_text("\n".join(json.dumps({"body": line}) for line in made_lines()) + '\n{"body": 3}\n', encoding="utf-8")
     train((str(rows),), out=str(tmp_path / "v"), vocab_size=150, field="body", bad_rows="skip", json=True)

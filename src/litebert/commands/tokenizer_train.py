@@ -37,7 +37,7 @@ def train(
         character_coverage: Share of the text's characters that become pieces.
         max_lines: Lines to learn from; of a larger corpus, a random choice.
         seed: Of that choice.
-        lowercase: Lower every letter, as ALBERT does.
+        lowercase: Whether every letter is lowered, as ALBERT does; --no-lowercase keeps them as they are.
         keep_accents: Keep combining marks, for languages in which they tell words apart.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
         bad_rows: What to do with a row that holds no usable text: stop, or leave it out and count it.
@@ -65,7 +65,8 @@ def train(
     measured = (
         f"{report.num_held_out:,} lines held out" if report.num_held_out else "the text itself, too short to hold lines out"
     )
-    print(f"{report.vocab_size:,} pieces from {report.num_lines:,} lines, in {out}")
+    chosen = f"{max_lines:,} of " if report.num_lines > max_lines else ""
+    print(f"{report.vocab_size:,} pieces from {chosen}{report.num_lines:,} lines, in {out}")
     print(f"on {measured}:")
     print(f"  coverage         {report.coverage:.4%} of characters")
     print(f"  tokens per word  {report.tokens_per_word:.3f}")

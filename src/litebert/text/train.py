@@ -58,7 +58,7 @@ class VocabularyReport:
 
     vocab_size: int
     num_lines: int
-    """Lines learned from, before any random choice."""
+    """Lines to learn from, before any random choice."""
     num_held_out: int
     """Lines measured on and not learned from; 0 where the corpus has fewer than a hundred, and was measured on itself."""
     coverage: float
