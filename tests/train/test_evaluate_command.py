@@ -145,6 +145,7 @@ def test_misuse_is_answered_in_one_line(tmp_path: Path, tokenizer: Tokenizer, ca
     model = tuned(tmp_path / "model", "mnli", data, tokenizer)
     bare = Checkpoint.load(model)
     Checkpoint(model=bare.model, tokenizer=tokenizer).save(tmp_path / "bare")
+    file = model / "config.json"
     wrong = [
         (("evaluate", "rte", "--model", model), 2, "the labels of rte are .*, those of the model in .* are 'contradiction'"),
         (("evaluate", "stsb", "--model", model), 2, "stsb is a task of kind regress, the model in .* was fine-tuned on mnli"),
@@ -155,6 +156,12 @@ def test_misuse_is_answered_in_one_line(tmp_path: Path, tokenizer: Tokenizer, ca
         (("evaluate", "mnli", "--model", model, "--samples", 0), 2, "samples is a number from 1"),
         (("ensemble", "mnli", "--models", model, "--split", "test"), 2, "test of mnli has no labels to choose models by"),
         (("ensemble", "mnli", "--models", model, tmp_path / "bare"), 2, "answers for no task"),
+        (("evaluate", "mnli", "--model", model, "--out", data), 2, "data is a folder; --out is a file for the predictions"),
+        (("evaluate", "mnli", "--model", model, "--out", file / "x"), 3, r"x cannot be written \(.+\); choose another place"),
+        (("ensemble", "mnli", "--models", model, "--out", data), 2, "data is a folder; --out is a file for the predictions"),
+        (("ensemble", "mnli", "--models", model, "--out", file / "x"), 3, r"x cannot be written \(.+\); choose another place"),
+        (("evaluate", "mnli", "--model", model, "--submit", file), 2, "config.json is a file; --submit takes a folder"),
+        (("ensemble", "mnli", "--models", model, "--submit", file), 2, "config.json is a file; --submit takes a folder"),
     ]
     for args, code, said in wrong:
         _, told = ran(capsys, *args, "--data", data, code=code)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from litebert.commands.evaluate import Table, TaskName, tell
+from litebert.commands.evaluate import Table, TaskName, check_places, tell, writing
 from litebert.commands.scores_shown import print_scores
 from litebert.errors import ConfigError
 from litebert.tasks.options import TableOptions
@@ -53,6 +53,7 @@ def ensemble(
     """
     if not models:
         raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")
+    check_places(out, submit)
     # torch only now: wrong flags are answered at once
     from litebert.tasks.evaluation import evaluate, is_labelled
     from litebert.tasks.kept import save_predictions
@@ -78,12 +79,14 @@ def ensemble(
     measured = evaluate(read.task, examples, together)
     written = []
     if out is not None:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        save_predictions(out, read.task, examples, together)
+        with writing(out):
+            Path(out).parent.mkdir(parents=True, exist_ok=True)
+            save_predictions(out, read.task, examples, together)
         written.append(out)
     if submit is not None:
         guesses = average(read.task, [said[submit_split][member] for member in members])
-        handed = write_submission(read.task, submit_split, read.splits[submit_split], guesses, submit)
+        with writing(submit):
+            handed = write_submission(read.task, submit_split, read.splits[submit_split], guesses, submit)
         tell(handed.notes)
         written += [str(path) for path in handed.files]
     if json:

@@ -2,14 +2,15 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from litebert.commands.scores_shown import baseline_scores, print_evaluation
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, DataError
 from litebert.tasks.options import TableOptions
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def evaluate(
     from litebert.train.runtime import Runtime
     from litebert.train.tuned import open_for, open_tuned
 
+    check_places(out, submit)
     if samples < 1 or worst < 0:
         raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
     place = Runtime.start(device=device, dtype="float32").device
@@ -81,11 +83,13 @@ def evaluate(
     predictions = tuned.says(examples, device=place, batch_tokens=batch_tokens)
     facts: dict[str, Any] = {"model": model, "split": split, "notes": list(read.notes)}
     if out is not None:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        save_predictions(out, read.task, examples, predictions)
+        with writing(out):
+            Path(out).parent.mkdir(parents=True, exist_ok=True)
+            save_predictions(out, read.task, examples, predictions)
         facts["predictions"] = out
     if submit is not None:
-        handed = write_submission(read.task, split, examples, predictions, submit)
+        with writing(submit):
+            handed = write_submission(read.task, split, examples, predictions, submit)
         facts["submission"] = [str(path) for path in handed.files]
         tell(handed.notes)
     found = measured(read.task, examples, predictions, samples=samples, count=worst) if is_labelled(examples) else None
@@ -105,6 +109,23 @@ def evaluate(
         print(f"threshold for no answer, {used}; the best for this very split, {best}")
     for path in [*([out] if out else []), *facts.get("submission", [])]:
         print(f"written: {path}", file=sys.stderr)
+
+
+def check_places(out: str | None, submit: str | None) -> None:
+    """Refuse what cannot be written to before anything is computed."""
+    if out is not None and Path(out).is_dir():
+        raise ConfigError(f"{out} is a folder; --out is a file for the predictions")
+    if submit is not None and Path(submit).is_file():
+        raise ConfigError(f"{submit} is a file; --submit takes a folder")
+
+
+@contextmanager
+def writing(place: str) -> Iterator[None]:
+    """A disk that does not take it is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{place} cannot be written ({error.strerror or error}); choose another place for it") from error
 
 
 def best_null(read: "TaskData", split: str, predictions: "Sequence[Prediction]") -> dict[str, float]:
