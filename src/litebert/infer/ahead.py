@@ -60,10 +60,8 @@ def form_of(value: object, is_one: Callable[[Any], bool]) -> Form:
     """How a field was given; whatever has a length is a list, whatever has none is a stream."""
     if is_one(value):
         return "one"
-    if isinstance(value, Collection):
-        return "many"
-    if isinstance(value, Iterable):
-        return "stream"
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):  # what a dict gives are its keys, which nobody asks
+        return "many" if isinstance(value, Collection) else "stream"
     raise DataError(f"expected a text, a list or an iterator of texts; got {type(value).__name__}: {value!r}")
 
 
