@@ -58,7 +58,7 @@ def test_fields_that_do_not_fit_together_are_refused() -> None:
         rows({"first": ("a", is_text), "second": (["b"], is_text)})
     with pytest.raises(DataError, match="expected as many of each; got 2 of first, 1 of second"):
         rows({"first": (["a", "b"], is_text), "second": (["c"], is_text)})
-    with pytest.raises(DataError, match="expected a text, a list or an iterator of texts; got dict: {'text': 'a'}"):
+    with pytest.raises(DataError, match=r"expected a text, a list or an iterator of texts; got dict: \{'text': 'a'\}"):
         rows({"texts": ({"text": "a"}, is_text)})  # not its keys
     with pytest.raises(DataError, match="expected a text, a list or an iterator of texts; got int: 3"):
         rows({"texts": (3, is_text)})
