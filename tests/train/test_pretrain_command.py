@@ -79,6 +79,20 @@ def test_a_changed_recipe_is_refused_with_the_difference(
     assert (finished / "status.json").read_text() == before  # the run that is there is left alone
 
 
+def test_a_recipe_edited_in_the_runs_own_folder_is_told(
+    finished: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Folder and command agree then; the snapshot remembers."""
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    assert pretrain(shards, run) == 0
+    assert "another recipe" not in capsys.readouterr().err
+    wrote = json.loads((run / "recipe.json").read_text())
+    wrote["recipe"]["seed"] = 5
+    (run / "recipe.json").write_text(json.dumps(wrote))
+    assert pretrain(shards, run, "--seed", "5") == 0
+    assert re.search(r"snapshot of step 12 is of another recipe than .*recipe\.json says", capsys.readouterr().err)
+
+
 def test_settings_that_only_watch_are_not_refused(finished: Path, shards: Path) -> None:
     assert pretrain(shards, finished, "--save-every", "100", "--microbatch-tokens", "400") == 0
 

@@ -197,6 +197,11 @@ class Training(ABC, Generic[B, S]):
         snapshot = self.keeper.latest()
         if snapshot is None:
             return None
+        if snapshot.recipe != self.recipe.fingerprint:  # told, not refused: another release may know more settings
+            self.say(
+                f"the snapshot of step {snapshot.step:,} is of another recipe than {self.folder.recipe} says: that was edited, "
+                "or written by another release; the run goes on, and no longer is what one recipe gives"
+            )
         self.working.refresh()
         self.recall(snapshot.extra, snapshot.step, Position(snapshot.epoch, snapshot.index))
         if not self.guard.rollbacks:  # a run that goes back remembers how often it did
