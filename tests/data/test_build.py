@@ -378,6 +378,16 @@ def test_a_folder_that_cannot_be_made(name: str, tokenizer: Path, tmp_path: Path
         build_shards([path], tokenizer=tokenizer, out=tmp_path / name)
 
 
+@pytest.mark.parametrize("out", ["corpus", "corpus/out"])
+def test_bad_rows_kept_inside_the_corpus_are_no_part_of_it(out: str, tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_bytes(b"one two\n\nb\xffd\n")
+    for _ in range(2):
+        report = small_build([tmp_path / "corpus"], tokenizer, tmp_path / out, bad_rows="quarantine")
+        assert (report.documents, report.bad_rows) == (1, 1)
+    assert (tmp_path / out / "quarantine.jsonl").exists()
+
+
 def test_a_corpus_that_changes_meanwhile(tokenizer: Path, tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.txt", made_documents(5))
 

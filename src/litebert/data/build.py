@@ -93,7 +93,8 @@ def build_shards(
     """Build the shards of `corpus` in the folder `out`, or go on with them; `watch` is told of each parcel."""
     began = time.monotonic()
     options = options or BuildOptions()
-    files = find_files(corpus)
+    own = os.path.abspath(Path(out) / QUARANTINE_FILE)  # where `out` lies inside the corpus
+    files = [file for file in find_files(corpus) if os.path.abspath(file.path) != own]
     loaded = Tokenizer.load(Path(tokenizer))
     recipe = EncoderRecipe(model=loaded.model, rules=loaded.rules, options=options.corpus, split=options.split)
     folder = _make_folder(out)
