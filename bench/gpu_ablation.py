@@ -79,19 +79,15 @@ kernels of rows of up to 512 and of 128 tokens; query, key and value as one tens
 class Ablation(gpu_step.Bench):
     def run(self) -> None:
         for shape in self.options.shapes or (("tiny",) if self.options.tiny else SHAPES):
-            as_it_is: float | None = None
+            self.as_it_is: float | None = None
             for name in self.options.without:
-                row = self.attempt(
+                self.attempt(
                     lambda name=name, shape=shape: self.step(name, self.cases[shape]),  # type: ignore[misc]
                     needs=0 if self.options.tiny else NEEDS,
                     part="ablation",
                     shape=shape,
                     without=name,
                 )
-                if name == "nothing":
-                    as_it_is = row.get("step_ms")
-                if as_it_is and "step_ms" in row:
-                    self.note(part="ablation", shape=shape, without=name, **{"× step": round(row["step_ms"] / as_it_is, 3)})
 
     def step(self, name: str, case: Case) -> dict[str, Any]:
         changed, change = WITHOUT[name]
@@ -103,7 +99,10 @@ class Ablation(gpu_step.Bench):
             first = self.first(run)
             self.warm(run)
             run()
-            return self.speed(case, run, first) | self.memory() | {"rows": rows, "microbatch": microbatch, "said": run.said}
+            found = self.speed(case, run, first) | self.memory() | {"rows": rows, "microbatch": microbatch, "said": run.said}
+        if name == "nothing":
+            self.as_it_is = found["step_ms"]
+        return found | ({"× step": round(found["step_ms"] / self.as_it_is, 3)} if self.as_it_is else {})
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

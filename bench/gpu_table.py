@@ -1,6 +1,8 @@
 """What bench/gpu_step.py measured, as a person reads it: rows in; ratios and a page of tables out.
 
-python bench/gpu_table.py rows.jsonl …          one page of what was measured in several goes
+    python bench/gpu_table.py rows.jsonl …          one page of what was measured in several goes
+
+Without it, gpu_step.py writes the page of its own rows.
 """
 
 import json
@@ -66,13 +68,7 @@ def table(rows: list[Row]) -> str:
     largest = [row for row in rows if row["part"] == "largest" and "largest" in row]
     start = [row for row in rows if row["part"] == "start"]
     loader = [row for row in rows if row["part"] == "loader"]
-    ablation = [
-        row | {"× step": each["× step"]}
-        for row in rows
-        if row["part"] == "ablation" and "step_ms" in row
-        for each in rows
-        if each["part"] == "ablation" and "× step" in each and all(each[key] == row[key] for key in ("shape", "without"))
-    ]
+    ablation = [row for row in rows if row["part"] == "ablation"]
     profiles = [row | row["classes"] for row in rows if row["part"] == "profile"]
     tasks = [row for row in rows if row["part"] == "tasks"]
     kinds = dict.fromkeys(kind for row in profiles for kind in row["classes"])
@@ -87,7 +83,7 @@ def table(rows: list[Row]) -> str:
         (
             "The step without one thing at a time",
             ablation,
-            ("shape", "without", "step_ms", "× step", "positions_ktok_s", "peak_gib", "reserved_gib", "first_step_seconds"),
+            ("shape", "without", "step_ms", "× step", "positions_ktok_s", "peak_gib", "reserved_gib", *OTHERWISE),
         ),
         ("Memory", memory, ("shape", "rows", "mode", "limit_gib", "fits", "peak_gib", "reserved_gib", *OTHERWISE)),
         ("Largest batch, rows in one forward and backward", largest, ("shape", "mode", "limit_gib", "largest")),

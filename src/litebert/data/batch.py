@@ -25,6 +25,7 @@ class Batch:
     indices: Int[np.ndarray, " batch"]
     """int64, the number of each example in its epoch's plan."""
     _cuts: "dict[tuple[int, int], Batch]" = field(default_factory=dict, init=False, repr=False)
+    """Parts that were asked for, by their first row and the row after their last."""
 
     def __len__(self) -> int:
         return len(self.token_ids)
