@@ -21,7 +21,7 @@ LIMITS = [
     "English, lower-cased; it knows what its articles and old books say, right or wrong, and nothing after them.",
     "It repeats the biases of its texts.",
     "It is small and was trained briefly: what it fills in is often plausible and wrong.",
-    "Scores are of the weights as they were trained, before they were put into 8 bits; SST-2's is of these.",
+    "Scores are of the weights as they were trained, before they were put into 8 bits; SST-2's and RTE's are of these.",
     "Vectors of texts are means of states, not trained for similarity; fine-tune for anything that matters.",
 ]
 
