@@ -54,8 +54,8 @@ def facts(rows: list[dict[str, Any]], pretraining: dict[str, Any], max_tokens: i
 
 
 def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[str, Any]:
-    """Of the classifier that was fine-tuned from `base` on SST-2, without dropout."""
-    row = next(row for row in rows if row["run"] == "sst2-plain")
+    """Of the classifier that was fine-tuned from `base` on SST-2."""
+    row = next(row for row in rows if row["run"] == "sst2")
     best = max(row["seeds"])
     return {
         "summary": "Tells whether a sentence speaks well or badly of its subject: `base`, fine-tuned on SST-2.",
@@ -66,7 +66,7 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
         ],
         "recipe": {
             "from": "base",
-            "optimizer": f"AdamW, rate {row['rate']:.1e}, {row['steps']:,} steps of 64 phrases",
+            "optimizer": f"AdamW, rate {row['rate']:.1e}, {row['steps']:,} steps of 64 phrases, dropout 0.1",
             "seed": f"the best on dev of {len(row['seeds'])}, {100 * best:.1f} before it was stored",
             "stored as": "the 32 strongest directions of each matrix's change, in 8 bits",
         },
@@ -84,7 +84,7 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
         "limits": [
             "English film reviews, one sentence at a time; elsewhere it is a guess.",
             "It knows two answers, and gives one of them to a sentence that says neither.",
-            "One in six or seven sentences is told wrong.",
+            "One in seven sentences is told wrong.",
         ],
     }
 
