@@ -236,8 +236,9 @@ def test_no_more_is_kept(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     packing = Packing(torch.tensor([0, 40], device=DEVICE, dtype=torch.int32), 40)
     for part, args, less in [(Attention(config), (packing,), 0), (FeedForward(config), (), config.ffn_size)]:
         part.to(DEVICE, HALF)
-        plain = kept(part, states, *args)
         with monkeypatch.context() as patch:
+            patch.setattr(layers, "takes_fused", lambda states: False)
+            plain = kept(part, states, *args)
             patch.setattr(layers, "takes_fused", lambda states: True)
             statistics = 2 * 40 * 4 if norm == "pre" and not HAS_GPU else 0  # which a processor keeps in 16 bits
             assert kept(part, states, *args) <= plain - less * 40 * 2 + statistics

@@ -115,7 +115,7 @@ def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path
 @pytest.mark.parametrize("compile", ["auto", "on", "off"])
 @pytest.mark.filterwarnings("ignore")  # of compilers
 def test_a_run_learns(tmp_path: Path, compile: Any, dropout: float) -> None:
-    settings = {"compile": compile, "epochs": 6, "head_dropout": 0.1, "encoder_dropout": dropout}
+    settings = {"compile": compile, "epochs": 6, "head_dropout": 0.1, "encoder_dropout": dropout, "patience": 0}
     recipe, prepared, source = made(tmp_path, "sst2", **settings)
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     result = training.train(tmp_path / "run", progress=False)
