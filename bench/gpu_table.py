@@ -43,8 +43,9 @@ def ratios(rows: list[Row]) -> Iterator[Row]:
             peer = max((row for row in theirs if row["who"] == who), key=lambda row: row["real_ktok_s"])
             found[who] = peer["positions_ktok_s"]
             # the same rows: positions against positions; rows filled up: what each really computes
-            unit = "real_ktok_s" if who.endswith(FILLED) else "positions_ktok_s"
-            found[f"× {who}"] = round(best[unit] / peer[unit], 2)
+            of_rows = round(best["positions_ktok_s"] / peer["positions_ktok_s"], 2)
+            found[f"× {who}"] = round(best["real_ktok_s"] / peer["real_ktok_s"], 2) if who.endswith(FILLED) else of_rows
+            found[f"× {who}, padding counted"] = of_rows
         if peers:
             found[BEST] = min(found[f"× {who}"] for who in peers)
         yield found
@@ -59,7 +60,7 @@ def table(rows: list[Row]) -> str:
     compared = [
         {"shape": found["shape"], "positions_ktok_s": found["ours"]["positions_ktok_s"]}
         | {"real_ktok_s": found["ours"]["real_ktok_s"]}
-        | {key: found.get(key, "") for peer in peers for key in (peer, f"× {peer}")}
+        | {key: found.get(key, "") for peer in peers for key in (peer, f"× {peer}", f"× {peer}, padding counted")}
         | {BEST: found.get(BEST, "")}
         | dict(zip(("asked ×", "asked ktok_s"), GOALS.get(found["shape"], ("", "")), strict=True))
         for found in ratios(rows)
