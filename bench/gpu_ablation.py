@@ -20,7 +20,7 @@ from unittest.mock import patch
 import gpu_step
 from gpu_contenders import Case, Ours
 from litebert import objective
-from litebert.model import fused, layout
+from litebert.model import fused, layout, products
 from litebert.train import job
 
 SHAPES = ("base-512", "base-128")
@@ -71,9 +71,11 @@ WITHOUT: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], C
     "short_kernels": (without_short_kernels, same),
     "wide": (lambda: patch.object(layout, "WIDE", False), same),
     "fused_norms": (lambda: patch.object(fused, "FUSED_NORMS", False), same),
+    "lt": (lambda: patch.object(products, "LT", False), same),
 }
 """The last layer at the needed tokens alone; rows end to end; CUDA graphs; the next microbatch laid out ahead; compiled layers;
-kernels of rows of up to 512 and of 128 tokens; query, key and value as one tensor; norms and GELU in one pass back."""
+kernels of rows of up to 512 and of 128 tokens; query, key and value as one tensor; norms and GELU in one pass
+back; algorithms of our choice for the products."""
 
 
 class Ablation(gpu_step.Bench):

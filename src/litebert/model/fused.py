@@ -33,7 +33,17 @@ def wide_projection(
     states: Float[Tensor, "*batch inputs"], parts: Sequence[nn.Linear]
 ) -> Float[Tensor, "*batch outputs_of_all"]:
     """All outputs in one tensor: a linear map like any other, and so is its way back."""
-    return F.linear(states, torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+    mapped = fused_linear if takes_fused(states) else F.linear
+    return mapped(states, torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+
+
+def fused_linear(
+    states: Float[Tensor, "*batch inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]
+) -> Float[Tensor, "*batch outputs"]:
+    """A linear map of states that `takes_fused` is for."""
+    from litebert.model.products import linear
+
+    return linear(states, weight, bias)
 
 
 class FusedProjection(torch.autograd.Function):

@@ -11,7 +11,6 @@ Needs Triton, which comes with torch's CUDA builds: import it where it is used. 
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import triton
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -42,19 +41,6 @@ def forked_norm(
     return around, normed
 
 
-def activated_linear(
-    states: Float[Tensor, "*batch inner"],
-    inner_bias: Float[Tensor, " inner"],
-    weight: Float[Tensor, "size inner"],
-    bias: Float[Tensor, " size"],
-    *,
-    is_tanh: bool,
-) -> Float[Tensor, "*batch size"]:
-    """A linear map of GELU of the states, to which `inner_bias` was added as a constant: it gets its gradient here."""
-    mapped: Tensor = ActivatedLinear.apply(states, inner_bias, weight, bias, is_tanh)
-    return mapped
-
-
 class ForkedNorm(torch.autograd.Function):
     """apply(states, weight, bias, bias of what is added, epsilon): states, normed states, their means and scales"""
 
@@ -76,26 +62,6 @@ class ForkedNorm(torch.autograd.Function):
     def backward(ctx: Any, around: Tensor, gradient: Tensor, *_: object) -> tuple[Tensor | None, ...]:
         of_states, of_parameters = _norm_backward(gradient, around, *ctx.saved_tensors)
         return of_states, *of_parameters.unbind(), None
-
-
-class ActivatedLinear(torch.autograd.Function):
-    """apply(states, bias of the map before, weight, bias, whether GELU is by tanh)"""
-
-    @staticmethod
-    def forward(ctx: Any, states: Tensor, inner_bias: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
-        activated = _gelu(states, is_tanh)
-        ctx.save_for_backward(states, weight)
-        ctx.is_tanh = is_tanh
-        return F.linear(activated, weight, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        states, weight = ctx.saved_tensors
-        rows = gradient.flatten(0, -2)
-        of_states, activated, of_inner_bias = _gelu_backward(rows @ weight, states.flatten(0, -2), ctx.is_tanh)
-        of_bias = rows.sum(0) if ctx.needs_input_grad[3] else None
-        return of_states.view_as(states), of_inner_bias, rows.mT @ activated, of_bias, None
 
 
 @torch.library.custom_op("litebert::norm_backward", mutates_args=())

@@ -7,13 +7,12 @@ Products are in the states' own arithmetic, or in 8 bits after `quantize`.
 from collections.abc import Callable
 from functools import partial
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
 from litebert.model.fp8 import Quantized
-from litebert.model.fused import FusedProjection, takes_fused, wide_projection
+from litebert.model.fused import FusedProjection, fused_linear, takes_fused, wide_projection
 from litebert.model.layout import KeyMask, Needed, Packing, attention, takes_wide, wide_attention
 
 States = Float[Tensor, "batch seq hidden"]
@@ -122,7 +121,7 @@ class Attention(Part):
         def part(x: Tensor) -> Tensor:
             attended = self.attend(x, among, needed)
             if is_forked:
-                return F.linear(attended, self.output.weight, self.output.bias.detach())
+                return fused_linear(attended, self.output.weight, self.output.bias.detach())
             (output,) = self.linear(attended, "output")
             dropped: Tensor = self.dropout(output)
             return dropped
@@ -186,8 +185,7 @@ class FeedForward(Part):
 
     def fused(self, states: States, outer_bias: Tensor) -> States:
         """Both maps, with the sum for the inner bias on GELU's way back."""
-        from litebert.model.fused_norm import activated_linear
+        from litebert.model.fused_feed_forward import feed_forward
 
-        inner = F.linear(states, self.inner.weight, self.inner.bias.detach())
         is_tanh = isinstance(self.activation, nn.GELU) and self.activation.approximate == "tanh"
-        return activated_linear(inner, self.inner.bias, self.outer.weight, outer_bias, is_tanh=is_tanh)
+        return feed_forward(states, self.inner.weight, self.inner.bias, self.outer.weight, outer_bias, is_tanh=is_tanh)
