@@ -1,7 +1,7 @@
 """One product by NVIDIA's cuBLASLt, by its C interface, with a say in which of its algorithms is used. Matrices in; one out.
 
-torch takes the first algorithm that the library proposes. On a Hopper GPU others of its proposals are up to a fifth faster for
-the products of an encoder, always the same ones, and one of them writes GELU and its input at once: docs/decisions/products.md.
+torch takes the first algorithm that the library proposes. On a Hopper GPU others that it has are up to a fifth faster for the
+products of an encoder, always the same ones, and one of them writes GELU and its input at once: docs/decisions/products.md.
 Whatever cannot be done here is answered with False, and torch multiplies.
 """
 
@@ -98,7 +98,8 @@ def multiply(
         return False
     inner = left.shape[0 if turn_left else 1]
     found = plan(Shape(out.device.index, rows, columns, inner, turn_left, turn_right, epilogue, alignment))
-    return found is not None and _run(found, out, left, right, bias, inputs)
+    with torch.cuda.device_of(out):
+        return found is not None and _run(found, out, left, right, bias, inputs)
 
 
 def _run(made: Plan, out: Tensor, left: Tensor, right: Tensor, bias: Tensor | None, inputs: Tensor | None) -> bool:
@@ -107,10 +108,9 @@ def _run(made: Plan, out: Tensor, left: Tensor, right: Tensor, bias: Tensor | No
     one, zero = ctypes.c_float(1), ctypes.c_float(0)
     of_right, of_left, of_out = made.layouts
     with LOCK:  # the description has the addresses of bias and inputs until the product is on its way
-        if bias is not None:
-            _set(lib, made.description, BIAS, place(bias))
-        if inputs is not None:
-            _set(lib, made.description, AUX, place(inputs))
+        for name, tensor in ((BIAS, bias), (AUX, inputs)):
+            if tensor is not None:
+                _set(lib, made.description, name, place(tensor))
         status = lib.cublasLtMatmul(
             made.handle, made.description, ctypes.byref(one), place(right), of_right, place(left), of_left,
             ctypes.byref(zero), place(out), of_out, place(out), of_out, ctypes.byref(made.algorithm),
