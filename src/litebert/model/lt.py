@@ -98,7 +98,7 @@ def multiply(
         return False
     inner = left.shape[0 if turn_left else 1]
     found = plan(Shape(out.device.index, rows, columns, inner, turn_left, turn_right, epilogue, alignment))
-    with torch.cuda.device_of(out):
+    with torch.cuda.device_of(out):  # type: ignore[no-untyped-call]
         return found is not None and _run(found, out, left, right, bias, inputs)
 
 
