@@ -121,7 +121,7 @@ def search(peak: Callable[[int], float | None], start: int, limit: float) -> int
     """Most rows whose peak is within the limit, or a little fewer; `peak` is None where they do not fit.
 
     Rows are halved until they fit. Where they do at once, two peaks make a straight line, which saves the doublings; where it
-    promised too much, the middle is tried, and the middle below that.
+    promised too much, the middle between what fits and what does not is tried, some times.
     """
     rows = start
     first = peak(rows)
@@ -137,10 +137,17 @@ def search(peak: Callable[[int], float | None], start: int, limit: float) -> int
         return rows
     a_row = (second - first) / rows
     guess = int(rows + 0.97 * (limit - first) / a_row) // 8 * 8 if a_row > 0 else 4 * rows
-    for _ in range(3):
-        if guess <= 2 * rows:
+    fits, too_many = 2 * rows, None
+    for _ in range(4):
+        if guess <= fits:
             break
-        if peak(guess) is not None:
+        if peak(guess) is None:
+            too_many = guess
+        elif too_many is None:
             return guess
-        guess = (2 * rows + guess) // 2 // 8 * 8
-    return 2 * rows
+        else:
+            fits = guess
+        if too_many - fits <= max(8, fits // 8):
+            break
+        guess = (fits + too_many) // 2 // 8 * 8
+    return fits
