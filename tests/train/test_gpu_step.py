@@ -88,6 +88,16 @@ def test_nothing_fits_a_limit_of_nothing() -> None:
 
 
 @pytest.mark.usefixtures("bench")
+def test_the_page_says_what_was_too_many() -> None:
+    from gpu_table import table  # type: ignore[import-not-found]
+
+    name = {"part": "largest", "shape": "base-512", "mode": "all kept", "limit_gib": 22.0}
+    tries = [name | {"rows": rows, "fits": fits} for rows, fits in ((64, True), (232, False), (144, True), (176, False))]
+    other = name | {"mode": "recompute", "rows": 8, "fits": False}
+    assert "| base-512 | all kept | 22.0 | 144 | 176 |" in table([*tries, other, name | {"largest": 144}])
+
+
+@pytest.mark.usefixtures("bench")
 def test_ratios_take_the_best_of_each_side_and_no_step_that_errs() -> None:
     from gpu_table import ratios  # type: ignore[import-not-found]
 
@@ -107,6 +117,7 @@ def test_ratios_take_the_best_of_each_side_and_no_step_that_errs() -> None:
     plain, fp8 = ratios(rows)
     assert plain["× huggingface padded"] == 2.0
     assert plain["× huggingface full"] == 1.25
+    assert plain["× huggingface full, padding counted"] == 1.56
     assert plain["× best of Hugging Face"] == 1.25
     assert fp8["× huggingface padded"] == 3.0
     assert fp8["× huggingface full"] == fp8["× best of Hugging Face"] == 1.88
