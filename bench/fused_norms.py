@@ -71,7 +71,7 @@ class Kernels:
         return out
 
     def gelu(self, *, is_tanh: bool = True) -> tuple[Tensor, ...]:
-        out: tuple[Tensor, ...] = fused_norm._gelu_backward(self.inner_gradient, self.inner, is_tanh)
+        out: tuple[Tensor, ...] = fused_norm.gelu_backward(self.inner_gradient, self.inner, is_tanh)
         return out
 
     def calls(self) -> dict[str, tuple[Call, int]]:
@@ -82,8 +82,8 @@ class Kernels:
         return {
             "norm, back": (self.norm, 4 * state + 2 * sums.nbytes),
             "norm, add up": (lambda: fused_norm._add_up(sums, totals), sums.nbytes),
-            "gelu": (lambda: fused_norm._gelu(self.inner, True), 2 * inner),
-            "gelu by erf": (lambda: fused_norm._gelu(self.inner, False), 2 * inner),
+            "gelu": (lambda: fused_norm.gelu(self.inner, True), 2 * inner),
+            "gelu by erf": (lambda: fused_norm.gelu(self.inner, False), 2 * inner),
             "torch's gelu": (lambda: F.gelu(self.inner, approximate="tanh"), 2 * inner),
             "gelu, back": (self.gelu, 4 * inner + 2 * gelu_sums),
             "gelu by erf, back": (partial(self.gelu, is_tanh=False), 4 * inner + 2 * gelu_sums),

@@ -129,12 +129,12 @@ def test_gelu_of_every_size(is_tanh: bool) -> None:
     """From numbers that it leaves alone to those that it takes to nothing."""
     states = torch.cat([sign * 2.0 ** torch.arange(-14, 12, 0.125) for sign in (-1, 1)]).to(DEVICE, HALF)[None]
     exact = F.gelu(states.double(), approximate="tanh" if is_tanh else "none")
-    torch.testing.assert_close(fused_norm._gelu(states, is_tanh).double(), exact, rtol=2**-8, atol=1e-6)
+    torch.testing.assert_close(fused_norm.gelu(states, is_tanh).double(), exact, rtol=2**-8, atol=1e-6)
     leaf = states.double().requires_grad_()
     (slope,) = torch.autograd.grad(F.gelu(leaf, approximate="tanh" if is_tanh else "none").sum(), leaf)
-    found, anew, total = fused_norm._gelu_backward(torch.ones_like(states), states, is_tanh)
+    found, anew, total = fused_norm.gelu_backward(torch.ones_like(states), states, is_tanh)
     torch.testing.assert_close(found.double(), slope, rtol=2**-8, atol=1e-5)
-    assert torch.equal(anew, fused_norm._gelu(states, is_tanh))
+    assert torch.equal(anew, fused_norm.gelu(states, is_tanh))
     assert torch.equal(total[None], found)
 
 
@@ -162,8 +162,8 @@ def test_torch_takes_them_for_operators_of_its_own() -> None:
     states, gradient, around = (draw(9, 64, seed=seed, dtype=HALF) for seed in range(3))
     means, scales, weight = torch.zeros(9, 1, device=DEVICE), torch.ones(9, 1, device=DEVICE), states[0].clone()
     torch.library.opcheck(fused_norm._norm_backward, (gradient, around, states, means, scales, weight))
-    torch.library.opcheck(fused_norm._gelu, (states, True))
-    torch.library.opcheck(fused_norm._gelu_backward, (gradient, states, True))
+    torch.library.opcheck(fused_norm.gelu, (states, True))
+    torch.library.opcheck(fused_norm.gelu_backward, (gradient, states, True))
 
 
 # whole layers

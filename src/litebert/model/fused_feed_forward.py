@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils.flop_counter import register_flop_formula
 
 from litebert.model import lt
-from litebert.model.fused_norm import _gelu, _gelu_backward
+from litebert.model.fused_norm import gelu, gelu_backward
 from litebert.model.products import is_for_lt, product
 
 
@@ -28,11 +28,11 @@ def feed_forward(
     is_tanh: bool,
 ) -> Float[Tensor, "*batch size"]:
     """outer · GELU(inner · states + inner_bias) + outer_bias; GELU by tanh, or by erf."""
-    mapped: Tensor = FeedForward.apply(states, inner, inner_bias, outer, outer_bias, is_tanh)
+    mapped: Tensor = TwoMaps.apply(states, inner, inner_bias, outer, outer_bias, is_tanh)
     return mapped
 
 
-class FeedForward(torch.autograd.Function):
+class TwoMaps(torch.autograd.Function):
     """apply(states, inner weight, its bias, outer weight, its bias, whether GELU is by tanh)"""
 
     @staticmethod
@@ -49,7 +49,7 @@ class FeedForward(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         states, before, inner, outer = ctx.saved_tensors
         rows = gradient.flatten(0, -2)
-        of_before, activated, of_inner_bias = _gelu_backward(product(rows, outer), before, ctx.is_tanh)
+        of_before, activated, of_inner_bias = gelu_backward(product(rows, outer), before, ctx.is_tanh)
         of_outer = product(rows, activated, turn_left=True)
         of_outer_bias = rows.sum(0) if ctx.needs_input_grad[4] else None
         of_inner = product(of_before, states.flatten(0, -2), turn_left=True)
@@ -65,7 +65,7 @@ def _product_gelu(left: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> 
         if lt.multiply(out, left, weight, bias, before, turn_left=False, turn_right=True):
             return before, out
     before = product(left, weight, bias, turn_right=True)
-    return before, _gelu(before, is_tanh)
+    return before, gelu(before, is_tanh)
 
 
 @_product_gelu.register_fake

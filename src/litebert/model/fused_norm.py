@@ -82,7 +82,7 @@ def _norm_backward(
 
 
 @torch.library.custom_op("litebert::gelu", mutates_args=())
-def _gelu(states: Tensor, is_tanh: bool) -> Tensor:
+def gelu(states: Tensor, is_tanh: bool) -> Tensor:
     states = states.contiguous()
     out = torch.empty_like(states)
     with torch.cuda.device_of(states):
@@ -91,7 +91,7 @@ def _gelu(states: Tensor, is_tanh: bool) -> Tensor:
 
 
 @torch.library.custom_op("litebert::gelu_backward", mutates_args=())
-def _gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tensor, Tensor, Tensor]:
+def gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tensor, Tensor, Tensor]:
     out, activated, totals = _like_gelu(gradient, states, is_tanh)
     rows, width = states.shape
     columns = min(COLUMNS, triton.next_power_of_2(width))
@@ -112,12 +112,12 @@ def _like_norm(gradient: Tensor, around: Tensor, states: Tensor, *_: Tensor) -> 
     return states.new_empty(states.shape), states.new_empty(3, states.shape[-1])
 
 
-@_gelu.register_fake
+@gelu.register_fake
 def _(states: Tensor, is_tanh: bool) -> Tensor:
     return states.new_empty(states.shape)
 
 
-@_gelu_backward.register_fake
+@gelu_backward.register_fake
 def _like_gelu(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tensor, Tensor, Tensor]:
     return states.new_empty(states.shape), states.new_empty(states.shape), states.new_empty(states.shape[-1])
 

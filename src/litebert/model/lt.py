@@ -108,9 +108,8 @@ def _run(made: Plan, out: Tensor, left: Tensor, right: Tensor, bias: Tensor | No
     one, zero = ctypes.c_float(1), ctypes.c_float(0)
     of_right, of_left, of_out = made.layouts
     with LOCK:  # the description has the addresses of bias and inputs until the product is on its way
-        for name, tensor in ((BIAS, bias), (AUX, inputs)):
-            if tensor is not None:
-                _set(lib, made.description, name, place(tensor))
+        places = {name: place(tensor) for name, tensor in ((BIAS, bias), (AUX, inputs)) if tensor is not None}
+        _give(lib.cublasLtMatmulDescSetAttribute, made.description, places)
         status = lib.cublasLtMatmul(
             made.handle, made.description, ctypes.byref(one), place(right), of_right, place(left), of_left,
             ctypes.byref(zero), place(out), of_out, place(out), of_out, ctypes.byref(made.algorithm),
@@ -164,19 +163,15 @@ class RefusedError(Exception):
 
 
 def _plan(shape: Shape) -> Plan:
-    lib, owner = library(), handle(shape.device)
-    description = ctypes.c_void_p()
+    lib, owner, description = library(), handle(shape.device), ctypes.c_void_p()
     _check(lib.cublasLtMatmulDescCreate(ctypes.byref(description), SUMS_IN_FLOAT32, FLOAT32))
-    _set(lib, description, TRANSPOSE_A, ctypes.c_int32(shape.turn_right))
-    _set(lib, description, TRANSPOSE_B, ctypes.c_int32(shape.turn_left))
-    _set(lib, description, EPILOGUE, ctypes.c_int32(shape.epilogue))
+    settings: dict[int, Any] = {TRANSPOSE_A: ctypes.c_int32(shape.turn_right), TRANSPOSE_B: ctypes.c_int32(shape.turn_left)}
+    settings |= {EPILOGUE: ctypes.c_int32(shape.epilogue)}
     if shape.epilogue != PLAIN:
-        _set(lib, description, BIAS, SOMEWHERE)
-        _set(lib, description, BIAS_TYPE, ctypes.c_int32(BFLOAT16))
+        settings |= {BIAS: SOMEWHERE, BIAS_TYPE: ctypes.c_int32(BFLOAT16)}
     if shape.epilogue == WITH_BIAS_AND_GELU:
-        _set(lib, description, AUX, SOMEWHERE)
-        _set(lib, description, AUX_TYPE, ctypes.c_int32(BFLOAT16))
-        _set(lib, description, AUX_STRIDE, ctypes.c_int64(shape.columns))
+        settings |= {AUX: SOMEWHERE, AUX_TYPE: ctypes.c_int32(BFLOAT16), AUX_STRIDE: ctypes.c_int64(shape.columns)}
+    _give(lib.cublasLtMatmulDescSetAttribute, description, settings)
     layouts = tuple(_layout(lib, *size) for size in _sizes(shape))
     wish = choice(shape) if version() == VERSION else None
     try:
@@ -202,10 +197,8 @@ def _made(lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], wish
     _check(lib.cublasLtMatmulAlgoInit(owner, *kinds, HOPPERS, ctypes.byref(algorithm)))
     settings: dict[int, Any] = {TILE: ctypes.c_uint32(wish.tile), CUSTOM_OPTION: ctypes.c_uint32(wish.option)}
     settings |= {STAGES: ctypes.c_uint32(AS_MANY_AS_FIT), SPLITS: ctypes.c_int32(1), CLUSTER: ctypes.c_uint16(wish.cluster)}
-    for name, value in settings.items():
-        size = ctypes.c_size_t(ctypes.sizeof(value))
-        _check(lib.cublasLtMatmulAlgoConfigSetAttribute(ctypes.byref(algorithm), name, ctypes.byref(value), size))
-    matrices = layouts[0], layouts[1], layouts[2], layouts[2]
+    _give(lib.cublasLtMatmulAlgoConfigSetAttribute, ctypes.byref(algorithm), settings)
+    matrices = *layouts, layouts[-1]
     _check(lib.cublasLtMatmulAlgoCheck(owner, description, *matrices, ctypes.byref(algorithm), ctypes.byref(found)))
     if found.status or found.workspace > WORKSPACE:
         raise RefusedError
@@ -218,12 +211,9 @@ def _proposed(lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], 
     _check(lib.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))
     settings: dict[int, Any] = {MOST_WORKSPACE: ctypes.c_uint64(WORKSPACE)}
     settings |= {FIRST_ALIGNMENT + matrix: ctypes.c_uint32(alignment) for matrix in range(4)}
-    for name, value in settings.items():
-        size = ctypes.c_size_t(ctypes.sizeof(value))
-        _check(lib.cublasLtMatmulPreferenceSetAttribute(preference, name, ctypes.byref(value), size))
-    matrices = layouts[0], layouts[1], layouts[2], layouts[2]
-    where = preference, 1, ctypes.byref(found), ctypes.byref(count)
-    _check(lib.cublasLtMatmulAlgoGetHeuristic(owner, description, *matrices, *where))
+    _give(lib.cublasLtMatmulPreferenceSetAttribute, preference, settings)
+    where = *layouts, layouts[-1], preference, 1, ctypes.byref(found), ctypes.byref(count)
+    _check(lib.cublasLtMatmulAlgoGetHeuristic(owner, description, *where))
     lib.cublasLtMatmulPreferenceDestroy(preference)
     if not count.value or found.status:
         raise RefusedError
@@ -244,8 +234,10 @@ def _layout(lib: Any, length: int, lines: int) -> ctypes.c_void_p:
     return made
 
 
-def _set(lib: Any, description: ctypes.c_void_p, name: int, value: Any) -> None:
-    _check(lib.cublasLtMatmulDescSetAttribute(description, name, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))))
+def _give(setter: Any, target: Any, settings: dict[int, Any]) -> None:
+    """Set what is to be known of a product, an algorithm or a preference."""
+    for name, value in settings.items():
+        _check(setter(target, name, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))))
 
 
 def _check(status: int) -> None:
