@@ -57,7 +57,7 @@ def test_products_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -
         nn.init.normal_(part.bias)
     states = torch.randn(2, tokens, 32, requires_grad=True)
     states_, tangents = states.detach().flatten(0, 1), [torch.randn(2, tokens, part.out_features) for part in parts]
-    outputs = Quantized(*parts)(states)
+    outputs = torch.split(Quantized(*parts)(states), [part.out_features for part in parts], -1)
     inputs = [states, *(part.weight for part in parts), *(part.bias for part in parts)]
     of_states, *others = torch.autograd.grad(outputs, inputs, tangents)
     of_weights, of_biases = torch.cat(others[:3]), torch.cat(others[3:])
@@ -94,12 +94,12 @@ def test_weights_are_rounded_by_refresh_alone_and_into_the_same_memory() -> None
     torch.manual_seed(0)
     part, states = nn.Linear(32, 32), torch.randn(1, 16, 32)
     products = Quantized(part)
-    (before,), places = products(states), [buffer.data_ptr() for buffer in products.buffers()]
+    before, places = products(states), [buffer.data_ptr() for buffer in products.buffers()]
     with torch.no_grad():
         part.weight.mul_(-2)
-    assert torch.equal(products(states)[0], before)
+    assert torch.equal(products(states), before)
     products.refresh()
-    torch.testing.assert_close(products(states)[0] - part.bias, -2 * (before - part.bias), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(products(states) - part.bias, -2 * (before - part.bias), rtol=1e-5, atol=1e-5)
     assert [buffer.data_ptr() for buffer in products.buffers()] == places
     assert torch.equal(products.values.t().float(), products.turned.float())
     assert not products.state_dict()

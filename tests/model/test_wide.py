@@ -55,9 +55,11 @@ def make() -> Attention:
     return part
 
 
-def outcome(part: Attention, dtype: torch.dtype, needed: Needed | None) -> dict[str, Tensor]:
+def outcome(part: Attention, dtype: torch.dtype, needed: Needed | None, *, fp8: bool = False) -> dict[str, Tensor]:
     """The output, and the gradients of states and parameters."""
     part = copy.deepcopy(part).to(dtype)
+    if fp8:
+        part.quantize()
     draw = torch.Generator().manual_seed(1)
     states = torch.randn(1, sum(LENGTHS), 64, generator=draw).bfloat16().to(DEVICE, dtype).requires_grad_()
     out = part(states, PACKING, needed)
@@ -107,15 +109,21 @@ def test_weights_are_dropped_in_training_alone(monkeypatch: pytest.MonkeyPatch) 
     assert seen == [0.3, 0.0]
 
 
-@pytest.mark.parametrize("reason", ["padded", "fp8"])
-def test_others_stay_apart(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padded_rows_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
     monkeypatch.setattr(layers, "wide_attention", lambda *args, **_: pytest.fail("not for these"))
-    part = Attention(CONFIG).to(DEVICE, torch.bfloat16)
-    if reason == "fp8":
-        part.quantize()
     states = torch.randn(1, sum(LENGTHS), 64, device=DEVICE, dtype=torch.bfloat16)
-    assert part(states, None if reason == "padded" else PACKING).shape == states.shape
+    assert Attention(CONFIG).to(DEVICE, torch.bfloat16)(states, None).shape == states.shape
+
+
+@pytest.mark.skipif(HAS_GPU, reason="its attention has no float32 to compare with")
+@pytest.mark.parametrize("needed", [None, NEEDED], ids=["all", "needed"])
+def test_products_in_8_bits_may_be_wide_too(needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = outcome(make(), torch.float32, needed, fp8=True)
+    monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
+    monkeypatch.setattr(layers, "wide_attention", in_torch)
+    wide = outcome(make(), torch.float32, needed, fp8=True)
+    assert all(error < 1e-6 for error in errors(wide, {name: tensor.double() for name, tensor in split.items()}).values())
 
 
 def test_a_processor_takes_nothing_wide(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_products_are_those_of_a_cpu(tokens: int) -> None:
     def outcome(device: str) -> list[torch.Tensor]:
         here = [copy.deepcopy(part).to(device, torch.bfloat16) for part in parts]
         leaf = states.to(device, torch.bfloat16).requires_grad_()
-        outputs = Quantized(*here)(leaf)
+        outputs = torch.split(Quantized(*here)(leaf), [part.out_features for part in here], -1)
         inputs = [leaf, *(part.weight for part in here)]
         gradients = torch.autograd.grad(outputs, inputs, [tangent.to(device, torch.bfloat16) for tangent in tangents])
         return [found.detach().double().cpu() for found in (*outputs, *gradients)]

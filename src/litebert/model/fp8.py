@@ -1,4 +1,4 @@
-"""Linear maps multiplied in 8-bit floats, where asked for: states in; one output for each map out, and gradients.
+"""Linear maps multiplied in 8-bit floats, where asked for: states in; the maps' outputs side by side out, and gradients.
 
 States and weights are rounded to e4m3 (3 bits of mantissa), gradients to e5m2 (2 bits, more range), each tensor divided by a
 scale of its own, in float32, that takes its largest number to the format's. Sums are wide; outputs are as the states are.
@@ -14,11 +14,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from litebert.model.layout import has_short_kernels
+
 FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 MULTIPLE = 16
 """Sizes that are not a multiple of this cannot be multiplied."""
 FAST_BACKWARD = False
 """Whether a GPU may add up gradients with fewer bits than float32 has, as it does forward."""
+KERNELS = True
+"""Whether numbers are rounded by kernels of our own on a Hopper GPU: docs/decisions/fp8.md has their times."""
 SMALLEST = 1e-12
 """Largest number of a tensor that still counts as more than nothing: zeros divided by their scale are zeros."""
 
@@ -48,10 +52,15 @@ class Quantized(nn.Module):
         self.turned.copy_(values.t())
         self.scale.copy_(scale)
 
-    def forward(self, states: Float[Tensor, "*batch inputs"]) -> tuple[Float[Tensor, "*batch outputs"], ...]:
-        parameters = [parameter for part in self.parts for parameter in (part.weight, part.bias)]
-        outputs = ScaledProduct.apply(states, self.values, self.turned, self.scale, *parameters)  # type: ignore[no-untyped-call]
-        return tuple(outputs[: len(self.parts)])
+    def forward(
+        self, states: Float[Tensor, "*batch inputs"], *, is_constant: bool = False
+    ) -> Float[Tensor, "*batch outputs_of_all"]:
+        """The outputs of all maps side by side; biases may be constants."""
+        biases = [part.bias.detach() if is_constant else part.bias for part in self.parts]
+        parameters = [parameter for part, bias in zip(self.parts, biases, strict=True) for parameter in (part.weight, bias)]
+        wide, *_ = ScaledProduct.apply(states, self.values, self.turned, self.scale, *parameters)  # type: ignore[no-untyped-call]
+        mapped: Tensor = wide
+        return mapped
 
     def _wide(self) -> Tensor:
         return torch.cat([part.weight.detach() for part in self.parts])
@@ -62,12 +71,11 @@ class ScaledProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(states: Tensor, values: Tensor, turned: Tensor, scale: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
-        """The rounded states and their scale come last: backward needs them, at half of the memory."""
-        rounded, states_scale = quantize(filled(states.flatten(0, -2)), FORWARD)
+        """The rounded states, turned, and their scale come last: backward needs them, at half of the memory."""
+        rows = states.flatten(0, -2)
+        rounded, kept, states_scale, _ = round_both(rows, FORWARD)
         wide = multiply(rounded, values, states_scale, scale, torch.cat(parameters[1::2]), dtype=states.dtype, fast=True)
-        wide = wide[: states.shape[:-1].numel()].view(*states.shape[:-1], len(values))
-        outputs = torch.split(wide, [len(bias) for bias in parameters[1::2]], -1)
-        return *outputs, rounded, states_scale
+        return wide[: rows.shape[0]].view(*states.shape[:-1], len(values)), kept, states_scale
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -79,20 +87,27 @@ class ScaledProduct(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, *_: object) -> tuple[Tensor | None, ...]:
         turned, scale, states, states_scale = ctx.saved_tensors
-        apart: list[Tensor] = [gradient.flatten(0, -2) for gradient in gradients[:-2]]  # the rounded states have none
-        dtype = apart[0].dtype
-        rounded, gradient_scale = quantize(filled(torch.cat(apart, -1)), BACKWARD)
+        rows, dtype = gradient.flatten(0, -2), gradient.dtype
+        wants_biases = ctx.needs_input_grad[5]
+        rounded, left, gradient_scale, sums = round_both(rows, BACKWARD, adds=wants_biases)
         of_states = multiply(rounded, turned, gradient_scale, scale, dtype=dtype, fast=FAST_BACKWARD)
-        left, right = rounded.t().contiguous(), states.t().contiguous()
-        of_weights = multiply(left, right, gradient_scale, states_scale, dtype=dtype, fast=FAST_BACKWARD)
-        each = [
-            part
-            for weight, own in zip(torch.split(of_weights, ctx.widths), apart, strict=True)
-            for part in (weight, own.sum(0))
-        ]
-        return of_states[: ctx.shape[:-1].numel()].view(ctx.shape), None, None, None, *each
+        of_weights = multiply(left, states, gradient_scale, states_scale, dtype=dtype, fast=FAST_BACKWARD)
+        of_biases = torch.split(sums, ctx.widths) if wants_biases else [None] * len(ctx.widths)
+        apart = zip(torch.split(of_weights, ctx.widths), of_biases, strict=True)
+        return of_states[: rows.shape[0]].view(ctx.shape), None, None, None, *(part for pair in apart for part in pair)
+
+
+def round_both(rows: Float[Tensor, "rows width"], dtype: torch.dtype, *, adds: bool = False) -> tuple[Tensor, ...]:
+    """Numbers rounded to `dtype`, as they lie and turned, filled up to a number of rows that can be summed over; their scale;
+    and the sum of the rows, if wanted."""
+    if KERNELS and rows.is_cuda and rows.dtype == torch.bfloat16 and has_short_kernels():
+        from litebert.model import fp8_rounding
+
+        return fp8_rounding.round_both(rows, dtype == BACKWARD, MULTIPLE, SMALLEST, adds)  # type: ignore[no-any-return]
+    rounded, scale = quantize(filled(rows), dtype)
+    return rounded, rounded.t().contiguous(), scale, rows.sum(0) if adds else rows[0]
 
 
 def quantize(numbers: Tensor, dtype: torch.dtype) -> tuple[Tensor, Float[Tensor, ""]]:

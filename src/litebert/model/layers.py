@@ -7,6 +7,7 @@ Products are in the states' own arithmetic, or in 8 bits after `quantize`.
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -85,8 +86,7 @@ class Part(nn.Module):
         """The named maps of the states; of several, one product on a GPU: a CPU gains nothing by it."""
         key = " ".join(names)
         if key in self.quantized:
-            outputs: tuple[Tensor, ...] = self.quantized[key](states)
-            return outputs
+            return torch.split(self.quantized[key](states), [getattr(self, name).out_features for name in names], -1)
         parts = [getattr(self, name) for name in names]
         if states.is_cuda and len(parts) > 1:
             fused: tuple[Tensor, ...] = FusedProjection.apply(  # type: ignore[no-untyped-call]
@@ -134,8 +134,7 @@ class Attention(Part):
         if needed is not None:
             maps = [(needed.of(states), ("query",)), (states, ("key", "value"))]
         probability = self.probability if self.training else 0.0
-        is_plain = "query" not in self.quantized
-        if is_plain and isinstance(among, Packing) and takes_wide(self.in_heads(states), among, drops=probability > 0):
+        if isinstance(among, Packing) and takes_wide(self.in_heads(states), among, drops=probability > 0):
             parts = [self.wide(x, *names) for x, names in maps]
             return wide_attention(parts, among, needed, dropout=probability).flatten(2)
         query, key, value = [part for x, names in maps for part in self.project(x, *names)]
@@ -146,8 +145,11 @@ class Attention(Part):
 
     def wide(self, states: States, *names: str) -> Float[Tensor, "batch seq maps heads size"]:
         """The same, side by side in one tensor."""
+        key = " ".join(names)
+        is_quantized = key in self.quantized
         parts = [getattr(self, name) for name in names]
-        return wide_projection(states, parts).view(*states.shape[:2], len(parts), self.num_heads, -1)
+        mapped: Tensor = self.quantized[key](states) if is_quantized else wide_projection(states, parts)
+        return mapped.view(*states.shape[:2], len(names), self.num_heads, -1)
 
     def in_heads(self, states: States) -> Float[Tensor, "batch seq heads size"]:
         return states.view(*states.shape[:2], self.num_heads, -1)
