@@ -32,6 +32,10 @@ def cases(size: int, tokens: int) -> Any:
         bias = torch.randn(size * outputs, device="cuda").bfloat16()
         mapped = F.linear(states.float(), weight.float(), bias.float())
         yield f"{name}, forward", partial(products.product, states, weight, bias, turn_right=True), mapped
+        if outputs == 1:
+            around = torch.randn(tokens, size, device="cuda").bfloat16()
+            whole = partial(products.product, states, weight, bias, around, turn_right=True)
+            yield f"{name}, forward, and the states around it", whole, mapped + around.float()
         yield f"{name}, states", partial(products.product, gradient, weight), gradient.float() @ weight.float()
         of_weight = gradient.float().mT @ states.float()
         yield f"{name}, weights", partial(products.product, gradient, states, turn_left=True), of_weight

@@ -88,15 +88,39 @@ def test_which_states_are_fused(
             assert not takes_fused(states)
 
 
-@pytest.mark.parametrize("reason", ["dropout", "fp8", "relu"])
-def test_other_parts_go_back_as_ever(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "takes_fused", lambda states: True)
-    monkeypatch.setattr(layers, "forked_pre_norm", lambda *args, **kwargs: pytest.fail("not for these"))
-    monkeypatch.setattr(FeedForward, "fused", lambda *args: pytest.fail("not for these"))
-    changes: dict[str, Any] = {"dropout": {"ffn_dropout": 0.1}, "relu": {"activation": "relu"}, "fp8": {}}[reason]
-    part = FeedForward(replace(PRESETS["tiny"], norm="pre", **changes))
-    if reason == "fp8":
-        monkeypatch.setattr(part, "linear", lambda states, *names: [getattr(part, name)(states) for name in names])
+@pytest.mark.parametrize(
+    ("changes", "is_fp8", "expected"),
+    [
+        ({}, False, ["forked", "GELU"]),
+        ({"norm": "post"}, False, ["GELU"]),
+        ({"ffn_dropout": 0.1}, False, ["GELU"]),
+        ({"activation": "relu"}, False, ["forked"]),
+        ({}, True, ["forked"]),
+    ],
+)
+def test_each_is_for_its_parts_alone(
+    changes: dict[str, Any], is_fp8: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+
+    def forked(norm: nn.Module, part: Any, states: Tensor, *_: Any) -> Tensor:
+        used.append("forked")
+        summed: Tensor = part(norm(states), states)
+        return summed
+
+    def gelu(part: FeedForward, states: Tensor, _: Tensor, around: Tensor | None = None) -> Tensor:
+        used.append("GELU")
+        (outer,) = part.linear(part.activated(states), "outer")
+        return outer if around is None else outer + around
+
+    torch.manual_seed(0)
+    part = FeedForward(replace(PRESETS["tiny"], **{"norm": "pre", **changes})).eval()
+    if is_fp8:
         part.quantize()
-    states = torch.randn(1, 4, PRESETS["tiny"].hidden_size, requires_grad=True)
-    assert part(states).shape == states.shape
+    states = torch.randn(1, 16, PRESETS["tiny"].hidden_size)
+    plain = part(states)
+    monkeypatch.setattr(layers, "takes_fused", lambda states: True)
+    monkeypatch.setattr(layers, "forked_pre_norm", forked)
+    monkeypatch.setattr(FeedForward, "fused", gelu)
+    torch.testing.assert_close(part(states), plain, rtol=1e-6, atol=1e-6)
+    assert used == expected

@@ -42,14 +42,21 @@ def test_either_factor_may_lie_turned(turn_left: bool, turn_right: bool) -> None
     bias = draw(COLUMNS, seed=3)
     found = product(left, right, bias, turn_left=turn_left, turn_right=turn_right)
     torch.testing.assert_close(found, expected + bias, rtol=0, atol=1e-12)
+    added = draw(ROWS, COLUMNS, seed=4)
+    found = product(left, right, None, added.clone(), turn_left=turn_left, turn_right=turn_right)
+    torch.testing.assert_close(found, expected + added, rtol=0, atol=1e-12)
     assert torch.equal(product(left, right, turn_left=turn_left, turn_right=turn_right), expected)
 
 
 @pytest.mark.parametrize("wants_bias", [True, False])
-def test_a_map_is_that_of_torch(wants_bias: bool) -> None:
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_map_is_that_of_torch(wants_bias: bool, adds: bool) -> None:
     states, weight, bias = draw(2, 5, 6, seed=1), draw(3, 6, seed=2), draw(3, seed=3)
     leaves = [leaf.requires_grad_() for leaf in ([states, weight, bias] if wants_bias else [states, weight])]
     ours, theirs = linear(states, weight, bias), F.linear(states, weight, bias)
+    added = draw(2, 5, 3, seed=4).requires_grad_()
+    if adds:
+        leaves, ours, theirs = [*leaves, added], linear(states, weight, bias, added), theirs + added
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
     for mine, other in zip(*(torch.autograd.grad(out.sin().sum(), leaves) for out in (ours, theirs)), strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
@@ -58,7 +65,8 @@ def test_a_map_is_that_of_torch(wants_bias: bool) -> None:
 def test_torch_takes_it_for_an_operator_of_its_own() -> None:
     """Schema, shapes without data, and what it costs: torch's own checks."""
     left, right, _ = factors(False, True)
-    torch.library.opcheck(products._product, (left, right, None, False, True))
+    torch.library.opcheck(products._product, (left, right, None, None, False, True))
+    torch.library.opcheck(products._product, (left, right, None, draw(ROWS, COLUMNS), False, True))
     for turn_left, turn_right in TURNS:
         left, right, _ = factors(turn_left, turn_right)
         with FlopCounterMode(display=False) as counter:
@@ -147,8 +155,9 @@ class StandIn:
         return self.status.get("heuristic", 0)
 
     def cublasLtMatmul(self, _: Any, description: Any, *args: Any) -> int:  # noqa: N802
-        alpha, a, of_a, b, of_b, beta, c, _of_c, d, of_d, algorithm, *_rest = args
-        assert (alpha._obj.value, beta._obj.value, c.value) == (1, 0, d.value)
+        alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d, algorithm, *_rest = args
+        assert alpha._obj.value == 1
+        assert beta._obj.value == (c.value != d.value)
         about = self.made[description.value - 1]
 
         def matrix(place: Any, layout: Any) -> Tensor:
@@ -160,6 +169,8 @@ class StandIn:
             each.mT if about[name].value else each for name, each in ((lt.TRANSPOSE_A, left), (lt.TRANSPOSE_B, right))
         )
         found = left.double() @ right.double()
+        if beta._obj.value:
+            found += matrix(c, of_c).double()
         if lt.BIAS in about:
             found += memory(about[lt.BIAS], len(found)).double()[:, None]
         if lt.AUX in about:
@@ -188,11 +199,14 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
 @pytest.mark.parametrize(("turn_left", "turn_right"), TURNS)
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_the_library_is_told_right(stand_in: StandIn, turn_left: bool, turn_right: bool, has_bias: bool) -> None:
+@pytest.mark.parametrize("adds", [True, False])
+def test_the_library_is_told_right(stand_in: StandIn, turn_left: bool, turn_right: bool, has_bias: bool, adds: bool) -> None:
     left, right, expected = factors(turn_left, turn_right, dtype=torch.bfloat16)
     bias = draw(COLUMNS, seed=3, dtype=torch.bfloat16) if has_bias else None
-    found = product(left, right, bias, turn_left=turn_left, turn_right=turn_right)
-    assert torch.equal(found, (expected + (0 if bias is None else bias.double())).bfloat16())
+    added = draw(ROWS, COLUMNS, seed=4, dtype=torch.bfloat16) if adds else None
+    found = product(left, right, bias, added, turn_left=turn_left, turn_right=turn_right)
+    exact = sum((each.double() for each in (bias, added) if each is not None), start=expected)
+    assert torch.equal(found, exact.bfloat16())
     assert stand_in.multiplied == [PROPOSED if turn_left else lt.WIDE]
 
 
@@ -201,7 +215,7 @@ def test_gelu_and_its_input_come_from_one_product(stand_in: StandIn) -> None:
     left, right, expected = factors(False, True, dtype=torch.bfloat16)
     bias = draw(COLUMNS, seed=3, dtype=torch.bfloat16)
     before, out = torch.empty(2, ROWS, COLUMNS, dtype=torch.bfloat16)
-    assert lt.multiply(out, left, right, bias, before, turn_left=False, turn_right=True)
+    assert lt.multiply(out, left, right, bias, inputs=before, turn_right=True)
     exact = expected + bias.double()
     assert torch.equal(before, exact.bfloat16())
     assert torch.equal(out, F.gelu(exact, approximate="tanh").bfloat16())
@@ -256,23 +270,32 @@ def relative(found: Tensor, exact: Tensor) -> float:
     return float((found.double() - exact).norm() / exact.norm())
 
 
+def plainly(states: Tensor, weight: Tensor, bias: Tensor, added: Tensor | None = None) -> Tensor:
+    mapped = F.linear(states, weight, bias)
+    return mapped if added is None else mapped + added
+
+
 @needs_gpu
 @pytest.mark.parametrize("rows", [8192, 8192 + 264])
 @pytest.mark.parametrize(("inputs", "outputs"), [(768, 2304), (768, 768), (768, 3072), (3072, 768), (64, 136)])
-def test_each_product_errs_no_more_than_torch(rows: int, inputs: int, outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("adds", [True, False])
+def test_each_product_errs_no_more_than_torch(
+    rows: int, inputs: int, outputs: int, adds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
     states, weight = draw(1, rows, inputs, seed=1, **settings), draw(outputs, inputs, seed=2, **settings) / inputs**0.5
     bias, gradient = draw(outputs, seed=3, **settings), draw(1, rows, outputs, seed=4, **settings)
+    others = [draw(1, rows, outputs, seed=5, **settings)] if adds else []
 
     def outcome(dtype: torch.dtype, way: Any) -> list[Tensor]:
-        leaves = [leaf.to(dtype).requires_grad_() for leaf in (states, weight, bias)]
+        leaves = [leaf.to(dtype).requires_grad_() for leaf in (states, weight, bias, *others)]
         out = way(*leaves)
         return [out.detach(), *torch.autograd.grad(out, leaves, gradient.to(dtype))]
 
     calls: list[bool] = []
     multiply = lt.multiply
     monkeypatch.setattr(lt, "multiply", lambda *args, **how: calls.append(multiply(*args, **how)) or calls[-1])
-    exact, theirs = outcome(torch.float64, F.linear), outcome(torch.bfloat16, F.linear)
+    exact, theirs = outcome(torch.float64, plainly), outcome(torch.bfloat16, plainly)
     ours = outcome(torch.bfloat16, linear)
     assert calls == [True] * 3
     for mine, other, truth in zip(ours, theirs, exact, strict=True):

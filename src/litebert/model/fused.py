@@ -38,12 +38,15 @@ def wide_projection(
 
 
 def fused_linear(
-    states: Float[Tensor, "*batch inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]
+    states: Float[Tensor, "*batch inputs"],
+    weight: Float[Tensor, "outputs inputs"],
+    bias: Float[Tensor, " outputs"],
+    added: Float[Tensor, "*batch outputs"] | None = None,
 ) -> Float[Tensor, "*batch outputs"]:
-    """A linear map of states that `takes_fused` is for."""
+    """A linear map of states that `takes_fused` is for, plus `added`."""
     from litebert.model.products import linear
 
-    return linear(states, weight, bias)
+    return linear(states, weight, bias, added)
 
 
 class FusedProjection(torch.autograd.Function):

@@ -5,7 +5,6 @@ Products are in the states' own arithmetic, or in 8 bits after `quantize`.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -48,13 +47,14 @@ def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, 
 
 
 def forked_pre_norm(
-    norm: nn.LayerNorm, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None, *, bias: Tensor
+    norm: nn.LayerNorm, part: Callable[[Tensor, Tensor], Tensor], states: Tensor, needed: Needed | None, bias: Tensor
 ) -> Tensor:
-    """The same, where `part` ends with adding this bias as a constant: its gradient is added up on the norm's way back."""
+    """The same, where `part` adds x itself, in its last product, and this bias as a constant: the norm's way back has its
+    gradient."""
     from litebert.model.fused_norm import forked_norm
 
     around, normed = forked_norm(states, norm, bias)
-    return (around if needed is None else needed.of(around)) + part(normed)
+    return part(normed, around if needed is None else needed.of(around))
 
 
 RESIDUALS = {"post": post_norm, "pre": pre_norm}
@@ -67,6 +67,7 @@ class Part(nn.Module):
     """Names of maps that are applied to the same states."""
     norm: nn.LayerNorm
     dropout: nn.Module
+    residual: Callable[..., Tensor]
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,9 +79,17 @@ class Part(nn.Module):
         self.quantized = nn.ModuleDict(made)
         return list(made.values())
 
-    def fuses(self, states: States) -> bool:
-        """Whether fused_norm.py is for this part: maps in the states' own arithmetic, nothing between the last and the sum."""
-        return not len(self.quantized) and isinstance(self.dropout, nn.Identity) and takes_fused(states)
+    def forks(self, states: States) -> bool:
+        """Whether `forked_pre_norm` is for this part: its norm comes first, and nothing is between its last map and the sum."""
+        return self.residual is pre_norm and isinstance(self.dropout, nn.Identity) and takes_fused(states)
+
+    def onto(self, around: Chosen, states: Float[Tensor, "batch chosen width"], name: str) -> Chosen:
+        """`around` plus the named map of the states, whose bias is a constant."""
+        last: nn.Linear = getattr(self, name)
+        if name in self.quantized:
+            mapped: Tensor = self.quantized[name](states, is_constant=True)
+            return around + mapped
+        return fused_linear(states, last.weight, last.bias.detach(), around)
 
     def linear(self, states: Chosen, *names: str) -> tuple[Float[Tensor, "batch chosen width"], ...]:
         """The named maps of the states; of several, one product on a GPU: a CPU gains nothing by it."""
@@ -116,18 +125,18 @@ class Attention(Part):
 
     def forward(self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None) -> Chosen:
         """States after the attention part, of all tokens or of the needed ones alone."""
-        is_forked = self.residual is pre_norm and self.fuses(states)
 
         def part(x: Tensor) -> Tensor:
-            attended = self.attend(x, among, needed)
-            if is_forked:
-                return fused_linear(attended, self.output.weight, self.output.bias.detach())
-            (output,) = self.linear(attended, "output")
+            (output,) = self.linear(self.attend(x, among, needed), "output")
             dropped: Tensor = self.dropout(output)
             return dropped
 
-        residual = partial(forked_pre_norm, bias=self.output.bias) if is_forked else self.residual
-        return residual(self.norm, part, states, needed)
+        def summed(x: Tensor, around: Tensor) -> Tensor:
+            return self.onto(around, self.attend(x, among, needed), "output")
+
+        if self.forks(states):
+            return forked_pre_norm(self.norm, summed, states, needed, self.output.bias)
+        return self.residual(self.norm, part, states, needed)
 
     def attend(self, states: States, among: KeyMask | Packing | None, needed: Needed | None) -> Chosen:
         maps: list[tuple[Tensor, tuple[str, ...]]] = [(states, ("query", "key", "value"))]
@@ -171,23 +180,31 @@ class FeedForward(Part):
         self.residual = RESIDUALS[config.norm]
 
     def forward(self, states: States) -> States:
-        is_fused = isinstance(self.activation, nn.GELU) and self.fuses(states)
-        is_forked = is_fused and self.residual is pre_norm
+        is_fused = isinstance(self.activation, nn.GELU) and not len(self.quantized) and takes_fused(states)
 
         def part(x: Tensor) -> Tensor:
-            if is_fused:
-                return self.fused(x, self.outer.bias.detach() if is_forked else self.outer.bias)
-            (inner,) = self.linear(x, "inner")
-            (outer,) = self.linear(self.activation(inner), "outer")
+            outer = self.fused(x, self.outer.bias) if is_fused else self.linear(self.activated(x), "outer")[0]
             dropped: Tensor = self.dropout(outer)
             return dropped
 
-        residual = partial(forked_pre_norm, bias=self.outer.bias) if is_forked else self.residual
-        return residual(self.norm, part, states)
+        def summed(x: Tensor, around: Tensor) -> Tensor:
+            if is_fused:
+                return self.fused(x, self.outer.bias.detach(), around)
+            return self.onto(around, self.activated(x), "outer")
 
-    def fused(self, states: States, outer_bias: Tensor) -> States:
-        """Both maps, with the sum for the inner bias on GELU's way back."""
+        if self.forks(states):
+            return forked_pre_norm(self.norm, summed, states, None, self.outer.bias)
+        return self.residual(self.norm, part, states)
+
+    def activated(self, states: States) -> Float[Tensor, "batch seq inner"]:
+        (inner,) = self.linear(states, "inner")
+        activated: Tensor = self.activation(inner)
+        return activated
+
+    def fused(self, states: States, outer_bias: Tensor, around: States | None = None) -> States:
+        """Both maps, plus `around`, with the sum for the inner bias on GELU's way back."""
         from litebert.model.fused_feed_forward import feed_forward
 
         is_tanh = isinstance(self.activation, nn.GELU) and self.activation.approximate == "tanh"
-        return feed_forward(states, self.inner.weight, self.inner.bias, self.outer.weight, outer_bias, is_tanh=is_tanh)
+        maps = self.inner.weight, self.inner.bias, self.outer.weight, outer_bias
+        return feed_forward(states, *maps, around, is_tanh=is_tanh)

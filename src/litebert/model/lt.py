@@ -86,11 +86,19 @@ class Plan(NamedTuple):
 
 
 def multiply(
-    out: Tensor, left: Tensor, right: Tensor, bias: Tensor | None, inputs: Tensor | None, *, turn_left: bool, turn_right: bool
+    out: Tensor,
+    left: Tensor,
+    right: Tensor,
+    bias: Tensor | None = None,
+    *,
+    added: Tensor | None = None,
+    inputs: Tensor | None = None,
+    turn_left: bool = False,
+    turn_right: bool = False,
 ) -> bool:
-    """`out` = left · right (+ bias), each of the two as it lies or turned; with `inputs` that goes there, and GELU by tanh to
-    `out`. False, and nothing is done, where the library is not there or does not know how."""
-    tensors = [tensor for tensor in (out, left, right, bias, inputs) if tensor is not None]
+    """`out` = left · right (+ bias) (+ added), each of the two as it lies or turned; with `inputs` that goes there, and GELU by
+    tanh to `out`. False, and nothing is done, where the library is not there or does not know how."""
+    tensors = [tensor for tensor in (out, left, right, bias, added, inputs) if tensor is not None]
     rows, columns = out.shape
     epilogue = PLAIN if bias is None else WITH_BIAS if inputs is None else WITH_BIAS_AND_GELU
     alignment = next((bytes for bytes in ALIGNMENTS if all(tensor.data_ptr() % bytes == 0 for tensor in tensors)), None)
@@ -99,20 +107,20 @@ def multiply(
     inner = left.shape[0 if turn_left else 1]
     found = plan(Shape(out.device.index, rows, columns, inner, turn_left, turn_right, epilogue, alignment))
     with torch.cuda.device_of(out):  # type: ignore[no-untyped-call]
-        return found is not None and _run(found, out, left, right, bias, inputs)
+        return found is not None and _run(found, out, left, right, out if added is None else added, {BIAS: bias, AUX: inputs})
 
 
-def _run(made: Plan, out: Tensor, left: Tensor, right: Tensor, bias: Tensor | None, inputs: Tensor | None) -> bool:
+def _run(made: Plan, out: Tensor, left: Tensor, right: Tensor, added: Tensor, others: dict[int, Tensor | None]) -> bool:
     lib = library()
     workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=out.device)
-    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    one, share = ctypes.c_float(1), ctypes.c_float(added is not out)
     of_right, of_left, of_out = made.layouts
     with LOCK:  # the description has the addresses of bias and inputs until the product is on its way
-        places = {name: place(tensor) for name, tensor in ((BIAS, bias), (AUX, inputs)) if tensor is not None}
+        places = {name: place(tensor) for name, tensor in others.items() if tensor is not None}
         _give(lib.cublasLtMatmulDescSetAttribute, made.description, places)
         status = lib.cublasLtMatmul(
             made.handle, made.description, ctypes.byref(one), place(right), of_right, place(left), of_left,
-            ctypes.byref(zero), place(out), of_out, place(out), of_out, ctypes.byref(made.algorithm),
+            ctypes.byref(share), place(added), of_out, place(out), of_out, ctypes.byref(made.algorithm),
             place(workspace), ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
         )  # fmt: skip
     return int(status) == 0

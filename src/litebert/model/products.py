@@ -22,20 +22,24 @@ LEAST = 8192
 
 
 def linear(
-    states: Float[Tensor, "*batch inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]
+    states: Float[Tensor, "*batch inputs"],
+    weight: Float[Tensor, "outputs inputs"],
+    bias: Float[Tensor, " outputs"],
+    added: Float[Tensor, "*batch outputs"] | None = None,
 ) -> Float[Tensor, "*batch outputs"]:
-    """What F.linear gives."""
-    mapped: Tensor = Linear.apply(states, weight, bias)
+    """What F.linear gives, plus `added`."""
+    mapped: Tensor = Linear.apply(states, weight, bias, added)
     return mapped
 
 
 class Linear(torch.autograd.Function):
-    """apply(states, weight, bias)"""
+    """apply(states, weight, bias, what is added or None)"""
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, added: Tensor | None) -> Tensor:
         ctx.save_for_backward(states, weight)
-        return product(states.flatten(0, -2), weight, bias, turn_right=True).view(*states.shape[:-1], -1)
+        more = None if added is None else added.flatten(0, -2)
+        return product(states.flatten(0, -2), weight, bias, more, turn_right=True).view(*states.shape[:-1], -1)
 
     @staticmethod
     @once_differentiable
@@ -43,19 +47,22 @@ class Linear(torch.autograd.Function):
         states, weight = ctx.saved_tensors
         rows = gradient.flatten(0, -2)
         of_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
-        return product(rows, weight).view_as(states), product(rows, states.flatten(0, -2), turn_left=True), of_bias
+        of_added = gradient if ctx.needs_input_grad[3] else None
+        of_weight = product(rows, states.flatten(0, -2), turn_left=True)
+        return product(rows, weight).view_as(states), of_weight, of_bias, of_added
 
 
 def product(
     left: Float[Tensor, "_ _"],
     right: Float[Tensor, "_ _"],
     bias: Float[Tensor, " columns"] | None = None,
+    added: Float[Tensor, "rows columns"] | None = None,
     *,
     turn_left: bool = False,
     turn_right: bool = False,
 ) -> Float[Tensor, "rows columns"]:
-    """left · right + bias, each of the two as it lies or turned."""
-    found = _product(left, right, bias, turn_left, turn_right)
+    """left · right + bias + added, each of the two as it lies or turned."""
+    found = _product(left, right, bias, added, turn_left, turn_right)
     assert isinstance(found, Tensor)
     return found
 
@@ -67,22 +74,25 @@ def is_for_lt(left: Tensor, *widths: int) -> bool:
 
 
 @torch.library.custom_op("litebert::product", mutates_args=())
-def _product(left: Tensor, right: Tensor, bias: Tensor | None, turn_left: bool, turn_right: bool) -> Tensor:
-    left, right = left.contiguous(), right.contiguous()
+def _product(
+    left: Tensor, right: Tensor, bias: Tensor | None, added: Tensor | None, turn_left: bool, turn_right: bool
+) -> Tensor:
+    left, right, added = left.contiguous(), right.contiguous(), None if added is None else added.contiguous()
     if is_for_lt(left, left.shape[1], right.shape[1], right.shape[0] if turn_right else 0):
-        out: Tensor = _like(left, right, bias, turn_left, turn_right)
-        if lt.multiply(out, left, right, bias, None, turn_left=turn_left, turn_right=turn_right):
+        out: Tensor = _like(left, right, bias, added, turn_left, turn_right)
+        if lt.multiply(out, left, right, bias, added=added, turn_left=turn_left, turn_right=turn_right):
             return out
     a, b = left.mT if turn_left else left, right.mT if turn_right else right
-    return a @ b if bias is None else torch.addmm(bias, a, b)
+    found = a @ b if bias is None else torch.addmm(bias, a, b)
+    return found if added is None else found.add_(added)
 
 
 @_product.register_fake
-def _like(left: Tensor, right: Tensor, bias: Tensor | None, turn_left: bool, turn_right: bool) -> Tensor:
+def _like(left: Tensor, right: Tensor, bias: Tensor | None, added: Tensor | None, turn_left: bool, turn_right: bool) -> Tensor:
     return left.new_empty(left.shape[1 if turn_left else 0], right.shape[0 if turn_right else 1])
 
 
 @register_flop_formula(torch.ops.litebert.product)
-def _flops(left: Any, right: Any, bias: Any, turn_left: bool, turn_right: bool, **_: Any) -> Any:
+def _flops(left: Any, right: Any, bias: Any, added: Any, turn_left: bool, turn_right: bool, **_: Any) -> Any:
     """For a compiler that decides what to compute twice."""
     return 2 * left[0] * left[1] * right[0 if turn_right else 1]
