@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 
 from litebert.config import PRESETS
 from litebert.model import fused, layers
-from litebert.model.fused import FusedProjection, takes_fused, wide_projection
+from litebert.model.fused import FusedProjection, takes_fused, wide_projection, with_biases
 from litebert.model.layers import FeedForward
 
 WIDTHS = (8, 8, 4)
@@ -28,7 +28,9 @@ def one_product(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
 
 
 def wide(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
-    return list(wide_projection(states, parts).split([part.out_features for part in parts], -1))
+    widths = [part.out_features for part in parts]
+    outputs = with_biases(wide_projection(states, parts), [part.bias for part in parts], [0, widths[0], sum(widths[:2])])
+    return list(outputs.split(widths, -1))
 
 
 WAYS = {"fused": one_product, "wide": wide}

@@ -69,16 +69,19 @@ def gradients(out: Tensor, leaves: Outcome, dtype: torch.dtype, *, draws: int = 
 
 
 def around_a_norm(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> Outcome:
-    """A part that is one linear map, with its norm before and its residual sum."""
+    """A part that is one linear map, with its norm before and its residual sum; and a bias between norm and map."""
     norm, shape = nn.LayerNorm(width, eps=1e-12).to(DEVICE, dtype), (1, rows, width)
-    leaves = {"states": draw(*shape, seed=1, dtype=dtype, mean=0.5).requires_grad_(), **dict(norm.named_parameters())}
     norm.weight.data, norm.bias.data = draw(width, seed=2, dtype=dtype, mean=1.0), draw(width, seed=3, dtype=dtype)
-    weight = draw(width, width, seed=4, dtype=dtype) / 8
-    leaves["last"] = draw(width, seed=5, dtype=dtype).requires_grad_()
-    around, normed, bias = leaves["states"], None, leaves["last"]
+    last, before = nn.Linear(width, width), draw(width, seed=6, dtype=dtype).requires_grad_()
+    last.weight = nn.Parameter(draw(width, width, seed=4, dtype=dtype) / 8, requires_grad=False)
+    last.bias = nn.Parameter(draw(width, seed=5, dtype=dtype))
+    states = draw(*shape, seed=1, dtype=dtype, mean=0.5).requires_grad_()
+    leaves = {"states": states, **dict(norm.named_parameters()), "last": last.bias, "before": before}
     if fused:
-        (around, normed), bias = fused_norm.forked_norm(leaves["states"], norm, bias), bias.detach()
-    out = around + F.linear(norm(around) if normed is None else normed, weight, bias)
+        around, normed = fused_norm.forked_norm(states, norm, last, before)
+        out = around + F.linear(normed + before.detach(), last.weight, last.bias.detach())
+    else:
+        out = states + last(norm(states) + before)
     return gradients(out, leaves, dtype)
 
 
@@ -153,9 +156,9 @@ def test_the_same_bits_twice() -> None:
 def test_a_gradient_without_strides_is_read_right() -> None:
     """That of a sum is one number, seen from everywhere."""
     norm = nn.LayerNorm(64).to(DEVICE, HALF)
-    states, bias = (draw(*shape, seed=7, dtype=HALF).requires_grad_() for shape in ((5, 64), (64,)))
-    around, normed = fused_norm.forked_norm(states, norm, bias)
-    of_states, of_bias = torch.autograd.grad(around.sum() + 2 * normed.sum(), [states, bias])
+    states, last = draw(5, 64, seed=7, dtype=HALF).requires_grad_(), nn.Linear(64, 64).to(DEVICE, HALF)
+    around, normed = fused_norm.forked_norm(states, norm, last)
+    of_states, of_bias = torch.autograd.grad(around.sum() + 2 * normed.sum(), [states, last.bias])
     torch.testing.assert_close(of_states, torch.ones_like(states), rtol=0, atol=1e-2)  # what a norm adds up to stays the same
     assert of_bias.tolist() == [5.0] * 64
 

@@ -10,10 +10,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from litebert.config import PRESETS
 from litebert.model import layers, layout
@@ -47,9 +48,9 @@ def in_torch(parts: list[Tensor], among: Packing, needed: Needed | None, *, drop
     return layout._dense(query, key, value, same_row, dropout)
 
 
-def make() -> Attention:
+def make(norm: str = "post") -> Attention:
     torch.manual_seed(0)
-    part = Attention(CONFIG).to(DEVICE)
+    part = Attention(replace(CONFIG, norm=norm)).to(DEVICE)  # type: ignore[arg-type]
     for parameter in part.parameters():  # numbers that every arithmetic here can hold
         parameter.data = (parameter + 0.1 * torch.randn_like(parameter)).bfloat16().to(parameter.dtype)
     return part
@@ -109,6 +110,38 @@ def test_weights_are_dropped_in_training_alone(monkeypatch: pytest.MonkeyPatch) 
     assert seen == [0.3, 0.0]
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_key_has_no_use_for_its_bias(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
+    monkeypatch.setattr(layers, "wide_attention", in_torch)
+    assert not outcome(make(norm), torch.float32, None)["key.bias"].any()
+
+
+@pytest.mark.parametrize(
+    ("dropout", "is_packed", "is_training", "is_known"),
+    [(0.0, True, True, True), (0.3, True, True, False), (0.3, True, False, True), (0.0, False, True, False)],
+)
+def test_weights_that_add_up_to_1_hand_a_bias_on(
+    dropout: float, is_packed: bool, is_training: bool, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Tensor | None] = []
+
+    def forked(norm: nn.Module, part: Any, states: Tensor, needed: None, last: nn.Linear, before: Tensor | None) -> Tensor:
+        seen.append(before)
+        summed: Tensor = part(norm(states), states)
+        return summed
+
+    monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
+    monkeypatch.setattr(layers, "takes_fused", lambda states: True)
+    monkeypatch.setattr(layers, "wide_attention", in_torch)
+    monkeypatch.setattr(layers, "forked_pre_norm", forked)
+    part = Attention(replace(CONFIG, norm="pre", attention_dropout=dropout)).to(DEVICE).train(is_training)
+    out = part(torch.randn(1, sum(LENGTHS), 64, device=DEVICE), PACKING if is_packed else None)
+    assert seen == [part.value.bias if is_known else None]
+    (of_bias,) = torch.autograd.grad(out.sum(), [part.value.bias], allow_unused=True)
+    assert (of_bias is None) is is_known, "who has it is asked once"
+
+
 def test_padded_rows_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
     monkeypatch.setattr(layers, "wide_attention", lambda *args, **_: pytest.fail("not for these"))
@@ -161,16 +194,20 @@ def test_a_compiler_takes_the_answer_for_a_constant() -> None:
 
 
 @needs_kernels
+@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("needed", [None, NEEDED], ids=["all", "needed"])
-def test_the_kernels_err_no_more(needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Than those of the split way on a GPU in bfloat16; in the interpreter, than float32 does."""
-    part, dtype = make(), torch.bfloat16 if HAS_GPU else torch.float32
+def test_the_kernels_err_no_more(norm: str, needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than those of the split way on a GPU in bfloat16; in the interpreter, than float32 does. With the norm before, its kernel
+    has the gradient of the value's bias."""
+    part, dtype = make(norm), torch.bfloat16 if HAS_GPU else torch.float32
+    monkeypatch.setattr(layers, "takes_fused", lambda states: False)
     with monkeypatch.context() as patch:
         patch.setattr(layers, "takes_wide", lambda *args, **_: True)
         patch.setattr(layers, "wide_attention", in_torch)
         truth = outcome(part, torch.float64, needed)
     split = errors(outcome(part, dtype, needed), truth)
     monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
+    monkeypatch.setattr(layers, "takes_fused", lambda states: True)
     wide = errors(outcome(part, dtype, needed), truth)
     least = 1e-3 if HAS_GPU else 1e-6  # of the whole gradient: below, it is luck
     assert all(wide[name] <= 1.1 * max(split[name], least) for name in wide), (wide, split)

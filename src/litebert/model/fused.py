@@ -32,9 +32,18 @@ def takes_fused(states: Float[Tensor, "*batch size"]) -> bool:
 def wide_projection(
     states: Float[Tensor, "*batch inputs"], parts: Sequence[nn.Linear]
 ) -> Float[Tensor, "*batch outputs_of_all"]:
-    """All outputs in one tensor: a linear map like any other, and so is its way back."""
+    """All outputs in one tensor, biases as constants: `with_biases` has their gradients."""
     mapped = fused_linear if takes_fused(states) else F.linear
-    return mapped(states, torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+    return mapped(states, torch.cat([part.weight for part in parts]), torch.cat([part.bias.detach() for part in parts]))
+
+
+def with_biases(
+    wide: Float[Tensor, "*batch outputs_of_all"], biases: Sequence[Float[Tensor, " _"]], places: Sequence[int | None]
+) -> Float[Tensor, "*batch outputs_of_all"]:
+    """Outputs that have these biases in them already, as constants. Going back, each gets the sum of the gradient from its
+    place on; where that is known to be nothing (None), zeros."""
+    watched: Tensor = WithBiases.apply(wide, tuple(places), *biases)  # type: ignore[no-untyped-call]
+    return watched
 
 
 def fused_linear(
@@ -74,3 +83,22 @@ class FusedProjection(torch.autograd.Function):
         of_states, *others = ((gradient @ weight).view_as(states) for gradient, weight in zip(apart, weights, strict=True))
         total = sum(others, start=of_states)
         return total, *(part for gradient in apart for part in (gradient.mT @ rows, gradient.sum(0)))
+
+
+class WithBiases(torch.autograd.Function):
+    """apply(outputs, places, bias, bias, …)"""
+
+    @staticmethod
+    def forward(ctx: Any, wide: Tensor, places: tuple[int | None, ...], *biases: Tensor) -> Tensor:
+        ctx.places, ctx.widths = places, [bias.shape[0] for bias in biases]
+        return wide.view_as(wide)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows = gradient.flatten(0, -2)
+        sums = (
+            rows.new_zeros(width) if place is None else rows[:, place : place + width].sum(0)
+            for place, width in zip(ctx.places, ctx.widths, strict=True)
+        )
+        return gradient, None, *sums

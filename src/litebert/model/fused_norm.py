@@ -34,34 +34,39 @@ BLOCK = 2048
 
 
 def forked_norm(
-    states: Float[Tensor, "*batch size"], norm: nn.LayerNorm, bias: Float[Tensor, " size"]
+    states: Float[Tensor, "*batch size"], norm: nn.LayerNorm, last: nn.Linear, before: Float[Tensor, " inputs"] | None = None
 ) -> tuple[Float[Tensor, "*batch size"], Float[Tensor, "*batch size"]]:
-    """The states, and the states normed. To the first belongs what is added to them: their gradient's sum goes to `bias`."""
-    around, normed, *_ = ForkedNorm.apply(states, norm.weight, norm.bias, bias, norm.eps)
+    """The states, and the states normed. To the first is added what `last` gives, with its bias as a constant: their
+    gradient's sum is the bias's. `before` is a bias of which the last map's inputs have as much as there is, at each token."""
+    weight = None if before is None else last.weight.detach()
+    around, normed, *_ = ForkedNorm.apply(states, norm.weight, norm.bias, last.bias, norm.eps, before, weight)
     return around, normed
 
 
 class ForkedNorm(torch.autograd.Function):
-    """apply(states, weight, bias, bias of what is added, epsilon): states, normed states, their means and scales"""
+    """apply(states, weight, bias, bias of what is added, epsilon, bias before that map or None, that map's weight or None):
+    states, normed states, their means and scales"""
 
     @staticmethod
     def forward(
-        states: Tensor, weight: Tensor, bias: Tensor, added: Tensor, epsilon: float
+        states: Tensor, weight: Tensor, bias: Tensor, added: Tensor, epsilon: float, before: Tensor | None, last: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         normed, means, scales = torch.native_layer_norm(states, weight.shape, weight, bias, epsilon)
         return states.view_as(states), normed, means, scales
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        states, weight, *_ = inputs
+        states, weight, *_, last = inputs
         ctx.mark_non_differentiable(*output[2:])
-        ctx.save_for_backward(states, *output[2:], weight)
+        ctx.save_for_backward(states, *output[2:], weight, last)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, around: Tensor, gradient: Tensor, *_: object) -> tuple[Tensor | None, ...]:
-        of_states, of_parameters = _norm_backward(gradient, around, *ctx.saved_tensors)
-        return of_states, *of_parameters.unbind(), None
+        *saved, last = ctx.saved_tensors
+        of_states, of_parameters = _norm_backward(gradient, around, *saved)
+        of_before = None if last is None else (of_parameters[2] @ last.float()).to(last.dtype)
+        return of_states, *of_parameters.to(of_states.dtype).unbind(), None, of_before, None
 
 
 @torch.library.custom_op("litebert::norm_backward", mutates_args=())
@@ -109,7 +114,7 @@ def gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tens
 
 @_norm_backward.register_fake
 def _like_norm(gradient: Tensor, around: Tensor, states: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-    return states.new_empty(states.shape), states.new_empty(3, states.shape[-1])
+    return states.new_empty(states.shape), states.new_empty(3, states.shape[-1], dtype=torch.float32)
 
 
 @gelu.register_fake

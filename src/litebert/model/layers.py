@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
 from litebert.model.fp8 import Quantized
-from litebert.model.fused import FusedProjection, fused_linear, takes_fused, wide_projection
+from litebert.model.fused import FusedProjection, fused_linear, takes_fused, wide_projection, with_biases
 from litebert.model.layout import KeyMask, Needed, Packing, attention, takes_wide, wide_attention
 
 States = Float[Tensor, "batch seq hidden"]
@@ -47,13 +47,18 @@ def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, 
 
 
 def forked_pre_norm(
-    norm: nn.LayerNorm, part: Callable[[Tensor, Tensor], Tensor], states: Tensor, needed: Needed | None, bias: Tensor
+    norm: nn.LayerNorm,
+    part: Callable[[Tensor, Tensor], Tensor],
+    states: Tensor,
+    needed: Needed | None,
+    last: nn.Linear,
+    before: Tensor | None = None,
 ) -> Tensor:
-    """The same, where `part` adds x itself, in its last product, and this bias as a constant: the norm's way back has its
-    gradient."""
+    """The same, where `part` adds x itself, in the product of its last map, whose bias is a constant there: the norm's way back
+    has its gradient; and that of `before`, a bias that the last map's inputs have in them."""
     from litebert.model.fused_norm import forked_norm
 
-    around, normed = forked_norm(states, norm, bias)
+    around, normed = forked_norm(states, norm, last, before)
     return part(normed, around if needed is None else needed.of(around))
 
 
@@ -132,32 +137,50 @@ class Attention(Part):
             return dropped
 
         def summed(x: Tensor, around: Tensor) -> Tensor:
-            return self.onto(around, self.attend(x, among, needed), "output")
+            return self.onto(around, self.attend(x, among, needed, value_bias=not is_known), "output")
 
         if self.forks(states):
-            return forked_pre_norm(self.norm, summed, states, needed, self.output.bias)
+            # Weights that add up to 1 hand a value's bias on as it is.
+            is_known = self.is_wide(states, among) and not self.drops
+            before = self.value.bias if is_known else None
+            return forked_pre_norm(self.norm, summed, states, needed, self.output, before)
         return self.residual(self.norm, part, states, needed)
 
-    def attend(self, states: States, among: KeyMask | Packing | None, needed: Needed | None) -> Chosen:
+    @property
+    def drops(self) -> float:
+        """The part of the weights that is dropped now."""
+        return self.probability if self.training else 0.0
+
+    def is_wide(self, states: States, among: KeyMask | Packing | None) -> bool:
+        return isinstance(among, Packing) and takes_wide(self.in_heads(states), among, drops=self.drops > 0)
+
+    def attend(
+        self, states: States, among: KeyMask | Packing | None, needed: Needed | None, *, value_bias: bool = True
+    ) -> Chosen:
+        """`value_bias` says whether it gets its gradient here."""
         maps: list[tuple[Tensor, tuple[str, ...]]] = [(states, ("query", "key", "value"))]
         if needed is not None:
             maps = [(needed.of(states), ("query",)), (states, ("key", "value"))]
-        probability = self.probability if self.training else 0.0
-        if isinstance(among, Packing) and takes_wide(self.in_heads(states), among, drops=probability > 0):
-            parts = [self.wide(x, *names) for x, names in maps]
-            return wide_attention(parts, among, needed, dropout=probability).flatten(2)
+        if isinstance(among, Packing) and self.is_wide(states, among):
+            parts = [self.wide(x, *names, value_bias=value_bias) for x, names in maps]
+            return wide_attention(parts, among, needed, dropout=self.drops).flatten(2)
         query, key, value = [part for x, names in maps for part in self.project(x, *names)]
-        return attention(query, key, value, among, needed, dropout=probability).flatten(2)
+        return attention(query, key, value, among, needed, dropout=self.drops).flatten(2)
 
     def project(self, states: States, *names: str) -> list[Float[Tensor, "batch seq heads size"]]:
         return [self.in_heads(part) for part in self.linear(states, *names)]
 
-    def wide(self, states: States, *names: str) -> Float[Tensor, "batch seq maps heads size"]:
-        """The same, side by side in one tensor."""
-        key = " ".join(names)
+    def wide(self, states: States, *names: str, value_bias: bool) -> Float[Tensor, "batch seq maps heads size"]:
+        """The same, side by side in one tensor. A key's bias has no gradient: softmax does not see what all keys share."""
+        key, parts = " ".join(names), {name: getattr(self, name) for name in names}
         is_quantized = key in self.quantized
-        parts = [getattr(self, name) for name in names]
-        mapped: Tensor = self.quantized[key](states) if is_quantized else wide_projection(states, parts)
+        mapped: Tensor = (
+            self.quantized[key](states, is_constant=True) if is_quantized else wide_projection(states, list(parts.values()))
+        )
+        places = {name: None if name == "key" else place * self.value.out_features for place, name in enumerate(names)}
+        if not value_bias:
+            places.pop("value", None)
+        mapped = with_biases(mapped, [parts[name].bias for name in places], list(places.values()))
         return mapped.view(*states.shape[:2], len(names), self.num_heads, -1)
 
     def in_heads(self, states: States) -> Float[Tensor, "batch seq heads size"]:
@@ -193,7 +216,7 @@ class FeedForward(Part):
             return self.onto(around, self.activated(x), "outer")
 
         if self.forks(states):
-            return forked_pre_norm(self.norm, summed, states, None, self.outer.bias)
+            return forked_pre_norm(self.norm, summed, states, None, self.outer)
         return self.residual(self.norm, part, states)
 
     def activated(self, states: States) -> Float[Tensor, "batch seq inner"]:
