@@ -10,7 +10,7 @@ CASES = {
     "base-512": Case(preset="albert-base-v2", length=512, ours=((256, 256), (256, 64), (64, 64)), theirs=(64, 128)),
     "base-128": Case(preset="albert-base-v2", length=128, ours=((1024, 1024), (512, 512)), theirs=(512, 256)),
     "large-512": Case(preset="albert-large-v2", length=512, ours=((256, 128), (64, 64)), theirs=(64, 32)),
-    "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((128, 32), (64, 32)), theirs=(16, 32)),
+    "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((128, 64), (128, 32)), theirs=(16, 32)),
 }
 CASES["xxlarge-512-fp8"] = replace(CASES["xxlarge-512"], dtype="fp8", theirs=())
 TINY = {

@@ -195,7 +195,7 @@ class Bench(Meter):
                 about |= {"mode": "all kept", "fast_backward": True}
                 self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
                 fp8.FAST_BACKWARD = False
-        for rows in case.theirs[:most]:
+        for rows in self.options.peer_rows or case.theirs[:most]:
             for kind in self.options.peers:
                 about = labels | {"who": f"huggingface {kind}", "rows": rows}
                 self.attempt(lambda r=rows, k=kind: self.theirs(case, r, k), needs=needs("theirs", name), **about)  # type: ignore[misc]
@@ -260,6 +260,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data", help="folder of shards; --tiny makes its own")
     parser.add_argument("--shapes", nargs="+", choices=[*CASES, *TINY], help="all, unless given")
     parser.add_argument("--peers", nargs="*", default=["padded", "full"], choices=PEERS)
+    parser.add_argument("--peer-rows", nargs="+", type=int, help="its batch sizes, in place of those that belong to the shape")
     parser.add_argument("--peers-only", action="store_true", help="leave our own steps out")
     parser.add_argument("--parts", nargs="+", default=["speed", "memory", "loader"], choices=PARTS)
     parser.add_argument("--steps", type=int, default=20, help="in a timed block, at most")
