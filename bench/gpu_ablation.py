@@ -72,10 +72,11 @@ WITHOUT: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], C
     "wide": (lambda: patch.object(layout, "WIDE", False), same),
     "fused_norms": (lambda: patch.object(fused, "FUSED_NORMS", False), same),
     "lt": (lambda: patch.object(products, "LT", False), same),
+    "label_kernels": (lambda: patch.object(objective, "LABEL_KERNELS", False), same),
 }
 """The last layer at the needed tokens alone; rows end to end; CUDA graphs; the next microbatch laid out ahead; compiled layers;
 kernels of rows of up to 512 and of 128 tokens; query, key and value as one tensor; norms and GELU in one pass
-back; algorithms of our choice for the products."""
+back; algorithms of our choice for the products; losses over the vocabulary in one pass."""
 
 
 class Ablation(gpu_step.Bench):

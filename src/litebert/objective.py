@@ -13,8 +13,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from litebert.model.layout import Needed, Packing
+from litebert.model.layout import Needed, Packing, has_short_kernels
 from litebert.model.model import Model
+
+LABEL_KERNELS = True
+"""Whether losses over a vocabulary have kernels of their own on a Hopper GPU: docs/decisions/label_loss.md has their times."""
+MANY = 1024
+"""Labels, from which on they have."""
 
 
 class PretrainBatch(Protocol):
@@ -107,7 +112,17 @@ def needed_states(model: Model, batch: PretrainBatch, *, depth: int | None = Non
     return states.flatten(0, 1)
 
 
+def takes_labels(logits: Float[Tensor, "rows labels"]) -> bool:
+    """Whether label_loss.py is for logits like these."""
+    fits = logits.dtype == torch.bfloat16 and logits.shape[1] >= MANY and logits.shape[1] % 8 == 0
+    return LABEL_KERNELS and logits.is_cuda and fits and has_short_kernels()
+
+
 def _sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    if takes_labels(logits):
+        from litebert.model.label_loss import label_loss
+
+        return label_loss(logits, labels)
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     with torch.no_grad():
         correct = (logits.argmax(-1) == labels).sum().float()
