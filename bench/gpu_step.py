@@ -92,7 +92,7 @@ class Bench(Meter):
                     found["is_exact"] = found["error_ratio"] <= WORSE
             run.without_loader()
             run()
-            again = self.timed(run, rounds=1)["real"] / 1000
+            again = self.timed(run)["real"] / 1000
             return found | {"loader_costs": round(1 - found["real_ktok_s"] / again, 4)}
 
     def profile(self, contender: Ours | Theirs, step_ms: float) -> None:
@@ -104,7 +104,7 @@ class Bench(Meter):
     def warm(self, run: Ours) -> None:
         """Until no new shape has been recorded for a while."""
         steps, seen, quiet, began = 0, -1, 0, time.monotonic()
-        while quiet < (3 if self.options.tiny else 10) and steps < 80 and time.monotonic() - began < 20:
+        while quiet < (3 if self.options.tiny else 25) and steps < 80 and time.monotonic() - began < 20:
             run()
             quiet = quiet + 1 if run.num_recorded == seen else 0
             seen, steps = run.num_recorded, steps + 1

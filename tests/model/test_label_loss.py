@@ -51,7 +51,7 @@ def outcome(way: object, logits: Tensor, labels: Tensor, dtype: torch.dtype) -> 
     leaf = logits.to(dtype).requires_grad_()
     loss, correct = way(leaf, labels)  # type: ignore[operator]
     (gradient,) = torch.autograd.grad(loss / 7, leaf)
-    return loss.detach(), correct, gradient
+    return loss.detach(), correct.detach(), gradient
 
 
 def relative(found: Tensor, truth: Tensor) -> float:
@@ -88,7 +88,7 @@ def test_without_labels_there_is_no_loss() -> None:
     logits, labels = draw(4, 1024)
     labels[:] = IGNORED
     loss, correct, gradient = outcome(label_loss, logits, labels, HALF)
-    assert (loss, correct) == (0, 0)
+    assert (float(loss), float(correct)) == (0, 0)
     assert not gradient.any()
     assert [float(number) for number in label_loss(logits[:0], labels[:0])] == [0, 0]
 

@@ -15,8 +15,8 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 @no_type_check
-def _larger(a, is_a, b, is_b):
-    return tl.maximum(a, b), tl.maximum(is_a, is_b)
+def _larger(a, first_a, b, first_b):
+    return tl.maximum(a, b), tl.maximum(first_a, first_b)
 
 
 @triton.jit
@@ -28,22 +28,21 @@ def loss_kernel(
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     own = tl.load(logits + row * width + tl.maximum(label, 0)).to(tl.float32)
-    top = own * LOG2_E
+    top = own
+    before = float("-inf")
     total = tl.zeros([block], tl.float32)
-    beaten = 0
     for start in tl.range(0, width, block, num_stages=stages):
         column = start + tl.arange(0, block)
         logit = tl.load(logits + row * width + column, column < width, float("-inf")).to(tl.float32)
-        is_before = (logit > own) | ((logit == own) & (column < label))
-        largest, is_beaten = tl.reduce((logit, is_before.to(tl.int32)), 0, _larger)
-        new_top = tl.maximum(top, largest * LOG2_E)
-        total = total * tl.exp2(top - new_top) + tl.exp2(logit * LOG2_E - new_top)
-        top, beaten = new_top, tl.maximum(beaten, is_beaten)
-    log = top + tl.log2(tl.sum(total, 0))
+        largest, largest_before = tl.reduce((logit, tl.where(column < label, logit, float("-inf"))), 0, _larger)
+        new_top, before = tl.maximum(top, largest), tl.maximum(before, largest_before)
+        total = total * tl.exp2((top - new_top) * LOG2_E) + tl.exp2(logit * LOG2_E - new_top * LOG2_E)
+        top = new_top
+    log = top * LOG2_E + tl.log2(tl.sum(total, 0))
     is_there = label >= 0
     tl.store(losses + row, tl.where(is_there, log / LOG2_E - own, 0.0))
     tl.store(logs + row, log)
-    tl.store(correct + row, tl.where(is_there & (beaten == 0), 1.0, 0.0))
+    tl.store(correct + row, tl.where(is_there & (own >= top) & (own > before), 1.0, 0.0))
 
 
 @triton.jit
