@@ -48,7 +48,7 @@ def plain(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def outcome(way: object, logits: Tensor, labels: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    leaf = logits.to(dtype).requires_grad_()
+    leaf = logits.to(dtype, copy=True).requires_grad_()
     loss, correct = way(leaf, labels)  # type: ignore[operator]
     (gradient,) = torch.autograd.grad(loss / 7, leaf)
     return loss.detach(), correct.detach(), gradient
