@@ -81,7 +81,7 @@ class Kernels:
         state, inner = 2 * TOKENS * SIZE, 2 * TOKENS * INNER
         return {
             "norm, back": (self.norm, 4 * state + 2 * sums.nbytes),
-            "norm, add up": (lambda: fused_norm._add_up(sums, totals), sums.nbytes),
+            "norm, add up": (lambda: fused_norm.add_up(sums, totals), sums.nbytes),
             "gelu": (lambda: fused_norm.gelu(self.inner, True), 2 * inner),
             "gelu by erf": (lambda: fused_norm.gelu(self.inner, False), 2 * inner),
             "torch's gelu": (lambda: F.gelu(self.inner, approximate="tanh"), 2 * inner),

@@ -9,7 +9,7 @@ import triton
 from torch import Tensor
 
 from litebert.model.fp8_kernels import round_kernel, survey_kernel
-from litebert.model.fused_norm import _add_up
+from litebert.model.fused_norm import add_up
 
 COLUMNS = 1024
 """That a program of the first pass has: four warps."""
@@ -44,7 +44,7 @@ def round_both(
             num_warps=4,
         )  # fmt: skip
         if adds:
-            _add_up(sums, totals)
+            add_up(sums, totals)
     return out, turned, scale, totals
 
 

@@ -83,7 +83,7 @@ def _norm_backward(
         norm_gradient_kernel[(programs,)](
             *inputs, out, sums, states.numel() // width, width, NORM["rows"], columns, NORM["stages"], num_warps=_warps(columns)
         )
-        _add_up(sums, totals)
+        add_up(sums, totals)
     return out, totals
 
 
@@ -109,7 +109,7 @@ def gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tens
             gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh,
             GELU["rows"], columns, GELU["stages"], num_warps=_warps(columns),
         )  # fmt: skip
-        _add_up(sums, totals)
+        add_up(sums, totals)
     return out, activated, totals
 
 
@@ -128,7 +128,8 @@ def _like_gelu(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tensor,
     return states.new_empty(states.shape), states.new_empty(states.shape), states.new_empty(states.shape[-1])
 
 
-def _add_up(sums: Tensor, totals: Tensor) -> None:
+def add_up(sums: Tensor, totals: Tensor) -> None:
+    """Rows of sums, one from each program, into one."""
     count, width = sums.shape
     total_kernel[(triton.cdiv(width, TOTAL["columns"]),)](sums, totals, count, width, **TOTAL, num_warps=8)
 

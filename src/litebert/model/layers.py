@@ -130,6 +130,9 @@ class Attention(Part):
 
     def forward(self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None) -> Chosen:
         """States after the attention part, of all tokens or of the needed ones alone."""
+        is_forked = self.forks(states)
+        # Weights add up to 1, unless some are dropped, and hand a value's bias on as it is: the norm's way back can tell it.
+        is_known = is_forked and not self.drops and self.is_wide(states, among)
 
         def part(x: Tensor) -> Tensor:
             (output,) = self.linear(self.attend(x, among, needed), "output")
@@ -139,11 +142,8 @@ class Attention(Part):
         def summed(x: Tensor, around: Tensor) -> Tensor:
             return self.onto(around, self.attend(x, among, needed, value_bias=not is_known), "output")
 
-        if self.forks(states):
-            # Weights that add up to 1 hand a value's bias on as it is.
-            is_known = self.is_wide(states, among) and not self.drops
-            before = self.value.bias if is_known else None
-            return forked_pre_norm(self.norm, summed, states, needed, self.output, before)
+        if is_forked:
+            return forked_pre_norm(self.norm, summed, states, needed, self.output, self.value.bias if is_known else None)
         return self.residual(self.norm, part, states, needed)
 
     @property
@@ -157,7 +157,7 @@ class Attention(Part):
     def attend(
         self, states: States, among: KeyMask | Packing | None, needed: Needed | None, *, value_bias: bool = True
     ) -> Chosen:
-        """`value_bias` says whether it gets its gradient here."""
+        """Attended values, before the output map; `value_bias` says whether that bias gets its gradient here."""
         maps: list[tuple[Tensor, tuple[str, ...]]] = [(states, ("query", "key", "value"))]
         if needed is not None:
             maps = [(needed.of(states), ("query",)), (states, ("key", "value"))]
