@@ -7,9 +7,8 @@ of that key.
 
 import pytest
 import torch
-from test_short_attention import (  # skips all of this where kernels cannot run
-    DEVICE,
-    HAS_GPU,
+from kernels_run import DEVICE, HALF, HAS_GPU  # skips all of this where kernels cannot run
+from test_short_attention import (
     bounds_of,
     errors,
     make_inputs,
@@ -25,7 +24,6 @@ from litebert.model.layout import Packing
 from litebert.model.long_attention import long_attention
 
 HEADS, SIZE, DROPOUT, EXACT = 2, 32, 0.25, 1.6e-2 if HAS_GPU else 2e-3
-HALF = torch.bfloat16 if HAS_GPU else torch.float16
 CASES = [
     pytest.param([5, 16, 0, 1, 31], [5, 16, 0, 1, 31], id="short"),
     pytest.param([150, 7, 0, 65], [150, 7, 0, 65], id="long"),

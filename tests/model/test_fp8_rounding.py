@@ -1,22 +1,12 @@
-"""Kernels that round to 8 bits, turn and add up give what torch gives.
-
-On a CPU they run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton is installed).
-"""
-
-import os
+"""Kernels that round to 8 bits, turn and add up give what torch gives."""
 
 import pytest
 import torch
+from kernels_run import DEVICE, HAS_GPU, quiet  # skips all of this where kernels cannot run
 
-pytest.importorskip("triton")
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+from litebert.model import fp8, fp8_rounding
 
-from litebert.model import fp8, fp8_rounding  # noqa: E402
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter computes with numpy
-DEVICE = "cuda" if HAS_GPU else "cpu"
+pytestmark = quiet
 DTYPE = torch.bfloat16 if HAS_GPU else torch.float32
 AS_IT_IS = (fp8.MULTIPLE, fp8.SMALLEST)
 

@@ -1,10 +1,6 @@
-"""Norms and GELU with sums of their own on the way back err no more than torch's in 16 bits; the truth is float64.
-
-On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton is installed).
-"""
+"""Norms and GELU with sums of their own on the way back err no more than torch's in 16 bits; the truth is float64."""
 
 import copy
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,24 +10,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from kernels_run import DEVICE, HALF, HAS_GPU, quiet  # skips all of this where kernels cannot run
 from torch import Tensor, nn
 
-pytest.importorskip("triton")
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+from litebert.config import PRESETS
+from litebert.model import fused_norm, layers, layout
+from litebert.model.encoder import apply_layer
+from litebert.model.fused_feed_forward import feed_forward
+from litebert.model.layers import Attention, FeedForward
+from litebert.model.layout import Needed, Packing
 
-from litebert.config import PRESETS  # noqa: E402
-from litebert.model import fused_norm, layers, layout  # noqa: E402
-from litebert.model.encoder import apply_layer  # noqa: E402
-from litebert.model.fused_feed_forward import feed_forward  # noqa: E402
-from litebert.model.layers import Attention, FeedForward  # noqa: E402
-from litebert.model.layout import Needed, Packing  # noqa: E402
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter computes with numpy
-DEVICE = "cuda" if HAS_GPU else "cpu"
-HALF = torch.bfloat16 if HAS_GPU else torch.float16
-"""The interpreter cuts the last bits off where a number becomes bfloat16; a GPU rounds."""
+pytestmark = quiet
 ROWS = [1, 7, 128, 1000]
 WIDTHS = [48, 64, 768] if HAS_GPU else [48, 64]
 Outcome = dict[str, Tensor]

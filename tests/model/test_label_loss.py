@@ -1,30 +1,19 @@
-"""Losses over a vocabulary by our own kernels are cross entropy, and err no more than torch's; the truth is float64.
+"""Losses over a vocabulary by our own kernels are cross entropy, and err no more than torch's; the truth is float64."""
 
-On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton is installed).
-"""
-
-import os
 import subprocess
 import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
+from kernels_run import DEVICE, HALF, HAS_GPU, quiet  # skips all of this where kernels cannot run
 from torch import Tensor
 
-pytest.importorskip("triton")
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+from litebert.data.layout import IGNORED
+from litebert.model import label_loss as labelled
+from litebert.model.label_loss import label_loss
 
-from litebert.data.layout import IGNORED  # noqa: E402
-from litebert.model import label_loss as labelled  # noqa: E402
-from litebert.model.label_loss import label_loss  # noqa: E402
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter computes with numpy
-DEVICE = "cuda" if HAS_GPU else "cpu"
-HALF = torch.bfloat16 if HAS_GPU else torch.float16
-"""The interpreter cuts the last bits off where a number becomes bfloat16; a GPU rounds."""
+pytestmark = quiet
 WIDTHS = [1024, 2048 + 8, 30_000]
 
 

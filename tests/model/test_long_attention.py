@@ -6,9 +6,8 @@ On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the 
 
 import pytest
 import torch
-from test_short_attention import (  # skips all of this where kernels cannot run
-    DEVICE,
-    HAS_GPU,
+from kernels_run import DEVICE, HALF, HAS_GPU  # skips all of this where kernels cannot run
+from test_short_attention import (
     bounds_of,
     errors,
     make_inputs,
@@ -25,8 +24,6 @@ from litebert.model import long_attention as long
 from litebert.model import short_attention as short
 from litebert.model.long_attention import Tile, Tiles
 
-DTYPE = torch.bfloat16 if HAS_GPU else torch.float16
-"""The interpreter multiplies the bits of bfloat16 as if they were integers."""
 EDGES = [512, 1, 129, 300, 127, 128, 0, 130, 255, 256, 257, 511]
 FEW = [9, 1, 0, 77, 130, 3, 0, 1, 64, 65, 2, 128]
 RAGGED, NEEDED = [5, 0, 200, 1, 131], [2, 0, 70, 1, 0]
@@ -64,18 +61,18 @@ def test_it_errs_no_more_than_attention_written_out(
     queries: list[int], keys: list[int], heads: int, size: int, has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long, "DESCRIPTORS", has_descriptors)
-    assert_errs_no_more(make_inputs(queries, keys, heads=heads, size=size, dtype=DTYPE), queries, keys)
+    assert_errs_no_more(make_inputs(queries, keys, heads=heads, size=size, dtype=HALF), queries, keys)
 
 
 @pytest.mark.skipif(HAS_GPU, reason="tiles as small as these are for the interpreter")
 def test_tiles_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(long.TILES, 64, SMALL)
     many = [1 + place * 7 % 40 for place in range(30)]
-    assert_errs_no_more(make_inputs(many, many, heads=1, size=16, dtype=DTYPE), many, many)
+    assert_errs_no_more(make_inputs(many, many, heads=1, size=16, dtype=HALF), many, many)
 
 
 def test_a_token_alone_attends_to_itself() -> None:
-    *parts, gradient = make_inputs([1], [1], size=64, dtype=DTYPE)
+    *parts, gradient = make_inputs([1], [1], size=64, dtype=HALF)
     found = outcome(ours([1], [1]), [*parts, gradient])
     assert torch.equal(found["out"], parts[2])
     assert torch.equal(found["value"], gradient)
@@ -84,7 +81,7 @@ def test_a_token_alone_attends_to_itself() -> None:
 
 def test_a_row_without_keys_gives_zeros() -> None:
     queries, keys = [3, 140, 2], [0, 130, 5]
-    inputs = make_inputs(queries, keys, size=16, dtype=DTYPE)
+    inputs = make_inputs(queries, keys, size=16, dtype=HALF)
     found = outcome(ours(queries, keys), inputs)
     assert found["out"][:3].eq(0).all()
     assert found["query"][:3].eq(0).all()
@@ -93,7 +90,7 @@ def test_a_row_without_keys_gives_zeros() -> None:
 
 def test_a_row_does_not_see_the_others() -> None:
     """The same row alone and among others, to the bit; and twice the same bits."""
-    inputs = make_inputs(RAGGED, RAGGED, heads=2, dtype=DTYPE)
+    inputs = make_inputs(RAGGED, RAGGED, heads=2, dtype=HALF)
     among, again = (outcome(ours(RAGGED, RAGGED), inputs) for _ in range(2))
     place = slice(sum(RAGGED[:2]), sum(RAGGED[:3]))
     alone = outcome(ours([200], [200]), [part[place].clone() for part in inputs])
@@ -105,7 +102,7 @@ def test_a_row_does_not_see_the_others() -> None:
 @pytest.mark.parametrize("factor", [30, -30])
 @pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")  # the interpreter's, of keys that are not there
 def test_large_scores_do_not_overflow(factor: float) -> None:
-    query, key, value, gradient = make_inputs(RAGGED, RAGGED, heads=2, dtype=DTYPE)
+    query, key, value, gradient = make_inputs(RAGGED, RAGGED, heads=2, dtype=HALF)
     inputs = [factor * query.abs(), 30 * key.abs(), value, gradient]  # all scores far from 0, on one side
     found = outcome(ours(RAGGED, RAGGED), inputs)
     assert all(tensor.isfinite().all() for tensor in found.values())
@@ -115,7 +112,7 @@ def test_large_scores_do_not_overflow(factor: float) -> None:
 
 @pytest.mark.parametrize("kind", ["one number", "heads first", "shifted"])
 def test_a_gradient_is_read_right_wherever_it_lies(kind: str) -> None:
-    *parts, gradient = make_inputs(RAGGED, RAGGED, heads=2, dtype=DTYPE)
+    *parts, gradient = make_inputs(RAGGED, RAGGED, heads=2, dtype=HALF)
     others = {
         "one number": gradient[:1, :1, :1].expand_as(gradient),
         "heads first": gradient.transpose(0, 1).contiguous().transpose(0, 1),
@@ -129,7 +126,7 @@ def test_a_gradient_is_read_right_wherever_it_lies(kind: str) -> None:
 @pytest.mark.parametrize(("grouping", "queries"), [("qkv", RAGGED), ("q kv", NEEDED)])
 def test_side_by_side_they_give_the_same_bits(grouping: str, queries: list[int]) -> None:
     """One tensor and one gradient of it, against three of each."""
-    *parts, gradient = make_inputs(queries, RAGGED, heads=2, dtype=DTYPE)
+    *parts, gradient = make_inputs(queries, RAGGED, heads=2, dtype=HALF)
     apart = outcome(ours(queries, RAGGED), [*parts, gradient])
     leaves = [part.requires_grad_() for part in side_by_side(parts, grouping)]
     out = long.long_attention(leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED))
@@ -145,7 +142,7 @@ def test_torch_takes_it_for_an_operator_of_its_own(grouping: str, queries: list[
     """Schema, shapes without data, autograd and compiling with a free number of tokens: torch's own checks."""
     empty = long._notes_like
     monkeypatch.setattr(long, "_notes_like", lambda *args: torch.zeros_like(empty(*args)))  # nobody writes between rows
-    *parts, _ = make_inputs(queries, RAGGED, heads=1, dtype=DTYPE)
+    *parts, _ = make_inputs(queries, RAGGED, heads=1, dtype=HALF)
     leaves = [part.requires_grad_() for part in side_by_side(parts, grouping)]
     torch.library.opcheck(long._forward, (leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED), None, 0.0))
 
@@ -193,7 +190,7 @@ def test_the_layout_chooses_by_length(
 def test_an_attention_part_is_the_same(is_on: bool, is_needed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "LONG_KERNELS", is_on)
     queries = NEEDED if is_needed else RAGGED
-    *parts, _ = make_inputs(queries, RAGGED, size=64, dtype=DTYPE)
+    *parts, _ = make_inputs(queries, RAGGED, size=64, dtype=HALF)
     packing = layout.Packing(bounds_of(RAGGED), max(RAGGED))
     places = torch.zeros(1, sum(queries), dtype=torch.int64, device=DEVICE)
     needed = layout.Needed(places, bounds_of(queries), max(queries)) if is_needed else None
@@ -214,7 +211,7 @@ def test_it_errs_no_more_than_flash_attention(size: int, is_needed: bool) -> Non
 
     keys = torch.randint(1, 513, (64,), generator=torch.Generator().manual_seed(1)).tolist()
     queries = [1 + count // 7 for count in keys] if is_needed else keys
-    inputs = make_inputs(queries, keys, heads=4, size=size, dtype=DTYPE)
+    inputs = make_inputs(queries, keys, heads=4, size=size, dtype=HALF)
     bounds = bounds_of(queries), bounds_of(keys)
     theirs = outcome(lambda q, k, v: varlen_attn(q, k, v, *bounds, max(queries), max(keys)), inputs)
     truth = truth_of(inputs, queries, keys)
@@ -227,7 +224,7 @@ def test_it_errs_no_more_than_flash_attention(size: int, is_needed: bool) -> Non
 @pytest.mark.filterwarnings("ignore")  # of compilers
 def test_it_is_compiled_and_replayed(grouping: str) -> None:
     """Compiled with a free number of tokens, and as a CUDA graph: the same bits."""
-    inputs = make_inputs(EDGES, EDGES, size=64, dtype=DTYPE)
+    inputs = make_inputs(EDGES, EDGES, size=64, dtype=HALF)
     bounds = bounds_of(EDGES)
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -1,24 +1,14 @@
-"""Attention over short packed rows errs no more than torch's own, forward and backward; the truth is float64.
-
-On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton is installed).
-"""
-
-import os
+"""Attention over short packed rows errs no more than torch's own, forward and backward; the truth is float64."""
 
 import pytest
 import torch
+from kernels_run import DEVICE, HAS_GPU  # skips all of this where kernels cannot run
 from torch import Tensor
 
-pytest.importorskip("triton")
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+from litebert.model import layout
+from litebert.model import short_attention as short
+from litebert.model.layout import Needed, Packing
 
-from litebert.model import layout  # noqa: E402
-from litebert.model import short_attention as short  # noqa: E402
-from litebert.model.layout import Needed, Packing  # noqa: E402
-
-DEVICE = "cuda" if HAS_GPU else "cpu"
 needs_gpu = pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
 RAGGED = [5, 16, 0, 1, 31, 17]
 NEEDED = [2, 0, 0, 1, 9, 3]
