@@ -107,7 +107,7 @@ def round_both(rows: Float[Tensor, "rows width"], dtype: torch.dtype, *, adds: b
 
         return fp8_rounding.round_both(rows, dtype == BACKWARD, MULTIPLE, SMALLEST, adds)  # type: ignore[no-any-return]
     rounded, scale = quantize(filled(rows), dtype)
-    return rounded, rounded.t().contiguous(), scale, rows.sum(0) if adds else rows[0]
+    return rounded, rounded.t().contiguous(), scale, rows.sum(0) if adds else rows.new_empty(0)
 
 
 def quantize(numbers: Tensor, dtype: torch.dtype) -> tuple[Tensor, Float[Tensor, ""]]:

@@ -9,11 +9,10 @@ import triton
 from torch import Tensor
 
 from litebert.model.fp8_kernels import round_kernel, survey_kernel
-from litebert.model.fused_norm import add_up
+from litebert.model.fused_norm import COLUMNS, add_up, warps
 
-COLUMNS = 1024
-"""That a program of the first pass has: four warps."""
 SURVEY: dict[str, int] = {"rows": 2, "stages": 3, "programs": 4 * 132}
+"""Of the first pass: as fused_norm.py's."""
 TILE: dict[str, int] = {"rows": 128, "columns": 64}
 """Of the second pass: as it lies a line of a tile is 128 bytes read and 64 written, turned it is 128 written."""
 
@@ -35,7 +34,7 @@ def round_both(
     with torch.cuda.device_of(numbers):
         survey_kernel[(programs, blocks)](
             numbers, largest, sums, rows, width, SURVEY["rows"], columns, SURVEY["stages"], adds,
-            num_warps=max(1, columns // 256),
+            num_warps=warps(columns),
         )  # fmt: skip
         grid = triton.cdiv(filled, TILE["rows"]), triton.cdiv(width, TILE["columns"])
         round_kernel[grid](

@@ -21,7 +21,7 @@ from litebert.model.row_kernels import gelu_gradient_kernel, gelu_kernel, norm_g
 LANES = 256
 """Columns that a warp reads at once, 16 bytes a thread."""
 COLUMNS = 1024
-"""That a program of `gelu_gradient_kernel` has: four warps."""
+"""That a program of a kernel for parts of rows has: four warps."""
 NORM: dict[str, int] = {"rows": 2, "stages": 3, "programs": 4 * 132}
 GELU: dict[str, int] = {"rows": 2, "stages": 3, "programs": 4 * 132}
 """Rows that a program reads at once, stages of its pipeline, and programs of four warps. Four are at work at once on each of an
@@ -37,7 +37,8 @@ def forked_norm(
     states: Float[Tensor, "*batch size"], norm: nn.LayerNorm, last: nn.Linear, before: Float[Tensor, " inputs"] | None = None
 ) -> tuple[Float[Tensor, "*batch size"], Float[Tensor, "*batch size"]]:
     """The states, and the states normed. To the first is added what `last` gives, with its bias as a constant: their
-    gradient's sum is the bias's. `before` is a bias of which the last map's inputs have as much as there is, at each token."""
+    gradient's sum is the bias's. `before` is a bias that the inputs of `last` have in them, whole, at each token: it gets its
+    gradient too."""
     weight = None if before is None else last.weight.detach()
     around, normed, *_ = ForkedNorm.apply(states, norm.weight, norm.bias, last.bias, norm.eps, before, weight)
     return around, normed
@@ -77,11 +78,11 @@ def _norm_backward(
     out, totals = _like_norm(gradient, around, states)
     width, columns = states.shape[-1], triton.next_power_of_2(states.shape[-1])
     inputs = [part.contiguous() for part in (gradient, states, around, means, scales, weight)]
-    programs = max(1, NORM["programs"] * 4 // max(4, _warps(columns)))
+    programs = max(1, NORM["programs"] * 4 // max(4, warps(columns)))
     sums = states.new_empty(programs, 3 * width, dtype=torch.float32)
     with torch.cuda.device_of(states):
         norm_gradient_kernel[(programs,)](
-            *inputs, out, sums, states.numel() // width, width, NORM["rows"], columns, NORM["stages"], num_warps=_warps(columns)
+            *inputs, out, sums, states.numel() // width, width, NORM["rows"], columns, NORM["stages"], num_warps=warps(columns)
         )
         add_up(sums, totals)
     return out, totals
@@ -107,7 +108,7 @@ def gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tens
     with torch.cuda.device_of(states):
         gelu_gradient_kernel[(programs, blocks)](
             gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh,
-            GELU["rows"], columns, GELU["stages"], num_warps=_warps(columns),
+            GELU["rows"], columns, GELU["stages"], num_warps=warps(columns),
         )  # fmt: skip
         add_up(sums, totals)
     return out, activated, totals
@@ -134,5 +135,5 @@ def add_up(sums: Tensor, totals: Tensor) -> None:
     total_kernel[(triton.cdiv(width, TOTAL["columns"]),)](sums, totals, count, width, **TOTAL, num_warps=8)
 
 
-def _warps(columns: int) -> int:
+def warps(columns: int) -> int:
     return max(1, columns // LANES)

@@ -10,7 +10,7 @@ from typing import no_type_check  # keeps shape checks away in tests: Triton rea
 import triton
 import triton.language as tl
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+from litebert.model.row_kernels import LOG2_E
 
 
 @triton.jit
