@@ -1,12 +1,14 @@
-"""Every benchmark for which there are files: fine-tuned from one pretrained model, beside what it has to beat.
+"""Every benchmark for which there are files: fine-tuned from one pretrained model, beside what it
+has to beat.
 
-    python bench/benchmarks.py --model DIR --data DIR --out DIR [--jobs 6] [--tasks sst2 rte …] [--seeds 5] [--table]
-
-DATA holds glue/ (GLUE's own folders), squad/ (dev-v1.1.json, dev-v2.0.json, shifts/) and race/ (train, dev). Where only dev
-is there (MNLI, QNLI, SQuAD 2) it is cut once by title or pair: four fifths train, one fifth is scored, and the row says so.
-SQuAD 1.1 is learned from SQuAD-shifts. Each run is `litebert finetune` in a process of its own, --jobs at a time, with fewer
-epochs than the paper; the small ones of GLUE from several seeds, of which the table has the median; SST-2 also without dropout
-and from random weights. --table trains nothing, it tabulates what is there.
+    python bench/benchmarks.py --model DIR --data DIR --out DIR [--jobs 6] [--tasks sst2 rte …]
+    [--seeds 5] [--table]
+ DATA holds glue/ (GLUE's own folders), squad/ (dev-v1.1.json, dev-v2.0.json, shifts/) and race/
+(train, dev). Where only dev is there (MNLI, QNLI, SQuAD 2) it is cut once by title or pair: four
+fifths train, one fifth is scored, and the row says so. SQuAD 1.1 is learned from SQuAD-shifts. Each
+run is `litebert finetune` in a process of its own, --jobs at a time, with fewer epochs than the
+paper; the small ones of GLUE from several seeds, of which the table has the median; SST-2 also
+without dropout and from random weights. --table trains nothing, it tabulates what is there.
 """
 
 import argparse
@@ -34,16 +36,32 @@ RUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     # name: task, data, flags
     "race": ("race", "race", ("--steps", "800", "--batch-size", "32", "--evaluations", "2")),
     "squad1": ("squad1", "squad1", ("--epochs", "3", "--evaluations", "3")),
-    "squad2": ("squad2", "squad2", ("--epochs", "3", "--evaluations", "3", "--null-search", "train", *CUT)),
+    "squad2": (
+        "squad2",
+        "squad2",
+        ("--epochs", "3", "--evaluations", "3", "--null-search", "train", *CUT),
+    ),
     "sst2": ("sst2", "glue/SST-2", SST2),
     "rte": ("rte", "glue/RTE", ("--evaluations", "8")),
     "stsb": ("stsb", "glue/STS-B", ("--epochs", "6", "--batch-size", "32", "--evaluations", "6")),
     "cola": ("cola", "glue/CoLA", ("--epochs", "5", "--batch-size", "32", "--evaluations", "10")),
     "mrpc": ("mrpc", "glue/MRPC", ("--evaluations", "8")),
-    "sst2-plain": ("sst2", "glue/SST-2", ("--epochs", "2", "--batch-size", "64", "--evaluations", "6")),
+    "sst2-plain": (
+        "sst2",
+        "glue/SST-2",
+        ("--epochs", "2", "--batch-size", "64", "--evaluations", "6"),
+    ),
     "sst2-random": ("sst2", "glue/SST-2", (*SST2, "--random-weights")),
-    "mnli": ("mnli", "glue/MNLI", ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT)),
-    "qnli": ("qnli", "glue/QNLI", ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT)),
+    "mnli": (
+        "mnli",
+        "glue/MNLI",
+        ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT),
+    ),
+    "qnli": (
+        "qnli",
+        "glue/QNLI",
+        ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT),
+    ),
     "wnli": ("wnli", "glue/WNLI", ("--epochs", "10", "--evaluations", "5")),
 }
 """The longest first, so that none is left alone at the end."""
@@ -64,7 +82,10 @@ def arrange(data: Path, out: Path) -> dict[str, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         links = {f"dev-{version}.json": data / "squad" / f"dev-{version}.json"}
         if name == "squad1":
-            links |= {f"train-{file.stem}.json": file for file in sorted((data / "squad" / "shifts").glob("*.json"))}
+            links |= {
+                f"train-{file.stem}.json": file
+                for file in sorted((data / "squad" / "shifts").glob("*.json"))
+            }
         for link, target in links.items():
             if target.exists() and not (folder / link).exists():
                 (folder / link).symlink_to(target.resolve())
@@ -74,8 +95,22 @@ def arrange(data: Path, out: Path) -> dict[str, Path]:
 def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) -> str:
     """One run, or one seed of it, its messages in OUT/NAME.log."""
     task, _, flags = RUNS[name]
-    label, out = (name, args.out / name) if seed is None else (f"{name}-{seed}", args.out / name / f"seed-{seed}")
-    command = [sys.executable, "-m", "litebert.cli", "finetune", task, "--model", args.model, "--data", str(place)]
+    label, out = (
+        (name, args.out / name)
+        if seed is None
+        else (f"{name}-{seed}", args.out / name / f"seed-{seed}")
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "litebert.cli",
+        "finetune",
+        task,
+        "--model",
+        args.model,
+        "--data",
+        str(place),
+    ]
     command += ["--out", str(out), "--json", *flags]
     if seed is not None:
         command += ["--seed", str(seed)]
@@ -88,22 +123,32 @@ def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) ->
 
 
 def seeds_of(run: Path) -> list[Path]:
-    """The folders of a run's seeds, or of itself where it has one seed, as far as they are finished."""
-    return [folder for folder in (sorted(run.glob("seed-*")) or [run]) if (folder / "result.json").exists()]
+    """The folders of a run's seeds, or of itself where it has one seed, as far as they are
+    finished."""
+    return [
+        folder
+        for folder in (sorted(run.glob("seed-*")) or [run])
+        if (folder / "result.json").exists()
+    ]
 
 
 def row(name: str, place: Path, out: Path) -> dict[str, Any]:
-    """A finished run, its parts, and the baselines on the same examples; of several seeds the median of each score."""
+    """A finished run, its parts, and the baselines on the same examples; of several seeds the
+    median of each score."""
     folders = seeds_of(out / name)
     results = [json.loads((folder / "result.json").read_text()) for folder in folders]
-    recipe = FinetuneRecipe.from_dict(json.loads((folders[0] / "recipe.json").read_text())["recipe"])
+    recipe = FinetuneRecipe.from_dict(
+        json.loads((folders[0] / "recipe.json").read_text())["recipe"]
+    )
     options = TableOptions(split_dev=0.2) if CUT[0] in RUNS[name][2] else None
     splits = open_task(recipe.task, place, options=options).splits
     task, examples, predictions = load_predictions(folders[0] / "dev_predictions.jsonl")
     assert [example.key for example in examples] == [example.key for example in splits["dev"]], name
     main = task.scores[0]
     slices = by_slice(task, examples, predictions) if recipe.task == "race" else []
-    baselines = {one.__name__: one(task, splits["train"], examples) for one in (majority, bag_of_words)}
+    baselines = {
+        one.__name__: one(task, splits["train"], examples) for one in (majority, bag_of_words)
+    }
     found = [result["scores"] for result in results]
     known = [name for name, value in found[0].items() if value is not None]
     return {
@@ -120,14 +165,17 @@ def row(name: str, place: Path, out: Path) -> dict[str, Any]:
         "steps": results[0]["steps"],
         "seconds": round(sum(result["seconds"] for result in results), 1),
         "rate": recipe.optimizer.rate,
-        "note": "cut from dev: learned from four fifths of it, scored on the rest" if options else NOTES.get(name, ""),
+        "note": "cut from dev: learned from four fifths of it, scored on the rest"
+        if options
+        else NOTES.get(name, ""),
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """For people: percentages; the correlations and Matthews's times 100."""
     lines = [
-        "| run | score | train | dev | majority | bag of words | fine-tuned | other scores | note |",
+        "| run | score | train | dev | majority | bag of words | fine-tuned | other scores | note "
+        "|",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for found in rows:
@@ -138,8 +186,17 @@ def table(rows: list[dict[str, Any]]) -> str:
         note = found["note"] or ("random weights" if found["run"].endswith("random") else "")
         if len(found["seeds"]) > 1:
             lowest, highest = min(found["seeds"]), max(found["seeds"])
-            note = f"median of {len(found['seeds'])} seeds, {100 * lowest:.1f} to {100 * highest:.1f}"
-        cells = [found["run"], main, f"{found['train']:,}", f"{found['dev']:,}", *numbers[:2], f"**{numbers[2]}**"]
+            note = (
+                f"median of {len(found['seeds'])} seeds, {100 * lowest:.1f} to {100 * highest:.1f}"
+            )
+        cells = [
+            found["run"],
+            main,
+            f"{found['train']:,}",
+            f"{found['dev']:,}",
+            *numbers[:2],
+            f"**{numbers[2]}**",
+        ]
         lines.append(f"| {' | '.join(cells)} | {', '.join(shown)} | {note} |")
     return "\n".join(lines) + "\n"
 
@@ -152,7 +209,9 @@ def main() -> int:
     parser.add_argument("--tasks", nargs="+", default=list(RUNS), choices=RUNS)
     parser.add_argument("--seeds", type=int, default=5, help="of the small tasks of GLUE")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--table", action="store_true", help="train nothing, only tabulate what is there")
+    parser.add_argument(
+        "--table", action="store_true", help="train nothing, only tabulate what is there"
+    )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     places = arrange(args.data, args.out)

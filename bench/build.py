@@ -1,12 +1,13 @@
-"""What `litebert data build` costs against bare SentencePiece on the same text, and how much memory it takes.
+"""What `litebert data build` costs against bare SentencePiece on the same text, and how much memory
+it takes.
 
     python bench/build.py --data FILE... --tokenizer spiece.model --out build.json
     python bench/build.py --data FILE... --tokenizer spiece.model --out build.json --memory 0.5 4
-
-Bare SentencePiece is `SentencePieceProcessor.Encode(paragraphs, out_type=int, num_threads=1)` on paragraphs that are in
-memory already, without ALBERT's clean-up: less work than any build does. Times are CPU seconds of all processes, so that
-"per core" means just that; the two are measured by turns, and the ratio is the median over the turns. What a build of one
-sentence takes, to start Python and to load and save the tokenizer, is told apart: it does not grow with the corpus.
+ Bare SentencePiece is `SentencePieceProcessor.Encode(paragraphs, out_type=int, num_threads=1)` on
+paragraphs that are in memory already, without ALBERT's clean-up: less work than any build does.
+Times are CPU seconds of all processes, so that "per core" means just that; the two are measured by
+turns, and the ratio is the median over the turns. What a build of one sentence takes, to start
+Python and to load and save the tokenizer, is told apart: it does not grow with the corpus.
 """
 
 import argparse
@@ -31,16 +32,29 @@ from litebert.text.tokenizer import Tokenizer
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="+", required=True, help="corpus files")
-    parser.add_argument("--tokenizer", required=True, help="tokenizer folder or SentencePiece model")
+    parser.add_argument(
+        "--tokenizer", required=True, help="tokenizer folder or SentencePiece model"
+    )
     parser.add_argument("--out", help="write the figures to this JSON file")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=48, help="text of each file that is timed")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--memory", type=float, nargs="*", default=[], help="sizes in GB of the builds whose memory is taken")
+    parser.add_argument(
+        "--memory",
+        type=float,
+        nargs="*",
+        default=[],
+        help="sizes in GB of the builds whose memory is taken",
+    )
     options = parser.parse_args()
-    figures: dict[str, Any] = {"data": [Path(name).name for name in options.data], "turns": options.turns}
+    figures: dict[str, Any] = {
+        "data": [Path(name).name for name in options.data],
+        "turns": options.turns,
+    }
     with tempfile.TemporaryDirectory(prefix="litebert-bench-") as folder:
         if options.turns:
             figures["files"] = {}
@@ -62,15 +76,24 @@ def speed(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any
     """CPU and wall time of encoding alone and of whole builds, against SentencePiece, by turns."""
     plain = folder / "text.txt"
     size = write_plain(name, plain, options.megabytes * 1_000_000)
-    found: dict[str, Any] = {"text_bytes": size, "encode_ratio_by_parcel": encode_ratio(plain, options.tokenizer)}
+    found: dict[str, Any] = {
+        "text_bytes": size,
+        "encode_ratio_by_parcel": encode_ratio(plain, options.tokenizer),
+    }
     tiny = folder / "tiny.txt"
     tiny.write_text("One sentence.\n")
     turns: dict[str, list[dict[str, float]]] = {}
     for _ in range(options.turns):
-        runs = {"sentencepiece": [sys.executable, __file__, "--bare", str(plain), options.tokenizer]}
+        runs = {
+            "sentencepiece": [sys.executable, __file__, "--bare", str(plain), options.tokenizer]
+        }
         for workers in options.workers:
-            runs[f"build, {workers} workers"] = build_command([plain], options.tokenizer, folder / "shards", workers)
-            runs[f"start, {workers} workers"] = build_command([tiny], options.tokenizer, folder / "shards", workers)
+            runs[f"build, {workers} workers"] = build_command(
+                [plain], options.tokenizer, folder / "shards", workers
+            )
+            runs[f"start, {workers} workers"] = build_command(
+                [tiny], options.tokenizer, folder / "shards", workers
+            )
         for label, command in runs.items():
             turns.setdefault(label, []).append(timed(command))
             shutil.rmtree(folder / "shards", ignore_errors=True)
@@ -83,11 +106,16 @@ def speed(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any
         start = [turn["cpu_seconds"] for turn in turns[label.replace("build", "start")]]
         found[label] = {
             "mb_per_cpu_second": size / 1e6 / statistics.median(cpu),
-            "mb_per_wall_second": size / 1e6 / statistics.median(turn["wall_seconds"] for turn in each),
+            "mb_per_wall_second": size
+            / 1e6
+            / statistics.median(turn["wall_seconds"] for turn in each),
             "start_cpu_seconds": statistics.median(start),
-            "ratio": statistics.median(theirs / ours for theirs, ours in zip(bare, cpu, strict=True)),
+            "ratio": statistics.median(
+                theirs / ours for theirs, ours in zip(bare, cpu, strict=True)
+            ),
             "ratio_without_start": statistics.median(
-                theirs / (ours - before) for theirs, ours, before in zip(bare, cpu, start, strict=True)
+                theirs / (ours - before)
+                for theirs, ours, before in zip(bare, cpu, start, strict=True)
             ),
         }
     return found
@@ -98,18 +126,25 @@ def write_plain(name: str, target: Path, limit: int) -> int:
     size = 0
     with target.open("w", encoding="utf-8") as file:
         for document in read_documents([name]):
-            size += file.write(("" if document.joined or not size else "\n") + "\n".join(document.paragraphs) + "\n")
+            size += file.write(
+                ("" if document.joined or not size else "\n")
+                + "\n".join(document.paragraphs)
+                + "\n"
+            )
             if size >= limit:
                 break
     return target.stat().st_size
 
 
 def encode_ratio(plain: Path, tokenizer: str) -> dict[str, float]:
-    """SentencePiece's time over ours for one parcel after another: what noise there is hits both alike."""
+    """SentencePiece's time over ours for one parcel after another: what noise there is hits both
+    alike."""
     loaded = Tokenizer.load(tokenizer)
     processor = sentencepiece.SentencePieceProcessor(model_proto=loaded.model)
     options = CorpusOptions()
-    encoder = Encoder(EncoderRecipe(model=loaded.model, rules=loaded.rules, options=options, split="rules"))
+    encoder = Encoder(
+        EncoderRecipe(model=loaded.model, rules=loaded.rules, options=options, split="rules")
+    )
     ratios = []
     for number, parcel in enumerate(parcels(find_files([plain]), options)):
         documents, _ = options.read(parcel.pieces[0])
@@ -141,7 +176,11 @@ def timed(command: list[str]) -> dict[str, float]:
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     printed = json.loads(done.stdout)
-    return {"wall_seconds": wall, "cpu_seconds": cpu, "encode_cpu_seconds": printed.get("encode_cpu_seconds", cpu)}
+    return {
+        "wall_seconds": wall,
+        "cpu_seconds": cpu,
+        "encode_cpu_seconds": printed.get("encode_cpu_seconds", cpu),
+    }
 
 
 def bare(name: str, model: str) -> None:
@@ -158,7 +197,8 @@ def bare(name: str, model: str) -> None:
 
 
 def memory(gigabytes: float, options: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Peak memory of all processes of a build, of links to the corpus files that make up so much text."""
+    """Peak memory of all processes of a build, of links to the corpus files that make up so much
+    text."""
     links: list[Path] = []
     size, sizes = 0.0, {name: text_bytes(name) for name in options.data}
     while size < gigabytes * 1e9:
@@ -168,7 +208,12 @@ def memory(gigabytes: float, options: argparse.Namespace, folder: Path) -> dict[
         links[-1].symlink_to(Path(name).resolve())
         size += sizes[name]
     out = folder / "memory"
-    command = ["nice", "-n", "10", *build_command(links, options.tokenizer, out, max(options.workers))]
+    command = [
+        "nice",
+        "-n",
+        "10",
+        *build_command(links, options.tokenizer, out, max(options.workers)),
+    ]
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(command, stdout=printed, stderr=subprocess.DEVNULL)
         peak = Peak(process.pid)
@@ -195,7 +240,8 @@ def text_bytes(name: str) -> int:
 
 
 class Peak:
-    """The largest memory that a process and its descendants held together, looked at ten times a second.
+    """The largest memory that a process and its descendants held together, looked at ten times a
+    second.
 
     PSS counts a page that several processes share once; the sum of RSS counts it for each.
     """
@@ -220,7 +266,10 @@ class Peak:
             pid = waiting.pop()
             family.append(pid)
             try:
-                children = [Path(f"/proc/{pid}/task/{task}/children") for task in os.listdir(f"/proc/{pid}/task")]
+                children = [
+                    Path(f"/proc/{pid}/task/{task}/children")
+                    for task in os.listdir(f"/proc/{pid}/task")
+                ]
                 waiting += [int(child) for path in children for child in path.read_text().split()]
             except OSError:
                 continue

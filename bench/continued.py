@@ -1,9 +1,11 @@
-"""Continued pretraining: does a model that has read one corpus learn another sooner than one that begins with nothing?
+"""Continued pretraining: does a model that has read one corpus learn another sooner than one that
+begins with nothing?
 
-    python bench/continued.py --first SHARDS --then SHARDS --out DIR [--recipe demo] [--first-tokens N] [--then-tokens N]
-
-Three runs of one recipe: on the first corpus; on the second from that run's weights (`--init`); on the second from random
-weights. Held-out loss on the second corpus along the way, and before the first step, into OUT/continued.json.
+    python bench/continued.py --first SHARDS --then SHARDS --out DIR [--recipe demo] [--first-tokens
+    N] [--then-tokens N]
+ Three runs of one recipe: on the first corpus; on the second from that run's weights (`--init`); on
+the second from random weights. Held-out loss on the second corpus along the way, and before the
+first step, into OUT/continued.json.
 """
 
 import argparse
@@ -17,19 +19,36 @@ from litebert.train.pretrain import Pretraining
 from litebert.train.runtime import Runtime
 
 
-def run(recipe: PretrainRecipe, data: str, out: Path, args: argparse.Namespace, init: Path | None = None) -> dict[str, Any]:
+def run(
+    recipe: PretrainRecipe, data: str, out: Path, args: argparse.Namespace, init: Path | None = None
+) -> dict[str, Any]:
     """One run: held-out loss and accuracy by tokens."""
     training = Pretraining(recipe, data, Runtime.start(), init=init, workers=args.workers)
     curve = []
     if not (out / "status.json").exists():
         assert training.evaluation is not None
-        before = training.evaluation(training.working.model, length=recipe.sequence_length.values[0])
-        curve = [{"tokens": 0, "masked_loss": before["masked_loss"], "masked_accuracy": before["masked_accuracy"]}]
+        before = training.evaluation(
+            training.working.model, length=recipe.sequence_length.values[0]
+        )
+        curve = [
+            {
+                "tokens": 0,
+                "masked_loss": before["masked_loss"],
+                "masked_accuracy": before["masked_accuracy"],
+            }
+        ]
     training.train(out, progress=False)
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     kept = ("tokens", "masked_loss", "masked_accuracy", "sequence_length")
-    curve += [{key: record[key] for key in kept} for record in records if record["kind"] == "evaluation"]
-    return {"init": str(init) if init else None, "data": data, "steps": training.job.steps, "curve": curve}
+    curve += [
+        {key: record[key] for key in kept} for record in records if record["kind"] == "evaluation"
+    ]
+    return {
+        "init": str(init) if init else None,
+        "data": data,
+        "steps": training.job.steps,
+        "curve": curve,
+    }
 
 
 def main() -> None:
@@ -50,11 +69,16 @@ def main() -> None:
 
     found = {"first": run(recipe(args.first_tokens), args.first, args.out / "first", args)}
     then = recipe(args.then_tokens)
-    found["continued"] = run(then, args.then, args.out / "continued", args, init=args.out / "first" / "final")
+    found["continued"] = run(
+        then, args.then, args.out / "continued", args, init=args.out / "first" / "final"
+    )
     found["from nothing"] = run(then, args.then, args.out / "scratch", args)
     (args.out / "continued.json").write_text(json.dumps(found, indent=1) + "\n")
     for name in ("continued", "from nothing"):
-        shown = [f"{point['tokens'] / 1e6:.1f} M: {point['masked_loss']:.2f}" for point in found[name]["curve"]]
+        shown = [
+            f"{point['tokens'] / 1e6:.1f} M: {point['masked_loss']:.2f}"
+            for point in found[name]["curve"]
+        ]
         print(f"{name:<13} {'   '.join(shown)}")
 
 

@@ -1,17 +1,21 @@
-"""Put a trained model into the package: weights in 8 bits, its card, and its line in the index. Prints sizes as JSON.
+"""Put a trained model into the package: weights in 8 bits, its card, and its line in the index.
+Prints sizes as JSON.
 
-    python bench/embed_model.py RUN --name base --facts facts.json [--first] [--into src/litebert/models]
-    python bench/embed_model.py RUN --name sentiment --facts facts.json --based-on base --labels negative positive
+    python bench/embed_model.py RUN --name base --facts facts.json [--first] [--into
+    src/litebert/models] python bench/embed_model.py RUN --name sentiment --facts facts.json
+    --based-on base --labels negative positive
+ RUN is the folder of a run or of a checkpoint, or the embedded folder itself, to make its card
+anew: its weights stay as they are. With --based-on only the difference to an embedded model is
+stored, which a fine-tuned one needs little room for; `lost` is then what a weight's change misses,
+in parts of its own length. The facts are a JSON object of what only a person knows,
 
-RUN is the folder of a run or of a checkpoint, or the embedded folder itself, to make its card anew: its weights stay as they
-are. With --based-on only the difference to an embedded model is stored, which a fine-tuned one needs little room for; `lost` is
-then what a weight's change misses, in parts of its own length. The facts are a JSON object of what only a person knows,
-
-    {"summary": "…", "license": "…", "data": [{"name": "…", "license": "…", "note": "…"}], "recipe": {"name": "value"},
-     "scores": [{"task": "…", "score": "…", "value": 0.9, "split": "dev", "note": "…"}], "limits": ["…"]}
-
-and the rest is read off the model and its run. A model that exists under this name is replaced, and keeps its place in the
-index; a new one comes last, or with --first becomes the default for all that it can do.
+    {"summary": "…", "license": "…", "data": [{"name": "…", "license": "…", "note": "…"}], "recipe":
+    {"name": "value"},
+     "scores": [{"task": "…", "score": "…", "value": 0.9, "split": "dev", "note": "…"}], "limits":
+     ["…"]}
+ and the rest is read off the model and its run. A model that exists under this name is replaced,
+and keeps its place in the index; a new one comes last, or with --first becomes the default for all
+that it can do.
 """
 
 import argparse
@@ -29,7 +33,15 @@ from litebert.errors import ConfigError, LitebertError
 from litebert.infer.predictor import Predictor
 from litebert.model.stored import Based
 from litebert.models.card import GIVEN, ModelCard
-from litebert.models.index import CARD, INDEX, PAGE, ROOT, EmbeddedModel, embedded_models, index_text
+from litebert.models.index import (
+    CARD,
+    INDEX,
+    PAGE,
+    ROOT,
+    EmbeddedModel,
+    embedded_models,
+    index_text,
+)
 from litebert.tasks.card import TaskCard
 from litebert.train.source import find_checkpoint, open_model
 
@@ -50,18 +62,42 @@ def main() -> None:
 
 
 def parse(args: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path, help="folder of a run or of a checkpoint")
-    parser.add_argument("--name", required=True, help="what the model is to be called: small letters, digits and hyphens")
     parser.add_argument(
-        "--facts", type=Path, help="JSON of what a person knows; without it, those of the card beside the model"
+        "--name",
+        required=True,
+        help="what the model is to be called: small letters, digits and hyphens",
+    )
+    parser.add_argument(
+        "--facts",
+        type=Path,
+        help="JSON of what a person knows; without it, those of the card beside the model",
     )
     parser.add_argument("--into", type=Path, default=ROOT, help="folder of the index")
-    parser.add_argument("--first", action="store_true", help="make it the default for all that it can do")
-    parser.add_argument("--based-on", metavar="NAME", help="store the difference to this embedded model alone")
-    parser.add_argument("--rank", type=int, default=32, help="of --based-on: directions kept of each matrix's change")
-    parser.add_argument("--token-rank", type=int, default=4, help="of --based-on: and of the token embedding's; 0 for none")
-    parser.add_argument("--labels", nargs="+", help="what a classifier's labels are to be called, in their order")
+    parser.add_argument(
+        "--first", action="store_true", help="make it the default for all that it can do"
+    )
+    parser.add_argument(
+        "--based-on", metavar="NAME", help="store the difference to this embedded model alone"
+    )
+    parser.add_argument(
+        "--rank",
+        type=int,
+        default=32,
+        help="of --based-on: directions kept of each matrix's change",
+    )
+    parser.add_argument(
+        "--token-rank",
+        type=int,
+        default=4,
+        help="of --based-on: and of the token embedding's; 0 for none",
+    )
+    parser.add_argument(
+        "--labels", nargs="+", help="what a classifier's labels are to be called, in their order"
+    )
     parser.add_argument("--most-bytes", type=int, default=MOST_BYTES)
     return parser.parse_args(args)
 
@@ -73,7 +109,10 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
     source, weights = find_checkpoint(options.run), chosen_weights(options)
     if options.labels:
         if weights is None:
-            raise ConfigError(f"{source} is stored as a difference, and its labels with it; embed the run itself to name them")
+            raise ConfigError(
+                f"{source} is stored as a difference, and its labels with it; embed the run itself "
+                "to name them"
+            )
         checkpoint = named(checkpoint, tuple(options.labels))
     card = make_card(options, checkpoint, said_of(weights, source))
     target = options.into / options.name
@@ -87,7 +126,9 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
                     shutil.copyfile(source / name, folder / name)
         else:
             checkpoint.write(folder, weights=weights)
-        (folder / CARD).write_text(json.dumps(card.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / CARD).write_text(
+            json.dumps(card.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         (folder / PAGE).write_text(card.page(), encoding="utf-8")
         for path in folder.iterdir():
             path.chmod(0o644)  # safetensors writes for the owner alone; a package is for everyone
@@ -95,7 +136,8 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
         if others + size > options.most_bytes:
             beside = f" beside {others:,} of other models" if others else ""
             raise ConfigError(
-                f"{options.name} has {size:,} bytes{beside}, a package takes {options.most_bytes:,}; choose a smaller model"
+                f"{options.name} has {size:,} bytes{beside}, a package takes "
+                f"{options.most_bytes:,}; choose a smaller model"
             )
 
     write_folder(target, write, replace=target.exists())
@@ -107,7 +149,12 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
     models.insert(0 if options.first else place, made)
     (options.into / INDEX).write_text(index_text(models), encoding="utf-8")
     files = {path.name: path.stat().st_size for path in sorted(target.iterdir())}
-    report = {"folder": str(target), "verbs": card.verbs, "parameters": card.parameters, "files": files}
+    report = {
+        "folder": str(target),
+        "verbs": card.verbs,
+        "parameters": card.parameters,
+        "files": files,
+    }
     report |= {"bytes": made.num_bytes, "bytes_of_all": others + made.num_bytes}
     if isinstance(weights, Difference):
         report["lost"] = lost(checkpoint, stored, Checkpoint.load(weights.base))
@@ -117,9 +164,13 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
 def chosen_weights(options: argparse.Namespace) -> Stored | Difference | None:
     """How the weights are to be stored; None for a difference that is to stay as it is."""
     if options.based_on:
-        return Difference(base=options.into / options.based_on, rank=options.rank, token_rank=options.token_rank)
+        return Difference(
+            base=options.into / options.based_on, rank=options.rank, token_rank=options.token_rank
+        )
     source = find_checkpoint(options.run)
-    return None if (source / CONFIG).exists() and isinstance(read_header(source)[1], Based) else "int8"
+    return (
+        None if (source / CONFIG).exists() and isinstance(read_header(source)[1], Based) else "int8"
+    )
 
 
 def said_of(weights: Stored | Difference | None, source: Path) -> str:
@@ -133,15 +184,22 @@ def named(checkpoint: Checkpoint, labels: tuple[str, ...]) -> Checkpoint:
     """A classifier with other names for its labels."""
     card = TaskCard.from_dict(checkpoint.task or {})
     if len(labels) != len(card.task.labels):
-        raise ConfigError(f"the model has the labels {', '.join(card.task.labels)}; got {len(labels)} names for them")
+        raise ConfigError(
+            f"the model has the labels {', '.join(card.task.labels)}; got {len(labels)} names for "
+            "them"
+        )
     config = checkpoint.model.config
-    heads = tuple(replace(head, labels=labels) if head.kind == card.task.head else head for head in config.heads)
+    heads = tuple(
+        replace(head, labels=labels) if head.kind == card.task.head else head
+        for head in config.heads
+    )
     checkpoint.model.config = replace(config, heads=heads)
     return replace(checkpoint, task=replace(card, task=replace(card.task, labels=labels)).to_dict())
 
 
 def lost(exact: Checkpoint, stored: Checkpoint, base: Checkpoint) -> dict[str, float]:
-    """Of each weight that changed and is not stored whole, the length of what is missing in parts of the change's."""
+    """Of each weight that changed and is not stored whole, the length of what is missing in parts
+    of the change's."""
     truth, found = exact.model.state_dict(), stored.model.state_dict()
     missing = {name: (truth[name] - found[name]).norm().item() for name in truth}
     before = base.model.state_dict()
@@ -158,22 +216,38 @@ def make_card(options: argparse.Namespace, checkpoint: Checkpoint, weights: str)
     known = read_json(run / CARD) if (run / CARD).exists() else {}
     unknown = sorted(facts.keys() - set(GIVEN))
     if unknown:
-        raise ConfigError(f"a person gives {', '.join(GIVEN)}; {', '.join(unknown)} is none of these")
+        raise ConfigError(
+            f"a person gives {', '.join(GIVEN)}; {', '.join(unknown)} is none of these"
+        )
     config = checkpoint.model.config.encoder
-    shape = ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_attention_heads", "ffn_size", "max_positions")
+    shape = (
+        "vocab_size",
+        "embedding_size",
+        "hidden_size",
+        "num_layers",
+        "num_attention_heads",
+        "ffn_size",
+        "max_positions",
+    )
     read_off = {
         "name": options.name,
         "verbs": list(Predictor(checkpoint).verbs),
         "parameters": sum(parameter.numel() for parameter in checkpoint.model.parameters()),
-        "shape": {setting: getattr(config, setting) for setting in (*shape, "share", "norm")} | {"weights": weights},
+        "shape": {setting: getattr(config, setting) for setting in (*shape, "share", "norm")}
+        | {"weights": weights},
         "run": run_record(run) or known.get("run"),
     }
-    return ModelCard.from_dict({fact: known[fact] for fact in GIVEN if fact in known} | facts | read_off)
+    return ModelCard.from_dict(
+        {fact: known[fact] for fact in GIVEN if fact in known} | facts | read_off
+    )
 
 
 def run_record(run: Path) -> dict[str, Any]:
     found = {name: read_json(run / file) for name, file in RECORDS.items() if (run / file).exists()}
-    return {name: {key: value for key, value in record.items() if key not in NOT_TOLD} for name, record in found.items()}
+    return {
+        name: {key: value for key, value in record.items() if key not in NOT_TOLD}
+        for name, record in found.items()
+    }
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,13 +1,14 @@
-"""Ready examples a second, against a straightforward Python builder in the same run. Prints one JSON object.
+"""Ready examples a second, against a straightforward Python builder in the same run. Prints one
+JSON object.
 
-    python bench/examples.py --data DIR                     a folder written by `litebert data build`
-    python bench/examples.py --data DIR --documents 600 --copies 10
-
-Both make ten masked copies of the same documents, as the reference does: first from sentences already tokenized, then
-with tokenization counted too (ours: the tokenizer's fast path over all sentences; theirs: sentence by sentence with the
-reference's clean-up). CPU seconds of one core, the two interleaved, the median of the repeats. Examples are not equally
-many on the two sides, since only ours drops one-sentence chunks, so tokens a second are given as well. Then a reader
-with worker processes, in wall time.
+    python bench/examples.py --data DIR                     a folder written by `litebert data
+    build` python bench/examples.py --data DIR --documents 600 --copies 10
+ Both make ten masked copies of the same documents, as the reference does: first from sentences
+already tokenized, then with tokenization counted too (ours: the tokenizer's fast path over all
+sentences; theirs: sentence by sentence with the reference's clean-up). CPU seconds of one core, the
+two interleaved, the median of the repeats. Examples are not equally many on the two sides, since
+only ours drops one-sentence chunks, so tokens a second are given as well. Then a reader with worker
+processes, in wall time.
 """
 
 import argparse
@@ -31,13 +32,20 @@ def sample(shard: Shard, documents: int) -> Shard:
     """The first documents of a shard, in memory."""
     ends = shard.documents[: documents + 1]
     sentences = shard.sentences[: int(ends[-1]) + 1]
-    return Shard(tokens=np.array(shard.tokens[: int(sentences[-1])]), sentences=np.array(sentences), documents=np.array(ends))
+    return Shard(
+        tokens=np.array(shard.tokens[: int(sentences[-1])]),
+        sentences=np.array(sentences),
+        documents=np.array(ends),
+    )
 
 
 def as_lists(shard: Shard, pieces: list[str]) -> list[list[list[str]]]:
     """Documents as lists of sentences as lists of pieces: what the reference holds in memory."""
     spans = shard.sentences.astype(int)
-    names = [[pieces[t] for t in shard.tokens[low:high].tolist()] for low, high in itertools.pairwise(spans)]
+    names = [
+        [pieces[t] for t in shard.tokens[low:high].tolist()]
+        for low, high in itertools.pairwise(spans)
+    ]
     bounds = shard.documents.astype(int)
     return [names[low:high] for low, high in itertools.pairwise(bounds)]
 
@@ -53,19 +61,27 @@ def ours(shard: Shard, stream: Stream, copies: int, batch_size: int) -> tuple[fl
     return time.process_time() - begun, count, tokens
 
 
-def theirs(documents: Any, tokenizer: Tokenizer, settings: baseline.Settings, copies: int) -> tuple[float, int, int]:
+def theirs(
+    documents: Any, tokenizer: Tokenizer, settings: baseline.Settings, copies: int
+) -> tuple[float, int, int]:
     pieces = tokenizer.pieces
     starts = dict(zip(pieces, tokenizer.word_starts.tolist(), strict=True))
     ids = {piece: number for number, piece in enumerate(pieces)}
     begun = time.process_time()
     examples = baseline.build(documents, settings, starts, pieces, ids, random.Random(0), copies)
-    return time.process_time() - begun, len(examples), sum(sum(example["mask"]) for example in examples)
+    return (
+        time.process_time() - begun,
+        len(examples),
+        sum(sum(example["mask"]) for example in examples),
+    )
 
 
 def tokenize(shard: Shard, tokenizer: Tokenizer, model: Any) -> tuple[float, float]:
     """CPU seconds that both sides' tokenization of the same sentences takes."""
     spans = shard.sentences.astype(int)
-    texts = [tokenizer.decode(shard.tokens[low:high].tolist()) for low, high in itertools.pairwise(spans)]
+    texts = [
+        tokenizer.decode(shard.tokens[low:high].tolist()) for low, high in itertools.pairwise(spans)
+    ]
     begun = time.process_time()
     tokenizer.encode_batch(texts)
     fast = time.process_time() - begun
@@ -95,13 +111,18 @@ def reader(stream: Stream, workers: int, batch_size: int, batches: int) -> dict[
             next(batches_in)
         begun = time.perf_counter()
         tokens = sum(next(batches_in).num_tokens for _ in range(batches))
-        return {"first_batch_seconds": first, "tokens_per_second": tokens / (time.perf_counter() - begun)}
+        return {
+            "first_batch_seconds": first,
+            "tokens_per_second": tokens / (time.perf_counter() - begun),
+        }
 
 
 def main() -> None:
     import sentencepiece
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True)
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--copies", type=int, default=10)
@@ -111,7 +132,9 @@ def main() -> None:
     arguments = parser.parse_args()
     shards = Shards.open(arguments.data)
     tokenizer = Tokenizer.load(shards.tokenizer_folder)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(shards.tokenizer_folder / "spiece.model"))
+    model = sentencepiece.SentencePieceProcessor(
+        model_file=str(shards.tokenizer_folder / "spiece.model")
+    )
     shard = sample(shards.arrays(0), arguments.documents)
     documents = as_lists(shard, tokenizer.pieces)
     report: dict[str, Any] = vars(arguments) | {"tokens": len(shard.tokens)}
@@ -123,12 +146,18 @@ def main() -> None:
             fast.append(ours(shard, stream, arguments.copies, arguments.batch_tokens // max_length))
             slow.append(theirs(documents, tokenizer, settings, arguments.copies))
             encoding.append(tokenize(shard, tokenizer, model))
-        mine, plain = rates(fast, [one[0] for one in encoding]), rates(slow, [one[1] for one in encoding])
+        mine, plain = (
+            rates(fast, [one[0] for one in encoding]),
+            rates(slow, [one[1] for one in encoding]),
+        )
         report[str(max_length)] = {
             "litebert": mine,
             "python": plain,
             "ratio": {name: mine[name] / plain[name] for name in mine},
-            "reader": {str(workers): reader(stream, workers, 64, 200) for workers in sorted({0, 1, arguments.workers})},
+            "reader": {
+                str(workers): reader(stream, workers, 64, 200)
+                for workers in sorted({0, 1, arguments.workers})
+            },
         }
     print(json.dumps(report, indent=2))
 

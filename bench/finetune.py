@@ -1,12 +1,15 @@
-"""One epoch over RTE's train split on the CPU, ours against the Hugging Face Trainer with its defaults. Prints JSON.
+"""One epoch over RTE's train split on the CPU, ours against the Hugging Face Trainer with its
+defaults. Prints JSON.
 
-    python bench/finetune.py --data glue --tokenizer spiece.model [--hidden-size 128] [--layers 6] [--threads 1] [--rounds 3]
-
-30,000 pieces, dropout 0.1, float32, batches of 32 pairs, the same token ids in both, encoded before the clock starts; both
-start from random weights of the same shape. Theirs is the Trainer with its defaults: AdamW, SDPA, random order, padded to the
-longest of a batch by DataCollatorWithPadding, a checkpoint at the end. Ours is the whole run, with its snapshots, its
-look at dev (8 pairs) and its checkpoint. Contenders take turns, round after round; the figure is the median, by the process's
-CPU time, which a busy machine disturbs least, and by the clock. The Trainer needs accelerate: pip install 'litebert[bench]'.
+    python bench/finetune.py --data glue --tokenizer spiece.model [--hidden-size 128] [--layers 6]
+    [--threads 1] [--rounds 3]
+ 30,000 pieces, dropout 0.1, float32, batches of 32 pairs, the same token ids in both, encoded
+before the clock starts; both start from random weights of the same shape. Theirs is the Trainer
+with its defaults: AdamW, SDPA, random order, padded to the longest of a batch by
+DataCollatorWithPadding, a checkpoint at the end. Ours is the whole run, with its snapshots, its
+look at dev (8 pairs) and its checkpoint. Contenders take turns, round after round; the figure is
+the median, by the process's CPU time, which a busy machine disturbs least, and by the clock. The
+Trainer needs accelerate: pip install 'litebert[bench]'.
 """
 
 import argparse
@@ -54,7 +57,9 @@ def ours(prepared: Prepared, recipe: FinetuneRecipe, source: Checkpoint) -> Run:
     return run
 
 
-def theirs(prepared: Prepared, recipe: FinetuneRecipe, encoder: EncoderConfig, tokenizer_folder: Path) -> Run:
+def theirs(
+    prepared: Prepared, recipe: FinetuneRecipe, encoder: EncoderConfig, tokenizer_folder: Path
+) -> Run:
     config = transformers.AlbertConfig(
         vocab_size=encoder.vocab_size,
         embedding_size=encoder.embedding_size,
@@ -104,7 +109,9 @@ def theirs(prepared: Prepared, recipe: FinetuneRecipe, encoder: EncoderConfig, t
             report_to="none",
         )
         model = transformers.AlbertForSequenceClassification(config)
-        trainer = transformers.Trainer(model=model, args=arguments, train_dataset=features, data_collator=counted)
+        trainer = transformers.Trainer(
+            model=model, args=arguments, train_dataset=features, data_collator=counted
+        )
         with contextlib.redirect_stdout(sys.stderr):  # it prints its own summary
             done = trainer.train()
         return {"steps": done.global_step, "tokens": read.tokens, "loss": done.training_loss}
@@ -113,9 +120,13 @@ def theirs(prepared: Prepared, recipe: FinetuneRecipe, encoder: EncoderConfig, t
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True, help="folder of GLUE, or of RTE")
-    parser.add_argument("--tokenizer", required=True, help="ALBERT's spiece.model, or a folder with one")
+    parser.add_argument(
+        "--tokenizer", required=True, help="ALBERT's spiece.model, or a folder with one"
+    )
     parser.add_argument("--hidden-size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--threads", type=int, default=1)

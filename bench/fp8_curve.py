@@ -1,12 +1,14 @@
-"""Does training in 8 bits learn what bfloat16 learns? The same text, seed and steps in both arithmetics; two curves out.
+"""Does training in 8 bits learn what bfloat16 learns? The same text, seed and steps in both
+arithmetics; two curves out.
 
-    python bench/fp8_curve.py --data SHARDS --out DIR                   3,000 steps of 96 × 128 tokens, twice
-    python bench/fp8_curve.py --data SHARDS --out DIR --other-seed      and bfloat16 with another seed, to know what chance does
-    python bench/fp8_curve.py --out DIR --plot                          draw again what DIR/curves.json holds
-    python bench/fp8_curve.py --out DIR --tiny                          the same on a CPU, in seconds
-
-DIR/curves.json has for each run its training loss as means of some steps, its held-out losses on the same text, its speed, and
-what fp8's are above bfloat16's; curves.svg draws them where matplotlib is there. Runs that are done are not done again.
+    python bench/fp8_curve.py --data SHARDS --out DIR                   3,000 steps of 96 × 128
+    tokens, twice python bench/fp8_curve.py --data SHARDS --out DIR --other-seed      and bfloat16
+    with another seed, to know what chance does python bench/fp8_curve.py --out DIR --plot
+    draw again what DIR/curves.json holds python bench/fp8_curve.py --out DIR --tiny
+    the same on a CPU, in seconds
+ DIR/curves.json has for each run its training loss as means of some steps, its held-out losses on
+the same text, its speed, and what fp8's are above bfloat16's; curves.svg draws them where
+matplotlib is there. Runs that are done are not done again.
 """
 
 import argparse
@@ -71,9 +73,18 @@ def run(name: str, dtype: Arithmetic, seed: int, args: argparse.Namespace) -> di
         "steps": len(steps),
         "tokens": steps[-1]["tokens"],
         "step_ms": round(1000 * median(seconds), 2),
-        "skipped": sum(record["kind"] == "event" and record.get("event") == "skip" for record in records),
-        "curve": [[end, round(mean(step["masked_loss"] for step in steps[end - args.window : end]), 4)] for end in ends],
-        "heldout": [{key: record.get(key) for key in held} for record in records if record["kind"] == "evaluation"],
+        "skipped": sum(
+            record["kind"] == "event" and record.get("event") == "skip" for record in records
+        ),
+        "curve": [
+            [end, round(mean(step["masked_loss"] for step in steps[end - args.window : end]), 4)]
+            for end in ends
+        ],
+        "heldout": [
+            {key: record.get(key) for key in held}
+            for record in records
+            if record["kind"] == "evaluation"
+        ],
     }
 
 
@@ -84,17 +95,24 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def compare(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What each run's loss is above bfloat16's: along the way, over the last part of the run, and on held-out text."""
+    """What each run's loss is above bfloat16's: along the way, over the last part of the run, and
+    on held-out text."""
     base, found = runs["bfloat16"], {}
     for name, other in runs.items():
         if other is base:
             continue
-        above = [[end, round(mine - its, 4)] for (end, mine), (_, its) in zip(other["curve"], base["curve"], strict=True)]
+        above = [
+            [end, round(mine - its, 4)]
+            for (end, mine), (_, its) in zip(other["curve"], base["curve"], strict=True)
+        ]
         held = zip(other["heldout"], base["heldout"], strict=True)
         found[name] = {
             "curve": above,
             "last_part": round(mean(loss for _, loss in above[-max(len(above) // LAST, 1) :]), 4),
-            "heldout": [[mine["step"], round(mine["masked_loss"] - its["masked_loss"], 4)] for mine, its in held],
+            "heldout": [
+                [mine["step"], round(mine["masked_loss"] - its["masked_loss"], 4)]
+                for mine, its in held
+            ],
         }
     return found
 
@@ -115,7 +133,11 @@ def plot(found: dict[str, Any], path: Path) -> None:
             color=line.get_color(),
         )
         if name in found["above_bfloat16"]:
-            above.plot(*zip(*found["above_bfloat16"][name]["curve"], strict=True), color=line.get_color(), linewidth=1)
+            above.plot(
+                *zip(*found["above_bfloat16"][name]["curve"], strict=True),
+                color=line.get_color(),
+                linewidth=1,
+            )
     losses.set_ylabel("masked-token loss; dots: held-out text")
     losses.legend()
     above.axhline(0, color="gray", linewidth=0.8)
@@ -126,7 +148,9 @@ def plot(found: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", help="folder of shards; --tiny makes its own")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--preset", default="albert-base-v2")
@@ -144,18 +168,34 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="litebert-bench-") as folder:
             if args.tiny:
                 args.data, args.workers = str(tiny_shards(Path(folder), documents=80)), 0
-                args.preset, args.rows, args.length, args.steps, args.window = "tiny", 8, 24, min(args.steps, 20), 4
+                args.preset, args.rows, args.length, args.steps, args.window = (
+                    "tiny",
+                    8,
+                    24,
+                    min(args.steps, 20),
+                    4,
+                )
             runs = {}
             for name, (dtype, seed) in (RUNS | (OTHER if args.other_seed else {})).items():
                 runs[name] = run(name, dtype, seed, args)
                 print(
-                    json.dumps({"run": name} | {key: value for key, value in runs[name].items() if key != "curve"}), flush=True
+                    json.dumps(
+                        {"run": name}
+                        | {key: value for key, value in runs[name].items() if key != "curve"}
+                    ),
+                    flush=True,
                 )
         args.out.mkdir(parents=True, exist_ok=True)
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
         here = environment(device=device, cuda=torch.version.cuda)
         write_json(
-            place, {"environment": here, "recipe": recipe(args).to_dict(), "runs": runs, "above_bfloat16": compare(runs)}
+            place,
+            {
+                "environment": here,
+                "recipe": recipe(args).to_dict(),
+                "runs": runs,
+                "above_bfloat16": compare(runs),
+            },
         )
     found = json.loads(place.read_text())
     print(

@@ -1,16 +1,15 @@
-"""Norms and GELU with sums of their own on the way back, on a GPU: each kernel, and a layer with and without. Prints JSON.
+"""Norms and GELU with sums of their own on the way back, on a GPU: each kernel, and a layer with
+and without. Prints JSON.
 
     python bench/fused_norms.py [--parts kernels layer variants] [--rounds 5] [--norm pre]
-
-Measured as in bench/short_attention.py, in well under a minute; each line has the seconds since the start. A kernel's line has
-its time beside the time that its bytes take at 4.3 TB/s ("counted"); errors are relative, of each result against float64.
-Those of the way back have the sum over the few hundred rows of sums that they leave in them ("add up").
-`variants` times other rows, stages and programs: the best of them should be the defaults (NORM and GELU in
-model/fused_norm.py).
-
-The part `layer` times a layer of albert-base, compiled as in training, forward and backward: without the kernels ("plain"), and
-with them ("fused"). Errors are of the output and all gradients together, against float64; `kept_mb` is what the layer holds
-between forward and backward.
+ Measured as in bench/short_attention.py, in well under a minute; each line has the seconds since
+the start. A kernel's line has its time beside the time that its bytes take at 4.3 TB/s ("counted");
+errors are relative, of each result against float64. Those of the way back have the sum over the few
+hundred rows of sums that they leave in them ("add up"). `variants` times other rows, stages and
+programs: the best of them should be the defaults (NORM and GELU in model/fused_norm.py).
+ The part `layer` times a layer of albert-base, compiled as in training, forward and backward:
+without the kernels ("plain"), and with them ("fused"). Errors are of the output and all gradients
+together, against float64; `kept_mb` is what the layer holds between forward and backward.
 """
 
 import argparse
@@ -43,8 +42,26 @@ ROWS = {128: (264, 128, 0), 512: (66, 512, 0)}
 WAYS = {"plain": False, "fused": True}
 """Whether with the kernels."""
 VARIANTS = {
-    "norm": [(1, 1, 7), (1, 3, 7), (2, 1, 4), (2, 2, 4), (2, 3, 4), (2, 4, 4), (2, 3, 3), (4, 3, 2)],
-    "gelu": [(1, 1, 8), (1, 3, 8), (2, 1, 6), (2, 2, 6), (2, 3, 4), (2, 3, 6), (2, 4, 4), (4, 3, 3)],
+    "norm": [
+        (1, 1, 7),
+        (1, 3, 7),
+        (2, 1, 4),
+        (2, 2, 4),
+        (2, 3, 4),
+        (2, 4, 4),
+        (2, 3, 3),
+        (4, 3, 2),
+    ],
+    "gelu": [
+        (1, 1, 8),
+        (1, 3, 8),
+        (2, 1, 6),
+        (2, 2, 6),
+        (2, 3, 4),
+        (2, 3, 6),
+        (2, 4, 4),
+        (4, 3, 3),
+    ],
 }
 """Rows, stages, programs for each of 132 multiprocessors."""
 Call = Callable[[], Any]
@@ -58,7 +75,9 @@ class Kernels:
         self.states, self.gradient, self.around = (self.draw(TOKENS, SIZE) for _ in range(3))
         self.inner, self.inner_gradient = self.draw(TOKENS, INNER), self.draw(TOKENS, INNER)
         self.weight, self.bias = 1 + self.draw(SIZE) / 8, self.draw(SIZE)
-        _, *self.statistics = torch.native_layer_norm(self.states, (SIZE,), self.weight, self.bias, 1e-12)
+        _, *self.statistics = torch.native_layer_norm(
+            self.states, (SIZE,), self.weight, self.bias, 1e-12
+        )
 
     @staticmethod
     def draw(*shape: int) -> Tensor:
@@ -90,10 +109,15 @@ class Kernels:
         }
 
     def errors(self) -> dict[str, list[float]]:
-        """Of the states' gradient, of norm weight, norm bias and the bias beside; of GELU, its gradient and the bias before."""
-        leaf, weight, bias = (part.double().requires_grad_() for part in (self.states, self.weight, self.bias))
+        """Of the states' gradient, of norm weight, norm bias and the bias beside; of GELU, its
+        gradient and the bias before."""
+        leaf, weight, bias = (
+            part.double().requires_grad_() for part in (self.states, self.weight, self.bias)
+        )
         out = F.layer_norm(leaf, (SIZE,), weight, bias, 1e-12)
-        of_states, *of_parameters = torch.autograd.grad(out, [leaf, weight, bias], self.gradient.double())
+        of_states, *of_parameters = torch.autograd.grad(
+            out, [leaf, weight, bias], self.gradient.double()
+        )
         found, totals = self.norm()
         exact = [of_states + self.around.double(), *of_parameters, self.around.double().sum(0)]
         told = {"norm": [error(*pair) for pair in zip([found, *totals], exact, strict=True)]}
@@ -114,7 +138,9 @@ class Layer(Rows):
         super().__init__(*rows)
         config = replace(PRESETS["albert-base-v2"], norm=norm)  # without dropout
         self.parts = nn.ModuleList([Attention(config), FeedForward(config)]).to(DEVICE, DTYPE)
-        self.states, self.gradient = (torch.randn(1, sum(self.lengths), SIZE, device=DEVICE, dtype=DTYPE) for _ in range(2))
+        self.states, self.gradient = (
+            torch.randn(1, sum(self.lengths), SIZE, device=DEVICE, dtype=DTYPE) for _ in range(2)
+        )
         self.packing = Packing(self.bounds[1], rows[1])
         self.kept = 0
 
@@ -124,7 +150,10 @@ class Layer(Rows):
         before = torch.cuda.memory_allocated()
         out = layer(*self.parts, states, self.packing)
         self.kept = torch.cuda.memory_allocated() - before - out.nbytes
-        return [out.detach(), *torch.autograd.grad(out, [states, *self.parts.parameters()], self.gradient.to(dtype))]
+        return [
+            out.detach(),
+            *torch.autograd.grad(out, [states, *self.parts.parameters()], self.gradient.to(dtype)),
+        ]
 
     def truth(self) -> Tensor:
         def attend(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
@@ -143,7 +172,10 @@ class Layer(Rows):
             with patch.object(fused, "FUSED_NORMS", is_on):
                 compiled = torch.compile(apply_layer)
                 self.call(compiled)
-                found[name] = {"error": error(flat(self.call(compiled)), truth), "kept_mb": round(self.kept / 1e6)}
+                found[name] = {
+                    "error": error(flat(self.call(compiled)), truth),
+                    "kept_mb": round(self.kept / 1e6),
+                }
                 graphs[name] = record(partial(self.call, compiled))
         for name, taken in in_turns(graphs, rounds).items():
             found[name]["forward and backward"] = taken
@@ -156,7 +188,10 @@ def error(mine: Tensor, exact: Tensor) -> float:
 
 def variants(kernels: Kernels, rounds: int) -> dict[str, Any]:
     graphs: dict[Any, torch.cuda.CUDAGraph] = {}
-    for kind, sizes, call in (("norm", fused_norm.NORM, kernels.norm), ("gelu", fused_norm.GELU, kernels.gelu)):
+    for kind, sizes, call in (
+        ("norm", fused_norm.NORM, kernels.norm),
+        ("gelu", fused_norm.GELU, kernels.gelu),
+    ):
         for rows, stages, programs in VARIANTS[kind]:
             with patch.dict(sizes, {"rows": rows, "stages": stages, "programs": 132 * programs}):
                 graphs[f"{kind}, {rows} rows, {stages} stages, {programs} programs"] = record(call)
@@ -164,8 +199,12 @@ def variants(kernels: Kernels, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=["kernels", "layer", "variants"], default=["kernels", "layer"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=["kernels", "layer", "variants"], default=["kernels", "layer"]
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--norm", choices=["pre", "post"], default="pre")
     args = parser.parse_args()
@@ -180,12 +219,18 @@ def main() -> None:
     if "kernels" in args.parts:
         say(case="errors", **kernels.errors())
         calls = kernels.calls()
-        for name, taken in in_turns({name: record(call) for name, (call, _) in calls.items()}, args.rounds).items():
+        for name, taken in in_turns(
+            {name: record(call) for name, (call, _) in calls.items()}, args.rounds
+        ).items():
             say(case=name, ms=taken, counted=round(calls[name][1] / BYTES_A_MS, 4))
     if "variants" in args.parts:
         say(case="variants", **variants(kernels, args.rounds))
     for tokens, rows in ROWS.items() if "layer" in args.parts else ():
-        say(case=f"layer, {tokens} tokens", norm=args.norm, **Layer(rows, args.norm).run(args.rounds))
+        say(
+            case=f"layer, {tokens} tokens",
+            norm=args.norm,
+            **Layer(rows, args.norm).run(args.rounds),
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Bad files by the thousand: the reader must end with documents or one clear error, quickly, in bounded memory.
+"""Bad files by the thousand: the reader must end with documents or one clear error, quickly, in
+bounded memory.
 
     python bench/fuzz_corpus.py --generated 5000 --out fuzz.json
-
-Generated files are good ones of every kind and compression, damaged at random: bytes changed, pieces cut out or doubled,
-the end cut off. Made files are 300 of the things that really come along: NUL, marks, other encodings, long lines, bombs.
-Each is read by a child process under a limit of memory; for each are counted its time and what it said.
+ Generated files are good ones of every kind and compression, damaged at random: bytes changed,
+pieces cut out or doubled, the end cut off. Made files are 300 of the things that really come along:
+NUL, marks, other encodings, long lines, bombs. Each is read by a child process under a limit of
+memory; for each are counted its time and what it said.
 """
 
 import argparse
@@ -32,31 +33,49 @@ import zstandard
 from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.errors import DataError
 
-PACKS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zst": zstandard.compress}
+PACKS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard.compress,
+}
 SENTENCE = "The quick brown fox, e.g. Dr. Reynard, jumps over 3.5 lazy dogs – “really?” Yes. "
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--generated", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time"
+    )
     parser.add_argument("--out", help="write the figures to this JSON file")
     options = parser.parse_args()
     figures = {
-        "generated": campaign(generated(options.generated, random.Random(options.seed)), options.seconds),
+        "generated": campaign(
+            generated(options.generated, random.Random(options.seed)), options.seconds
+        ),
         "made": campaign(made(), options.seconds),
     }
     print(json.dumps(figures, indent=1))
     if options.out:
         Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
-    raise SystemExit(any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow")))
+    raise SystemExit(
+        any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow"))
+    )
 
 
-def campaign(files: Iterator[tuple[str, bytes]], limit: float, read: Callable[[str], str] | None = None) -> dict[str, object]:
+def campaign(
+    files: Iterator[tuple[str, bytes]], limit: float, read: Callable[[str], str] | None = None
+) -> dict[str, object]:
     """Read every file in both ways, with bad rows refused and left out."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    child = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, read or read_corpus))
+    child = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(theirs, read or read_corpus)
+    )
     child.start()
     said: Counter[str] = Counter()
     slow, broken, longest = [], [], 0.0
@@ -103,7 +122,11 @@ def read_corpus(path: str) -> str:
             for _ in read_documents([path]):
                 pass
         except DataError as error:
-            return f"DataError: {error}" if bad and ", line " in str(error) else f"Traceback: {error!r} without a bad row"
+            return (
+                f"DataError: {error}"
+                if bad and ", line " in str(error)
+                else f"Traceback: {error!r} without a bad row"
+            )
         return "read" if not bad else "Traceback: bad rows without an error"
     except Exception:
         return f"Traceback: {traceback.format_exc()}"
@@ -114,7 +137,9 @@ def good(kind: str, draw: random.Random) -> bytes:
     if kind == ".txt":
         return "\n\n".join(documents).encode()
     if kind == ".jsonl":
-        return "".join(json.dumps({"text": text, "id": draw.random()}) + "\n" for text in documents).encode()
+        return "".join(
+            json.dumps({"text": text, "id": draw.random()}) + "\n" for text in documents
+        ).encode()
     buffer = io.BytesIO()
     arrow.parquet.write_table(arrow.table({"text": documents}), buffer, row_group_size=7)
     return buffer.getvalue()
@@ -145,7 +170,9 @@ def damage(data: bytes, draw: random.Random) -> bytes:
         elif how == 2:
             harmed[at:at] = harmed[at:end]
         elif how == 3:
-            harmed[at:end] = draw.choice((b"\0", b"\xff", b"\n", b"{", b'"', b"\\ud800")) * (end - at)
+            harmed[at:end] = draw.choice((b"\0", b"\xff", b"\n", b"{", b'"', b"\\ud800")) * (
+                end - at
+            )
         elif draw.random() < 0.3:
             del harmed[at:]
     return bytes(harmed)
@@ -172,11 +199,15 @@ def made() -> Iterator[tuple[str, bytes]]:
         "語".encode() * 2_000_000,
         b"." * 3_000_000,
         b"\n" * 3_000_000,
-        b'{"text": "' + text.replace(b"\n", b" ") + b'"}\n{"text": 3}\n{"body": "x"}\n[]\nnull\n"x"\n{"text": ',
+        b'{"text": "'
+        + text.replace(b"\n", b" ")
+        + b'"}\n{"text": 3}\n{"body": "x"}\n[]\nnull\n"x"\n{"text": ',
         b"[" * 200_000 + b"]" * 200_000,
         b'{"text": ' + b"9" * 100_000 + b"}\n" + b'{"text": "\\ud83d"}\n',
     ]
-    for content, kind, packing in itertools.product(contents, (".txt", ".jsonl", ".parquet"), PACKS):
+    for content, kind, packing in itertools.product(
+        contents, (".txt", ".jsonl", ".parquet"), PACKS
+    ):
         yield kind + packing, PACKS[packing](content)
 
 

@@ -1,9 +1,10 @@
-"""Bad task files by the thousand: the readers must end with examples or one clear error, quickly, in bounded memory.
+"""Bad task files by the thousand: the readers must end with examples or one clear error, quickly,
+in bounded memory.
 
     python bench/fuzz_tasks.py --generated 5000 --out fuzz.json
-
-As fuzz_corpus.py, for tables (CSV, TSV, JSONL, Parquet) and SQuAD's JSON: good files of every kind of task and compression,
-damaged at random; and made ones. Each is read with bad rows refused and with bad rows left out.
+ As fuzz_corpus.py, for tables (CSV, TSV, JSONL, Parquet) and SQuAD's JSON: good files of every kind
+of task and compression, damaged at random; and made ones. Each is read with bad rows refused and
+with bad rows left out.
 """
 
 import argparse
@@ -30,20 +31,28 @@ KINDS = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--generated", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time"
+    )
     parser.add_argument("--out", help="write the figures to this JSON file")
     options = parser.parse_args()
     figures = {
-        "generated": campaign(generated(options.generated, random.Random(options.seed)), options.seconds, read_task),
+        "generated": campaign(
+            generated(options.generated, random.Random(options.seed)), options.seconds, read_task
+        ),
         "made": campaign(made(), options.seconds, read_task),
     }
     print(json.dumps(figures, indent=1))
     if options.out:
         Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
-    raise SystemExit(any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow")))
+    raise SystemExit(
+        any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow"))
+    )
 
 
 def read_task(path: str) -> str:
@@ -65,7 +74,9 @@ def read_task(path: str) -> str:
 
 def good(task: str, kind: str, draw: random.Random) -> bytes:
     if kind == ".json":
-        return json.dumps({"data": [article(draw, number, has_null=True) for number in range(draw.randint(1, 5))]}).encode()
+        return json.dumps(
+            {"data": [article(draw, number, has_null=True) for number in range(draw.randint(1, 5))]}
+        ).encode()
     rows = [MAKERS[task](draw) for _ in range(draw.randint(2, 30))]
     if kind == ".jsonl":
         return "".join(json.dumps(row) + "\n" for row in rows).encode()

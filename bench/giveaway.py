@@ -1,11 +1,11 @@
 """How far one gets at the order of two segments without reading them. Prints one JSON object.
 
     python bench/giveaway.py --data DIR [DIR …]             folders written by `litebert data build`
-
-The features are the segments' lengths, the place of [SEP] and whether each segment begins and ends at a sentence
-boundary. Classifiers are fitted on two thirds of the documents, over several epochs, and scored on the others: chance is
-0.5, and `deviation` is what chance alone makes of a score. As controls, cutting only the end of the last sentence, seen
-with all features and by lengths alone.
+ The features are the segments' lengths, the place of [SEP] and whether each segment begins and ends
+at a sentence boundary. Classifiers are fitted on two thirds of the documents, over several epochs,
+and scored on the others: chance is
+0.5, and `deviation` is what chance alone makes of a score. As controls, cutting only the end of the
+last sentence, seen with all features and by lengths alone.
 """
 
 import argparse
@@ -42,7 +42,9 @@ def score(inputs: np.ndarray, labels: np.ndarray, unseen: np.ndarray) -> dict[st
         model.fit(wide[~unseen], labels[~unseen])
         scores[name] = float(model.score(wide[unseen], labels[unseen]))
     weights = fit(inputs[~unseen], labels[~unseen])
-    scores["numpy_regression"] = float(np.mean((expand(inputs[unseen]) @ weights > 0) == labels[unseen]))
+    scores["numpy_regression"] = float(
+        np.mean((expand(inputs[unseen]) @ weights > 0) == labels[unseen])
+    )
     return scores
 
 
@@ -65,22 +67,30 @@ def measure(folder: str, max_length: int, cutting: Any, epochs: int, limit: int)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True, nargs="+")
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--limit", type=int, default=100_000, help="examples of each epoch, at most")
+    parser.add_argument(
+        "--limit", type=int, default=100_000, help="examples of each epoch, at most"
+    )
     arguments = parser.parse_args()
     report = {
         folder: {
             cutting: {
-                str(max_length): measure(folder, max_length, cutting, arguments.epochs, arguments.limit)
+                str(max_length): measure(
+                    folder, max_length, cutting, arguments.epochs, arguments.limit
+                )
                 for max_length in (128, 512)
             }
             for cutting in ("even", "last")
         }
         for folder in arguments.data
     }
-    print(json.dumps({"epochs": arguments.epochs, "limit": arguments.limit, "data": report}, indent=2))
+    print(
+        json.dumps({"epochs": arguments.epochs, "limit": arguments.limit, "data": report}, indent=2)
+    )
 
 
 if __name__ == "__main__":

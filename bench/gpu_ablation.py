@@ -1,12 +1,14 @@
-"""What each speed-up of pretraining is worth on one GPU: the real step as it is, then without one of them at a time.
+"""What each speed-up of pretraining is worth on one GPU: the real step as it is, then without one
+of them at a time.
 
-    python bench/gpu_ablation.py --data SHARDS --out DIR                                  albert-base at 512 and 128 tokens
-    python bench/gpu_ablation.py --data SHARDS --shapes base-512 --without nothing graphs
-    python bench/gpu_ablation.py --tiny                                                   the same code on a CPU
-
-Steps, clocks and flags are those of bench/gpu_step.py; `× step` of a row is its step's time by that of the step as it is.
-Some lean on others. Graphs need static arrays, which padded rows are not, and what is not compiled is not recorded; without
-kernels for short rows those for longer ones attend. A row has what is lost in the end.
+    python bench/gpu_ablation.py --data SHARDS --out DIR
+    albert-base at 512 and 128 tokens python bench/gpu_ablation.py --data SHARDS --shapes base-512
+    --without nothing graphs python bench/gpu_ablation.py --tiny
+    the same code on a CPU
+ Steps, clocks and flags are those of bench/gpu_step.py; `× step` of a row is its step's time by
+that of the step as it is. Some lean on others. Graphs need static arrays, which padded rows are
+not, and what is not compiled is not recorded; without kernels for short rows those for longer ones
+attend. A row has what is lost in the end.
 """
 
 import argparse
@@ -30,8 +32,14 @@ NEEDS = 35.0
 
 def at_all_tokens(model: Any, batch: Any, *, depth: int | None = None) -> Any:
     """The same states as `needed_states`, with the last layer at every token."""
-    mask = batch.mask if batch.bounds is None else layout.Packing(bounds=batch.bounds.int(), longest=batch.longest)
-    states = model.encoder(batch.token_ids, batch.segment_ids, mask, positions=batch.positions, depth=depth)
+    mask = (
+        batch.mask
+        if batch.bounds is None
+        else layout.Packing(bounds=batch.bounds.int(), longest=batch.longest)
+    )
+    states = model.encoder(
+        batch.token_ids, batch.segment_ids, mask, positions=batch.positions, depth=depth
+    )
     return states.flatten(0, 1)[batch.needed.flatten()]
 
 
@@ -59,7 +67,9 @@ def without_short_kernels() -> Iterator[None]:
         yield
 
 
-WITHOUT: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[Ours], None]]] = {
+WITHOUT: dict[
+    str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[Ours], None]]
+] = {
     # name: what is changed while it is built and runs, what once it is built
     "nothing": (contextlib.nullcontext, same),
     "needed": (lambda: patch.object(objective, "needed_states", at_all_tokens), same),
@@ -74,9 +84,10 @@ WITHOUT: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], C
     "lt": (lambda: patch.object(products, "LT", False), same),
     "label_kernels": (lambda: patch.object(objective, "LABEL_KERNELS", False), same),
 }
-"""The last layer at the needed tokens alone; rows end to end; CUDA graphs; the next microbatch laid out ahead; compiled layers;
-kernels of rows of up to 512 and of 128 tokens; query, key and value as one tensor; norms and GELU in one pass
-back; algorithms of our choice for the products; losses over the vocabulary in one pass."""
+"""The last layer at the needed tokens alone; rows end to end; CUDA graphs; the next microbatch laid
+out ahead; compiled layers; kernels of rows of up to 512 and of 128 tokens; query, key and value as
+one tensor; norms and GELU in one pass back; algorithms of our choice for the products; losses over
+the vocabulary in one pass."""
 
 
 class Ablation(gpu_step.Bench):
@@ -102,14 +113,22 @@ class Ablation(gpu_step.Bench):
             first = self.first(run)
             self.warm(run)
             run()
-            found = self.speed(case, run, first) | self.memory() | {"rows": rows, "microbatch": microbatch, "said": run.said}
+            found = (
+                self.speed(case, run, first)
+                | self.memory()
+                | {"rows": rows, "microbatch": microbatch, "said": run.said}
+            )
         if name == "nothing":
             self.as_it_is = found["step_ms"]
-        return found | ({"× step": round(found["step_ms"] / self.as_it_is, 3)} if self.as_it_is else {})
+        return found | (
+            {"× step": round(found["step_ms"] / self.as_it_is, 3)} if self.as_it_is else {}
+        )
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--without", nargs="+", choices=WITHOUT, default=list(WITHOUT))
     own, others = parser.parse_known_args(words)
     return argparse.Namespace(**vars(gpu_step.arguments(others)) | vars(own))

@@ -1,13 +1,15 @@
-"""Everything that is to be measured on a GPU, in one process, the most important first, within some seconds.
+"""Everything that is to be measured on a GPU, in one process, the most important first, within some
+seconds.
 
     python bench/gpu_campaign.py --data SHARDS --tasks GLUE --tokenizer DIR --out DIR --seconds 420
-    python bench/gpu_campaign.py … --only tasks start largest                       a second visit, for what the first left out
-    python bench/gpu_campaign.py --tiny                                             the same code on a CPU
-
-The parts are those of gpu_step.py and gpu_tasks.py; flags of the former go through (`--batches 2`, `--peers padded full`). What
-is not expected to end in time is left out, says so in its row, and shorter things after it still have their turn. Each row is
-written when it is known. Unless told otherwise: one batch size on each side, Hugging Face without a mask (no work for one), and
-every step profiled.
+    python bench/gpu_campaign.py … --only tasks start largest                       a second visit,
+    for what the first left out python bench/gpu_campaign.py --tiny
+    the same code on a CPU
+ The parts are those of gpu_step.py and gpu_tasks.py; flags of the former go through (`--batches 2`,
+`--peers padded full`). What is not expected to end in time is left out, says so in its row, and
+shorter things after it still have their turn. Each row is written when it is known. Unless told
+otherwise: one batch size on each side, Hugging Face without a mask (no work for one), and every
+step profiled.
 """
 
 import argparse
@@ -36,7 +38,14 @@ PLAN = (
     ("largest", "xxlarge-512"),
 )
 TINY = tuple(dict.fromkeys((part, name if part == "tasks" else "tiny") for part, name in PLAN))
-NEEDS = {"setting": 15, "epoch ours": 20, "epoch theirs": 150, "embed ours-compiled": 35, "embed": 12, "ratio": 0}
+NEEDS = {
+    "setting": 15,
+    "epoch ours": 20,
+    "epoch theirs": 150,
+    "embed ours-compiled": 35,
+    "embed": 12,
+    "ratio": 0,
+}
 """Seconds, by how the thing's name begins; the longest beginning counts."""
 USUAL = ["--batches", "1", "--peers", "full", "--profile"]
 
@@ -47,7 +56,9 @@ class Campaign(gpu_step.Bench):
     def run(self) -> None:
         options = self.options
         for part, name in TINY if options.tiny else PLAN:
-            if part not in options.only or (options.shapes and part != "tasks" and name not in options.shapes):
+            if part not in options.only or (
+                options.shapes and part != "tasks" and name not in options.shapes
+            ):
                 continue
             if part == "tasks":
                 self.run_tasks(name)
@@ -59,10 +70,20 @@ class Campaign(gpu_step.Bench):
         import gpu_tasks
 
         if "setting" not in self.__dict__:
-            self.attempt(lambda: {"sentences": len(self.setting.texts)}, needs=needs("setting"), part="tasks", what="setting")
+            self.attempt(
+                lambda: {"sentences": len(self.setting.texts)},
+                needs=needs("setting"),
+                part="tasks",
+                what="setting",
+            )
         if "setting" in self.__dict__:
             for what, work in gpu_tasks.WORK[part](self.setting, self.words):
-                self.attempt(lambda work=work, what=what: renamed(what, work), needs=needs(what), part="tasks", what=what)  # type: ignore[misc]
+                self.attempt(
+                    lambda work=work, what=what: renamed(what, work),
+                    needs=needs(what),
+                    part="tasks",
+                    what=what,
+                )  # type: ignore[misc]
 
     @cached_property
     def words(self) -> argparse.Namespace:
@@ -94,23 +115,33 @@ def needs(what: str) -> float:
 
 
 def renamed(what: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was found; `seconds` of a row are those that measuring took, and here they are an epoch's, or a ratio of them."""
+    """What was found; `seconds` of a row are those that measuring took, and here they are an
+    epoch's, or a ratio of them."""
     sign = "×" if what.startswith("ratio") else "epoch"
-    return {f"{sign}_{name}" if name in ("seconds", "per_step") else name: value for name, value in work().items()}
+    return {
+        f"{sign}_{name}" if name in ("seconds", "per_step") else name: value
+        for name, value in work().items()
+    }
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
     parts = tuple(dict.fromkeys(part for part, _ in PLAN))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", help="folder of GLUE, or of SST-2")
     parser.add_argument("--tokenizer", help="ALBERT's spiece.model, or a folder with one")
     parser.add_argument("--only", nargs="+", choices=parts, default=list(parts))
-    parser.add_argument("--most-steps", type=int, default=700, help="of an epoch; a whole one is then scaled up")
+    parser.add_argument(
+        "--most-steps", type=int, default=700, help="of an epoch; a whole one is then scaled up"
+    )
     parser.add_argument("--texts", type=int, default=8_000, help="to embed")
     own, others = parser.parse_known_args(words)
     options = gpu_step.arguments(USUAL + others)
     if "tasks" in own.only and not options.tiny and not (own.tasks and own.tokenizer):
-        parser.error("--tasks and --tokenizer say what to fine-tune on; or leave tasks out with --only")
+        parser.error(
+            "--tasks and --tokenizer say what to fine-tune on; or leave tasks out with --only"
+        )
     return argparse.Namespace(**vars(options) | vars(own))
 
 

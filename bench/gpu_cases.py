@@ -1,4 +1,5 @@
-"""What bench/gpu_step.py measures: shapes, modes and limits by name, and the seconds that each part is expected to take."""
+"""What bench/gpu_step.py measures: shapes, modes and limits by name, and the seconds that each part
+is expected to take."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,14 +8,33 @@ from gpu_contenders import Case
 from litebert.testing import SHAPE
 
 CASES = {
-    "base-512": Case(preset="albert-base-v2", length=512, ours=((256, 256), (256, 64), (64, 64)), theirs=(64, 128)),
-    "base-128": Case(preset="albert-base-v2", length=128, ours=((1024, 1024), (512, 512)), theirs=(512, 256)),
-    "large-512": Case(preset="albert-large-v2", length=512, ours=((256, 128), (64, 64)), theirs=(64, 32)),
-    "xxlarge-512": Case(preset="albert-xxlarge-v2", length=512, ours=((128, 64), (128, 32)), theirs=(16, 32)),
+    "base-512": Case(
+        preset="albert-base-v2",
+        length=512,
+        ours=((256, 256), (256, 64), (64, 64)),
+        theirs=(64, 128),
+    ),
+    "base-128": Case(
+        preset="albert-base-v2", length=128, ours=((1024, 1024), (512, 512)), theirs=(512, 256)
+    ),
+    "large-512": Case(
+        preset="albert-large-v2", length=512, ours=((256, 128), (64, 64)), theirs=(64, 32)
+    ),
+    "xxlarge-512": Case(
+        preset="albert-xxlarge-v2", length=512, ours=((128, 64), (128, 32)), theirs=(16, 32)
+    ),
 }
 CASES["xxlarge-512-fp8"] = replace(CASES["xxlarge-512"], dtype="fp8", theirs=())
 TINY = {
-    name: Case(preset="tiny", length=24, ours=((8, 8), (8, 4)), theirs=(8,), overrides=SHAPE, compile="off", dtype=dtype)
+    name: Case(
+        preset="tiny",
+        length=24,
+        ours=((8, 8), (8, 4)),
+        theirs=(8,),
+        overrides=SHAPE,
+        compile="off",
+        dtype=dtype,
+    )
     for name, dtype in {"tiny": "bfloat16", "tiny-fp8": "fp8"}.items()
 }
 TINY["tiny-fp8"] = replace(TINY["tiny-fp8"], theirs=())

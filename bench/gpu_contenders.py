@@ -1,14 +1,15 @@
-"""Who takes part in bench/gpu_step.py: our own pretraining run, and Hugging Face's AlbertForPreTraining. Cases in; steps out.
-
-Ours is what `litebert pretrain` does: Pretraining's job, working copy, optimizer and CUDA graphs in the loop, batches of real
-shards from the reader's worker processes. Theirs is compiled as a whole, with SDPA, bfloat16 and fused AdamW; its batches, the
-same ones, lie on the device already, and nobody waits for its loss.
-
-Without an `attention_mask` transformers 5.17 compiles a mask of nothing but True, broadcast along the keys (stride 0), which no
-fused kernel of SDPA takes: attention is then float32 products that keep all probabilities, 0.75 GiB a layer at 64 × 512, and a
-step takes twice the time (huggingface/transformers issue 48925, mended by 5.22). That is `usual`, what one gets. `full`
-asks for the same SDPA under a name for which transformers makes no mask; with a mask, as in `padded`, the strides are ordinary
-and a fused kernel reads it.
+"""Who takes part in bench/gpu_step.py: our own pretraining run, and Hugging Face's
+AlbertForPreTraining. Cases in; steps out.
+ Ours is what `litebert pretrain` does: Pretraining's job, working copy, optimizer and CUDA graphs
+in the loop, batches of real shards from the reader's worker processes. Theirs is compiled as a
+whole, with SDPA, bfloat16 and fused AdamW; its batches, the same ones, lie on the device already,
+and nobody waits for its loss.
+ Without an `attention_mask` transformers 5.17 compiles a mask of nothing but True, broadcast along
+the keys (stride 0), which no fused kernel of SDPA takes: attention is then float32 products that
+keep all probabilities, 0.75 GiB a layer at 64 × 512, and a step takes twice the time
+(huggingface/transformers issue 48925, mended by 5.22). That is `usual`, what one gets. `full` asks
+for the same SDPA under a name for which transformers makes no mask; with a mask, as in `padded`,
+the strides are ordinary and a fused kernel reads it.
 """
 
 import copy
@@ -41,8 +42,8 @@ from litebert.train.stop import StopSignal
 KEPT = 8
 """Batches that are read again where the loader is left out, and that the peer reads."""
 PEERS = ("padded", "full", "usual", "autocast")
-"""The same rows with their mask, in bfloat16; rows filled up, without a mask: its best case; these as transformers 5.17 attends
-to them by itself; float32 weights with autocast."""
+"""The same rows with their mask, in bfloat16; rows filled up, without a mask: its best case; these
+as transformers 5.17 attends to them by itself; float32 weights with autocast."""
 MASKLESS = "sdpa_without_mask"
 """transformers' own SDPA, by a name that its table of masks does not have."""
 
@@ -86,12 +87,16 @@ class Case:
 class Ours:
     """A real run, step by step."""
 
-    def __init__(self, case: Case, rows: int, microbatch: int, *, data: str, device: str, workers: int) -> None:
+    def __init__(
+        self, case: Case, rows: int, microbatch: int, *, data: str, device: str, workers: int
+    ) -> None:
         began = time.monotonic()
         self.said: list[str] = []
         self.microbatch = microbatch
         self.runtime = Runtime.start(device=device, dtype=case.dtype)  # type: ignore[arg-type]
-        run = Pretraining(case.recipe(rows, microbatch), data, self.runtime, workers=workers, say=self.said.append)
+        run = Pretraining(
+            case.recipe(rows, microbatch), data, self.runtime, workers=workers, say=self.said.append
+        )
         self.training = run
         self.encoder = run.model.encoder.config
         self.fetching = 0.0
@@ -141,8 +146,9 @@ class Ours:
         self.training.feed._fetch = lambda step: (kept[step % len(kept)], Position(), Position())  # type: ignore[method-assign]
 
     def check(self) -> dict[str, float]:
-        """Relative errors of a microbatch's gradient, against the same rounded weights in float32: ours as it runs (replayed,
-        where graphs are recorded), and that of plain, padded, uncompiled bfloat16."""
+        """Relative errors of a microbatch's gradient, against the same rounded weights in float32:
+        ours as it runs (replayed, where graphs are recorded), and that of plain, padded, uncompiled
+        bfloat16."""
         working, batch = self.training.working, self.training.feed.last.rows(0, self.microbatch)
         counts = self.training.job.counts(batch)
         for _ in range(WARM + 2):
@@ -158,7 +164,10 @@ class Ours:
         plain = copy.deepcopy(truth).bfloat16()
         exact_gradient = self._gradient(truth, batch, counts)
         errors = {"ours": ours, "plain": self._gradient(plain, batch, counts)}
-        return {name: float((found - exact_gradient).norm() / exact_gradient.norm()) for name, found in errors.items()}
+        return {
+            name: float((found - exact_gradient).norm() / exact_gradient.norm())
+            for name, found in errors.items()
+        }
 
     def _gradient(self, model: Model, batch: Batch, counts: dict[str, float]) -> Tensor:
         losses = pretrain_losses(model, padded(batch).tensors(self.runtime.device))
@@ -184,16 +193,26 @@ class Theirs:
         self.encoder = replace(recipe.encoder, vocab_size=vocab_size)
         torch.manual_seed(0)
         settings = huggingface_settings(self.encoder)
-        transformers.AttentionInterface.register(MASKLESS, transformers.AttentionInterface()["sdpa"])
+        transformers.AttentionInterface.register(
+            MASKLESS, transformers.AttentionInterface()["sdpa"]
+        )
         attention = MASKLESS if kind == "full" else "sdpa"
-        model = transformers.AlbertForPreTraining(transformers.AlbertConfig(**settings, attn_implementation=attention))
+        model = transformers.AlbertForPreTraining(
+            transformers.AlbertConfig(**settings, attn_implementation=attention)
+        )
         model.train().to(device, torch.float32 if kind == "autocast" else torch.bfloat16)
         self.parameters = list(model.parameters())
         self.call = model if case.compile == "off" else torch.compile(model, dynamic=False)
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
-        self.autocast = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=kind == "autocast")
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=1e-4, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
+        self.autocast = torch.autocast(
+            torch.device(device).type, torch.bfloat16, enabled=kind == "autocast"
+        )
         whole = [filled(batch, vocab_size) if kind in FILLED else batch for batch in batches]
-        self.inputs = [huggingface_inputs(batch, device, masked=kind not in FILLED) for batch in whole]
+        self.inputs = [
+            huggingface_inputs(batch, device, masked=kind not in FILLED) for batch in whole
+        ]
         self.sizes = [(batch.num_tokens, batch.token_ids.size) for batch in whole]
         self.done = 0
         self.build_seconds = time.monotonic() - began
@@ -220,7 +239,9 @@ def huggingface_settings(encoder: EncoderConfig) -> dict[str, Any]:
         "num_attention_heads": encoder.num_attention_heads,
         "intermediate_size": encoder.ffn_size,
         "max_position_embeddings": encoder.max_positions,
-        "hidden_act": {"gelu_tanh": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[encoder.activation],
+        "hidden_act": {"gelu_tanh": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[
+            encoder.activation
+        ],
         "hidden_dropout_prob": encoder.ffn_dropout,
         "attention_probs_dropout_prob": encoder.attention_dropout,
         "classifier_dropout_prob": 0.0,
@@ -245,9 +266,13 @@ def filled(batch: Batch, vocab_size: int) -> Batch:
     """The same batch with tokens in place of padding: speed does not ask which."""
     others = np.random.default_rng(0).integers(5, vocab_size, batch.token_ids.shape)
     return replace(
-        batch, token_ids=np.where(batch.mask, batch.token_ids, others).astype(np.int32), mask=np.ones_like(batch.mask)
+        batch,
+        token_ids=np.where(batch.mask, batch.token_ids, others).astype(np.int32),
+        mask=np.ones_like(batch.mask),
     )
 
 
 def _flat(gradients: list[Tensor | None]) -> Tensor:
-    return torch.cat([gradient.double().flatten() for gradient in gradients if gradient is not None])
+    return torch.cat(
+        [gradient.double().flatten() for gradient in gradients if gradient is not None]
+    )

@@ -1,4 +1,5 @@
-"""Clocks, memory and rows of bench/gpu_step.py. What is measured comes in as a call; a row comes out, of a failure too."""
+"""Clocks, memory and rows of bench/gpu_step.py. What is measured comes in as a call; a row comes
+out, of a failure too."""
 
 import argparse
 import gc
@@ -45,11 +46,17 @@ class Meter:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             (self.out / "table.md").write_text(table(self.rows))
 
-    def attempt(self, measure: Callable[[], dict[str, Any]], needs: float = 0.0, **name: Any) -> dict[str, Any]:
-        """Measure, whatever happens, where there is time for it (`needs` seconds); afterwards the device is as before."""
+    def attempt(
+        self, measure: Callable[[], dict[str, Any]], needs: float = 0.0, **name: Any
+    ) -> dict[str, Any]:
+        """Measure, whatever happens, where there is time for it (`needs` seconds); afterwards the
+        device is as before."""
         began = time.monotonic()
         if began + needs > self.ends:
-            self.note(**name, skipped=f"takes about {needs:.0f} s, and {max(self.ends - began, 0):.0f} are left")
+            self.note(
+                **name,
+                skipped=f"takes about {needs:.0f} s, and {max(self.ends - began, 0):.0f} are left",
+            )
             return self.rows[-1]
         self.clean()
         try:
@@ -67,8 +74,12 @@ class Meter:
     def clean(self) -> None:
         gc.collect()
         torch._dynamo.reset()
-        torch._dynamo.config.recompile_limit = self.recompile_limit  # which our runs raise: a peer is compiled as by default
-        if self.device == "cuda" and torch.cuda.is_available():  # without a GPU each part says so in its row
+        torch._dynamo.config.recompile_limit = (
+            self.recompile_limit
+        )  # which our runs raise: a peer is compiled as by default
+        if (
+            self.device == "cuda" and torch.cuda.is_available()
+        ):  # without a GPU each part says so in its row
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
@@ -79,7 +90,10 @@ class Meter:
     def memory(self) -> dict[str, float]:
         if self.device != "cuda":
             return {"peak_gib": 0.0, "reserved_gib": 0.0}
-        peaks = {"peak_gib": torch.cuda.max_memory_allocated(), "reserved_gib": torch.cuda.max_memory_reserved()}
+        peaks = {
+            "peak_gib": torch.cuda.max_memory_allocated(),
+            "reserved_gib": torch.cuda.max_memory_reserved(),
+        }
         return {name: round(number / GIB, 2) for name, number in peaks.items()}
 
     def first(self, step: Callable[[], Any]) -> float:
@@ -100,13 +114,17 @@ class Meter:
             seconds = time.monotonic() - began
             self.clock += seconds
             real, positions = (sum(each) for each in zip(*tokens, strict=True))
-            blocks.append({"step": seconds / count, "real": real / seconds, "positions": positions / seconds})
+            blocks.append(
+                {"step": seconds / count, "real": real / seconds, "positions": positions / seconds}
+            )
         return {name: statistics.median(block[name] for block in blocks) for name in blocks[0]}
 
     def ceiling(self) -> float:
         """TFLOP/s of one large bfloat16 product."""
         size, count = (64, 2) if self.options.tiny else (8192, 10)
-        left, right = (torch.randn(size, size, device=self.device, dtype=torch.bfloat16) for _ in range(2))
+        left, right = (
+            torch.randn(size, size, device=self.device, dtype=torch.bfloat16) for _ in range(2)
+        )
         for _ in range(3):
             left @ right
         self.synchronize()
@@ -118,10 +136,12 @@ class Meter:
 
 
 def search(peak: Callable[[int], float | None], start: int, limit: float) -> int:
-    """Most rows whose peak is within the limit, or a little fewer; `peak` is None where they do not fit.
+    """Most rows whose peak is within the limit, or a little fewer; `peak` is None where they do not
+    fit.
 
-    Rows are halved until they fit. Where they do at once, two peaks make a straight line, which saves the doublings; where it
-    promised too much, the middle between what fits and what does not is tried, some times.
+    Rows are halved until they fit. Where they do at once, two peaks make a straight line, which
+    saves the doublings; where it promised too much, the middle between what fits and what does not
+    is tried, some times.
     """
     rows = start
     first = peak(rows)

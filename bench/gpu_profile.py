@@ -1,8 +1,9 @@
-"""Where the time of a step goes on a GPU: some steps under torch's profiler in; kernels by class, the largest, and gaps out.
-
-Recording slows the host down, so `kernel_ms` counts device time alone, and `idle` is what no kernel fills of the step as it was
-timed, without a profiler. Kernels of a graph follow one another within a few microseconds: `short_gaps` are those. `long_gaps`
-are waits for the host, longer here than without a profiler; `gaps` names the longest and what ended each of them.
+"""Where the time of a step goes on a GPU: some steps under torch's profiler in; kernels by class,
+the largest, and gaps out.
+ Recording slows the host down, so `kernel_ms` counts device time alone, and `idle` is what no
+kernel fills of the step as it was timed, without a profiler. Kernels of a graph follow one another
+within a few microseconds: `short_gaps` are those. `long_gaps` are waits for the host, longer here
+than without a profiler; `gaps` names the longest and what ended each of them.
 """
 
 import re
@@ -27,7 +28,8 @@ CLASSES = {
     "elementwise": r"^triton_|elementwise|reduce_kernel|layer_norm|GammaBeta|[sS]oft[mM]ax|index|gather|scatter"
     r"|^(norm|gelu|total|loss|round|survey)_\w*kernel$",
 }
-"""The first that fits a kernel's name. Triton's are named after all they fuse, so what they are comes before what they name."""
+"""The first that fits a kernel's name. Triton's are named after all they fuse, so what they are
+comes before what they name."""
 KINDS = {"elementwise": r"^triton_(poi|red|per)_", "products": r"^triton_tem_"}
 
 
@@ -50,7 +52,11 @@ def group(name: str) -> str:
 
 def record(step: Callable[[], Any], *, is_cuda: bool, steps: int = STEPS) -> list[Kernel]:
     """What runs in some steps; on a CPU the operators, which stand one in another."""
-    activity, device = (ProfilerActivity.CUDA, DeviceType.CUDA) if is_cuda else (ProfilerActivity.CPU, DeviceType.CPU)
+    activity, device = (
+        (ProfilerActivity.CUDA, DeviceType.CUDA)
+        if is_cuda
+        else (ProfilerActivity.CPU, DeviceType.CPU)
+    )
     step()  # the last one before may still be at work
     if is_cuda:
         torch.cuda.synchronize()
@@ -59,7 +65,11 @@ def record(step: Callable[[], Any], *, is_cuda: bool, steps: int = STEPS) -> lis
             step()
         if is_cuda:
             torch.cuda.synchronize()
-    events = (event for event in seen.events() or () if event.device_type == device and not event.is_user_annotation)
+    events = (
+        event
+        for event in seen.events() or ()
+        if event.device_type == device and not event.is_user_annotation
+    )
     return [Kernel(event.name, event.time_range.start, event.time_range.end) for event in events]
 
 
@@ -84,18 +94,36 @@ def summary(kernels: Iterable[Kernel], *, step_ms: float, steps: int = STEPS) ->
         "busy_ms": round(busy / 1000 / steps, 3),
         "idle": round(1 - busy / 1000 / steps / step_ms, 4),
         "kernels": round(len(ordered) / steps, 1),
-        "classes": {kind: round(classes[kind], 3) for kind in sorted(classes, key=classes.__getitem__, reverse=True)},
-        "short_gaps": {"ms": round(sum(short) / 1000 / steps, 3), "count": round(len(short) / steps, 1)},
-        "long_gaps": {"ms": round(sum(gap[0] for gap in long) / 1000 / steps, 3), "count": round(len(long) / steps, 1)},
+        "classes": {
+            kind: round(classes[kind], 3)
+            for kind in sorted(classes, key=classes.__getitem__, reverse=True)
+        },
+        "short_gaps": {
+            "ms": round(sum(short) / 1000 / steps, 3),
+            "count": round(len(short) / steps, 1),
+        },
+        "long_gaps": {
+            "ms": round(sum(gap[0] for gap in long) / 1000 / steps, 3),
+            "count": round(len(long) / steps, 1),
+        },
         "gaps": [
-            {"ms": round(took / 1000, 3), "after": a[:80], "before": b[:80]} for took, a, b in sorted(long)[: -LONGEST - 1 : -1]
+            {"ms": round(took / 1000, 3), "after": a[:80], "before": b[:80]}
+            for took, a, b in sorted(long)[: -LONGEST - 1 : -1]
         ],
-        "top": [{"ms": round(times[name], 3), "count": round(counts[name] / steps, 1), "name": name[:120]} for name in top],
+        "top": [
+            {
+                "ms": round(times[name], 3),
+                "count": round(counts[name] / steps, 1),
+                "name": name[:120],
+            }
+            for name in top
+        ],
     }
 
 
 def waits(ordered: list[Kernel]) -> tuple[list[tuple[float, str, str]], float]:
-    """Gaps as (microseconds, kernel before, kernel after), and the time in which something ran; kernels may overlap."""
+    """Gaps as (microseconds, kernel before, kernel after), and the time in which something ran;
+    kernels may overlap."""
     gaps, busy, last = [], 0.0, None
     for kernel in ordered:
         if last is None or kernel.start > last.end:

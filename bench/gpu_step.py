@@ -1,20 +1,23 @@
-"""The real pretraining step on one GPU, checked and then timed, with Hugging Face's compiled model in the same process.
+"""The real pretraining step on one GPU, checked and then timed, with Hugging Face's compiled model
+in the same process.
 
-    python bench/gpu_step.py --data SHARDS --out DIR                              speed, memory and loader, of every shape
-    python bench/gpu_step.py --data SHARDS --shapes base-512 --peers full         a part of it: every combination stands alone
-    python bench/gpu_step.py --data SHARDS --parts largest start                  largest batches; seconds to the first step
-    python bench/gpu_step.py --tiny                                               the same code on a CPU, in seconds
-
-One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the others go on. With --out
-also environment.json, rows.jsonl and table.md.
-
-Speed: a step is what `litebert pretrain` does (gpu_contenders.py): losses, gradients, clipping, optimizer, log, loader. First
-its gradient is checked against float32: it may err 1.1 times as much as plain bfloat16. Times are medians of three blocks.
-`real` tokens are those of the text; `positions` count padding too, as rows × length. A packed step does no work for padding,
-so its real tokens are what it computes. Model TFLOP/s (model/count.py) credit real tokens alone. `waited` is the part of the
-time that the host stood before an empty queue, an upper bound of the GPU's waiting; `loader_costs` is what a step gets shorter
-when it reads the same few batches again and again. Memory: what torch allocated at its peak, and what it had reserved.
-With --profile each step has a row more, of what its time goes to: gpu_profile.py. `--seconds` is for all of it: what is not
+    python bench/gpu_step.py --data SHARDS --out DIR                              speed, memory and
+    loader, of every shape python bench/gpu_step.py --data SHARDS --shapes base-512 --peers full
+    a part of it: every combination stands alone python bench/gpu_step.py --data SHARDS --parts
+    largest start                  largest batches; seconds to the first step python
+    bench/gpu_step.py --tiny                                               the same code on a CPU,
+    in seconds
+ One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
+others go on. With --out also environment.json, rows.jsonl and table.md.
+ Speed: a step is what `litebert pretrain` does (gpu_contenders.py): losses, gradients, clipping,
+optimizer, log, loader. First its gradient is checked against float32: it may err 1.1 times as much
+as plain bfloat16. Times are medians of three blocks. `real` tokens are those of the text;
+`positions` count padding too, as rows × length. A packed step does no work for padding, so its real
+tokens are what it computes. Model TFLOP/s (model/count.py) credit real tokens alone. `waited` is
+the part of the time that the host stood before an empty queue, an upper bound of the GPU's waiting;
+`loader_costs` is what a step gets shorter when it reads the same few batches again and again.
+Memory: what torch allocated at its peak, and what it had reserved. With --profile each step has a
+row more, of what its time goes to: gpu_profile.py. `--seconds` is for all of it: what is not
 expected to fit any more is left out, and says so in its row.
 """
 
@@ -60,7 +63,9 @@ class Bench(Meter):
     def speed(self, case: Case, contender: Ours | Theirs, first: float) -> dict[str, Any]:
         """What every contender's row says."""
         found = self.timed(contender)
-        flops = flops_per_token(contender.encoder, seq=case.length, masked_fraction=0.15, training=True)
+        flops = flops_per_token(
+            contender.encoder, seq=case.length, masked_fraction=0.15, training=True
+        )
         return {
             "step_ms": round(1000 * found["step"], 2),
             "real_ktok_s": round(found["real"] / 1000, 1),
@@ -88,7 +93,9 @@ class Bench(Meter):
             if errors:
                 found["errors"] = {name: round(value, 6) for name, value in errors.items()}
                 found["error_ratio"] = round(errors["ours"] / errors["plain"], 3)
-                if case.dtype == "bfloat16":  # fp8 errs by its own few bits: tests/model/test_fp8.py
+                if (
+                    case.dtype == "bfloat16"
+                ):  # fp8 errs by its own few bits: tests/model/test_fp8.py
                     found["is_exact"] = found["error_ratio"] <= WORSE
             run.without_loader()
             run()
@@ -104,7 +111,11 @@ class Bench(Meter):
     def warm(self, run: Ours) -> None:
         """Until no new shape has been recorded for a while."""
         steps, seen, quiet, began = 0, -1, 0, time.monotonic()
-        while quiet < (3 if self.options.tiny else 25) and steps < 80 and time.monotonic() - began < 20:
+        while (
+            quiet < (3 if self.options.tiny else 25)
+            and steps < 80
+            and time.monotonic() - began < 20
+        ):
             run()
             quiet = quiet + 1 if run.num_recorded == seen else 0
             seen, steps = run.num_recorded, steps + 1
@@ -119,9 +130,12 @@ class Bench(Meter):
         return found | {"loss": round(float(contender.loss), 3)}
 
     def fits(self, case: Case, rows: int, limit: float, *, steps: int = 0) -> dict[str, Any]:
-        """Some steps of `rows` rows at once, within `limit` GiB; unless said how many, until all shapes are recorded."""
+        """Some steps of `rows` rows at once, within `limit` GiB; unless said how many, until all
+        shapes are recorded."""
         if self.device == "cuda" and torch.cuda.is_available():
-            torch.cuda.set_per_process_memory_fraction(min(1.0, limit * GIB / torch.cuda.mem_get_info()[1]))
+            torch.cuda.set_per_process_memory_fraction(
+                min(1.0, limit * GIB / torch.cuda.mem_get_info()[1])
+            )
         try:
             with self.running(case, rows, rows) as run:
                 for _ in range(steps):
@@ -129,7 +143,12 @@ class Bench(Meter):
                 if not steps:
                     self.warm(run)
                 self.synchronize()
-                return {"fits": run.loop.most_rows is None, **self.memory(), "graphs": run.num_recorded, "said": run.said}
+                return {
+                    "fits": run.loop.most_rows is None,
+                    **self.memory(),
+                    "graphs": run.num_recorded,
+                    "said": run.said,
+                }
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
@@ -144,7 +163,12 @@ class Bench(Meter):
         name = {"part": "largest", "shape": shape, "mode": mode, "limit_gib": limit}
 
         def peak(rows: int) -> float | None:
-            row = self.attempt(lambda: self.fits(case, rows, limit, steps=4), needs=needs("largest", shape), **name, rows=rows)
+            row = self.attempt(
+                lambda: self.fits(case, rows, limit, steps=4),
+                needs=needs("largest", shape),
+                **name,
+                rows=rows,
+            )
             if "skipped" in row:
                 raise TimeoutError
             return float(row["peak_gib"]) if row.get("fits") else None
@@ -161,11 +185,24 @@ class Bench(Meter):
             began = time.monotonic()
             batches = reader.take(count)
             seconds = time.monotonic() - began
-        real, positions = sum(batch.num_tokens for batch in batches), sum(batch.token_ids.size for batch in batches)
-        return {"real_ktok_s": round(real / seconds / 1e3, 1), "positions_ktok_s": round(positions / seconds / 1e3, 1)}
+        real, positions = (
+            sum(batch.num_tokens for batch in batches),
+            sum(batch.token_ids.size for batch in batches),
+        )
+        return {
+            "real_ktok_s": round(real / seconds / 1e3, 1),
+            "positions_ktok_s": round(positions / seconds / 1e3, 1),
+        }
 
     def running(self, case: Case, rows: int, microbatch: int) -> "Running":
-        return Running(case, rows, microbatch, data=self.options.data, device=self.device, workers=self.options.workers)
+        return Running(
+            case,
+            rows,
+            microbatch,
+            data=self.options.data,
+            device=self.device,
+            workers=self.options.workers,
+        )
 
     def run(self) -> None:
         for part in self.options.parts:
@@ -187,24 +224,47 @@ class Bench(Meter):
         most, labels = self.options.batches, {"part": "speed", "shape": name}
         for rows, microbatch in case.ours[:most] if not self.options.peers_only else ():
             for mode in self.options.modes or ["all kept"]:
-                about = labels | {"who": "litebert", "rows": rows, "microbatch": microbatch, "mode": mode}
+                about = labels | {
+                    "who": "litebert",
+                    "rows": rows,
+                    "microbatch": microbatch,
+                    "mode": mode,
+                }
                 kept = replace(case, **MODES[mode])
-                self.attempt(lambda k=kept, r=rows, m=microbatch: self.ours(k, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
+                self.attempt(
+                    lambda k=kept, r=rows, m=microbatch: self.ours(k, r, m),
+                    needs=needs("ours", name),
+                    **about,
+                )  # type: ignore[misc]
             if case.dtype == "fp8" and self.options.fast_backward:
                 fp8.FAST_BACKWARD = True
                 about |= {"mode": "all kept", "fast_backward": True}
-                self.attempt(lambda r=rows, m=microbatch: self.ours(case, r, m), needs=needs("ours", name), **about)  # type: ignore[misc]
+                self.attempt(
+                    lambda r=rows, m=microbatch: self.ours(case, r, m),
+                    needs=needs("ours", name),
+                    **about,
+                )  # type: ignore[misc]
                 fp8.FAST_BACKWARD = False
         for rows in self.options.peer_rows or case.theirs[:most]:
             for kind in self.options.peers:
                 about = labels | {"who": f"huggingface {kind}", "rows": rows}
-                self.attempt(lambda r=rows, k=kind: self.theirs(case, r, k), needs=needs("theirs", name), **about)  # type: ignore[misc]
+                self.attempt(
+                    lambda r=rows, k=kind: self.theirs(case, r, k),
+                    needs=needs("theirs", name),
+                    **about,
+                )  # type: ignore[misc]
 
     def run_memory(self, name: str, case: Case) -> None:
         if name in MEMORY:
             rows, mode, limit = MEMORY[name]
             case = replace(case, **MODES[mode])
-            about = {"part": "memory", "shape": name, "rows": rows, "mode": mode, "limit_gib": limit}
+            about = {
+                "part": "memory",
+                "shape": name,
+                "rows": rows,
+                "mode": mode,
+                "limit_gib": limit,
+            }
             self.attempt(lambda: self.fits(case, rows, limit), needs=needs("memory", name), **about)
 
     def run_largest(self, name: str, case: Case) -> None:
@@ -213,16 +273,34 @@ class Bench(Meter):
             self.largest(replace(case, **MODES[mode]), name, f"{case.dtype}, {mode}", start)
 
     def run_start(self, name: str, case: Case) -> None:
-        """Seconds to the first step in a process of its own, with nothing compiled yet and again with what that one left."""
+        """Seconds to the first step in a process of its own, with nothing compiled yet and again
+        with what that one left."""
         with tempfile.TemporaryDirectory(prefix="litebert-compiled-") as folder:
             caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
             for cache in ("empty", "there"):
                 about = {"part": "start", "shape": name, "cache": cache}
-                self.attempt(lambda: self.start(name, os.environ | caches), needs=needs("start", name), **about)
+                self.attempt(
+                    lambda: self.start(name, os.environ | caches),
+                    needs=needs("start", name),
+                    **about,
+                )
 
     def start(self, name: str, variables: dict[str, str]) -> dict[str, Any]:
-        words = [sys.executable, "-W", "ignore", str(HERE), "--start", name, "--data", self.options.data]
-        words += ["--workers", str(self.options.workers), *(["--tiny"] if self.options.tiny else [])]
+        words = [
+            sys.executable,
+            "-W",
+            "ignore",
+            str(HERE),
+            "--start",
+            name,
+            "--data",
+            self.options.data,
+        ]
+        words += [
+            "--workers",
+            str(self.options.workers),
+            *(["--tiny"] if self.options.tiny else []),
+        ]
         done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=300)
         if done.returncode:
             raise RuntimeError(done.stderr.strip().splitlines()[-1])
@@ -232,7 +310,10 @@ class Bench(Meter):
     def start_here(self, name: str) -> dict[str, float]:
         case = self.cases[name]
         with self.running(case, *case.ours[0]) as run:
-            return {"build_seconds": round(run.build_seconds, 2), "first_step_seconds": self.first(run)}
+            return {
+                "build_seconds": round(run.build_seconds, 2),
+                "first_step_seconds": self.first(run),
+            }
 
     def run_loader(self, name: str, case: Case) -> None:
         rows = case.ours[0][0]
@@ -256,18 +337,31 @@ class Running:
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", help="folder of shards; --tiny makes its own")
     parser.add_argument("--shapes", nargs="+", choices=[*CASES, *TINY], help="all, unless given")
     parser.add_argument("--peers", nargs="*", default=["padded", "full"], choices=PEERS)
-    parser.add_argument("--peer-rows", nargs="+", type=int, help="its batch sizes, in place of those that belong to the shape")
+    parser.add_argument(
+        "--peer-rows",
+        nargs="+",
+        type=int,
+        help="its batch sizes, in place of those that belong to the shape",
+    )
     parser.add_argument("--peers-only", action="store_true", help="leave our own steps out")
     parser.add_argument("--parts", nargs="+", default=["speed", "memory", "loader"], choices=PARTS)
     parser.add_argument("--steps", type=int, default=20, help="in a timed block, at most")
     parser.add_argument("--batches", type=int, default=2, help="batch sizes tried on each side")
     parser.add_argument("--workers", type=int, default=12, help="processes that make batches")
-    parser.add_argument("--limit", type=float, default=24.0, help="GiB that the largest batch has to fit")
-    parser.add_argument("--fast-backward", action="store_true", help="time fp8 with fewer bits in backward's sums too")
+    parser.add_argument(
+        "--limit", type=float, default=24.0, help="GiB that the largest batch has to fit"
+    )
+    parser.add_argument(
+        "--fast-backward",
+        action="store_true",
+        help="time fp8 with fewer bits in backward's sums too",
+    )
     parser.add_argument(
         "--modes",
         nargs="+",
@@ -275,9 +369,15 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
         help="of keeping states: all for the largest batch, 'all kept' for time, unless given",
     )
     parser.add_argument("--no-check", action="store_true", help="time only")
-    parser.add_argument("--profile", action="store_true", help="also say what each step's time goes to")
-    parser.add_argument("--seconds", type=float, help="for all of it; what does not fit is left out")
-    parser.add_argument("--out", type=Path, help="folder for environment.json, rows.jsonl and table.md")
+    parser.add_argument(
+        "--profile", action="store_true", help="also say what each step's time goes to"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="for all of it; what does not fit is left out"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for environment.json, rows.jsonl and table.md"
+    )
     parser.add_argument("--tiny", action="store_true", help="a tiny model on a CPU")
     parser.add_argument("--start", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
@@ -307,7 +407,13 @@ def conduct(options: argparse.Namespace, kind: type[Bench], words: list[str]) ->
             write_json(bench.out / "environment.json", here)
         bench.run()
         for found in ratios(bench.rows):
-            print(json.dumps({key: value for key, value in found.items() if key != "ours"}, ensure_ascii=False), flush=True)
+            print(
+                json.dumps(
+                    {key: value for key, value in found.items() if key != "ours"},
+                    ensure_ascii=False,
+                ),
+                flush=True,
+            )
     return int(any("failed" in row or row.get("is_exact") is False for row in bench.rows))
 
 

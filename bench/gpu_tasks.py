@@ -1,22 +1,25 @@
 """Fine-tuning and inference on one GPU, checked and then timed, with the peers in the same process.
 
-    python bench/gpu_tasks.py --data glue --tokenizer spiece.model                  all parts, albert-base
-    python bench/gpu_tasks.py --data glue --tokenizer spiece.model --parts epoch --ways ours
-    python bench/gpu_tasks.py --tiny                                                the same code on a CPU, in seconds
-
-One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the others go on.
-
-check: the gradient of packed and of recorded batches against float64, beside that of padded ones; the vectors likewise.
-epoch: one epoch of SST-2 from random weights, the clock around the whole run: `seconds`; `per_step` is the mean step of the
-second half, when everything is compiled and recorded. Ours is `litebert finetune`'s own run with its log, snapshots, a look at
-dev (8 sentences) and its checkpoint. Theirs is the Trainer with its defaults, bf16 and torch_compile; where accelerate is
-missing, a loop that does what the Trainer does (`how` says which): random order, padded to the longest of a batch, bf16
-autocast over float32 weights, the model compiled, fused AdamW, clipping at 1, linear decay, and the loss read every 500 steps.
-Token ids are made before the clock starts, dropout is off in both encoders (ALBERT's own for SST-2) and 0.1 before the head.
-`--most-steps` ends both early, and seconds are then scaled up by steps: said in the line.
-embed: texts a second, from texts to vectors on the host, mean pooled. Theirs is sentence-transformers, or where it is missing
-transformers with what it does: sorted by length, batches, padded to the longest, mean over the mask, back in order. Both in
-bfloat16, theirs at its default batch of 32 and at the best of a few.
+    python bench/gpu_tasks.py --data glue --tokenizer spiece.model                  all parts,
+    albert-base python bench/gpu_tasks.py --data glue --tokenizer spiece.model --parts epoch --ways
+    ours python bench/gpu_tasks.py --tiny                                                the same
+    code on a CPU, in seconds
+ One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
+others go on.
+ check: the gradient of packed and of recorded batches against float64, beside that of padded ones;
+the vectors likewise. epoch: one epoch of SST-2 from random weights, the clock around the whole run:
+`seconds`; `per_step` is the mean step of the second half, when everything is compiled and recorded.
+Ours is `litebert finetune`'s own run with its log, snapshots, a look at dev (8 sentences) and its
+checkpoint. Theirs is the Trainer with its defaults, bf16 and torch_compile; where accelerate is
+missing, a loop that does what the Trainer does (`how` says which): random order, padded to the
+longest of a batch, bf16 autocast over float32 weights, the model compiled, fused AdamW, clipping at
+1, linear decay, and the loss read every 500 steps. Token ids are made before the clock starts,
+dropout is off in both encoders (ALBERT's own for SST-2) and 0.1 before the head. `--most-steps`
+ends both early, and seconds are then scaled up by steps: said in the line. embed: texts a second,
+from texts to vectors on the host, mean pooled. Theirs is sentence-transformers, or where it is
+missing transformers with what it does: sorted by length, batches, padded to the longest, mean over
+the mask, back in order. Both in bfloat16, theirs at its default batch of 32 and at the best of a
+few.
 """
 
 import argparse
@@ -84,7 +87,13 @@ class Setting(SimpleNamespace):
         return Checkpoint(model=Model(ModelConfig(encoder=self.encoder)), tokenizer=self.tokenizer)
 
     def training(self, **changes: Any) -> Finetuning:
-        return Finetuning(replace(self.recipe, **changes), self.prepared, self.source(), self.runtime, say=tell_stderr)
+        return Finetuning(
+            replace(self.recipe, **changes),
+            self.prepared,
+            self.source(),
+            self.runtime,
+            say=tell_stderr,
+        )
 
     def steps(self) -> int:
         whole = -(-len(self.prepared.train.inputs) // self.recipe.batch_size)
@@ -111,14 +120,18 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", help="folder of GLUE, or of SST-2")
     parser.add_argument("--tokenizer", help="ALBERT's spiece.model, or a folder with one")
     parser.add_argument("--preset", default="albert-base-v2")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["ours", "theirs"])
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--most-steps", type=int, help="of the epoch; the time of a whole one is then scaled up")
+    parser.add_argument(
+        "--most-steps", type=int, help="of the epoch; the time of a whole one is then scaled up"
+    )
     parser.add_argument("--texts", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tiny", action="store_true", help="made data and a tiny model, for a CPU")
@@ -132,7 +145,11 @@ def make_setting(args: argparse.Namespace, folder: Path) -> Setting:
     runtime = Runtime.start(device="cpu" if args.tiny else "auto")
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "pieces") if args.tiny else args.tokenizer)
     tokenizer.save(folder / "tokenizer")
-    data = open_task("sst2", tiny_task(folder / "sst2", "sst2") if args.tiny else args.data, splits=("train", "dev"))
+    data = open_task(
+        "sst2",
+        tiny_task(folder / "sst2", "sst2") if args.tiny else args.data,
+        splits=("train", "dev"),
+    )
     data = replace(data, splits=dict(data.splits) | {"dev": data.splits["dev"][:8]})
     recipe = FinetuneRecipe(
         task="sst2",
@@ -146,13 +163,17 @@ def make_setting(args: argparse.Namespace, folder: Path) -> Setting:
     )
     encoder = preset("tiny" if args.tiny else args.preset)
     return Setting(
-        encoder=replace(encoder, vocab_size=max(tokenizer.vocab_size, 0 if args.tiny else encoder.vocab_size)),
+        encoder=replace(
+            encoder, vocab_size=max(tokenizer.vocab_size, 0 if args.tiny else encoder.vocab_size)
+        ),
         tokenizer=tokenizer,
         prepared=prepare(recipe, data, tokenizer),
         recipe=recipe,
         runtime=runtime,
         folder=folder,
-        texts=mixed([example.first for example in data.splits["train"]], 40 if args.tiny else args.texts),
+        texts=mixed(
+            [example.first for example in data.splits["train"]], 40 if args.tiny else args.texts
+        ),
         most_steps=3 if args.tiny else args.most_steps,
         compile=not args.tiny,
     )
@@ -183,13 +204,16 @@ def about(setting: Setting) -> dict[str, Any]:
 # check
 
 
-def checks(setting: Setting, args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+def checks(
+    setting: Setting, args: argparse.Namespace
+) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     yield "check gradient", lambda: check_gradient(setting)
     yield "check vectors", lambda: check_vectors(setting)
 
 
 def check_gradient(setting: Setting) -> dict[str, Any]:
-    """Relative error of each way's gradient over some batches; packed and recorded may err 1.1 times as much as padded."""
+    """Relative error of each way's gradient over some batches; packed and recorded may err 1.1
+    times as much as padded."""
     training = setting.training(head_dropout=0.0, compile="auto")
     job, model = training.job, training.working.model
     truth = copy.deepcopy(model).double()
@@ -198,9 +222,14 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
         batch = job.batch(step)
         counts = job.counts(batch)
         moved = batch.to(setting.runtime.device)
-        exact = gradient(truth, lambda moved=moved, counts=counts: job.mean(job.compute(truth, moved), counts))
+        exact = gradient(
+            truth, lambda moved=moved, counts=counts: job.mean(job.compute(truth, moved), counts)
+        )
         found = {
-            "padded": gradient(model, lambda moved=moved, counts=counts: job.mean(job.compute(model, moved), counts)),
+            "padded": gradient(
+                model,
+                lambda moved=moved, counts=counts: job.mean(job.compute(model, moved), counts),
+            ),
             "packed": gradient(
                 model,
                 lambda batch=batch, counts=counts: job.mean(
@@ -218,7 +247,11 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
     means = {name: statistics.mean(values) for name, values in errors.items() if values}
     recorded = 0 if training.passes is None else len(training.passes.recorded)
     ok = all(error <= 1.1 * means["padded"] + 1e-4 for error in means.values())
-    return {"ok": ok and (not setting.is_cuda or recorded > 0), "relative_error": means, "graphs": recorded}
+    return {
+        "ok": ok and (not setting.is_cuda or recorded > 0),
+        "relative_error": means,
+        "graphs": recorded,
+    }
 
 
 def gradient(model: Model, loss: Callable[[], Tensor]) -> Tensor:
@@ -238,13 +271,18 @@ def check_vectors(setting: Setting) -> dict[str, Any]:
     exact = predictor(setting, dtype="float32").embed(texts)
     found = predictor(setting).embed(texts)
     one = np.linalg.norm(found - exact, axis=1) / np.linalg.norm(exact, axis=1)
-    return {"ok": bool(one.max() < 0.05), "relative_error": {"mean": float(one.mean()), "most": float(one.max())}}
+    return {
+        "ok": bool(one.max() < 0.05),
+        "relative_error": {"mean": float(one.mean()), "most": float(one.max())},
+    }
 
 
 # epoch
 
 
-def epochs(setting: Setting, args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+def epochs(
+    setting: Setting, args: argparse.Namespace
+) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     found: dict[str, dict[str, Any]] = {}
 
     def kept(way: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -254,7 +292,10 @@ def epochs(setting: Setting, args: argparse.Namespace) -> Iterator[tuple[str, Ca
     if "ours" in args.ways:
         yield "epoch ours", lambda: kept("ours", lambda: our_epoch(setting, "ours", compile="auto"))
     if "ours-compiled" in args.ways:
-        yield "epoch ours-compiled", lambda: kept("ours-compiled", lambda: our_epoch(setting, "compiled", compile="on"))
+        yield (
+            "epoch ours-compiled",
+            lambda: kept("ours-compiled", lambda: our_epoch(setting, "compiled", compile="on")),
+        )
     if "theirs" in args.ways:
         yield "epoch theirs", lambda: kept("theirs", lambda: their_epoch(setting))
     for way in ("ours", "ours-compiled"):
@@ -264,12 +305,18 @@ def epochs(setting: Setting, args: argparse.Namespace) -> Iterator[tuple[str, Ca
 
 def ratio(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """How many times as fast ours is."""
-    return {unit: round(theirs[unit] / ours[unit], 2) for unit in ("seconds", "per_step")} | {"wanted": 3.0}
+    return {unit: round(theirs[unit] / ours[unit], 2) for unit in ("seconds", "per_step")} | {
+        "wanted": 3.0
+    }
 
 
-def timed(setting: Setting, stamps: list[float], seconds: float, steps: int, **more: Any) -> dict[str, Any]:
+def timed(
+    setting: Setting, stamps: list[float], seconds: float, steps: int, **more: Any
+) -> dict[str, Any]:
     whole = -(-len(setting.prepared.train.inputs) // setting.recipe.batch_size)
-    late = np.diff(stamps[len(stamps) // 2 :])  # a host runs ahead of its device, so single steps say little
+    late = np.diff(
+        stamps[len(stamps) // 2 :]
+    )  # a host runs ahead of its device, so single steps say little
     per_step = float(np.mean(late)) if late.size else seconds / max(steps, 1)
     scaled = seconds if steps >= whole else seconds + (whole - steps) * per_step
     return {
@@ -289,7 +336,11 @@ def our_epoch(setting: Setting, name: str, **changes: Any) -> dict[str, Any]:
     training.train(
         setting.folder / f"run-{name}",
         progress=False,
-        sinks=(lambda record: stamps.append(time.perf_counter() - began) if record["kind"] == "step" else None,),
+        sinks=(
+            lambda record: (
+                stamps.append(time.perf_counter() - began) if record["kind"] == "step" else None
+            ),
+        ),
     )
     seconds = time.perf_counter() - began
     graphs = training.passes
@@ -324,7 +375,11 @@ def features(setting: Setting) -> list[dict[str, Any]]:
     inputs = setting.prepared.train.inputs
     batches = (inputs.batch(np.array([number])) for number in range(len(inputs)))
     return [
-        {"input_ids": row.token_ids[0].tolist(), "attention_mask": [1] * row.token_ids.shape[1], "labels": int(row.targets[0])}
+        {
+            "input_ids": row.token_ids[0].tolist(),
+            "attention_mask": [1] * row.token_ids.shape[1],
+            "labels": int(row.targets[0]),
+        }
         for row in batches
     ]
 
@@ -368,23 +423,38 @@ def with_trainer(setting: Setting, rows: list[dict[str, Any]], collate: Any) -> 
         report_to="none",
     )
     model = transformers.AlbertForSequenceClassification(their_config(setting.encoder))
-    trainer = transformers.Trainer(model=model, args=settings, train_dataset=rows, data_collator=collate, callbacks=[Clock()])
+    trainer = transformers.Trainer(
+        model=model, args=settings, train_dataset=rows, data_collator=collate, callbacks=[Clock()]
+    )
     with contextlib.redirect_stdout(sys.stderr):  # it prints its own summary
         done = trainer.train()
     setting.runtime.synchronize()
-    return timed(setting, stamps, time.perf_counter() - began, done.global_step, how="Trainer", compiled=setting.compile)
+    return timed(
+        setting,
+        stamps,
+        time.perf_counter() - began,
+        done.global_step,
+        how="Trainer",
+        compiled=setting.compile,
+    )
 
 
 def by_hand(setting: Setting, rows: list[dict[str, Any]], collate: Any) -> dict[str, Any]:
     device, steps = setting.runtime.device, setting.steps()
     stamps: list[float] = []
     began = time.perf_counter()
-    model = transformers.AlbertForSequenceClassification(their_config(setting.encoder)).to(device).train()
+    model = (
+        transformers.AlbertForSequenceClassification(their_config(setting.encoder))
+        .to(device)
+        .train()
+    )
     call = torch.compile(model) if setting.compile else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0, fused=True)
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / steps))
     size = setting.recipe.batch_size
-    loader = torch.utils.data.DataLoader(rows, size, shuffle=True, collate_fn=collate, pin_memory=setting.is_cuda)  # type: ignore[arg-type]
+    loader = torch.utils.data.DataLoader(
+        rows, size, shuffle=True, collate_fn=collate, pin_memory=setting.is_cuda
+    )  # type: ignore[arg-type]
     total = torch.zeros((), device=device)
     for step, batch in zip(range(steps), loader, strict=False):
         moved = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
@@ -401,13 +471,17 @@ def by_hand(setting: Setting, rows: list[dict[str, Any]], collate: Any) -> dict[
         stamps.append(time.perf_counter() - began)
     setting.runtime.synchronize()
     seconds = time.perf_counter() - began
-    return timed(setting, stamps, seconds, steps, how="a loop as the Trainer's", compiled=setting.compile)
+    return timed(
+        setting, stamps, seconds, steps, how="a loop as the Trainer's", compiled=setting.compile
+    )
 
 
 # embed
 
 
-def embeddings(setting: Setting, args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+def embeddings(
+    setting: Setting, args: argparse.Namespace
+) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     found: dict[str, float] = {}
 
     def speed(name: str, make: Callable[[], Callable[[list[str]], Any]]) -> dict[str, Any]:
@@ -421,17 +495,29 @@ def embeddings(setting: Setting, args: argparse.Namespace) -> Iterator[tuple[str
             times.append(time.perf_counter() - began)
         assert len(vectors) == len(setting.texts)
         found[name] = len(setting.texts) / statistics.median(times)
-        return {"texts_per_second": round(found[name]), "spread": [min(times), max(times)], "first_round": round(first, 3)}
+        return {
+            "texts_per_second": round(found[name]),
+            "spread": [min(times), max(times)],
+            "first_round": round(first, 3),
+        }
 
     if "ours" in args.ways:
         yield "embed ours", lambda: speed("ours", lambda: predictor(setting).embed)
     if setting.compile and {"ours", "ours-compiled"} & set(args.ways):
-        yield "embed ours-compiled", lambda: speed("ours-compiled", lambda: predictor(setting, compile=True).embed)
+        yield (
+            "embed ours-compiled",
+            lambda: speed("ours-compiled", lambda: predictor(setting, compile=True).embed),
+        )
     if "theirs" in args.ways:
-        way = sentence_transformer if find_spec("sentence_transformers") else as_sentence_transformers
+        way = (
+            sentence_transformer if find_spec("sentence_transformers") else as_sentence_transformers
+        )
         for size in BATCHES:
             name = f"{way.__name__} batch {size}"
-            yield f"embed {name}", lambda size=size, name=name: speed(name, lambda: way(setting, size))
+            yield (
+                f"embed {name}",
+                lambda size=size, name=name: speed(name, lambda: way(setting, size)),
+            )
     if any("batch" in name for name in found) and any("ours" in name for name in found):
         yield "ratio embed", lambda: embed_ratio(found)
 
@@ -453,13 +539,21 @@ def embed_ratio(found: dict[str, float]) -> dict[str, Any]:
 def predictor(setting: Setting, **settings: Any) -> Predictor:
     torch.manual_seed(0)
     model = Model(ModelConfig(encoder=setting.encoder, heads=(HeadConfig(kind="masked"),)))
-    return Predictor(Checkpoint(model=model, tokenizer=setting.tokenizer), device=setting.runtime.device, **settings)
+    return Predictor(
+        Checkpoint(model=model, tokenizer=setting.tokenizer),
+        device=setting.runtime.device,
+        **settings,
+    )
 
 
 def their_encoder(setting: Setting) -> Any:
     torch.manual_seed(0)
     dtype = torch.bfloat16 if setting.is_cuda else torch.float32
-    return transformers.AlbertModel(their_config(setting.encoder)).to(setting.runtime.device, dtype).eval()
+    return (
+        transformers.AlbertModel(their_config(setting.encoder))
+        .to(setting.runtime.device, dtype)
+        .eval()
+    )
 
 
 def sentence_transformer(setting: Setting, size: int) -> Callable[[list[str]], Any]:
@@ -468,14 +562,17 @@ def sentence_transformer(setting: Setting, size: int) -> Callable[[list[str]], A
     folder = setting.folder / "theirs"
     their_encoder(setting).save_pretrained(folder)
     vocabulary(setting).save_pretrained(folder)
-    model = st.SentenceTransformer(str(folder), device=str(setting.runtime.device))  # adds mean pooling by itself
+    model = st.SentenceTransformer(
+        str(folder), device=str(setting.runtime.device)
+    )  # adds mean pooling by itself
     model.max_seq_length = setting.encoder.max_positions
     model.to(setting.runtime.device, torch.bfloat16 if setting.is_cuda else torch.float32)
     return lambda texts: model.encode(texts, batch_size=size, show_progress_bar=False)
 
 
 def as_sentence_transformers(setting: Setting, size: int) -> Callable[[list[str]], Any]:
-    """What SentenceTransformer.encode does: longest texts first, each batch split into pieces, padded, moved, pooled."""
+    """What SentenceTransformer.encode does: longest texts first, each batch split into pieces,
+    padded, moved, pooled."""
     model, pieces, device = their_encoder(setting), vocabulary(setting), setting.runtime.device
 
     @torch.inference_mode()

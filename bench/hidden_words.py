@@ -1,9 +1,11 @@
-"""What a model makes of hidden words, in figures that models with different vocabularies share: texts in, nats per word out.
-
-A word is what stands between spaces, and the same words of the same windows are hidden from every model, whole. Two scores: all
-pieces of a word guessed at once, as `fill` sees them; and in turn, each piece after those before it are shown, the other word
-still hidden. A vocabulary of small pieces loses by the first (its pieces cannot agree with each other) and gains by both, for
-the number of [MASK]s tells more of the word: so what that number costs to tell, by its entropy, is given beside them.
+"""What a model makes of hidden words, in figures that models with different vocabularies share:
+texts in, nats per word out.
+ A word is what stands between spaces, and the same words of the same windows are hidden from every
+model, whole. Two scores: all pieces of a word guessed at once, as `fill` sees them; and in turn,
+each piece after those before it are shown, the other word still hidden. A vocabulary of small
+pieces loses by the first (its pieces cannot agree with each other) and gains by both, for the
+number of [MASK]s tells more of the word: so what that number costs to tell, by its entropy, is
+given beside them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +29,8 @@ Words = list[list[int]]
 
 
 class Window(NamedTuple):
-    """Two halves of as many words, as a and b of an example, and which words are hidden, counted over both."""
+    """Two halves of as many words, as a and b of an example, and which words are hidden, counted
+    over both."""
 
     a: str
     b: str
@@ -51,11 +54,20 @@ def split_words(tokenizer: Tokenizer, text: str) -> Words:
 
 
 def make_windows(
-    texts: Sequence[str], limits: Sequence[tuple[Tokenizer, int]], *, words: int, count: int, rng: np.random.Generator
+    texts: Sequence[str],
+    limits: Sequence[tuple[Tokenizer, int]],
+    *,
+    words: int,
+    count: int,
+    rng: np.random.Generator,
 ) -> list[Window]:
-    """Windows of the texts at random, of at most so many pieces by each vocabulary; left out where clean-up joins or parts
-    words, or where too few of them can be written by all."""
-    places = [(number, start) for number, text in enumerate(texts) for start in range(0, len(text.split()) - words + 1, words)]
+    """Windows of the texts at random, of at most so many pieces by each vocabulary; left out where
+    clean-up joins or parts words, or where too few of them can be written by all."""
+    places = [
+        (number, start)
+        for number, text in enumerate(texts)
+        for start in range(0, len(text.split()) - words + 1, words)
+    ]
     windows: list[Window] = []
     for place in rng.permutation(len(places)):
         number, start = places[place]
@@ -64,9 +76,15 @@ def make_windows(
         cut = [(*limit, split_words(limit[0], a) + split_words(limit[0], b)) for limit in limits]
         if any(len(found) != words or sum(map(len, found)) > most for _, most, found in cut):
             continue
-        able = [at for at in range(words) if all(tokenizer.unk_id not in found[at] for tokenizer, _, found in cut)]
+        able = [
+            at
+            for at in range(words)
+            if all(tokenizer.unk_id not in found[at] for tokenizer, _, found in cut)
+        ]
         if len(able) >= HIDDEN:
-            windows.append(Window(a, b, tuple(sorted(rng.choice(able, HIDDEN, replace=False).tolist()))))
+            windows.append(
+                Window(a, b, tuple(sorted(rng.choice(able, HIDDEN, replace=False).tolist())))
+            )
         if len(windows) == count:
             break
     return windows
@@ -89,7 +107,8 @@ class View(NamedTuple):
 
 
 def views(windows: Sequence[Window], tokenizer: Tokenizer) -> Iterator[View]:
-    """For each window all hidden pieces at once, then each further piece of each word with those before it shown."""
+    """For each window all hidden pieces at once, then each further piece of each word with those
+    before it shown."""
     for number, window in enumerate(windows):
         a, b = split_words(tokenizer, window.a), split_words(tokenizer, window.b)
         plain = [tokenizer.cls_id, *chain(*a), tokenizer.sep_id, *chain(*b), tokenizer.sep_id]
@@ -109,7 +128,15 @@ def views(windows: Sequence[Window], tokenizer: Tokenizer) -> Iterator[View]:
             for first, place in enumerate(span[1:], 1):
                 shown = masked.copy()
                 shown[span.start : place] = plain[span.start : place]
-                yield View(shown, segment_ids, [place], [plain[place]], HIDDEN * number + which, (1,), first)
+                yield View(
+                    shown,
+                    segment_ids,
+                    [place],
+                    [plain[place]],
+                    HIDDEN * number + which,
+                    (1,),
+                    first,
+                )
 
 
 class Scores(NamedTuple):
@@ -135,15 +162,23 @@ class Scores(NamedTuple):
 def score(model: Model, tokenizer: Tokenizer, windows: Sequence[Window]) -> Scores:
     """What `model` makes of the windows' hidden words."""
     count = HIDDEN * len(windows)
-    found = Scores(np.zeros(count), np.zeros(count), np.full(count, True), np.zeros(count, np.int64))
+    found = Scores(
+        np.zeros(count), np.zeros(count), np.full(count, True), np.zeros(count, np.int64)
+    )
     asked = sorted(views(windows, tokenizer), key=lambda view: len(view.token_ids))
     for start in range(0, len(asked), ROWS):
         rows = asked[start : start + ROWS]
         seq = len(rows[-1].token_ids)
-        token_ids = torch.tensor([row.token_ids + [tokenizer.pad_id] * (seq - len(row.token_ids)) for row in rows])
-        segment_ids = torch.tensor([row.segment_ids + [0] * (seq - len(row.token_ids)) for row in rows])
+        token_ids = torch.tensor(
+            [row.token_ids + [tokenizer.pad_id] * (seq - len(row.token_ids)) for row in rows]
+        )
+        segment_ids = torch.tensor(
+            [row.segment_ids + [0] * (seq - len(row.token_ids)) for row in rows]
+        )
         mask = torch.arange(seq) < torch.tensor([[len(row.token_ids)] for row in rows])
-        places = torch.tensor([at * seq + place for at, row in enumerate(rows) for place in row.places])
+        places = torch.tensor(
+            [at * seq + place for at, row in enumerate(rows) for place in row.places]
+        )
         labels = torch.tensor([label for row in rows for label in row.labels])
         logits = model.masked_logits(model.encoder(token_ids, segment_ids, mask), places)
         nats = iter(F.cross_entropy(logits, labels, reduction="none").tolist())
@@ -153,5 +188,9 @@ def score(model: Model, tokenizer: Tokenizer, windows: Sequence[Window]) -> Scor
                 losses, hits = [next(nats) for _ in range(size)], [next(right) for _ in range(size)]
                 found.in_turn[word] += losses[0]
                 if row.first == 0:
-                    found.at_once[word], found.right[word], found.pieces[word] = sum(losses), all(hits), size
+                    found.at_once[word], found.right[word], found.pieces[word] = (
+                        sum(losses),
+                        all(hits),
+                        size,
+                    )
     return found

@@ -1,11 +1,12 @@
-"""What 8 bits cost a real model: masked loss, distance from float32 and bytes, by how many weights share a scale.
+"""What 8 bits cost a real model: masked loss, distance from float32 and bytes, by how many weights
+share a scale.
 
     python bench/int8.py --model DIR --data SHARDS [--tokens 50000]        prints one JSON object
-
-The same held-out examples for every way of storing (all documents of --data, which the model must not have been trained on).
-`divergence` is the mean Kullback-Leibler divergence in nats from what float32 predicts at the masked tokens, and `agreement`
-how often both guess the same piece: they tell ways apart long before the loss does. `loss_deviation` is what chance makes of
-`loss_change`: the standard error of the mean difference, token by token.
+ The same held-out examples for every way of storing (all documents of --data, which the model must
+not have been trained on). `divergence` is the mean Kullback-Leibler divergence in nats from what
+float32 predicts at the masked tokens, and `agreement` how often both guess the same piece: they
+tell ways apart long before the loss does. `loss_deviation` is what chance makes of `loss_change`:
+the standard error of the mean difference, token by token.
 """
 
 import argparse
@@ -34,29 +35,44 @@ Weights = dict[str, Tensor]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", required=True, help="folder of a checkpoint with a masked head")
-    parser.add_argument("--data", required=True, help="folder written by `litebert data build` with the model's tokenizer")
+    parser.add_argument(
+        "--data",
+        required=True,
+        help="folder written by `litebert data build` with the model's tokenizer",
+    )
     parser.add_argument("--tokens", type=int, default=50_000, help="of text, about")
     parser.add_argument("--seq", type=int, default=128, help="tokens of an example")
     options = parser.parse_args()
     model = Checkpoint.load(options.model).model
-    stream = Stream.open(options.data, ExampleSpec(max_length=options.seq, short_probability=0.0), split="all")
+    stream = Stream.open(
+        options.data, ExampleSpec(max_length=options.seq, short_probability=0.0), split="all"
+    )
     count = max(options.tokens // options.seq // ROWS, 1)
     batches = [padded(stream.batch(0, start * ROWS, ROWS)).tensors() for start in range(count)]
     exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     stored = {name: way(exact) for name, way in WAYS.items()}
     told: dict[str, list[Tensor]] = {name: [] for name in WAYS}
-    for batch in batches:  # all ways of a batch before the next: a batch's predictions take the room of the whole model
+    # all ways of a batch before the next: a batch's predictions take the room of the whole model
+    for batch in batches:
         truth = predictions(model, batch, exact)
         for name, (weights, _) in stored.items():
-            told[name].append(compare(truth, predictions(model, batch, weights), batch.masked_labels))
+            told[name].append(
+                compare(truth, predictions(model, batch, weights), batch.masked_labels)
+            )
     report = {
         name: summary(torch.cat(told[name], 1)) | distance(exact, weights) | {"bytes": size}
         for name, (weights, size) in stored.items()
     }
     masked = sum(len(batch.masked_labels) for batch in batches)
-    print(json.dumps({"masked": masked, "tokens": count * ROWS * options.seq, "ways": report}, indent=2))
+    print(
+        json.dumps(
+            {"masked": masked, "tokens": count * ROWS * options.seq, "ways": report}, indent=2
+        )
+    )
 
 
 @torch.inference_mode()
@@ -68,7 +84,8 @@ def predictions(model: Model, batch: TensorBatch, weights: Weights) -> Tensor:
 
 
 def compare(truth: Tensor, found: Tensor, labels: Tensor) -> Tensor:
-    """For each masked token: its loss, the loss in float32, divergence, whether it is right, and whether both say the same."""
+    """For each masked token: its loss, the loss in float32, divergence, whether it is right, and
+    whether both say the same."""
     best = found.argmax(1)
     return torch.stack(
         [
@@ -97,7 +114,11 @@ def summary(told: Tensor) -> dict[str, float]:
 def distance(exact: Weights, weights: Weights) -> dict[str, float]:
     """Of all weights, the length of what was lost in parts of their own."""
     lost = sum((exact[name] - weights[name]).double().square().sum().item() for name in exact)
-    return {"weights_lost": float(f"{(lost / sum(part.double().square().sum().item() for part in exact.values())) ** 0.5:.3g}")}
+    return {
+        "weights_lost": float(
+            f"{(lost / sum(part.double().square().sum().item() for part in exact.values())) ** 0.5:.3g}"
+        )
+    }
 
 
 def in_float(dtype: torch.dtype) -> Callable[[Weights], tuple[Weights, int]]:
@@ -122,7 +143,9 @@ def by_tensor(exact: Weights) -> tuple[Weights, int]:
     weights: Weights = {}
     for name, tensor in exact.items():
         if int8.is_quantized(tuple(tensor.shape)):
-            stored[name], stored[name + int8.SCALES] = numbers, scales = int8.quantize(tensor.reshape(1, -1), tensor.numel())
+            stored[name], stored[name + int8.SCALES] = numbers, scales = int8.quantize(
+                tensor.reshape(1, -1), tensor.numel()
+            )
             weights[name] = int8.dequantize(numbers, scales, tensor.numel()).view_as(tensor)
         else:
             stored[name] = weights[name] = tensor
@@ -131,7 +154,9 @@ def by_tensor(exact: Weights) -> tuple[Weights, int]:
 
 def file_bytes(stored: Mapping[str, Tensor]) -> int:
     with tempfile.TemporaryDirectory(prefix="litebert-bench-") as folder:
-        save_file({name: tensor.contiguous() for name, tensor in stored.items()}, Path(folder) / "weights")
+        save_file(
+            {name: tensor.contiguous() for name, tensor in stored.items()}, Path(folder) / "weights"
+        )
         return (Path(folder) / "weights").stat().st_size
 
 

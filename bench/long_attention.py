@@ -1,10 +1,11 @@
-"""Attention over packed rows of up to 512 tokens on a GPU: our kernels, torch's flash attention and cuDNN's. Prints JSON.
+"""Attention over packed rows of up to 512 tokens on a GPU: our kernels, torch's flash attention and
+cuDNN's. Prints JSON.
 
     python bench/long_attention.py [--parts attention variants layer] [--rounds 5]
-
-Measured as in bench/short_attention.py, in about a minute. The part `attention` has flash attention and ours as they are; where
-all rows are full also cuDNN's, which knows nothing of packed rows: what the GPU can do. `variants` times forward, and backward
-alone, with other tiles, one kernel changed at a time, and the best of each together ("best"); `layer` then takes those. Each
+ Measured as in bench/short_attention.py, in about a minute. The part `attention` has flash
+attention and ours as they are; where all rows are full also cuDNN's, which knows nothing of packed
+rows: what the GPU can do. `variants` times forward, and backward alone, with other tiles, one
+kernel changed at a time, and the best of each together ("best"); `layer` then takes those. Each
 line has the seconds since the start.
 """
 
@@ -41,9 +42,24 @@ WAYS: Ways = {
     "long, wide": ({"LONG_KERNELS": True, "WIDE": True}, FusedProjection),
 }
 VARIANTS = {
-    "forward": [Tile(128, 64, 8, 2), Tile(128, 64, 4, 3), Tile(128, 128, 8, 3), Tile(64, 128, 4, 2)],
-    "of_queries": [Tile(128, 64, 8, 2), Tile(64, 64, 4, 3), Tile(64, 128, 4, 2), Tile(128, 128, 8, 2)],
-    "of_keys": [Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, 168), Tile(32, 128, 8, 3, 128), Tile(32, 64, 4, 3, 128)],
+    "forward": [
+        Tile(128, 64, 8, 2),
+        Tile(128, 64, 4, 3),
+        Tile(128, 128, 8, 3),
+        Tile(64, 128, 4, 2),
+    ],
+    "of_queries": [
+        Tile(128, 64, 8, 2),
+        Tile(64, 64, 4, 3),
+        Tile(64, 128, 4, 2),
+        Tile(128, 128, 8, 2),
+    ],
+    "of_keys": [
+        Tile(64, 64, 4, 3),
+        Tile(64, 64, 4, 3, 168),
+        Tile(32, 128, 8, 3, 128),
+        Tile(32, 64, 4, 3, 128),
+    ],
 }
 Graphs = dict[tuple[str, str], torch.cuda.CUDAGraph]
 
@@ -52,10 +68,20 @@ class Long(Case):
     """Ours beside flash attention."""
 
     def long(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return long.long_attention([part[:, None] for part in (query, key, value)], *self.bounds, *self.longest)
+        return long.long_attention(
+            [part[:, None] for part in (query, key, value)], *self.bounds, *self.longest
+        )
 
     def forward(self) -> list[Tensor]:
-        return list(long._forward([leaf.detach()[:, None] for leaf in self.leaves], *self.bounds, *self.longest, None, 0.0))
+        return list(
+            long._forward(
+                [leaf.detach()[:, None] for leaf in self.leaves],
+                *self.bounds,
+                *self.longest,
+                None,
+                0.0,
+            )
+        )
 
     def backward(self, *saved: Tensor) -> list[Tensor]:
         parts = [leaf.detach()[:, None] for leaf in self.leaves]
@@ -100,7 +126,8 @@ def compare(case: Long, rounds: int) -> dict[str, Any]:
 
 
 def vary(case: Long, rounds: int) -> dict[str, Any]:
-    """Milliseconds and the largest error with each tile, the default first. Leaves the best ones in their place."""
+    """Milliseconds and the largest error with each tile, the default first. Leaves the best ones in
+    their place."""
     size = case.gradient.shape[-1]
     found, graphs, truth = dict[str, Any](), Graphs(), case.outcome(case.exact, torch.float64)
     read = list[list[Tensor]]()  # by the graphs, which do not hold it
@@ -110,10 +137,16 @@ def vary(case: Long, rounds: int) -> dict[str, Any]:
             saved = case.forward()
             read.append(saved)
             is_forward = kernel == "forward"
-            mine, exact = (saved[:1], truth[:1]) if is_forward else (case.backward(*saved), truth[1:])
-            errors = [float((a.double() - b).norm() / b.norm()) for a, b in zip(mine, exact, strict=True)]
+            mine, exact = (
+                (saved[:1], truth[:1]) if is_forward else (case.backward(*saved), truth[1:])
+            )
+            errors = [
+                float((a.double() - b).norm() / b.norm()) for a, b in zip(mine, exact, strict=True)
+            ]
             found[name]["error"] = round(max(errors), 6)
-            graphs[name, kernel] = record(case.forward if is_forward else partial(case.backward, *saved))
+            graphs[name, kernel] = record(
+                case.forward if is_forward else partial(case.backward, *saved)
+            )
 
     tried = dict[str, tuple[str, Tile]]()
     for kernel, others in VARIANTS.items():
@@ -127,15 +160,27 @@ def vary(case: Long, rounds: int) -> dict[str, Any]:
     times = {name: taken for (name, _), taken in in_turns(graphs, rounds).items()}
     for name, taken in times.items():
         found[name]["milliseconds"] = taken
-    best = {kernel: tile for name, (kernel, tile) in sorted(tried.items(), key=lambda item: -times.get(item[0], 1e9))}
+    best = {
+        kernel: tile
+        for name, (kernel, tile) in sorted(tried.items(), key=lambda item: -times.get(item[0], 1e9))
+    }
     long.TILES[size] = Tiles(**best)
-    return {**found, "best": {kernel: list(tile) for kernel, tile in best.items()}, "with the best": compare(case, rounds)}
+    return {
+        **found,
+        "best": {kernel: list(tile) for kernel, tile in best.items()},
+        "with the best": compare(case, rounds),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--parts", nargs="+", choices=["attention", "variants", "layer"], default=["attention", "variants", "layer"]
+        "--parts",
+        nargs="+",
+        choices=["attention", "variants", "layer"],
+        default=["attention", "variants", "layer"],
     )
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Speed and laws of n-gram masking on real text, against a plain Python masker in the same run. Prints one JSON object.
+"""Speed and laws of n-gram masking on real text, against a plain Python masker in the same run.
+Prints one JSON object.
 
-    python bench/masking.py --data DIR                      a folder written by `litebert data build`
-    python bench/masking.py --data DIR --repeats 9 --batch-tokens 32768
-
-Both mask the same rows; CPU seconds of one core, interleaved, the median of the repeats. Tokens are counted with [CLS]
-and [SEP], without padding.
+    python bench/masking.py --data DIR                      a folder written by `litebert data
+    build` python bench/masking.py --data DIR --repeats 9 --batch-tokens 32768
+ Both mask the same rows; CPU seconds of one core, interleaved, the median of the repeats. Tokens
+are counted with [CLS] and [SEP], without padding.
 """
 
 import argparse
@@ -35,28 +35,43 @@ def unmasked(stream: Stream, batch_size: int) -> list[Rows]:
     for start in range(0, min(len(plan), 12 * batch_size) - batch_size + 1, batch_size):
         numbers = plan.order.span(start, start + batch_size)
         pairs = make_pairs(stream.texts, stream.spec, plan, numbers, seed=0)
-        rows, _, _ = lay_out(stream.texts, stream.vocabulary, pairs, max_length=stream.spec.max_length)
+        rows, _, _ = lay_out(
+            stream.texts, stream.vocabulary, pairs, max_length=stream.spec.max_length
+        )
         found.append(rows)
     return found
 
 
-def measure(stream: Stream, tokenizer: Tokenizer, *, batch_size: int, repeats: int) -> dict[str, Any]:
+def measure(
+    stream: Stream, tokenizer: Tokenizer, *, batch_size: int, repeats: int
+) -> dict[str, Any]:
     spec, batches = stream.spec, unmasked(stream, batch_size)
-    pieces, starts = tokenizer.pieces, dict(zip(tokenizer.pieces, tokenizer.word_starts.tolist(), strict=True))
+    pieces, starts = (
+        tokenizer.pieces,
+        dict(zip(tokenizer.pieces, tokenizer.word_starts.tolist(), strict=True)),
+    )
     settings = baseline.Settings(max_length=spec.max_length)
     slow_rows = [
         [pieces[token] for token in row[:size]]
-        for row, size in zip(batches[0].token_ids[:BASELINE_ROWS].tolist(), batches[0].sizes.tolist(), strict=False)
+        for row, size in zip(
+            batches[0].token_ids[:BASELINE_ROWS].tolist(), batches[0].sizes.tolist(), strict=False
+        )
     ]
     fast, slow, laws = [], [], []
     for repeat in range(repeats):
         copies = [rows._replace(token_ids=rows.token_ids.copy()) for rows in batches]
         draws = [
-            [keys(seeded(repeat, purpose, number), np.arange(batch_size)) for purpose in (Purpose.CHOOSE, Purpose.REPLACE)]
+            [
+                keys(seeded(repeat, purpose, number), np.arange(batch_size))
+                for purpose in (Purpose.CHOOSE, Purpose.REPLACE)
+            ]
             for number in range(len(batches))
         ]
         begun = time.process_time()
-        hidden = [hide(spec, stream.vocabulary, rows, *drawn) for rows, drawn in zip(copies, draws, strict=True)]
+        hidden = [
+            hide(spec, stream.vocabulary, rows, *drawn)
+            for rows, drawn in zip(copies, draws, strict=True)
+        ]
         fast.append(sum(rows.sizes.sum() for rows in batches) / (time.process_time() - begun))
         laws.append(law(tokenizer, batches, hidden))
 
@@ -85,17 +100,26 @@ def law(tokenizer: Tokenizer, batches: list[Rows], hidden: list[Any]) -> dict[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True)
     parser.add_argument("--batch-tokens", type=int, default=131_072)
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
-    report: dict[str, Any] = {"data": arguments.data, "batch_tokens": arguments.batch_tokens, "repeats": arguments.repeats}
+    report: dict[str, Any] = {
+        "data": arguments.data,
+        "batch_tokens": arguments.batch_tokens,
+        "repeats": arguments.repeats,
+    }
     for max_length in (128, 512):
         stream = Stream.open(arguments.data, ExampleSpec(max_length=max_length))
         tokenizer = Tokenizer.load(stream.tokenizer_folder)
         report[str(max_length)] = measure(
-            stream, tokenizer, batch_size=arguments.batch_tokens // max_length, repeats=arguments.repeats
+            stream,
+            tokenizer,
+            batch_size=arguments.batch_tokens // max_length,
+            repeats=arguments.repeats,
         )
     print(json.dumps(report, indent=2))
 

@@ -2,9 +2,9 @@
 
     python bench/model_facts.py RESULTS > facts.json
     python bench/model_facts.py RESULTS --sentiment > facts.json
-
-RESULTS holds benchmarks.json (bench/benchmarks.py --table), pretraining.json (bench/model_record.py) and, for the sentiment
-classifier, sentiment.json (`litebert evaluate sst2 --json` of it as it is stored). The words are here, the numbers there.
+ RESULTS holds benchmarks.json (bench/benchmarks.py --table), pretraining.json
+(bench/model_record.py) and, for the sentiment classifier, sentiment.json (`litebert evaluate sst2
+--json` of it as it is stored). The words are here, the numbers there.
 """
 
 import argparse
@@ -13,26 +13,45 @@ from pathlib import Path
 from typing import Any
 
 DATA = [
-    {"name": "English Wikipedia of May 2015", "license": "CC BY-SA 3.0", "note": "25,036 long articles, 383 MB"},
-    {"name": "English Wikipedia, later articles", "license": "CC BY-SA 3.0", "note": "20,921 short ones, 50 MB"},
-    {"name": "Project Gutenberg", "license": "public domain in the United States", "note": "406 books, 117 MB"},
+    {
+        "name": "English Wikipedia of May 2015",
+        "license": "CC BY-SA 3.0",
+        "note": "25,036 long articles, 383 MB",
+    },
+    {
+        "name": "English Wikipedia, later articles",
+        "license": "CC BY-SA 3.0",
+        "note": "20,921 short ones, 50 MB",
+    },
+    {
+        "name": "Project Gutenberg",
+        "license": "public domain in the United States",
+        "note": "406 books, 117 MB",
+    },
 ]
 LIMITS = [
-    "English, lower-cased; it knows what its articles and old books say, right or wrong, and nothing after them.",
+    "English, lower-cased; it knows what its articles and old books say, right or wrong, and "
+    "nothing after them.",
     "It repeats the biases of its texts.",
     "It is small and was trained briefly: what it fills in is often plausible and wrong.",
-    "Scores are of the weights as they were trained, before they were put into 8 bits; SST-2's and RTE's are of these.",
-    "Vectors of texts are means of states, not trained for similarity; fine-tune for anything that matters.",
+    "Scores are of the weights as they were trained, before they were put into 8 bits; SST-2's "
+    "and RTE's are of these.",
+    "Vectors of texts are means of states, not trained for similarity; fine-tune for anything "
+    "that matters.",
 ]
 
 
-def facts(rows: list[dict[str, Any]], pretraining: dict[str, Any], max_tokens: int) -> dict[str, Any]:
+def facts(
+    rows: list[dict[str, Any]], pretraining: dict[str, Any], max_tokens: int
+) -> dict[str, Any]:
     """What a person would give."""
     minutes, tokens = pretraining["gpu_minutes"], pretraining["tokens"]
     return {
         "summary": (
-            f"albert-base in pre-norm form, pretrained by litebert from nothing in {minutes:.0f} minutes on one "
-            f"{pretraining['device']}. It fills masks and embeds texts, and is what fine-tuning starts from."
+            f"albert-base in pre-norm form, pretrained by litebert from nothing in {minutes:.0f} "
+            "minutes on one "
+            f"{pretraining['device']}. It fills masks and embeds texts, and is what fine-tuning "
+            "starts from."
         ),
         "license": "Apache-2.0",
         "data": DATA,
@@ -43,7 +62,8 @@ def facts(rows: list[dict[str, Any]], pretraining: dict[str, Any], max_tokens: i
             "tokens": tokens,
             "steps": pretraining["steps"],
             "weights of": "; ".join(
-                f"{leg['leg']}, step {leg['kept_step']:,} of {leg['steps']:,}" for leg in pretraining["legs"]
+                f"{leg['leg']}, step {leg['kept_step']:,} of {leg['steps']:,}"
+                for leg in pretraining["legs"]
             ),
             "FLOPs": f"{pretraining['flops']:.2e}",
             "GPU minutes": minutes,
@@ -61,8 +81,16 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
         "summary": "Tells whether a sentence speaks well or badly of its subject: `base`, fine-tuned on SST-2.",
         "license": "Apache-2.0",
         "data": [
-            {"name": "SST-2, as GLUE has it", "license": "none stated", "note": f"{row['train']:,} phrases of film reviews"},
-            {"name": "what base learned from", "license": "see its card", "note": "Wikipedia and old books"},
+            {
+                "name": "SST-2, as GLUE has it",
+                "license": "none stated",
+                "note": f"{row['train']:,} phrases of film reviews",
+            },
+            {
+                "name": "what base learned from",
+                "license": "see its card",
+                "note": "Wikipedia and old books",
+            },
         ],
         "recipe": {
             "from": "base",

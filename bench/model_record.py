@@ -1,10 +1,11 @@
-"""The training record of a model: the legs of its pretraining in; what they cost and where they came to out.
+"""The training record of a model: the legs of its pretraining in; what they cost and where they
+came to out.
 
     python bench/model_record.py RESULTS LEG[:STEP]… [--vocab-size 30000]
-
-A leg is the folder of a run, each started from the weights of the one before: those of its end, or of the evaluation at STEP.
-What a leg cost is what all of it cost. Writes RESULTS/pretraining.json (GPU minutes, tokens, FLOPs, speeds, held-out losses of
-every leg), curve.json and pretraining.svg (training loss, means of 50 steps), and each leg's recipe and environment.
+ A leg is the folder of a run, each started from the weights of the one before: those of its end, or
+of the evaluation at STEP. What a leg cost is what all of it cost. Writes RESULTS/pretraining.json
+(GPU minutes, tokens, FLOPs, speeds, held-out losses of every leg), curve.json and pretraining.svg
+(training loss, means of 50 steps), and each leg's recipe and environment.
 """
 
 import argparse
@@ -44,7 +45,9 @@ def read(leg: str, vocab_size: int) -> dict[str, Any]:
         tokens = length * step["batch_size"] * (1 - step["padding"])
         at_depth = replace(encoder, num_layers=step["depth"])
         real += tokens
-        flops += tokens * flops_per_token(at_depth, seq=length, masked_fraction=fraction, training=True)
+        flops += tokens * flops_per_token(
+            at_depth, seq=length, masked_fraction=fraction, training=True
+        )
     ends = range(WINDOW, len(steps) + 1, WINDOW)
     heads = (HeadConfig(kind="masked"), HeadConfig(kind="order"))
     return {
@@ -61,19 +64,28 @@ def read(leg: str, vocab_size: int) -> dict[str, Any]:
         "stages": speeds(steps),
         "evaluations": [{name: record.get(name) for name in HELD} for record in evaluations],
         "curve": [
-            [steps[end - 1]["tokens"], round(mean(s["masked_loss"] for s in steps[end - WINDOW : end]), 4)] for end in ends
+            [
+                steps[end - 1]["tokens"],
+                round(mean(s["masked_loss"] for s in steps[end - WINDOW : end]), 4),
+            ]
+            for end in ends
         ],
     }
 
 
 def speeds(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Positions a second in each stage, by the median of its steps: the first ones compile and record."""
+    """Positions a second in each stage, by the median of its steps: the first ones compile and
+    record."""
     found = []
-    for (length, batch_size), group in groupby(steps, lambda step: (step["sequence_length"], step["batch_size"])):
+    for (length, batch_size), group in groupby(
+        steps, lambda step: (step["sequence_length"], step["batch_size"])
+    ):
         seconds = [after["seconds"] - before["seconds"] for before, after in pairwise(group)]
         if seconds:
             speed = {"sequence_length": length, "batch_size": batch_size, "steps": len(seconds) + 1}
-            found.append(speed | {"positions_per_second": round(length * batch_size / median(seconds))})
+            found.append(
+                speed | {"positions_per_second": round(length * batch_size / median(seconds))}
+            )
     return found
 
 
@@ -89,9 +101,14 @@ def record(legs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "device": last["device"].removeprefix("NVIDIA "),
         "gpu_minutes": round(sum(leg["minutes"] for leg in legs), 2),
-        **{name: sum(leg[name] for leg in legs) for name in ("steps", "positions", "tokens", "flops")},
+        **{
+            name: sum(leg[name] for leg in legs)
+            for name in ("steps", "positions", "tokens", "flops")
+        },
         **{name: last[name] for name in ("parameters", "parameters_of_heads")},
-        "heldout": next(found for found in last["evaluations"] if found["step"] == last["kept_step"]),
+        "heldout": next(
+            found for found in last["evaluations"] if found["step"] == last["kept_step"]
+        ),
         "legs": [{name: value for name, value in leg.items() if name != "curve"} for leg in legs],
     }
 
@@ -103,7 +120,12 @@ def plot(legs: list[dict[str, Any]], path: Path) -> None:
         places = [(before + tokens) / 1e6 for tokens, _ in leg["curve"]]
         axes.plot(places, [loss for _, loss in leg["curve"]], label=f"{leg['leg']}, training")
         held = [(before + found["tokens"], found["masked_loss"]) for found in leg["evaluations"]]
-        axes.plot([tokens / 1e6 for tokens, _ in held], [loss for _, loss in held], "k.", label=f"{leg['leg']}, held out")
+        axes.plot(
+            [tokens / 1e6 for tokens, _ in held],
+            [loss for _, loss in held],
+            "k.",
+            label=f"{leg['leg']}, held out",
+        )
         before += leg["positions"]
     axes.set_xlabel("positions read, millions")
     axes.set_ylabel("masked-token loss")
@@ -122,14 +144,20 @@ def main() -> None:
     args.results.mkdir(parents=True, exist_ok=True)
     made = record(legs)
     (args.results / "pretraining.json").write_text(json.dumps(made, indent=1) + "\n")
-    (args.results / "curve.json").write_text(json.dumps({leg["leg"]: leg["curve"] for leg in legs}) + "\n")
+    (args.results / "curve.json").write_text(
+        json.dumps({leg["leg"]: leg["curve"] for leg in legs}) + "\n"
+    )
     plot(legs, args.results / "pretraining.svg")
     for folder, _ in map(place, args.legs):
-        shutil.copyfile(folder / "environment.json", args.results / f"environment_{folder.name}.json")
+        shutil.copyfile(
+            folder / "environment.json", args.results / f"environment_{folder.name}.json"
+        )
         recipe = json.loads((folder / "recipe.json").read_text())
         if recipe["inputs"].get("init"):  # where it lay on that machine says nothing here
             recipe["inputs"]["init"] = Path(recipe["inputs"]["init"]).name
-        (args.results / f"recipe_{folder.name}.json").write_text(json.dumps(recipe, indent=2) + "\n")
+        (args.results / f"recipe_{folder.name}.json").write_text(
+            json.dumps(recipe, indent=2) + "\n"
+        )
     print(json.dumps({name: value for name, value in made.items() if name != "legs"}, indent=1))
 
 

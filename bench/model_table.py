@@ -1,10 +1,9 @@
 """The scores of the embedded model beside published ones, for results and for the README.
 
     python bench/model_table.py RESULTS [--readme README.md] [--check]
-
-RESULTS holds benchmarks.json (bench/benchmarks.py --table) and pretraining.json (bench/model_record.py). Writes
-RESULTS/table.md, and the same table between the two marks in the README; --check changes nothing and fails where the README
-says something else.
+ RESULTS holds benchmarks.json (bench/benchmarks.py --table) and pretraining.json
+(bench/model_record.py). Writes RESULTS/table.md, and the same table between the two marks in the
+README; --check changes nothing and fails where the README says something else.
 """
 
 import argparse
@@ -25,10 +24,20 @@ COLUMNS = {
     "SQuAD 1.1": ("squad1", "f1"),
 }
 PUBLISHED = {
-    # Turc et al. 2019 (arXiv 1908.08962) and their release, on GLUE's test sets; Lan et al. 2020, Table 2, on dev.
-    "BERT-Mini (published, test)": (11_200_000, {"CoLA": 0.0, "SST-2": 85.9, "MRPC": 81.1, "STS-B": 75.4, "RTE": 57.9}),
-    "BERT-Small (published, test)": (28_800_000, {"CoLA": 27.8, "SST-2": 89.7, "MRPC": 83.4, "STS-B": 78.8, "RTE": 61.8}),
-    "BERT-Medium (published, test)": (41_400_000, {"CoLA": 38.0, "SST-2": 89.6, "MRPC": 86.6, "STS-B": 80.4, "RTE": 62.2}),
+    # Turc et al. 2019 (arXiv 1908.08962) and their release, on GLUE's test sets; Lan et al. 2020,
+    # Table 2, on dev.
+    "BERT-Mini (published, test)": (
+        11_200_000,
+        {"CoLA": 0.0, "SST-2": 85.9, "MRPC": 81.1, "STS-B": 75.4, "RTE": 57.9},
+    ),
+    "BERT-Small (published, test)": (
+        28_800_000,
+        {"CoLA": 27.8, "SST-2": 89.7, "MRPC": 83.4, "STS-B": 78.8, "RTE": 61.8},
+    ),
+    "BERT-Medium (published, test)": (
+        41_400_000,
+        {"CoLA": 38.0, "SST-2": 89.6, "MRPC": 86.6, "STS-B": 80.4, "RTE": 62.2},
+    ),
     "ALBERT-base of the paper (published, dev)": (12_000_000, {"SST-2": 90.3, "RACE": 64.0}),
 }
 
@@ -36,14 +45,29 @@ PUBLISHED = {
 def table(rows: dict[str, dict[str, Any]], pretraining: dict[str, Any]) -> str:
     """Markdown: ours, what it has to beat on the same examples, and the published ones."""
     lines = [
-        "| | parameters | " + " | ".join(f"{name} ({score})" for name, (_, score) in COLUMNS.items()) + " |",
+        "| | parameters | "
+        + " | ".join(f"{name} ({score})" for name, (_, score) in COLUMNS.items())
+        + " |",
         "|---" * (len(COLUMNS) + 2) + "|",
     ]
     minutes = f"{pretraining['gpu_minutes']:.0f} minutes on one {pretraining['device']}"
-    ours = {name: (rows.get(run) or {}).get("found", {}).get(score) for name, (run, score) in COLUMNS.items()}
-    lines.append(line(f"**litebert `base`** ({minutes}, dev)", pretraining["parameters"], percent(ours), bold=True))
+    ours = {
+        name: (rows.get(run) or {}).get("found", {}).get(score)
+        for name, (run, score) in COLUMNS.items()
+    }
+    lines.append(
+        line(
+            f"**litebert `base`** ({minutes}, dev)",
+            pretraining["parameters"],
+            percent(ours),
+            bold=True,
+        )
+    )
     for kind, shown in (("majority", "most frequent label"), ("bag_of_words", "bag of words")):
-        found = {name: (rows.get(run) or {}).get(kind, {}).get(score) for name, (run, score) in COLUMNS.items()}
+        found = {
+            name: (rows.get(run) or {}).get(kind, {}).get(score)
+            for name, (run, score) in COLUMNS.items()
+        }
         lines.append(line(f"{shown} (dev)", None, percent(found)))
     for name, (parameters, scores) in PUBLISHED.items():
         lines.append(line(name, parameters, scores))
@@ -57,7 +81,10 @@ def percent(values: dict[str, float | None]) -> dict[str, float]:
 def line(name: str, parameters: int | None, scores: dict[str, float], *, bold: bool = False) -> str:
     cells = [f"{scores[column]:.1f}" if column in scores else "–" for column in COLUMNS]
     cells = [f"**{cell}**" if bold and cell != "–" else cell for cell in cells]
-    return " | ".join([f"| {name}", "" if parameters is None else f"{parameters / 1e6:.1f} M", *cells]) + " |"
+    return (
+        " | ".join([f"| {name}", "" if parameters is None else f"{parameters / 1e6:.1f} M", *cells])
+        + " |"
+    )
 
 
 def between_marks(page: str, text: str) -> str:
@@ -71,7 +98,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--readme", type=Path)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail where the README says something else")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="change nothing; fail where the README says something else",
+    )
     args = parser.parse_args()
     rows = {row["run"]: row for row in json.loads((args.results / "benchmarks.json").read_text())}
     made = table(rows, json.loads((args.results / "pretraining.json").read_text()))

@@ -1,10 +1,11 @@
-"""Which recipes leave the plateau: variants of albert-base at 128 tokens, each a run of its own on one GPU.
+"""Which recipes leave the plateau: variants of albert-base at 128 tokens, each a run of its own on
+one GPU.
 
     python bench/plateau.py --data SHARDS --out DIR --variants pre post --seeds 0 1 2
-
-Held-out loss on a fixed million tokens, the tokens after which the entropy of single tokens was left behind, and minutes,
-into DIR/table.json; the curves stand in each run's metrics.jsonl. With --miniature the same variants on a CPU: six layers of
-width 128, 64 sequences of 16 tokens a step; the shards that `litebert demo` leaves will do.
+ Held-out loss on a fixed million tokens, the tokens after which the entropy of single tokens was
+left behind, and minutes, into DIR/table.json; the curves stand in each run's metrics.jsonl. With
+--miniature the same variants on a CPU: six layers of width 128, 64 sequences of 16 tokens a step;
+the shards that `litebert demo` leaves will do.
 """
 
 import argparse
@@ -18,15 +19,22 @@ from litebert.train.pretrain import Pretraining
 from litebert.train.runtime import Runtime
 
 LEFT = 6.5
-"""A training loss (mean of fifty steps) below this has left the entropy of single tokens: about 7.3 with 30,000 pieces."""
+"""A training loss (mean of fifty steps) below this has left the entropy of single tokens: about 7.3
+with 30,000 pieces."""
 DEPTH = Stages.parse("0:3,0.15:6,0.3:12")
 GENTLE = {"residual_init": 0.1, "position_init": "sinusoidal"}
 
 
 def variant(
-    rate: float, batch_size: int = 256, *, depth: Stages | None = None, optimizer: OptimizerName = "adamw", **encoder: Any
+    rate: float,
+    batch_size: int = 256,
+    *,
+    depth: Stages | None = None,
+    optimizer: OptimizerName = "adamw",
+    **encoder: Any,
 ) -> PretrainRecipe:
-    """albert-base with these settings; a held-out million wants more documents than the default of one in a hundred."""
+    """albert-base with these settings; a held-out million wants more documents than the default of
+    one in a hundred."""
     return replace(
         NAMED["affordable"],
         overrides=tuple(encoder.items()),
@@ -67,7 +75,8 @@ FASTER = 4
 
 
 def in_miniature(recipe: PretrainRecipe) -> PretrainRecipe:
-    """The same recipe at a size that two cores train in minutes, on short sequences, where neighbors are soon found."""
+    """The same recipe at a size that two cores train in minutes, on short sequences, where
+    neighbors are soon found."""
     return replace(
         recipe,
         overrides=tuple((dict(recipe.overrides) | MINIATURE).items()),
@@ -87,8 +96,19 @@ def summarize(run: Path, *, left_at: float) -> dict[str, Any]:
     steps = [record for record in records if record["kind"] == "step"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
     losses = [record["masked_loss"] for record in steps]
-    left = next((i for i in range(49, len(steps)) if sum(losses[i - 49 : i + 1]) / 50 < left_at), None)
-    keys = ("step", "tokens", "seconds", "masked_loss", "masked_accuracy", "sop_accuracy", "nsp_accuracy", "heldout_tokens")
+    left = next(
+        (i for i in range(49, len(steps)) if sum(losses[i - 49 : i + 1]) / 50 < left_at), None
+    )
+    keys = (
+        "step",
+        "tokens",
+        "seconds",
+        "masked_loss",
+        "masked_accuracy",
+        "sop_accuracy",
+        "nsp_accuracy",
+        "heldout_tokens",
+    )
     return {
         "run": run.name,
         **{key: evaluations[-1].get(key) for key in keys},
@@ -100,14 +120,21 @@ def summarize(run: Path, *, left_at: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="folder of shards, original 30,000 vocabulary")
+    parser.add_argument(
+        "--data", required=True, help="folder of shards, original 30,000 vocabulary"
+    )
     parser.add_argument("--out", required=True, help="folder for the runs and table.json")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--tokens", type=int, default=60_000_000)
     parser.add_argument("--evaluations", type=int, default=6, help="evaluations in a run")
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--left-at", type=float, default=LEFT, help="training loss that counts as having left the plateau")
+    parser.add_argument(
+        "--left-at",
+        type=float,
+        default=LEFT,
+        help="training loss that counts as having left the plateau",
+    )
     parser.add_argument("--miniature", action="store_true", help="small enough for a CPU")
     args = parser.parse_args()
     runtime, table = Runtime.start(), []

@@ -1,8 +1,9 @@
-"""The plateau study as a person reads it: metrics of runs in; table.md, curves.json and plot.svg out.
+"""The plateau study as a person reads it: metrics of runs in; table.md, curves.json and plot.svg
+out.
 
     python bench/plateau_table.py results/2026-11-16_plateau RUN.jsonl …
-
-Every number comes from the metrics that the runs wrote; a run that was stopped early is marked as such.
+ Every number comes from the metrics that the runs wrote; a run that was stopped early is marked as
+such.
 """
 
 import argparse
@@ -26,7 +27,13 @@ def read(path: Path) -> dict[str, Any]:
     steps = [record for record in records if record["kind"] == "step"]
     last = [record for record in records if record["kind"] == "evaluation"][-1]
     ends = range(WINDOW, len(steps) + 1, WINDOW)
-    curve = [(steps[end - 1]["tokens"], round(mean(s["masked_loss"] for s in steps[end - WINDOW : end]), 4)) for end in ends]
+    curve = [
+        (
+            steps[end - 1]["tokens"],
+            round(mean(s["masked_loss"] for s in steps[end - WINDOW : end]), 4),
+        )
+        for end in ends
+    ]
     left = next((tokens for tokens, loss in curve if loss < LEFT), None)
     return {
         "run": path.stem,
@@ -44,15 +51,21 @@ def read(path: Path) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| run | tokens | steps | minutes | held-out loss | accuracy | order accuracy | below 6.5 after |",
+        "| run | tokens | steps | minutes | held-out loss | accuracy | order accuracy | below 6.5 "
+        "after |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda row: (-row["heldout_at_tokens"], row["heldout_loss"])):
         left = "never" if row["left_at_tokens"] is None else f"{row['left_at_tokens'] / 1e6:.0f} M"
-        early = "" if row["heldout_at_tokens"] == row["tokens"] else f" (at {row['heldout_at_tokens'] / 1e6:.0f} M)"
+        early = (
+            ""
+            if row["heldout_at_tokens"] == row["tokens"]
+            else f" (at {row['heldout_at_tokens'] / 1e6:.0f} M)"
+        )
         lines.append(
             f"| {row['run']} | {row['tokens'] / 1e6:.0f} M | {row['steps']:,} | {row['minutes']} | "
-            f"{row['heldout_loss']}{early} | {row['heldout_accuracy']} | {row['sop_accuracy']} | {left} |"
+            f"{row['heldout_loss']}{early} | {row['heldout_accuracy']} | {row['sop_accuracy']} | "
+            f"{left} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -62,7 +75,13 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     colors = plt.get_cmap("tab20").colors  # type: ignore[attr-defined]
     for color, row in zip(colors, sorted(rows, key=lambda row: row["heldout_loss"]), strict=False):
         style = "--" if row["run"].startswith("post") else "-"
-        axes.plot([t / 1e6 for t, _ in row["curve"]], [loss for _, loss in row["curve"]], style, color=color, label=row["run"])
+        axes.plot(
+            [t / 1e6 for t, _ in row["curve"]],
+            [loss for _, loss in row["curve"]],
+            style,
+            color=color,
+            label=row["run"],
+        )
     axes.set_ylim(4.4, 7.6)
     axes.set_xlabel("training tokens, millions")
     axes.set_ylabel("masked-token loss, mean of 50 steps")
@@ -75,12 +94,16 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, help="folder of the results")
-    parser.add_argument("metrics", type=Path, nargs="+", help="metrics.jsonl of each run, named after it")
+    parser.add_argument(
+        "metrics", type=Path, nargs="+", help="metrics.jsonl of each run, named after it"
+    )
     args = parser.parse_args()
     rows = [read(path) for path in args.metrics]
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "table.md").write_text(table(rows))
-    (args.out / "curves.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    (args.out / "curves.json").write_text(
+        "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
+    )
     plot(rows, args.out / "plot.svg")
     print(table(rows))
 

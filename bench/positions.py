@@ -1,13 +1,16 @@
-"""What new positions should start as where a run goes on with longer sequences: a run for each start and seed.
+"""What new positions should start as where a run goes on with longer sequences: a run for each
+start and seed.
 
-    python bench/positions.py --data SHARDS --out DIR [--starts as-they-are copies …] [--seeds 0 1 2] [--steps 1500]
-    python bench/positions.py --data SHARDS --out DIR --model CHECKPOINT --lengths 128 512 [--tokens 20000]
-
-In miniature, on a CPU: a pre-norm model of four shared layers of width 128 reads 16 tokens at a time, and 64 in the last 15 %
-of its steps, while the rate falls. Until then all runs of a seed are the same, bit for bit. Held-out loss before the switch,
-at 64 before the first step there, and at the end, and the training loss in between: DIR/positions.json and table.md. A run
-that is finished is not run again. The shards that `litebert demo` leaves will do. With --model nothing is trained: the held-out
-loss of a checkpoint that has read the first length, at the second, for each start; DIR/before_training.json.
+    python bench/positions.py --data SHARDS --out DIR [--starts as-they-are copies …] [--seeds 0 1
+    2] [--steps 1500] python bench/positions.py --data SHARDS --out DIR --model CHECKPOINT --lengths
+    128 512 [--tokens 20000]
+ In miniature, on a CPU: a pre-norm model of four shared layers of width 128 reads 16 tokens at a
+time, and 64 in the last 15 % of its steps, while the rate falls. Until then all runs of a seed are
+the same, bit for bit. Held-out loss before the switch, at 64 before the first step there, and at
+the end, and the training loss in between: DIR/positions.json and table.md. A run that is finished
+is not run again. The shards that `litebert demo` leaves will do. With --model nothing is trained:
+the held-out loss of a checkpoint that has read the first length, at the second, for each start;
+DIR/before_training.json.
 """
 
 import argparse
@@ -34,7 +37,13 @@ SHORT, LONG = 16, 64
 SWITCH = 0.85
 WINDOW = 10
 """Steps that a shown training loss is the mean of."""
-SIZES = {"hidden_size": 128, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 512, "max_positions": LONG}
+SIZES = {
+    "hidden_size": 128,
+    "num_layers": 4,
+    "num_attention_heads": 4,
+    "ffn_size": 512,
+    "max_positions": LONG,
+}
 
 
 def as_they_are(table: Tensor, new: range, seed: int) -> None:
@@ -43,7 +52,8 @@ def as_they_are(table: Tensor, new: range, seed: int) -> None:
 
 @torch.no_grad()
 def louder(table: Tensor, new: range, seed: int) -> None:
-    """The noise that is there, with the deviation of trained rows: how much of the harm is weight decay's?"""
+    """The noise that is there, with the deviation of trained rows: how much of the harm is weight
+    decay's?"""
     rows = table[new.start : new.stop]
     rows *= table[: new.start].std() / rows.std()
 
@@ -58,7 +68,9 @@ def copies(table: Tensor, new: range, seed: int = 0) -> None:
 def marked(table: Tensor, new: range, seed: int) -> None:
     """Copies, each repetition moved by a random vector of its own: they can be told apart."""
     draw = torch.Generator().manual_seed(seed)
-    marks = table[: new.start].std() * torch.randn(new.stop // new.start, table.shape[1], generator=draw)
+    marks = table[: new.start].std() * torch.randn(
+        new.stop // new.start, table.shape[1], generator=draw
+    )
     copies(table, new)
     table[new.start : new.stop] += marks[torch.arange(new.start, new.stop) // new.start]
 
@@ -68,12 +80,19 @@ def goes_on(table: Tensor, new: range, seed: int) -> None:
     extend_positions(table, new)
 
 
-STARTS = {"as-they-are": as_they_are, "louder": louder, "copies": copies, "marked": marked, "goes-on": goes_on}
+STARTS = {
+    "as-they-are": as_they_are,
+    "louder": louder,
+    "copies": copies,
+    "marked": marked,
+    "goes-on": goes_on,
+}
 """What is done to rows that were never read, and are small by weight decay."""
 
 
 def make_recipe(steps: int, seed: int) -> PretrainRecipe:
-    """As many tokens in every step; weight decay and the course of the rate as in the run that broke."""
+    """As many tokens in every step; weight decay and the course of the rate as in the run that
+    broke."""
     return replace(
         NAMED["demo"],
         overrides=(("norm", "pre"), *SIZES.items()),
@@ -83,7 +102,9 @@ def make_recipe(steps: int, seed: int) -> PretrainRecipe:
         sequence_length=Stages(((0, SHORT), (SWITCH, LONG))),
         depth=None,
         seed=seed,
-        optimizer=OptimizerSpec(name="muon", rate=8e-3, weight_decay=0.1, decay="stable", decay_fraction=0.3),
+        optimizer=OptimizerSpec(
+            name="muon", rate=8e-3, weight_decay=0.1, decay="stable", decay_fraction=0.3
+        ),
         evaluate_every=round(SWITCH * steps),
         evaluate_tokens=100_000,
         save_every=0,
@@ -105,7 +126,9 @@ def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) ->
     training.train(run, progress=False)
     records = list(read_records(run / "metrics.jsonl"))
     before, end = (record for record in records if record["kind"] == "evaluation")
-    losses = [r["masked_loss"] for r in records if r["kind"] == "step" and r["sequence_length"] == LONG]
+    losses = [
+        r["masked_loss"] for r in records if r["kind"] == "step" and r["sequence_length"] == LONG
+    ]
     first = json.loads(told.read_text())
     return {
         "start": name,
@@ -123,36 +146,56 @@ def before_training(args: argparse.Namespace, runtime: Runtime) -> None:
     """A checkpoint's held-out loss at a length that it has not read, for each start."""
     short, long = args.lengths
     recipe = replace(NAMED["affordable"], sequence_length=Stages.constant(long))
-    evaluation = Evaluation(Stream.open(args.data, example_spec(recipe), seed=0), runtime, tokens=args.tokens)
+    evaluation = Evaluation(
+        Stream.open(args.data, example_spec(recipe), seed=0), runtime, tokens=args.tokens
+    )
     rows = []
     for name in args.starts:
         model = Checkpoint.load(args.model).model.eval()
         STARTS[name](model.encoder.embedding.position.weight.data, range(short, long), 0)
         found = evaluation(model, length=long)
-        rows.append({"start": name, "length": long, **{key: found[key] for key in ("masked_loss", "heldout_tokens")}})
+        rows.append(
+            {
+                "start": name,
+                "length": long,
+                **{key: found[key] for key in ("masked_loss", "heldout_tokens")},
+            }
+        )
         print(json.dumps(rows[-1]), flush=True)
     write_json(args.out / "before_training.json", rows)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        f"| new positions | seed | held-out loss at {SHORT} tokens | at {LONG}, before the first step there | at the end |",
+        f"| new positions | seed | held-out loss at {SHORT} tokens | at {LONG}, before the first "
+        "step there | at the end |",
         "|---|---|---|---|---|",
     ]
-    lines += [f"| {r['start']} | {r['seed']} | {r['before']:.3f} | {r['first']:.3f} | {r['end']:.3f} |" for r in rows]
+    lines += [
+        f"| {r['start']} | {r['seed']} | {r['before']:.3f} | {r['first']:.3f} | {r['end']:.3f} |"
+        for r in rows
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="folder of shards")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the runs and what they came to")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for the runs and what they came to"
+    )
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=1_500)
-    parser.add_argument("--model", type=Path, help="a checkpoint to try the starts on, without training")
     parser.add_argument(
-        "--lengths", nargs=2, type=int, default=(128, 512), help="of --model: what it has read, and what it is to"
+        "--model", type=Path, help="a checkpoint to try the starts on, without training"
+    )
+    parser.add_argument(
+        "--lengths",
+        nargs=2,
+        type=int,
+        default=(128, 512),
+        help="of --model: what it has read, and what it is to",
     )
     parser.add_argument("--tokens", type=int, default=20_000, help="of --model: held-out tokens")
     args = parser.parse_args()

@@ -1,11 +1,12 @@
-"""One pretraining step on the CPU, ours against Hugging Face's AlbertForPreTraining, in the same run. Prints JSON.
+"""One pretraining step on the CPU, ours against Hugging Face's AlbertForPreTraining, in the same
+run. Prints JSON.
 
     python bench/pretrain_step.py [--threads 1] [--rounds 5]
-
-H 256, 6 layers, 32 × 128 tokens, 30,000 pieces, 15 % masked, float32: forward, backward, clip and AdamW, both with
-the same batch (made by our stream rules: 19 masked tokens a row, none padded). Theirs runs with SDPA and plain AdamW, with
-fused AdamW, and with torch.compile and fused AdamW; the ratio to each is printed. Contenders take turns, round after
-round; the figure is the median, by the process's CPU time, which a busy machine disturbs least, and by the clock.
+ H 256, 6 layers, 32 × 128 tokens, 30,000 pieces, 15 % masked, float32: forward, backward, clip and
+AdamW, both with the same batch (made by our stream rules: 19 masked tokens a row, none padded).
+Theirs runs with SDPA and plain AdamW, with fused AdamW, and with torch.compile and fused AdamW; the
+ratio to each is printed. Contenders take turns, round after round; the figure is the median, by the
+process's CPU time, which a busy machine disturbs least, and by the clock.
 """
 
 import argparse
@@ -35,14 +36,22 @@ VOCAB, ROWS, SEQ, MASKED = 30_000, 32, 128, 19
 SHAPE = {"vocab_size": VOCAB, "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4}
 RATE, CLIP = 5e-4, 1.0
 Step = Callable[[], float]
-EAGER, FUSED, COMPILED = "huggingface", "huggingface, fused AdamW", "huggingface, compiled, fused AdamW"
+EAGER, FUSED, COMPILED = (
+    "huggingface",
+    "huggingface, fused AdamW",
+    "huggingface, compiled, fused AdamW",
+)
 PAIRS = {"litebert": (EAGER, FUSED, COMPILED), "litebert, compiled": (COMPILED,)}
-"""Ratios to print: ours as it runs on a CPU against each of theirs, and compiled against compiled."""
+"""Ratios to print: ours as it runs on a CPU against each of theirs, and compiled against
+compiled."""
 
 
 def make_batch() -> Batch:
     draw = np.random.default_rng(0)
-    places = np.sort(np.stack([draw.choice(np.arange(1, SEQ - 1), MASKED, replace=False) for _ in range(ROWS)]), axis=1)
+    places = np.sort(
+        np.stack([draw.choice(np.arange(1, SEQ - 1), MASKED, replace=False) for _ in range(ROWS)]),
+        axis=1,
+    )
     token_ids = draw.integers(5, VOCAB, (ROWS, SEQ)).astype(np.int32)
     positions = (np.arange(ROWS)[:, None] * SEQ + places).reshape(-1)
     labels = token_ids.reshape(-1)[positions].copy()
@@ -59,10 +68,13 @@ def make_batch() -> Batch:
 
 
 def ours(batch: Batch, *, compiled: bool) -> Step:
-    """As train/loop.py takes it, whole batch at once: batch to tensors, losses, gradients, clip, AdamW."""
+    """As train/loop.py takes it, whole batch at once: batch to tensors, losses, gradients, clip,
+    AdamW."""
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, num_layers=6, ffn_size=1024, max_positions=SEQ)
-    model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))).train()
+    model = Model(
+        ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))
+    ).train()
     runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
     compile_model(model, "on" if compiled else "off", runtime, print)
     optimizer = make_optimizer(model.named_parameters(), OptimizerSpec(rate=RATE))
@@ -93,7 +105,9 @@ def theirs(batch: Batch, *, fused: bool, compiled: bool) -> Step:
     )
     model = transformers.AlbertForPreTraining(config).train()
     call = torch.compile(model) if compiled else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01, fused=fused)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01, fused=fused
+    )
     tensors = padded(batch).tensors()
     labels = torch.full((ROWS * SEQ,), IGNORED)
     labels[batch.masked_positions] = torch.from_numpy(batch.masked_labels).long()
@@ -129,7 +143,10 @@ def main() -> int:
         FUSED: theirs(batch, fused=True, compiled=False),
         COMPILED: theirs(batch, fused=True, compiled=True),
     }
-    first = {name: SimpleNamespace(loss=step(), cpu=[], clock=[]) for name, step in list(contenders.items())}
+    first = {
+        name: SimpleNamespace(loss=step(), cpu=[], clock=[])
+        for name, step in list(contenders.items())
+    }
     for _ in range(args.rounds):
         for name, step in contenders.items():
             cpu, clock = time.process_time(), time.perf_counter()
@@ -147,7 +164,8 @@ def main() -> int:
     }
     ratios = {
         f"{mine} / {peer}": {
-            unit: round(table[mine][unit] / table[peer][unit], 2) for unit in ("tokens_per_cpu_second", "tokens_per_second")
+            unit: round(table[mine][unit] / table[peer][unit], 2)
+            for unit in ("tokens_per_cpu_second", "tokens_per_second")
         }
         for mine, peers in PAIRS.items()
         for peer in peers

@@ -1,9 +1,9 @@
-"""The products of a layer on a GPU, by torch's algorithm and by ours (model/lt.py), in turns. Prints JSON, a line for each.
+"""The products of a layer on a GPU, by torch's algorithm and by ours (model/lt.py), in turns.
+Prints JSON, a line for each.
 
     python bench/products.py [--sizes 768 1024 4096] [--tokens 65536] [--rounds 7]
-
-Milliseconds of one product, recorded and replayed; errors are relative, against float32. The chip's clock falls under such a
-load: compare within a row, not between rows.
+ Milliseconds of one product, recorded and replayed; errors are relative, against float32. The
+chip's clock falls under such a load: compare within a row, not between rows.
 """
 
 import argparse
@@ -27,31 +27,61 @@ def cases(size: int, tokens: int) -> Any:
     """Name, call, and what float32 gives."""
     torch.manual_seed(0)
     for name, (inputs, outputs) in MAPS.items():
-        states, gradient = (torch.randn(tokens, size * width, device="cuda").bfloat16() for width in (inputs, outputs))
-        weight = (torch.randn(size * outputs, size * inputs, device="cuda") / (size * inputs) ** 0.5).bfloat16()
+        states, gradient = (
+            torch.randn(tokens, size * width, device="cuda").bfloat16()
+            for width in (inputs, outputs)
+        )
+        weight = (
+            torch.randn(size * outputs, size * inputs, device="cuda") / (size * inputs) ** 0.5
+        ).bfloat16()
         bias = torch.randn(size * outputs, device="cuda").bfloat16()
         mapped = F.linear(states.float(), weight.float(), bias.float())
-        yield f"{name}, forward", partial(products.product, states, weight, bias, turn_right=True), mapped
+        yield (
+            f"{name}, forward",
+            partial(products.product, states, weight, bias, turn_right=True),
+            mapped,
+        )
         if outputs == 1:
             around = torch.randn(tokens, size, device="cuda").bfloat16()
             whole = partial(products.product, states, weight, bias, around, turn_right=True)
             yield f"{name}, forward, and the states around it", whole, mapped + around.float()
-        yield f"{name}, states", partial(products.product, gradient, weight), gradient.float() @ weight.float()
+        yield (
+            f"{name}, states",
+            partial(products.product, gradient, weight),
+            gradient.float() @ weight.float(),
+        )
         of_weight = gradient.float().mT @ states.float()
-        yield f"{name}, weights", partial(products.product, gradient, states, turn_left=True), of_weight
+        yield (
+            f"{name}, weights",
+            partial(products.product, gradient, states, turn_left=True),
+            of_weight,
+        )
         if name == "inner":
             activated = partial(_product_gelu, states, weight, bias, True)
-            yield "inner and GELU", lambda call=activated: call()[1], F.gelu(mapped, approximate="tanh")
+            yield (
+                "inner and GELU",
+                lambda call=activated: call()[1],
+                F.gelu(mapped, approximate="tanh"),
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[768, 1024, 4096])
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     print(
-        json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cublaslt": lt.version()}), flush=True
+        json.dumps(
+            {
+                "device": torch.cuda.get_device_name(),
+                "torch": torch.__version__,
+                "cublaslt": lt.version(),
+            }
+        ),
+        flush=True,
     )
     for size in options.sizes:
         for name, call, exact in cases(size, options.tokens):
@@ -61,7 +91,14 @@ def main() -> None:
                     graphs[way] = record(call)
                     errors[way] = round(float((call().float() - exact).norm() / exact.norm()), 6)
             print(
-                json.dumps({"size": size, "product": name, "ms": in_turns(graphs, options.rounds), "errors": errors}),
+                json.dumps(
+                    {
+                        "size": size,
+                        "product": name,
+                        "ms": in_turns(graphs, options.rounds),
+                        "errors": errors,
+                    }
+                ),
                 flush=True,
             )
 

@@ -1,8 +1,9 @@
-"""A straightforward builder of masked, ordered examples in the reference's manner: the baseline of bench/examples.py.
-
-One example at a time over lists of pieces, as create_pretraining_data.py of google-research/albert does it (its quirks
-are in litebert's docs/examples.md): chunks of sentences, a random B for one-segment chunks, overflow cut from the longer
-segment at either end, n-grams of whole words masked from shuffled candidates. Written for litebert.
+"""A straightforward builder of masked, ordered examples in the reference's manner: the baseline of
+bench/examples.py.
+ One example at a time over lists of pieces, as create_pretraining_data.py of google-research/albert
+does it (its quirks are in litebert's docs/examples.md): chunks of sentences, a random B for
+one-segment chunks, overflow cut from the longer segment at either end, n-grams of whole words
+masked from shuffled candidates. Written for litebert.
 """
 
 import random
@@ -30,7 +31,8 @@ def build(
     rng: random.Random,
     copies: int = 1,
 ) -> list[dict[str, list[int]]]:
-    """Padded examples as lists of numbers, `copies` of every text, each cut, swapped and masked anew."""
+    """Padded examples as lists of numbers, `copies` of every text, each cut, swapped and masked
+    anew."""
     examples = []
     for _ in range(copies):
         for number in range(len(documents)):
@@ -87,7 +89,8 @@ def truncate(a, b, longest, rng):
 
 
 def mask(tokens, settings, starts, vocabulary, rng):
-    """Hidden tokens, positions, labels, and the number of words in each n-gram taken, in the order of taking."""
+    """Hidden tokens, positions, labels, and the number of words in each n-gram taken, in the order
+    of taking."""
     words: list[list[int]] = []
     for place, token in enumerate(tokens):
         if token in (CLS, SEP):
@@ -98,7 +101,9 @@ def mask(tokens, settings, starts, vocabulary, rng):
             words.append([place])
     lengths = range(1, settings.max_ngram + 1)
     weights = [1 / length for length in lengths]
-    candidates = [[words[first : first + length] for length in lengths] for first in range(len(words))]
+    candidates = [
+        [words[first : first + length] for length in lengths] for first in range(len(words))
+    ]
     rng.shuffle(candidates)
     budget = max(1, round(len(tokens) * settings.mask_fraction))
     if settings.max_masked is not None:
@@ -128,7 +133,8 @@ def mask(tokens, settings, starts, vocabulary, rng):
 
 
 def tokenize(model, text):
-    """Pieces of one sentence with the reference's clean-up and its rule for digits before a comma."""
+    """Pieces of one sentence with the reference's clean-up and its rule for digits before a
+    comma."""
     text = unicodedata.normalize("NFKD", " ".join(text.strip().split()))
     text = "".join(character for character in text if not unicodedata.combining(character)).lower()
     pieces = []
@@ -144,7 +150,10 @@ def tokenize(model, text):
 
 
 def pad(tokens, segment_ids, positions, labels, order_label, settings, ids):
-    length, most = settings.max_length, settings.max_masked or round(settings.max_length * settings.mask_fraction)
+    length, most = (
+        settings.max_length,
+        settings.max_masked or round(settings.max_length * settings.mask_fraction),
+    )
     return {
         "token_ids": [ids[token] for token in tokens] + [0] * (length - len(tokens)),
         "segment_ids": segment_ids + [0] * (length - len(tokens)),

@@ -1,11 +1,13 @@
-"""Scores on real files: the truth said as a prediction, the majority, a bag of words; ours beside the peers'. Prints JSON.
+"""Scores on real files: the truth said as a prediction, the majority, a bag of words; ours beside
+the peers'. Prints JSON.
 
-    python bench/scores.py --glue glue --squad1 squad/dev-v1.1.json --squad1-train squad/shifts/new_wiki_v1.0.json \\
+    python bench/scores.py --glue glue --squad1 squad/dev-v1.1.json --squad1-train
+    squad/shifts/new_wiki_v1.0.json \\
         --squad2 squad/dev-v2.0.json --race RACE [--out FILE]
-
-Of each task: scores of the truth (100 everywhere, or the run fails), of both baselines with their 95 % intervals, and the
-largest difference of any score of the bag of words from scikit-learn (labels), scipy (numbers) and torchmetrics (SQuAD 1), in
-points of 100. Where a task has dev only, it is cut by title or pair: 80 % for the baselines to learn from, 20 % to score.
+ Of each task: scores of the truth (100 everywhere, or the run fails), of both baselines with their
+95 % intervals, and the largest difference of any score of the bag of words from scikit-learn
+(labels), scipy (numbers) and torchmetrics (SQuAD 1), in points of 100. Where a task has dev only,
+it is cut by title or pair: 80 % for the baselines to learn from, 20 % to score.
 """
 
 import argparse
@@ -20,7 +22,13 @@ import sklearn.metrics
 from torchmetrics.functional.text import squad
 
 from litebert.tasks.baselines import bag_of_words, majority
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.measures import only
 from litebert.tasks.null_threshold import at_threshold, best_threshold
 from litebert.tasks.options import TableOptions
@@ -37,11 +45,15 @@ from litebert.tasks.registry import open_task
 from litebert.tasks.score import bootstrap, score
 from litebert.tasks.task import Task
 
-WHOLE, DEV_ONLY = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"), TableOptions(split_dev=0.2)
+WHOLE, DEV_ONLY = (
+    ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"),
+    TableOptions(split_dev=0.2),
+)
 
 
 def truth(example: TaskExample) -> Prediction:
-    """What is true; of questions without an answer something is said too, for the null threshold to leave out."""
+    """What is true; of questions without an answer something is said too, for the null threshold to
+    leave out."""
     if isinstance(example, ChoiceExample):
         assert example.label is not None
         return ChoicePrediction(index=example.label, probabilities=())
@@ -63,11 +75,15 @@ def perfect(task: Task, dev: Sequence[TaskExample]) -> dict[str, float]:
         spans = only(said, SpanPrediction)
         said = list(at_threshold(spans, best_threshold(only(dev, AnswerExample), spans)))
     found = score(task, dev, said)
-    assert all(abs(value - 1) < 1e-12 for value in found.values()), f"the truth of {task.name} scores {found}"
+    assert all(abs(value - 1) < 1e-12 for value in found.values()), (
+        f"the truth of {task.name} scores {found}"
+    )
     return found
 
 
-def peers(task: Task, dev: Sequence[TaskExample], said: Sequence[Prediction]) -> dict[str, float] | None:
+def peers(
+    task: Task, dev: Sequence[TaskExample], said: Sequence[Prediction]
+) -> dict[str, float] | None:
     """The same scores by others; none where no peer has them."""
     if task.kind in ("classify", "pair"):
         true = [str(example.label) for example in only(dev, TextExample)]
@@ -83,7 +99,10 @@ def peers(task: Task, dev: Sequence[TaskExample], said: Sequence[Prediction]) ->
     if task.kind == "regress":
         numbers = [float(example.label or 0) for example in only(dev, TextExample)]
         values = [prediction.value for prediction in only(said, NumberPrediction)]
-        return {"pearson": scipy.stats.pearsonr(numbers, values)[0], "spearman": scipy.stats.spearmanr(numbers, values)[0]}
+        return {
+            "pearson": scipy.stats.pearsonr(numbers, values)[0],
+            "spearman": scipy.stats.spearmanr(numbers, values)[0],
+        }
     if task.name == "squad1":
         questions, answers = only(dev, AnswerExample), only(said, SpanPrediction)
         guesses = [
@@ -93,7 +112,10 @@ def peers(task: Task, dev: Sequence[TaskExample], said: Sequence[Prediction]) ->
         targets = [
             {
                 "id": each.key,
-                "answers": {"answer_start": [0] * len(each.answers or ()), "text": [a.text for a in each.answers or ()]},
+                "answers": {
+                    "answer_start": [0] * len(each.answers or ()),
+                    "text": [a.text for a in each.answers or ()],
+                },
             }
             for each in questions
         ]
@@ -102,26 +124,45 @@ def peers(task: Task, dev: Sequence[TaskExample], said: Sequence[Prediction]) ->
     return None
 
 
-def row(task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExample], notes: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"train": len(train), "dev": len(dev), "notes": list(notes), "truth": perfect(task, dev)}
+def row(
+    task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExample], notes: Sequence[str]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "train": len(train),
+        "dev": len(dev),
+        "notes": list(notes),
+        "truth": perfect(task, dev),
+    }
     for name, baseline in (("majority", majority), ("bag_of_words", bag_of_words)):
         began = time.perf_counter()
         said = baseline(task, train, dev)
         seconds = time.perf_counter() - began
         ours = score(task, dev, said)
-        found[name] = {"scores": ours, "intervals": bootstrap(task, dev, said), "seconds": round(seconds, 1)}
+        found[name] = {
+            "scores": ours,
+            "intervals": bootstrap(task, dev, said),
+            "seconds": round(seconds, 1),
+        }
     theirs = peers(task, dev, said)
     if theirs is not None:
-        found["points_from_peers"] = max(100 * abs(ours[name] - theirs[name]) for name in ours if name in theirs)
+        found["points_from_peers"] = max(
+            100 * abs(ours[name] - theirs[name]) for name in ours if name in theirs
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("glue", "squad1", "squad1-train", "squad2", "race", "out"):
         parser.add_argument(f"--{name}")
     flags = parser.parse_args()
-    places = dict.fromkeys(WHOLE, flags.glue) | {"squad1": flags.squad1, "squad2": flags.squad2, "race": flags.race}
+    places = dict.fromkeys(WHOLE, flags.glue) | {
+        "squad1": flags.squad1,
+        "squad2": flags.squad2,
+        "race": flags.race,
+    }
     rows = {}
     for name, place in places.items():
         if place is None or (name == "qqp" and not list(Path(place).glob("QQP*"))):
@@ -129,7 +170,11 @@ def main() -> None:
         options = DEV_ONLY if name in ("mnli", "qnli", "squad2") else None
         splits = ("dev",) if name == "squad1" else ("train", "dev")
         read = open_task(name, place, options=options, splits=splits)
-        train = open_task(name, flags.squad1_train, splits=("train",)) if name == "squad1" and flags.squad1_train else read
+        train = (
+            open_task(name, flags.squad1_train, splits=("train",))
+            if name == "squad1" and flags.squad1_train
+            else read
+        )
         learned = train.splits.get("train", read.splits["dev"])
         rows[name] = row(read.task, learned, read.splits["dev"], read.notes)
         print(json.dumps({name: rows[name]}), flush=True)

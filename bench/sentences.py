@@ -1,9 +1,10 @@
-"""The sentence rules against libraries: how many of the golden paragraphs each splits as a person would, and how fast.
+"""The sentence rules against libraries: how many of the golden paragraphs each splits as a person
+would, and how fast.
 
-    python bench/sentences.py --data FILE --out sentences.json        (pip install pysbd syntok blingfire)
-
-The golden set is ours and so are the rules, so the second figure to look at is where the libraries and we disagree on
-real text; `--show N` prints some such paragraphs.
+    python bench/sentences.py --data FILE --out sentences.json        (pip install pysbd syntok
+    blingfire)
+ The golden set is ours and so are the rules, so the second figure to look at is where the libraries
+and we disagree on real text; `--show N` prints some such paragraphs.
 """
 
 import argparse
@@ -37,7 +38,10 @@ def splitters() -> dict[str, Split]:
 
         def by_syntok(text: str) -> list[str]:
             sentences = (sentence for paragraph in syntok.analyze(text) for sentence in paragraph)
-            return ["".join(token.spacing + token.value for token in sentence).strip() for sentence in sentences]
+            return [
+                "".join(token.spacing + token.value for token in sentence).strip()
+                for sentence in sentences
+            ]
 
         found["syntok"] = by_syntok
     except ImportError:
@@ -52,7 +56,9 @@ def splitters() -> dict[str, Split]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True, help="a corpus file")
     parser.add_argument("--megabytes", type=float, default=1.0, help="text that is timed")
     parser.add_argument("--show", type=int, default=0)
@@ -61,7 +67,17 @@ def main() -> None:
     from test_sentences import GOLDEN
 
     golden = [(param.values[0], param.values[1], str(param.id).split(":")[0]) for param in GOLDEN]
-    english = {"plain", "titles", "initials", "acronyms", "abbreviations", "numbers", "quotations", "ellipsis", "names"}
+    english = {
+        "plain",
+        "titles",
+        "initials",
+        "acronyms",
+        "abbreviations",
+        "numbers",
+        "quotations",
+        "ellipsis",
+        "names",
+    }
     texts: list[str] = []
     for document in read_documents([options.data]):
         texts += document.paragraphs
@@ -78,11 +94,14 @@ def main() -> None:
         same = [a == b for a, b in zip(ours, theirs, strict=True)]
         figures[name] = {
             "golden": sum(right),
-            "golden_english": sum(each for each, (_, _, kind) in zip(right, golden, strict=True) if kind in english),
+            "golden_english": sum(
+                each for each, (_, _, kind) in zip(right, golden, strict=True) if kind in english
+            ),
             "mb_per_cpu_second": size / seconds,
             "paragraphs_as_ours": sum(same) / len(same),
             "characters_kept": sum(
-                "".join("".join(a).split()) == "".join(b.split()) for a, b in zip(theirs, texts, strict=True)
+                "".join("".join(a).split()) == "".join(b.split())
+                for a, b in zip(theirs, texts, strict=True)
             )
             / len(texts),
         }

@@ -1,15 +1,17 @@
-"""Attention over packed rows on a GPU: our kernel for short rows against torch's flash attention, in the same run. Prints JSON.
+"""Attention over packed rows on a GPU: our kernel for short rows against torch's flash attention,
+in the same run. Prints JSON.
 
     python bench/short_attention.py [--parts attention layer] [--rounds 7] [--variants] [--norm pre]
-
-Each case is a batch of rows: how many, their tokens, their queries (0: all), heads, size of a head; bfloat16, query, key and
-value slices of one tensor as after a fused product. Errors are relative, of the output and the three gradients, against
-float64. Times are milliseconds of one call on the GPU alone: calls are recorded in a CUDA graph, contenders take turns, and
-the figure is the median. `--variants` times other numbers of warps, stages and programs too, by which the defaults were chosen.
-
-The part `layer` times the whole attention part of albert-base, compiled as in training, forward and backward: with query, key
-and value in one tensor ("wide", model/layout.py's WIDE), each on its own ("split"), and that without the views before its sums
-("split, mm + mm", model/fused.py). Errors are of the output and all gradients together.
+ Each case is a batch of rows: how many, their tokens, their queries (0: all), heads, size of a
+head; bfloat16, query, key and value slices of one tensor as after a fused product. Errors are
+relative, of the output and the three gradients, against float64. Times are milliseconds of one call
+on the GPU alone: calls are recorded in a CUDA graph, contenders take turns, and the figure is the
+median. `--variants` times other numbers of warps, stages and programs too, by which the defaults
+were chosen.
+ The part `layer` times the whole attention part of albert-base, compiled as in training, forward
+and backward: with query, key and value in one tensor ("wide", model/layout.py's WIDE), each on its
+own ("split"), and that without the views before its sums ("split, mm + mm", model/fused.py). Errors
+are of the output and all gradients together.
 """
 
 import argparse
@@ -67,7 +69,10 @@ class Rows:
         torch.manual_seed(0)
         lengths = torch.randint(max(1, int(tokens * self.least)), tokens + 1, (rows,))
         lengths[0] = tokens
-        self.lengths, self.counts = lengths.tolist(), [needed] * rows if needed else lengths.tolist()
+        self.lengths, self.counts = (
+            lengths.tolist(),
+            [needed] * rows if needed else lengths.tolist(),
+        )
         self.longest = needed or tokens, tokens
         self.bounds = self.bounds_of(self.counts), self.bounds_of(self.lengths)
 
@@ -77,7 +82,12 @@ class Rows:
 
     def exact(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Row by row, in the type of the inputs."""
-        rows = zip(query.split(self.counts), key.split(self.lengths), value.split(self.lengths), strict=True)
+        rows = zip(
+            query.split(self.counts),
+            key.split(self.lengths),
+            value.split(self.lengths),
+            strict=True,
+        )
         weights = ((torch.einsum("qhd,khd->hqk", q, k) / q.shape[-1] ** 0.5, v) for q, k, v in rows)
         return torch.cat([torch.einsum("hqk,khd->qhd", w.softmax(-1), v) for w, v in weights])
 
@@ -99,7 +109,9 @@ class Case(Rows):
         return attended
 
     def short(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return short.short_attention([part[:, None] for part in (query, key, value)], *self.bounds, *self.longest)
+        return short.short_attention(
+            [part[:, None] for part in (query, key, value)], *self.bounds, *self.longest
+        )
 
     def outcome(self, attend: Attend, dtype: torch.dtype = DTYPE) -> list[Tensor]:
         leaves = [leaf.detach().to(dtype).requires_grad_() for leaf in self.leaves]
@@ -108,7 +120,9 @@ class Case(Rows):
 
     def errors(self, attend: Attend, truth: list[Tensor]) -> list[float]:
         found = zip(self.outcome(attend), truth, strict=True)
-        return [round(float((mine.double() - exact).norm() / exact.norm()), 6) for mine, exact in found]
+        return [
+            round(float((mine.double() - exact).norm() / exact.norm()), 6) for mine, exact in found
+        ]
 
     def record(self, attend: Attend, *, backward: bool) -> torch.cuda.CUDAGraph:
         def call() -> None:
@@ -128,7 +142,9 @@ class AddedAsProducts(FusedProjection):
         states, *weights = ctx.saved_tensors
         apart = [gradient.flatten(0, -2) for gradient in gradients]
         total: Any = sum(gradient @ weight for gradient, weight in zip(apart, weights, strict=True))
-        of_parameters = ((gradient.mT @ states.flatten(0, -2), gradient.sum(0)) for gradient in apart)
+        of_parameters = (
+            (gradient.mT @ states.flatten(0, -2), gradient.sum(0)) for gradient in apart
+        )
         return total.view_as(states), *(part for pair in of_parameters for part in pair)
 
 
@@ -148,8 +164,12 @@ class Layer(Rows):
         super().__init__(rows, tokens, needed)
         config = replace(PRESETS["albert-base-v2"], norm=norm)  # without dropout
         self.part = Attention(config).to(DEVICE, DTYPE)
-        self.states = torch.randn(1, sum(self.lengths), config.hidden_size, device=DEVICE, dtype=DTYPE)
-        self.gradient = torch.randn(1, sum(self.counts), config.hidden_size, device=DEVICE, dtype=DTYPE)
+        self.states = torch.randn(
+            1, sum(self.lengths), config.hidden_size, device=DEVICE, dtype=DTYPE
+        )
+        self.gradient = torch.randn(
+            1, sum(self.counts), config.hidden_size, device=DEVICE, dtype=DTYPE
+        )
         self.packing, self.needed = Packing(self.bounds[1], tokens), None
         if needed:
             places = self.bounds[1][:-1, None] + torch.arange(needed, device=DEVICE)
@@ -173,12 +193,23 @@ class Layer(Rows):
                 self.part.to(DTYPE)
 
     def run(self, rounds: int, ways: Ways = WAYS) -> dict[str, Any]:
-        truth, found, graphs = flat(self.truth()), dict[str, Any](), dict[str, torch.cuda.CUDAGraph]()
+        truth, found, graphs = (
+            flat(self.truth()),
+            dict[str, Any](),
+            dict[str, torch.cuda.CUDAGraph](),
+        )
         for name, (changes, projection) in ways.items():
             torch._dynamo.reset()
-            with patch.multiple(layout, **changes), patch.object(layers, "FusedProjection", projection):
+            with (
+                patch.multiple(layout, **changes),
+                patch.object(layers, "FusedProjection", projection),
+            ):
                 compiled = torch.compile(self.part)
-                found[name] = {"error": round(float((flat(self.call(compiled)) - truth).norm() / truth.norm()), 6)}
+                found[name] = {
+                    "error": round(
+                        float((flat(self.call(compiled)) - truth).norm() / truth.norm()), 6
+                    )
+                }
                 graphs[name] = record(partial(self.call, compiled))
         for name, taken in in_turns(graphs, rounds).items():
             found[name]["forward and backward"] = taken
@@ -254,17 +285,39 @@ def run(case: Case, rounds: int, variants: dict[str, dict[str, int]]) -> dict[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=["attention", "layer"], default=["attention", "layer"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=["attention", "layer"], default=["attention", "layer"]
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--variants", action="store_true")
     parser.add_argument("--norm", choices=["pre", "post"], default="pre")
     args = parser.parse_args()
-    print(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}))
+    print(
+        json.dumps(
+            {
+                "gpu": torch.cuda.get_device_name(),
+                "torch": torch.__version__,
+                "triton": triton.__version__,
+            }
+        )
+    )
     for name, shape in CASES.items() if "attention" in args.parts else ():
-        print(json.dumps({"case": name, **run(Case(*shape), args.rounds, VARIANTS if args.variants else {})}), flush=True)
+        print(
+            json.dumps(
+                {"case": name, **run(Case(*shape), args.rounds, VARIANTS if args.variants else {})}
+            ),
+            flush=True,
+        )
     for name, rows in LAYERS.items() if "layer" in args.parts else ():
-        print(json.dumps({"case": name, "norm": args.norm, **Layer(*rows, args.norm).run(args.rounds)}), flush=True)
+        print(
+            json.dumps(
+                {"case": name, "norm": args.norm, **Layer(*rows, args.norm).run(args.rounds)}
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Speed of the tokenizer on real text against bare SentencePiece, and its ids against Hugging Face's. Prints one JSON object.
+"""Speed of the tokenizer on real text against bare SentencePiece, and its ids against Hugging
+Face's. Prints one JSON object.
 
-    python bench/tokenizer.py --data CORPUS --tokenizer DIR                 a corpus as `litebert data build` reads it
-    python bench/tokenizer.py --data CORPUS --tokenizer spiece.model --lines 20000 --repeats 200 --out tokenizer.json
-
-Bare SentencePiece encodes the same raw lines, given as one list, into lists of ids, without any clean-up, in as many threads
-(one). Chunks of a thousand lines, all ways in random order on each; the ratio of CPU seconds is the median over the chunks.
-The ids are compared over all lines when the package `tokenizers` is there.
+    python bench/tokenizer.py --data CORPUS --tokenizer DIR                 a corpus as `litebert
+    data build` reads it python bench/tokenizer.py --data CORPUS --tokenizer spiece.model --lines
+    20000 --repeats 200 --out tokenizer.json
+ Bare SentencePiece encodes the same raw lines, given as one list, into lists of ids, without any
+clean-up, in as many threads (one). Chunks of a thousand lines, all ways in random order on each;
+the ratio of CPU seconds is the median over the chunks. The ids are compared over all lines when the
+package `tokenizers` is there.
 """
 
 import argparse
@@ -29,7 +31,9 @@ CHUNK = 1000
 
 def read_lines(data: list[str], count: int) -> list[str]:
     """The corpus's first paragraphs, raw."""
-    paragraphs = (paragraph for document in read_documents(data) for paragraph in document.paragraphs)
+    paragraphs = (
+        paragraph for document in read_documents(data) for paragraph in document.paragraphs
+    )
     return list(itertools.islice(paragraphs, count))
 
 
@@ -42,7 +46,8 @@ def seconds(work: Callable[[list[str]], object], lines: list[str]) -> float:
 
 
 def speed(tokenizer: Tokenizer, lines: list[str], repeats: int) -> dict[str, Any]:
-    """Megabytes of raw text a second, for each way to encode, and the ratio to bare SentencePiece."""
+    """Megabytes of raw text a second, for each way to encode, and the ratio to bare
+    SentencePiece."""
     bare = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     ways: dict[str, Callable[[list[str]], object]] = {
         "bare": lambda lines: bare.Encode(lines, out_type=int, num_threads=1),
@@ -64,14 +69,17 @@ def speed(tokenizer: Tokenizer, lines: list[str], repeats: int) -> dict[str, Any
     return {
         name: {
             "megabytes_per_second": size / sum(each),
-            "ratio": statistics.median(base / one for base, one in zip(spent["bare"], each, strict=True)),
+            "ratio": statistics.median(
+                base / one for base, one in zip(spent["bare"], each, strict=True)
+            ),
         }
         for name, each in spent.items()
     }
 
 
 def same_ids(tokenizer: Tokenizer, lines: list[str]) -> dict[str, Any] | None:
-    """On how many lines Hugging Face's tokenizers, reading our tokenizer.json, gives the same ids; the others by example."""
+    """On how many lines Hugging Face's tokenizers, reading our tokenizer.json, gives the same ids;
+    the others by example."""
     try:
         import tokenizers
     except ImportError:
@@ -86,16 +94,23 @@ def same_ids(tokenizer: Tokenizer, lines: list[str]) -> dict[str, Any] | None:
         for ours, other in zip(tokenizer.encode_batch(chunk), theirs, strict=True):
             if ours != other:
                 at = next(
-                    (at for at, (a, b) in enumerate(zip(ours, other, strict=False)) if a != b), min(len(ours), len(other))
+                    (at for at, (a, b) in enumerate(zip(ours, other, strict=False)) if a != b),
+                    min(len(ours), len(other)),
                 )
-                differ.append([[tokenizer.pieces[i] for i in ids[at : at + 4]] for ids in (ours, other)])
+                differ.append(
+                    [[tokenizer.pieces[i] for i in ids[at : at + 4]] for ids in (ours, other)]
+                )
     return {"lines": len(lines), "different": len(differ), "examples_ours_theirs": differ[:20]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="+", required=True, help="corpus: files, folders or globs")
-    parser.add_argument("--tokenizer", required=True, help="folder of a tokenizer, or a SentencePiece model file")
+    parser.add_argument(
+        "--tokenizer", required=True, help="folder of a tokenizer, or a SentencePiece model file"
+    )
     parser.add_argument("--lines", type=int, default=20_000, help="paragraphs that are read")
     parser.add_argument("--repeats", type=int, default=200, help="chunks that are timed")
     parser.add_argument("--out", help="write the JSON here, too")

@@ -1,9 +1,10 @@
-"""Kill a build at random moments, again and again; what comes out in the end must be what an undisturbed one gives.
+"""Kill a build at random moments, again and again; what comes out in the end must be what an
+undisturbed one gives.
 
     python bench/torture_build.py --data FILE --tokenizer spiece.model --kills 50 --out torture.json
-
-A kill is SIGKILL to the process that reads and writes, at a moment drawn evenly over what an undisturbed build takes from
-its first file in the work folder on. Workers must end by themselves; the number of workers changes from start to start.
+ A kill is SIGKILL to the process that reads and writes, at a moment drawn evenly over what an
+undisturbed build takes from its first file in the work folder on. Workers must end by themselves;
+the number of workers changes from start to start.
 """
 
 import argparse
@@ -20,7 +21,9 @@ from pathlib import Path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True, nargs="+", help="corpus files")
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--kills", type=int, default=50)
@@ -40,7 +43,12 @@ def main() -> None:
             out = Path(folder) / f"build-{builds}"
             while kills < options.kills and not (out / "index.json").exists():
                 kills += kill(
-                    options, out, workers=draw.choice((1, 2)), after=draw.uniform(0, seconds), hit=hit, orphans=orphans
+                    options,
+                    out,
+                    workers=draw.choice((1, 2)),
+                    after=draw.uniform(0, seconds),
+                    hit=hit,
+                    orphans=orphans,
                 )
             run(options, out, workers=2)
             identical = identical and contents(out) == expected
@@ -65,18 +73,43 @@ def main() -> None:
 def command(options: argparse.Namespace, out: Path, workers: int) -> list[str]:
     code = "import sys; from litebert.cli import main; main(sys.argv[1:])"
     words = ["--tokenizer", options.tokenizer, "--out", str(out), "--workers", str(workers)]
-    return [sys.executable, "-c", code, "data", "build", *options.data, *words, "--shard-tokens", str(options.shard_tokens)]
+    return [
+        sys.executable,
+        "-c",
+        code,
+        "data",
+        "build",
+        *options.data,
+        *words,
+        "--shard-tokens",
+        str(options.shard_tokens),
+    ]
 
 
 def run(options: argparse.Namespace, out: Path, *, workers: int) -> float:
     began = time.monotonic()
-    subprocess.run(command(options, out, workers), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        command(options, out, workers),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return time.monotonic() - began
 
 
-def kill(options: argparse.Namespace, out: Path, *, workers: int, after: float, hit: Counter[str], orphans: list[int]) -> int:
+def kill(
+    options: argparse.Namespace,
+    out: Path,
+    *,
+    workers: int,
+    after: float,
+    hit: Counter[str],
+    orphans: list[int],
+) -> int:
     """Start a build and kill it; 1 if it was killed, 0 if it was done before."""
-    process = subprocess.Popen(command(options, out, workers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(options, out, workers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     while process.poll() is None and not (out / ".build").exists():
         time.sleep(0.002)
     try:
@@ -88,14 +121,19 @@ def kill(options: argparse.Namespace, out: Path, *, workers: int, after: float, 
         process.wait()
         orphans += workers_seen
     published = len(list(out.glob("*.tokens.npy")))
-    state = "after the index" if (out / "index.json").exists() else f"{published:02d} shards published"
+    state = (
+        "after the index" if (out / "index.json").exists() else f"{published:02d} shards published"
+    )
     hit[state] += 1
     return 1
 
 
 def contents(folder: Path) -> dict[str, str]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def children_of(pid: int) -> list[int]:

@@ -1,10 +1,11 @@
-"""A real fine-tuning, ended again and again: does it end as if it had never been? Prints one JSON object.
+"""A real fine-tuning, ended again and again: does it end as if it had never been? Prints one JSON
+object.
 
     python bench/torture_finetune.py --points 20 --signals 50 --kills 20
-
-points: in one process, a SIGTERM before a microbatch or a batch of dev, at so many places of a run of two epochs with dropout,
-for a task of every kind and for one that fails and begins again. signals and kills: through the command line, SIGTERM or Ctrl-C
-and SIGKILL at random moments, evaluation included; the same command goes on. Weights, card, predictions, metrics and result are
+ points: in one process, a SIGTERM before a microbatch or a batch of dev, at so many places of a run
+of two epochs with dropout, for a task of every kind and for one that fails and begins again.
+signals and kills: through the command line, SIGTERM or Ctrl-C and SIGKILL at random moments,
+evaluation included; the same command goes on. Weights, card, predictions, metrics and result are
 compared bit for bit with those of an undisturbed run.
 """
 
@@ -32,7 +33,20 @@ from litebert.recipes import FinetuneRecipe
 from litebert.testing import tiny_task
 from torture_chain import campaign
 
-FLAGS = ["--max-length", "32", "--device", "cpu", "--retries", "1", "--steps", "400", "--evaluations", "40", "--patience", "0"]
+FLAGS = [
+    "--max-length",
+    "32",
+    "--device",
+    "cpu",
+    "--retries",
+    "1",
+    "--steps",
+    "400",
+    "--evaluations",
+    "40",
+    "--patience",
+    "0",
+]
 FLAGS += ["--save-every", "30", "--encoder-dropout", "0.1", "--microbatch-tokens", "128"]
 
 
@@ -45,7 +59,8 @@ def same(one: Path, other: Path) -> bool:
 
 
 def points(folder: Path, count: int) -> dict[str, dict[str, int]]:
-    """One interruption at each of `count` places, evenly over the microbatches and batches of dev of a run."""
+    """One interruption at each of `count` places, evenly over the microbatches and batches of dev
+    of a run."""
     wishes: dict[str, FinetuneRecipe] = {kind: recipe(kind) for kind in TASKS}
     wishes["classify, begins again"] = recipe(rate=1e-9, retries=2, evaluations=1)
     found: dict[str, dict[str, int]] = {}
@@ -67,7 +82,9 @@ def points(folder: Path, count: int) -> dict[str, dict[str, int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--points", type=int, default=20)
     parser.add_argument("--signals", type=int, default=50)
     parser.add_argument("--kills", type=int, default=20)
@@ -78,7 +95,9 @@ def main() -> int:
     os.environ["PYTHONUNBUFFERED"] = "1"
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        results: dict[str, dict[str, object]] = {"points": dict(points(folder / "points", args.points))}
+        results: dict[str, dict[str, object]] = {
+            "points": dict(points(folder / "points", args.points))
+        }
         model, data = source().save(folder / "model"), tiny_task(folder / "data", "sst2", scale=4)
         command = ["finetune", "sst2", "--model", str(model), "--data", str(data), *FLAGS]
 
@@ -87,13 +106,30 @@ def main() -> int:
 
         assert finish(begin(folder / "whole"), 300) == 0
         for name in ("signals", "kills"):
-            results[name] = dict(campaign(begin, begin, same, folder, name, getattr(args, name), draw, most=0.15))
+            results[name] = dict(
+                campaign(begin, begin, same, folder, name, getattr(args, name), draw, most=0.15)
+            )
     expected = {"signals": {"saved": args.signals}, "kills": {"killed": args.kills}}
-    good = all(found == {"equal": args.points} for found in results["points"].values()) or not args.points
+    good = (
+        all(found == {"equal": args.points} for found in results["points"].values())
+        or not args.points
+    )
     for name, words in expected.items():
-        good = good and all(results[name].get(word) == number for word, number in words.items() if number)
+        good = good and all(
+            results[name].get(word) == number for word, number in words.items() if number
+        )
         good = good and not results[name].get("broken")
-    print(json.dumps({"seed": args.seed, "seconds": round(time.monotonic() - began, 1), **results, "good": good}, indent=2))
+    print(
+        json.dumps(
+            {
+                "seed": args.seed,
+                "seconds": round(time.monotonic() - began, 1),
+                **results,
+                "good": good,
+            },
+            indent=2,
+        )
+    )
     return int(not good)
 
 

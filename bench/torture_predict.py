@@ -1,9 +1,10 @@
-"""Kill litebert predict at random moments, again and again; its file must be what an undisturbed run writes.
+"""Kill litebert predict at random moments, again and again; its file must be what an undisturbed
+run writes.
 
     python bench/torture_predict.py --kills 50 --out torture.json
-
-A kill is SIGKILL at a moment drawn evenly over what an undisturbed run takes, its start included; one in five is SIGTERM (exit
-code 75 once the command runs). Input and output change kind from file to file.
+ A kill is SIGKILL at a moment drawn evenly over what an undisturbed run takes, its start included;
+one in five is SIGTERM (exit code 75 once the command runs). Input and output change kind from file
+to file.
 """
 
 import argparse
@@ -27,7 +28,9 @@ INPUTS, OUTPUTS = (".jsonl", ".csv", ".txt.gz"), (".jsonl", ".csv", ".tsv")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -37,7 +40,9 @@ def main() -> None:
     kills, files, identical, found = 0, 0, 0, Counter[str]()
     with tempfile.TemporaryDirectory(prefix="litebert-torture-") as name:
         folder = Path(name)
-        model = save(folder / "m", Tokenizer.load(tiny_tokenizer(folder / "t")), hidden_size=64, num_layers=2)
+        model = save(
+            folder / "m", Tokenizer.load(tiny_tokenizer(folder / "t")), hidden_size=64, num_layers=2
+        )
         while kills < options.kills:
             source = write(folder / f"in{INPUTS[files % len(INPUTS)]}", made_texts(options.rows))
             suffix = OUTPUTS[files // len(INPUTS) % len(OUTPUTS)]
@@ -52,7 +57,13 @@ def main() -> None:
             assert launch(model, source, out).wait() == 0
             files += 1
             identical += out.read_bytes() == whole.read_bytes()
-    figures = {"kills": kills, "files": files, "byte_identical": identical, "exit_codes": dict(found), "rows": options.rows}
+    figures = {
+        "kills": kills,
+        "files": files,
+        "byte_identical": identical,
+        "exit_codes": dict(found),
+        "rows": options.rows,
+    }
     print(json.dumps(figures, indent=1))
     if options.out:
         Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
@@ -60,9 +71,23 @@ def main() -> None:
 
 
 def launch(model: Path, source: Path, out: Path) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "litebert.cli", "predict", str(source), "--model", str(model), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "litebert.cli",
+        "predict",
+        str(source),
+        "--model",
+        str(model),
+        "--out",
+        str(out),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*command, "--verb", "classify", "--keep", "text"], stderr=subprocess.DEVNULL, env=environment)
+    return subprocess.Popen(
+        [*command, "--verb", "classify", "--keep", "text"],
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
 
 
 def kill(process: "subprocess.Popen[bytes]", after: float, draw: random.Random) -> int:

@@ -1,11 +1,12 @@
-"""A real pretraining, ended again and again: does it end as if it had never been? Prints one JSON object.
+"""A real pretraining, ended again and again: does it end as if it had never been? Prints one JSON
+object.
 
     python bench/torture_pretrain.py --points 20 --signals 50 --kills 20
-
-points: in one process, a SIGTERM before a microbatch, at so many places of a run that crosses stages of batch size,
-sequence length and depth, with 0 and with 2 data workers. signals and kills: through the command line, SIGTERM or Ctrl-C
-and SIGKILL at random moments, evaluation included; the same command goes on. Weights, best weights, metrics and scores
-are compared bit for bit with those of an undisturbed run.
+ points: in one process, a SIGTERM before a microbatch, at so many places of a run that crosses
+stages of batch size, sequence length and depth, with 0 and with 2 data workers. signals and kills:
+through the command line, SIGTERM or Ctrl-C and SIGKILL at random moments, evaluation included; the
+same command goes on. Weights, best weights, metrics and scores are compared bit for bit with those
+of an undisturbed run.
 """
 
 import argparse
@@ -40,7 +41,8 @@ def same(one: Path, other: Path) -> bool:
 
 
 def points(shards: Path, folder: Path, count: int) -> dict[str, object]:
-    """One interruption at each of `count` places, evenly over the microbatches and evaluations of a run."""
+    """One interruption at each of `count` places, evenly over the microbatches and evaluations of a
+    run."""
     recipe = staged_recipe()
     calls = train(recipe, shards, folder / "whole").calls
     found: Counter[str] = Counter()
@@ -58,7 +60,9 @@ def points(shards: Path, folder: Path, count: int) -> dict[str, object]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--points", type=int, default=20)
     parser.add_argument("--signals", type=int, default=50)
     parser.add_argument("--kills", type=int, default=20)
@@ -91,10 +95,23 @@ def main() -> int:
         "kills": {"killed": args.kills},
     }
     good = all(
-        results[name].get(word) == number for name, words in expected.items() for word, number in words.items() if number
+        results[name].get(word) == number
+        for name, words in expected.items()
+        for word, number in words.items()
+        if number
     )
     good = good and not any(result.get("broken") for result in results.values())
-    print(json.dumps({"seed": args.seed, "seconds": round(time.monotonic() - began, 1), **results, "good": good}, indent=2))
+    print(
+        json.dumps(
+            {
+                "seed": args.seed,
+                "seconds": round(time.monotonic() - began, 1),
+                **results,
+                "good": good,
+            },
+            indent=2,
+        )
+    )
     return int(not good)
 
 

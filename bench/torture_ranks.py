@@ -1,9 +1,10 @@
-"""Two ranks of a real pretraining under torchrun, signalled and killed at random moments. Prints one JSON object.
+"""Two ranks of a real pretraining under torchrun, signalled and killed at random moments. Prints
+one JSON object.
 
     python bench/torture_ranks.py --signals 20 --kills 10
-
-Each signal goes to one of the two ranks: no hang, everything saved, and the resumed run equals the undisturbed one bit
-for bit. Each kill (SIGKILL) hits a rank under --max-restarts: the run ends as if nothing had happened.
+ Each signal goes to one of the two ranks: no hang, everything saved, and the resumed run equals the
+undisturbed one bit for bit. Each kill (SIGKILL) hits a rank under --max-restarts: the run ends as
+if nothing had happened.
 """
 
 import argparse
@@ -68,11 +69,15 @@ def kill_once(shards: Path, out: Path, whole: Path, draw: random.Random) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--signals", type=int, default=20)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", help="where runs and their logs are kept; a temporary one otherwise")
+    parser.add_argument(
+        "--folder", help="where runs and their logs are kept; a temporary one otherwise"
+    )
     args = parser.parse_args()
     draw, began = random.Random(args.seed), time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
@@ -83,14 +88,22 @@ def main() -> int:
         assert finish(start(shards, two, *FLAGS, ranks=2)) == 0
         apart = max(abs(a - b) for a, b in zip(losses(one), losses(two), strict=True))
         found: dict[str, Counter[str]] = {"signals": Counter(), "kills": Counter()}
-        for kind, count, attempt in (("signals", args.signals, signal_once), ("kills", args.kills, kill_once)):
+        for kind, count, attempt in (
+            ("signals", args.signals, signal_once),
+            ("kills", args.kills, kill_once),
+        ):
             for number in range(count):
                 found[kind][attempt(shards, folder / f"{kind}-{number}", two, draw)] += 1
                 print(kind, number, dict(found[kind]), file=sys.stderr, flush=True)
     good = (
-        found["signals"]["saved"] + found["signals"]["too late"] == args.signals and found["kills"]["recovered"] == args.kills
+        found["signals"]["saved"] + found["signals"]["too late"] == args.signals
+        and found["kills"]["recovered"] == args.kills
     )
-    result = {"seed": args.seed, "seconds": round(time.monotonic() - began, 1), "largest_loss_difference_1_and_2_ranks": apart}
+    result = {
+        "seed": args.seed,
+        "seconds": round(time.monotonic() - began, 1),
+        "largest_loss_difference_1_and_2_ranks": apart,
+    }
     print(json.dumps(result | {kind: dict(counter) for kind, counter in found.items()}, indent=2))
     return int(not good or apart > 1e-5)
 

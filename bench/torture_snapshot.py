@@ -1,11 +1,12 @@
-"""Torture of snapshots: SIGKILL at random moments, flipped bytes, truncated files. Prints one JSON object.
+"""Torture of snapshots: SIGKILL at random moments, flipped bytes, truncated files. Prints one JSON
+object.
+ A child process saves snapshots one after another and is killed again and again. The law: whatever
+it had announced as saved, or something newer, is what `latest` gives back, bit for bit. Then single
+bytes are flipped and files cut short: each must be noticed, reported and passed over for the
+snapshot before. Exit code 1 if any trial broke the law.
 
-A child process saves snapshots one after another and is killed again and again. The law: whatever it had announced as
-saved, or something newer, is what `latest` gives back, bit for bit. Then single bytes are flipped and files cut short:
-each must be noticed, reported and passed over for the snapshot before. Exit code 1 if any trial broke the law.
-
-    python bench/torture_snapshot.py                              the campaign: 200 kills, 200 flips, 50 truncations
-    python bench/torture_snapshot.py --kills 10 --flips 20 --truncations 10
+    python bench/torture_snapshot.py                              the campaign: 200 kills, 200
+    flips, 50 truncations python bench/torture_snapshot.py --kills 10 --flips 20 --truncations 10
 """
 
 import argparse
@@ -58,7 +59,8 @@ def same(a: Snapshot, b: Snapshot) -> bool:
 
 
 def save_forever(folder: str, size: int) -> None:
-    """The victim: go on from the latest snapshot; append each step to `announced` once its save has returned."""
+    """The victim: go on from the latest snapshot; append each step to `announced` once its save has
+    returned."""
     torch.set_num_threads(1)
     store = SnapshotStore(folder, keep=2)
     last = store.latest()
@@ -106,8 +108,11 @@ def kill_campaign(folder: Path, kills: int, size: int, draw: random.Random) -> d
     }
 
 
-def damage_campaign(folder: Path, trials: int, draw: random.Random, damage: Callable[[bytes], bytes]) -> dict[str, object]:
-    """Damage one file of the newest of two snapshots; the older must come back, and the bad one must be named."""
+def damage_campaign(
+    folder: Path, trials: int, draw: random.Random, damage: Callable[[bytes], bytes]
+) -> dict[str, object]:
+    """Damage one file of the newest of two snapshots; the older must come back, and the bad one
+    must be named."""
     pristine = folder / "pristine"
     for step in (1, 2):
         SnapshotStore(pristine).save(make(step, 5_000))
@@ -127,11 +132,18 @@ def damage_campaign(folder: Path, trials: int, draw: random.Random, damage: Call
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--flips", type=int, default=200)
     parser.add_argument("--truncations", type=int, default=50)
-    parser.add_argument("--size", type=int, default=1_000_000, help="numbers in a tensor; a snapshot is 12 bytes for each")
+    parser.add_argument(
+        "--size",
+        type=int,
+        default=1_000_000,
+        help="numbers in a tensor; a snapshot is 12 bytes for each",
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     draw = random.Random(args.seed)
@@ -148,10 +160,18 @@ def main() -> int:
             "sigkill": kill_campaign(folder / "kills", args.kills, args.size, draw),
             "flipped_bytes": damage_campaign(folder / "flips", args.flips, draw, flip),
             "truncations": damage_campaign(
-                folder / "truncations", args.truncations, draw, lambda content: content[: draw.randrange(len(content))]
+                folder / "truncations",
+                args.truncations,
+                draw,
+                lambda content: content[: draw.randrange(len(content))],
             ),
         }
-    print(json.dumps({"seed": args.seed, "seconds": round(time.perf_counter() - begin, 1), **results}, indent=2))
+    print(
+        json.dumps(
+            {"seed": args.seed, "seconds": round(time.perf_counter() - begin, 1), **results},
+            indent=2,
+        )
+    )
     return int(any(result["broken"] for result in results.values()))
 
 

@@ -1,13 +1,16 @@
-"""How many pieces serve a small model best: the same text, the same compute, vocabularies of different sizes.
+"""How many pieces serve a small model best: the same text, the same compute, vocabularies of
+different sizes.
 
-    python bench/vocabulary.py --data CORPUS… --tokenizers DIR… --out DIR [--steps 300 500] [--seeds 0 1]
-
-Documents of every file are drawn by a seed. Counted for each vocabulary: pieces per word, parameters, and bytes of the int8
-model with its tokenizer. Then the demo's model (three shared layers of width 128, pre-norm, Muon) is pretrained with each, over
-sequences of as many words and for equal compute, and asked for the same hidden words of the same held-out documents
-(bench/hidden_words.py). `--steps` are those of the first vocabulary. What compute means is `--count`: FLOPs of this preset,
-layers and head, by model/count.py; "miniature" counts the small model's own, of which a head of 30,000 pieces is half, where
-it is 1 % of albert-base's. Writes vocabulary.json, environment.json and table.md; a finished run is not run again.
+    python bench/vocabulary.py --data CORPUS… --tokenizers DIR… --out DIR [--steps 300 500] [--seeds
+    0 1]
+ Documents of every file are drawn by a seed. Counted for each vocabulary: pieces per word,
+parameters, and bytes of the int8 model with its tokenizer. Then the demo's model (three shared
+layers of width 128, pre-norm, Muon) is pretrained with each, over sequences of as many words and
+for equal compute, and asked for the same hidden words of the same held-out documents
+(bench/hidden_words.py). `--steps` are those of the first vocabulary. What compute means is
+`--count`: FLOPs of this preset, layers and head, by model/count.py; "miniature" counts the small
+model's own, of which a head of 30,000 pieces is half, where it is 1 % of albert-base's. Writes
+vocabulary.json, environment.json and table.md; a finished run is not run again.
 
 A score is worth something only below the unigram column: there a model has begun to look around.
 """
@@ -43,14 +46,16 @@ MOST_CHARACTERS = 100_000
 HELDOUT = 0.1
 BATCH = 32
 WINDOW = 0.7
-"""Words that are scored together, as part of those in a sequence: nearly all such windows fit into one, whoever cuts them."""
+"""Words that are scored together, as part of those in a sequence: nearly all such windows fit into
+one, whoever cuts them."""
 SPECIALS = 3
 """[CLS] and twice [SEP]."""
 HEADS = (HeadConfig(kind="masked"), HeadConfig(kind="order"))
 
 
 def draw_text(data: list[str], folder: Path, *, megabytes: float, rng: np.random.Generator) -> None:
-    """Whole documents of each file, in random order, until `megabytes`; a tenth of them is kept for scoring."""
+    """Whole documents of each file, in random order, until `megabytes`; a tenth of them is kept for
+    scoring."""
     drawn: list[list[str]] = []
     for file in find_files(data):
         documents: list[list[str]] = []
@@ -69,12 +74,19 @@ def draw_text(data: list[str], folder: Path, *, megabytes: float, rng: np.random
     kept = rng.random(len(drawn)) < HELDOUT
     folder.mkdir(parents=True, exist_ok=True)
     for name, wanted in (("heldout", True), ("train", False)):
-        chosen = ["\n".join(each) + "\n" for each, is_kept in zip(drawn, kept, strict=True) if is_kept == wanted]
+        chosen = [
+            "\n".join(each) + "\n"
+            for each, is_kept in zip(drawn, kept, strict=True)
+            if is_kept == wanted
+        ]
         (folder / f"{name}.txt").write_text("\n".join(chosen), encoding="utf-8")
 
 
 def read_texts(path: Path) -> list[str]:
-    return [" ".join(document.split("\n")) for document in path.read_text(encoding="utf-8").split("\n\n")]
+    return [
+        " ".join(document.split("\n"))
+        for document in path.read_text(encoding="utf-8").split("\n\n")
+    ]
 
 
 def describe(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, Any]:
@@ -100,7 +112,8 @@ def describe(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def unigram_nats(folder: Path, tokenizer: Tokenizer, windows: Sequence[Window]) -> float:
-    """Of a hidden word, by how often its pieces stand in the training text: what a model knows that does not look around."""
+    """Of a hidden word, by how often its pieces stand in the training text: what a model knows that
+    does not look around."""
     shards = Shards.open(folder)
     counts = np.ones(tokenizer.vocab_size)
     for number in range(len(shards)):
@@ -117,7 +130,8 @@ def sequence_flops(config: EncoderConfig, vocab_size: int, seq: int) -> float:
 
 
 def recipe_of(seed: int, steps: int, seq: int) -> PretrainRecipe:
-    """The demo's model, which leaves the entropy of single tokens within minutes; on masked tokens alone."""
+    """The demo's model, which leaves the entropy of single tokens within minutes; on masked tokens
+    alone."""
     return replace(
         NAMED["demo"],
         seed=seed,
@@ -154,12 +168,16 @@ def summary(scores: Scores, characters: int) -> dict[str, float]:
 
 
 def differences(found: dict[str, list[np.ndarray]]) -> dict[str, dict[str, float]]:
-    """Each vocabulary against the first on the same windows, seeds averaged: nats per word more, and their standard error."""
+    """Each vocabulary against the first on the same windows, seeds averaged: nats per word more,
+    and their standard error."""
     means = {name: np.mean(each, 0).reshape(-1, HIDDEN).mean(1) for name, each in found.items()}
     first, *others = means
     apart = {name: means[name] - means[first] for name in others}
     return {
-        name: {"nats_per_word": float(each.mean()), "standard_error": float(each.std(ddof=1) / len(each) ** 0.5)}
+        name: {
+            "nats_per_word": float(each.mean()),
+            "standard_error": float(each.std(ddof=1) / len(each) ** 0.5),
+        }
         for name, each in apart.items()
     }
 
@@ -172,37 +190,65 @@ def table(result: dict[str, Any]) -> str:
     ]
     for each in result["vocabularies"].values():
         lines.append(
-            f"| {each['vocab_size']:,} | {each['pieces_per_word']:.3f} | {each['pieces_per_character']:.4f} | "
-            f"{each['embedding_parameters'] / 1e6:.2f} M | {each['parameters'] / 1e6:.2f} M | {each['int8_bytes'] / 1e6:.2f} |"
+            f"| {each['vocab_size']:,} | {each['pieces_per_word']:.3f} | "
+            f"{each['pieces_per_character']:.4f} | "
+            f"{each['embedding_parameters'] / 1e6:.2f} M | {each['parameters'] / 1e6:.2f} M | "
+            f"{each['int8_bytes'] / 1e6:.2f} |"
         )
     lines += [
         "",
-        "| pieces | seed | tokens in a sequence | steps | words read | nats per hidden word: unigram | at once | in turn | "
+        "| pieces | seed | tokens in a sequence | steps | words read | nats per hidden word: "
+        "unigram | at once | in turn | "
         "and the count of pieces | per character | words guessed |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for run in result["runs"]:
         told = result["vocabularies"][run["vocabulary"]]
         lines.append(
-            f"| {told['vocab_size']:,} | {run['seed']} | {run['sequence_length']} | {run['steps']:,} | "
-            f"{run['words'] / 1e6:.2f} M | {told['unigram_nats_per_word']:.3f} | {run['nats_per_word_at_once']:.3f} | "
-            f"{run['nats_per_word_in_turn']:.3f} | {run['nats_per_word']:.3f} | {run['nats_per_character']:.3f} | "
+            f"| {told['vocab_size']:,} | {run['seed']} | {run['sequence_length']} | "
+            f"{run['steps']:,} | "
+            f"{run['words'] / 1e6:.2f} M | {told['unigram_nats_per_word']:.3f} | "
+            f"{run['nats_per_word_at_once']:.3f} | "
+            f"{run['nats_per_word_in_turn']:.3f} | {run['nats_per_word']:.3f} | "
+            f"{run['nats_per_character']:.3f} | "
             f"{run['words_right']:.1%} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="+", required=True, help="corpus: files, folders or globs")
-    parser.add_argument("--tokenizers", nargs="+", type=Path, required=True, help="folders; others are held to the first")
-    parser.add_argument("--out", type=Path, required=True, help="folder for text, shards, runs and the results")
+    parser.add_argument(
+        "--tokenizers",
+        nargs="+",
+        type=Path,
+        required=True,
+        help="folders; others are held to the first",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for text, shards, runs and the results"
+    )
     parser.add_argument("--megabytes", type=float, default=3.0, help="of text from each file")
     parser.add_argument("--words", type=int, default=14, help="words in a sequence, about")
-    parser.add_argument("--windows", type=int, default=4000, help="held-out windows that are scored")
-    parser.add_argument("--steps", nargs="+", type=int, default=[600], help="of the first vocabulary; others get its compute")
+    parser.add_argument(
+        "--windows", type=int, default=4000, help="held-out windows that are scored"
+    )
+    parser.add_argument(
+        "--steps",
+        nargs="+",
+        type=int,
+        default=[600],
+        help="of the first vocabulary; others get its compute",
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--count", default="albert-base-v2", help="whose FLOPs are equal: a preset's, or the miniature's")
+    parser.add_argument(
+        "--count",
+        default="albert-base-v2",
+        help="whose FLOPs are equal: a preset's, or the miniature's",
+    )
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
 
@@ -220,19 +266,35 @@ def main() -> None:
     for folder, (name, tokenizer) in zip(given.tokenizers, tokenizers.items(), strict=True):
         vocabularies[name] = told = describe(tokenizer, read_texts(text / "train.txt"))
         build_shards([text / "train.txt"], tokenizer=folder, out=shards / name)
-        seq = round(given.words * told["pieces_per_word"]) + SPECIALS  # equal text in a sequence, equal compute in a run
+        seq = (
+            round(given.words * told["pieces_per_word"]) + SPECIALS
+        )  # equal text in a sequence, equal compute in a run
         plans[name] = seq, sequence_flops(counted, tokenizer.vocab_size, seq)
     limits = [(tokenizer, plans[name][0] - SPECIALS) for name, tokenizer in tokenizers.items()]
     words, drawn = round(WINDOW * given.words / 2) * 2, np.random.default_rng(1)
-    windows = make_windows(read_texts(text / "heldout.txt"), limits, words=words, count=given.windows, rng=drawn)
+    windows = make_windows(
+        read_texts(text / "heldout.txt"), limits, words=words, count=given.windows, rng=drawn
+    )
     for name, tokenizer in tokenizers.items():
-        vocabularies[name]["unigram_nats_per_word"] = unigram_nats(shards / name, tokenizer, windows)
+        vocabularies[name]["unigram_nats_per_word"] = unigram_nats(
+            shards / name, tokenizer, windows
+        )
     first_flops = plans[given.tokenizers[0].name][1]
     characters = sum(len(word) for window in windows for word in hidden_words(window))
-    result: dict[str, Any] = {"count": given.count, "words_in_a_sequence": given.words, "hidden_words": HIDDEN * len(windows)}
-    result |= {"megabytes_from_each_file": given.megabytes, "batch_size": BATCH, "vocabularies": vocabularies}
+    result: dict[str, Any] = {
+        "count": given.count,
+        "words_in_a_sequence": given.words,
+        "hidden_words": HIDDEN * len(windows),
+    }
+    result |= {
+        "megabytes_from_each_file": given.megabytes,
+        "batch_size": BATCH,
+        "vocabularies": vocabularies,
+    }
     result |= {"runs": [], "against_the_first": {}}
-    found: dict[int, dict[str, list[np.ndarray]]] = {steps: {name: [] for name in tokenizers} for steps in given.steps}
+    found: dict[int, dict[str, list[np.ndarray]]] = {
+        steps: {name: [] for name in tokenizers} for steps in given.steps
+    }
     for steps, seed, (name, (seq, flops)) in product(given.steps, given.seeds, plans.items()):
         recipe = recipe_of(seed, round(steps * first_flops / flops), seq)
         run = given.out / "runs" / f"{name}-{given.count}-{steps}-seed{seed}"
@@ -248,7 +310,8 @@ def main() -> None:
                 "sequence_length": seq,
                 "words": rows * (seq - SPECIALS) / told["pieces_per_word"],
                 "flops_counted": rows * flops,
-                "flops_of_the_miniature": rows * sequence_flops(recipe.encoder, told["vocab_size"], seq),
+                "flops_of_the_miniature": rows
+                * sequence_flops(recipe.encoder, told["vocab_size"], seq),
                 **summary(scores, characters),
             }
         )

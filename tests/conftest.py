@@ -1,4 +1,5 @@
-"""Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype, over the model."""
+"""Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype, over
+the model."""
 
 import torch
 from jaxtyping import install_import_hook
@@ -6,4 +7,6 @@ from jaxtyping import install_import_hook
 # before anything imports the modules it watches
 install_import_hook("litebert.model", "beartype.beartype")
 
-torch.set_num_threads(1)  # tiny tensors gain nothing from more, and two test processes share the cores
+torch.set_num_threads(
+    1
+)  # tiny tensors gain nothing from more, and two test processes share the cores

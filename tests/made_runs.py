@@ -1,4 +1,5 @@
-"""Made run folders for tests and for looking at reports: curves that look like training, and a few that do not.
+"""Made run folders for tests and for looking at reports: curves that look like training, and a few
+that do not.
 
 `python tests/made_runs.py FOLDER` writes a handful of them.
 """
@@ -22,30 +23,53 @@ MASKED = (2, 9, 12, 16, 24, 31)
 
 
 def examples(skill: float) -> list[dict[str, Any]]:
-    """Two examples whose guesses are right in the first `skill` part of their masks, and close in the next one."""
+    """Two examples whose guesses are right in the first `skill` part of their masks, and close in
+    the next one."""
     truth = [TEXT[place] for place in MASKED]
     others = ["▁country", "▁war", "▁of", "s", "▁government"]
     guesses = []
     for i, piece in enumerate(truth):
         right = i < skill * len(truth)
         close = not right and i < skill * len(truth) + 2
-        names = [piece, *others[:4]] if right else [others[0], others[1], piece, *others[2:4]] if close else others
-        guesses.append([[name, chance] for name, chance in zip(names, (0.61, 0.17, 0.08, 0.03, 0.004), strict=True)])
+        names = (
+            [piece, *others[:4]]
+            if right
+            else [others[0], others[1], piece, *others[2:4]]
+            if close
+            else others
+        )
+        guesses.append(
+            [
+                [name, chance]
+                for name, chance in zip(names, (0.61, 0.17, 0.08, 0.03, 0.004), strict=True)
+            ]
+        )
     pieces = ["[MASK]" if place in MASKED else piece for place, piece in enumerate(TEXT)]
     one = {"pieces": pieces, "masked": list(MASKED), "truth": truth, "guesses": guesses}
     return [one, one]
 
 
 def records(
-    steps: int, *, seed: int = 0, plateau: float = 0.15, floor: float = 3.2, every: int = 1, evaluations: int = 12
+    steps: int,
+    *,
+    seed: int = 0,
+    plateau: float = 0.15,
+    floor: float = 3.2,
+    every: int = 1,
+    evaluations: int = 12,
 ) -> list[dict[str, Any]]:
-    """A pretraining run's metrics: a plateau at 7, then a fall toward `floor`; sequence length grows at three quarters."""
+    """A pretraining run's metrics: a plateau at 7, then a fall toward `floor`; sequence length
+    grows at three quarters."""
     draw, made, tokens, seconds = random.Random(seed), [], 0, 0.0
     for step in range(0, steps, every):
         part = step / steps
         length = 128 if part < 0.75 else 512
         fall = 1 / (1 + math.exp(-(part - plateau) * 25)) if plateau < 1 else 0.0
-        loss = 7.1 + 3.2 * math.exp(-part * 80) - (7.1 - floor) * fall * (1 - 0.5 * math.exp(-4 * part))
+        loss = (
+            7.1
+            + 3.2 * math.exp(-part * 80)
+            - (7.1 - floor) * fall * (1 - 0.5 * math.exp(-4 * part))
+        )
         noisy = loss + draw.gauss(0, 0.12)
         tokens += 32 * length * every
         seconds += every * length / 128 * (0.3 + 0.05 * draw.random())
@@ -75,7 +99,9 @@ def records(
                 "nsp_accuracy": 0.5 + 0.3 * fall * math.sqrt(part),
             }
             made.append({"kind": "evaluation", "step": step + every, **measures})
-            made.append({"kind": "examples", "step": step + every, "examples": examples(part * fall)})
+            made.append(
+                {"kind": "examples", "step": step + every, "examples": examples(part * fall)}
+            )
     return made
 
 
@@ -91,7 +117,8 @@ def make_run(
     folder.mkdir(parents=True)
     if recipe is not None:
         (folder / "recipe.json").write_text(
-            json.dumps(recipe.to_dict() if isinstance(recipe, PretrainRecipe) else recipe), encoding="utf-8"
+            json.dumps(recipe.to_dict() if isinstance(recipe, PretrainRecipe) else recipe),
+            encoding="utf-8",
         )
     where = environment or {
         "litebert": "0.1.0",
@@ -101,7 +128,9 @@ def make_run(
     }
     (folder / "environment.json").write_text(json.dumps(where), encoding="utf-8")
     if state is not None:
-        (folder / "status.json").write_text(json.dumps({"state": state, "pid": 1, "time": 0.0}), encoding="utf-8")
+        (folder / "status.json").write_text(
+            json.dumps({"state": state, "pid": 1, "time": 0.0}), encoding="utf-8"
+        )
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
     return folder
@@ -130,7 +159,9 @@ def finetuning(steps: int) -> list[dict[str, Any]]:
                 "f1": 0.88 - 0.3 * math.exp(-step / 60),
                 "matthews": 0.4,
             }
-            made.append({"kind": "evaluation", "step": step + 1, "score": values["accuracy"], **values})
+            made.append(
+                {"kind": "evaluation", "step": step + 1, "score": values["accuracy"], **values}
+            )
     return made
 
 
@@ -149,13 +180,37 @@ def main(folder: Path) -> None:
             "event": "skip",
             "message": "loss nan and gradient norm nan of examples 12, 98: not stepped on",
         },
-        {"kind": "event", "step": 2000, "event": "plateau", "message": "the loss has not left the entropy of single tokens"},
-        {"kind": "event", "step": 5200, "event": "memory", "message": "out of memory; microbatches of 16 rows now"},
+        {
+            "kind": "event",
+            "step": 2000,
+            "event": "plateau",
+            "message": "the loss has not left the entropy of single tokens",
+        },
+        {
+            "kind": "event",
+            "step": 5200,
+            "event": "memory",
+            "message": "out of memory; microbatches of 16 rows now",
+        },
     ]
     make_run(folder / "affordable-pre-norm-seed-0", eventful, recipe=lasting("affordable", 7324))
-    make_run(folder / "post-norm", records(7324, seed=2, plateau=0.4, floor=4.1), recipe=lasting("affordable-post", 7324))
-    make_run(folder / "stuck", records(4000, seed=3, plateau=2.0), state="diverged", recipe=NAMED["paper"])
-    make_run(folder / "half-way", records(7324, seed=4, floor=2.9)[:4000], state="running", recipe=lasting("affordable", 7324))
+    make_run(
+        folder / "post-norm",
+        records(7324, seed=2, plateau=0.4, floor=4.1),
+        recipe=lasting("affordable-post", 7324),
+    )
+    make_run(
+        folder / "stuck",
+        records(4000, seed=3, plateau=2.0),
+        state="diverged",
+        recipe=NAMED["paper"],
+    )
+    make_run(
+        folder / "half-way",
+        records(7324, seed=4, floor=2.9)[:4000],
+        state="running",
+        recipe=lasting("affordable", 7324),
+    )
     make_run(folder / "long", records(125_000, seed=5, evaluations=250), recipe=NAMED["paper"])
     make_run(folder / "sst2", finetuning(600), recipe={"task": "sst2", "rate": 2e-5, "epochs": 3})
     make_run(folder / "begun", [], state="running")

@@ -44,7 +44,9 @@ def test_existing_target_is_refused_unless_replaced(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_replacing_works_where_names_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replacing_works_where_names_cannot_be_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(atomic, "_exchange", lambda first, second: False)
     for text in ("first", "second"):
         write_folder(tmp_path / "x", lambda folder, text=text: fill(folder, text), replace=True)
@@ -64,7 +66,9 @@ def test_a_failed_replacement_keeps_the_old_folder(tmp_path: Path) -> None:
     verify_folder(tmp_path / "x")
 
 
-def test_files_and_folders_are_on_disk_before_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_folders_are_on_disk_before_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[str] = []
     sync, publish = atomic._sync, atomic._publish
     monkeypatch.setattr(atomic, "_sync", lambda path: (events.append(path.name), sync(path)))
@@ -101,11 +105,23 @@ def test_every_flipped_bit_and_every_truncation_is_noticed(tmp_path: Path) -> No
             lambda f: (f / "a.txt").write_text("hello!"),
             r"a\.txt has 6 bytes, manifest\.json says 5; the file is damaged",
         ),
-        (lambda f: (f / "a.txt").write_text("jello"), r"a\.txt does not have the sha256 .*the file is damaged"),
-        (lambda f: (f / "a.txt").unlink(), r"a\.txt is missing, manifest\.json lists it; the folder is damaged"),
+        (
+            lambda f: (f / "a.txt").write_text("jello"),
+            r"a\.txt does not have the sha256 .*the file is damaged",
+        ),
+        (
+            lambda f: (f / "a.txt").unlink(),
+            r"a\.txt is missing, manifest\.json lists it; the folder is damaged",
+        ),
         (lambda f: (f / MANIFEST).unlink(), r"has no readable manifest\.json .*it is not complete"),
-        (lambda f: (f / MANIFEST).write_text("[]"), r"manifest\.json is damaged or of another kind"),
-        (lambda f: (f / MANIFEST).write_text("[" * 100_000), r"manifest\.json is damaged or of another kind"),
+        (
+            lambda f: (f / MANIFEST).write_text("[]"),
+            r"manifest\.json is damaged or of another kind",
+        ),
+        (
+            lambda f: (f / MANIFEST).write_text("[" * 100_000),
+            r"manifest\.json is damaged or of another kind",
+        ),
         (
             lambda f: (f / MANIFEST).write_bytes((f / MANIFEST).read_bytes() + b" "),
             "damaged, or was written by another",
@@ -119,7 +135,9 @@ def test_the_reason_is_said(tmp_path: Path, damage: object, message: str) -> Non
         verify_folder(target)
 
 
-def test_no_folder_and_too_large_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_folder_and_too_large_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(CheckpointError, match="is not a folder; expected one written by litebert"):
         verify_folder(tmp_path / "absent")
     target = write_folder(tmp_path / "x", fill)

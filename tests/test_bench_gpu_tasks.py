@@ -1,4 +1,5 @@
-"""The GPU's bench of tasks runs, at tiny size on a CPU: its checks hold, and every part says what it found."""
+"""The GPU's bench of tasks runs, at tiny size on a CPU: its checks hold, and every part says what
+it found."""
 
 import json
 import subprocess
@@ -9,7 +10,18 @@ BENCH = Path(__file__).parents[1] / "bench" / "gpu_tasks.py"
 
 
 def lines(*flags: str) -> dict[str, dict[str, object]]:
-    command = [sys.executable, "-W", "ignore", str(BENCH), "--tiny", "--rounds", "1", "--batch-size", "8", *flags]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(BENCH),
+        "--tiny",
+        "--rounds",
+        "1",
+        "--batch-size",
+        "8",
+        *flags,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     records = [json.loads(line) for line in done.stdout.splitlines()]

@@ -61,20 +61,28 @@ def test_saving_over_a_folder_must_be_asked_for(folder: Path) -> None:
 
 
 def test_missing_parts_are_named(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere is not a folder; expected a checkpoint with config.json"):
+    with pytest.raises(
+        CheckpointError, match=r"nowhere is not a folder; expected a checkpoint with config.json"
+    ):
         Checkpoint.load(tmp_path / "nowhere")
     (folder / WEIGHTS).unlink()
     (folder / MANIFEST).unlink()
-    with pytest.raises(CheckpointError, match=r"has no model.safetensors; the checkpoint is not complete"):
+    with pytest.raises(
+        CheckpointError, match=r"has no model.safetensors; the checkpoint is not complete"
+    ):
         Checkpoint.load(folder)
     (folder / CONFIG).unlink()
-    with pytest.raises(CheckpointError, match=r"has no config.json; expected a model folder with config.json in it"):
+    with pytest.raises(
+        CheckpointError, match=r"has no config.json; expected a model folder with config.json in it"
+    ):
         Checkpoint.load(folder)
 
 
 def test_a_foreign_config_points_to_convert(folder: Path) -> None:
     (folder / CONFIG).write_text('{"model_type": "albert"}')
-    with pytest.raises(CheckpointError, match=r"is not of a litebert checkpoint; .* litebert convert"):
+    with pytest.raises(
+        CheckpointError, match=r"is not of a litebert checkpoint; .* litebert convert"
+    ):
         Checkpoint.load(folder)
 
 
@@ -84,11 +92,27 @@ def test_a_foreign_config_points_to_convert(folder: Path) -> None:
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
         ("[1]", "should hold a JSON object, it holds a list"),
-        ('{"format": "litebert", "version": 9}', "has version 9, this litebert reads 1; update litebert"),
-        ('{"format": "litebert", "version": 1, "encoder": 3}', "encoder is an object of encoder settings; got 3"),
-        ('{"format": "litebert", "version": 1, "encoder": {"hidden": 3}}', "there is no EncoderConfig setting 'hidden'"),
-        ('{"format": "litebert", "version": 1, "encoder": {}, "heads": [{"kind": "tag", "labels": [1]}]}', "list of strings"),
-        ('{"format": "litebert", "version": 1, "encoder": {}, "heads": {}}', "heads is a list of head settings"),
+        (
+            '{"format": "litebert", "version": 9}',
+            "has version 9, this litebert reads 1; update litebert",
+        ),
+        (
+            '{"format": "litebert", "version": 1, "encoder": 3}',
+            "encoder is an object of encoder settings; got 3",
+        ),
+        (
+            '{"format": "litebert", "version": 1, "encoder": {"hidden": 3}}',
+            "there is no EncoderConfig setting 'hidden'",
+        ),
+        (
+            '{"format": "litebert", "version": 1, "encoder": {}, "heads": [{"kind": "tag", '
+            '"labels": [1]}]}',
+            "list of strings",
+        ),
+        (
+            '{"format": "litebert", "version": 1, "encoder": {}, "heads": {}}',
+            "heads is a list of head settings",
+        ),
     ],
 )
 def test_hostile_configs_get_one_sentence(folder: Path, text: str, message: str) -> None:
@@ -103,28 +127,50 @@ def test_a_config_file_too_large_to_be_one_is_not_read(folder: Path) -> None:
         Checkpoint.load(folder)
 
 
-def test_a_config_that_does_not_fit_its_weights_is_refused_before_anything_is_built(folder: Path) -> None:
-    edit(folder, encoder={"num_layers": 1000, "num_groups": 1000, "layers_per_group": 64, "hidden_size": 65536})
-    with pytest.raises(CheckpointError, match=r"config.json asks for [\d,]+ parameters, model.safetensors has [\d,]+"):
+def test_a_config_that_does_not_fit_its_weights_is_refused_before_anything_is_built(
+    folder: Path,
+) -> None:
+    edit(
+        folder,
+        encoder={
+            "num_layers": 1000,
+            "num_groups": 1000,
+            "layers_per_group": 64,
+            "hidden_size": 65536,
+        },
+    )
+    with pytest.raises(
+        CheckpointError,
+        match=r"config.json asks for [\d,]+ parameters, model.safetensors has [\d,]+",
+    ):
         Checkpoint.load(folder)
 
 
 def test_leftover_missing_and_misshapen_weights_are_refused(folder: Path) -> None:
     (folder / MANIFEST).unlink()
     weights = load_file(folder / WEIGHTS)
-    renamed = {name.replace("pooler.bias", "pooler.offset"): tensor for name, tensor in weights.items()}
+    renamed = {
+        name.replace("pooler.bias", "pooler.offset"): tensor for name, tensor in weights.items()
+    }
     save_file(renamed, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=r"1 weights have no name here, the first is 'encoder.pooler.offset'"):
+    with pytest.raises(
+        CheckpointError, match=r"1 weights have no name here, the first is 'encoder.pooler.offset'"
+    ):
         Checkpoint.load(folder)
     reshaped = weights | {"encoder.pooler.weight": weights["encoder.pooler.weight"].reshape(16, 64)}
     save_file(reshaped, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=r"encoder.pooler.weight has shape \(16, 64\), config.json asks for \(32, 32\)"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"encoder.pooler.weight has shape \(16, 64\), config.json asks for \(32, 32\)",
+    ):
         Checkpoint.load(folder)
     two = {"heads.masked.norm.weight", "heads.masked.norm.bias"}
     missing = {name: tensor for name, tensor in weights.items() if name not in two}
     missing["encoder.pooler.bias"] = torch.zeros(32 + 2 * 16)
     save_file(missing, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=r"2 weights are missing, the first is 'heads.masked.norm.bias'"):
+    with pytest.raises(
+        CheckpointError, match=r"2 weights are missing, the first is 'heads.masked.norm.bias'"
+    ):
         Checkpoint.load(folder)
 
 

@@ -1,4 +1,5 @@
-"""A checkpoint may be its difference to another: small, read together with its base and with no other."""
+"""A checkpoint may be its difference to another: small, read together with its base and with no
+other."""
 
 import json
 import random
@@ -91,7 +92,9 @@ def test_all_directions_give_the_logits_of_the_model(made: Path, tmp_path: Path)
     exact = Checkpoint.load(made / "tuned")
     errors = []
     for name, rank, token_rank in (("few", 1, 0), ("some", 8, 4), ("all", 1000, 1000)):
-        exact.save(made / name, weights=Difference(base=made / "stem", rank=rank, token_rank=token_rank))
+        exact.save(
+            made / name, weights=Difference(base=made / "stem", rank=rank, token_rank=token_rank)
+        )
         errors.append((logits(Checkpoint.load(made / name)) - logits(exact)).norm().item())
     base = Checkpoint.load(made / "stem").model.encoder
     moved = replace(exact, model=Checkpoint.load(made / "tuned").model)
@@ -106,7 +109,12 @@ def test_it_is_small_and_holds_nothing_that_did_not_change(made: Path) -> None:
     assert stored
     assert not [name for name in stored if "query" in name]
     assert not list((made / "mood").glob("*spiece*"))
-    assert sorted(path.name for path in (made / "mood").iterdir()) == [CONFIG, MANIFEST, WEIGHTS, "task.json"]
+    assert sorted(path.name for path in (made / "mood").iterdir()) == [
+        CONFIG,
+        MANIFEST,
+        WEIGHTS,
+        "task.json",
+    ]
     said = json.loads((made / "mood" / CONFIG).read_text())["weights"]
     assert {name: said[name] for name in said if name != "sha256"} == {
         "kind": "difference",
@@ -119,19 +127,28 @@ def test_it_is_small_and_holds_nothing_that_did_not_change(made: Path) -> None:
 
 def test_a_classifier_from_albert_base_takes_less_than_800_kilobytes() -> None:
     shapes, base = (
-        shapes_of(bare_model(ModelConfig(encoder=PRESETS["albert-base-v2"], heads=heads))) for heads in (MOOD, HEADS)
+        shapes_of(bare_model(ModelConfig(encoder=PRESETS["albert-base-v2"], heads=heads)))
+        for heads in (MOOD, HEADS)
     )
     usual = Difference(base="base")
     extent = Extent(rank=usual.rank, token_rank=usual.token_rank)
     width = {"I8": 1, "BF16": 2, "F32": 4}
-    parts = [part for parts in difference.stored_as(shapes, base, extent).values() for part in parts.values()]
+    parts = [
+        part
+        for parts in difference.stored_as(shapes, base, extent).values()
+        for part in parts.values()
+    ]
     assert sum(width[kind] * torch.Size(shape).numel() for kind, shape in parts) + 30_000 < 800_000
 
 
-def test_a_folder_of_any_name_may_be_the_base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_any_name_may_be_the_base(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(made / "stem", tmp_path / "my base, ä.1")
     monkeypatch.chdir(tmp_path)
-    found = Checkpoint.load(made / "tuned").save("mood", weights=Difference(base="my base, ä.1", rank=4, token_rank=2))
+    found = Checkpoint.load(made / "tuned").save(
+        "mood", weights=Difference(base="my base, ä.1", rank=4, token_rank=2)
+    )
     monkeypatch.chdir(found)
     assert torch.equal(logits(Checkpoint.load(".")), logits(Checkpoint.load(made / "mood")))
 
@@ -149,12 +166,16 @@ def test_the_base_may_be_one_that_comes_with_the_package(
 ) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "stem").rename(tmp_path / "models" / "stem")
-    models = [index.EmbeddedModel(name="stem", verbs=("fill",), folder=tmp_path / "models" / "stem")]
+    models = [
+        index.EmbeddedModel(name="stem", verbs=("fill",), folder=tmp_path / "models" / "stem")
+    ]
     (tmp_path / "models" / "index.json").write_text(index.index_text(models))
     monkeypatch.setattr(index, "ROOT", tmp_path / "models")
     there = logits(Checkpoint.load(folder))
     assert torch.equal(there, logits(Checkpoint.load(made / "mood")))
-    again = Checkpoint.load(made / "tuned").save(tmp_path / "again", weights=Difference(base="stem", rank=4, token_rank=2))
+    again = Checkpoint.load(made / "tuned").save(
+        tmp_path / "again", weights=Difference(base="stem", rank=4, token_rank=2)
+    )
     assert torch.equal(logits(Checkpoint.load(again)), there)
     # Another folder of that name, as of a run of one's own, is not in the way.
     shutil.copytree(made / "tuned", tmp_path / "stem")
@@ -166,13 +187,14 @@ def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
     with torch.no_grad():
         base.model.encoder.embedding.norm.bias[0] += 1
     base.save(tmp_path / "stem", weights="int8", replace=True)
-    message = (
-        r"mood is stored as its difference to stem with sha256 [0-9a-f]{12}…, and \S*stem is another; put the base beside it"
-    )
+    message = r"mood is stored as its difference to stem with sha256 [0-9a-f]{12}…, and \S*stem is another; put the base beside it"
     with pytest.raises(CheckpointError, match=message):
         Checkpoint.load(folder)
     shutil.rmtree(tmp_path / "stem")
-    with pytest.raises(CheckpointError, match=r"and there is no such model; put the base beside it that it was made from"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"and there is no such model; put the base beside it that it was made from",
+    ):
         Checkpoint.load(folder)
 
 
@@ -192,26 +214,35 @@ def test_a_damaged_base_is_found(folder: Path, tmp_path: Path) -> None:
 
 def test_a_difference_is_no_base(made: Path, folder: Path, tmp_path: Path) -> None:
     tuned = Checkpoint.load(made / "tuned")
-    with pytest.raises(CheckpointError, match="mood is stored as a difference itself; take the model that it is based on"):
+    with pytest.raises(
+        CheckpointError,
+        match="mood is stored as a difference itself; take the model that it is based on",
+    ):
         tuned.save(tmp_path / "more", weights=Difference(base=folder))
     (folder / MANIFEST).unlink()
     change_mark(folder, {"base": "mood", "sha256": identity(folder)})
-    with pytest.raises(CheckpointError, match="mood is another"):  # and it does not look for its own base for ever
+    with pytest.raises(
+        CheckpointError, match="mood is another"
+    ):  # and it does not look for its own base for ever
         Checkpoint.load(folder)
 
 
 def test_a_base_of_another_shape_or_vocabulary_is_refused(made: Path, tmp_path: Path) -> None:
     tuned = Checkpoint.load(made / "tuned")
     encoder = replace(tuned.model.config.encoder, hidden_size=64)
-    other = Checkpoint(model=Model(ModelConfig(encoder=encoder, heads=HEADS)), tokenizer=tuned.tokenizer).save(
-        tmp_path / "wide"
-    )
+    other = Checkpoint(
+        model=Model(ModelConfig(encoder=encoder, heads=HEADS)), tokenizer=tuned.tokenizer
+    ).save(tmp_path / "wide")
     with pytest.raises(
-        CheckpointError, match=r"the encoder has hidden_size \d+, its base has 64; a difference needs the model"
+        CheckpointError,
+        match=r"the encoder has hidden_size \d+, its base has 64; a difference needs the model",
     ):
         tuned.save(tmp_path / "mood", weights=Difference(base=other))
     bare = replace(Checkpoint.load(made / "stem"), tokenizer=None).save(tmp_path / "bare")
-    with pytest.raises(CheckpointError, match="bare has another vocabulary than the model; a base is what the model was"):
+    with pytest.raises(
+        CheckpointError,
+        match="bare has another vocabulary than the model; a base is what the model was",
+    ):
         tuned.save(tmp_path / "mood", weights=Difference(base=bare))
     with pytest.raises(CheckpointError, match="nowhere is not a folder"):
         tuned.save(tmp_path / "mood", weights=Difference(base="nowhere"))
@@ -230,7 +261,10 @@ def test_a_base_of_another_shape_or_vocabulary_is_refused(made: Path, tmp_path: 
 )
 def test_a_mark_that_says_something_else_is_refused(folder: Path, change: dict[str, Any]) -> None:
     change_mark(folder, change)
-    with pytest.raises(CheckpointError, match=r"weights of kind difference have a base \(the name of a folder\), its sha256"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"weights of kind difference have a base \(the name of a folder\), its sha256",
+    ):
         Checkpoint.load(folder)
 
 
@@ -238,13 +272,21 @@ def test_the_mark_and_the_weights_must_agree(folder: Path) -> None:
     (folder / MANIFEST).unlink()
     whole, stored = (folder / CONFIG).read_text(), load_file(folder / WEIGHTS)
     change_mark(folder, {"rank": 5})
-    with pytest.raises(CheckpointError, match=r"has shape \(4, \d+\), config.json asks for \(5, \d+\)"):
+    with pytest.raises(
+        CheckpointError, match=r"has shape \(4, \d+\), config.json asks for \(5, \d+\)"
+    ):
         Checkpoint.load(folder)
     (folder / CONFIG).write_text(whole)
     left = next(name for name in stored if name.endswith(".left"))
     for wrong, message in (
-        ({name: part for name, part in stored.items() if name != left}, f"1 weights are missing, the first is '{left}'"),
-        ({name: part for name, part in stored.items() if "classify" not in name}, "weights are missing, the first is 'heads"),
+        (
+            {name: part for name, part in stored.items() if name != left},
+            f"1 weights are missing, the first is '{left}'",
+        ),
+        (
+            {name: part for name, part in stored.items() if "classify" not in name},
+            "weights are missing, the first is 'heads",
+        ),
         (stored | {"other": torch.zeros(1)}, "1 weights have no name here, the first is 'other'"),
         (stored | {left: stored[left].float()}, "is stored as F32, config.json asks for I8"),
     ):
@@ -254,7 +296,11 @@ def test_the_mark_and_the_weights_must_agree(folder: Path) -> None:
 
 
 def test_mutated_headers_end_in_a_clean_error(folder: Path, tmp_path: Path) -> None:
-    base, config, path = Checkpoint.load(tmp_path / "stem").model, read_config(folder), folder / WEIGHTS
+    base, config, path = (
+        Checkpoint.load(tmp_path / "stem").model,
+        read_config(folder),
+        folder / WEIGHTS,
+    )
     draw, weights = random.Random(7), path.read_bytes()
     header = 8 + int.from_bytes(weights[:8], "little")
     refused, cases = 0, 100

@@ -1,4 +1,5 @@
-"""A checkpoint in 8 bits is one by its own mark, small, verified as any other, and refused with the reason."""
+"""A checkpoint in 8 bits is one by its own mark, small, verified as any other, and refused with the
+reason."""
 
 import json
 import random
@@ -27,7 +28,13 @@ HEADS = (HeadConfig(kind="masked"), HeadConfig(kind="order"))
 def checkpoint(tmp_path: Path) -> Checkpoint:
     torch.manual_seed(0)
     tokenizer = Tokenizer.load(tiny_tokenizer(tmp_path / "tokenizer"))
-    encoder = replace(PRESETS["tiny"], num_groups=2, norm="pre", vocab_size=tokenizer.vocab_size, embedding_size=24)
+    encoder = replace(
+        PRESETS["tiny"],
+        num_groups=2,
+        norm="pre",
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=24,
+    )
     return Checkpoint(model=Model(ModelConfig(encoder=encoder, heads=HEADS)), tokenizer=tokenizer)
 
 
@@ -36,7 +43,9 @@ def folder(checkpoint: Checkpoint, tmp_path: Path) -> Path:
     return checkpoint.save(tmp_path / "small", weights="int8")
 
 
-def test_what_comes_back_is_what_8_bits_can_say(checkpoint: Checkpoint, folder: Path, tmp_path: Path) -> None:
+def test_what_comes_back_is_what_8_bits_can_say(
+    checkpoint: Checkpoint, folder: Path, tmp_path: Path
+) -> None:
     loaded = Checkpoint.load(folder)
     assert loaded.model.config == checkpoint.model.config == read_config(folder)
     assert not loaded.model.training
@@ -49,11 +58,15 @@ def test_what_comes_back_is_what_8_bits_can_say(checkpoint: Checkpoint, folder: 
     again = loaded.save(tmp_path / "again", weights="int8")
     assert (again / WEIGHTS).read_bytes() == (folder / WEIGHTS).read_bytes()
     plain = Checkpoint.load(loaded.save(tmp_path / "plain")).model.state_dict()
-    assert all(torch.equal(tensor, plain[name]) for name, tensor in loaded.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, plain[name]) for name, tensor in loaded.model.state_dict().items()
+    )
     assert "weights" not in json.loads((tmp_path / "plain" / CONFIG).read_text())
 
 
-def test_the_tokenizer_comes_without_what_follows_from_it(checkpoint: Checkpoint, folder: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_comes_without_what_follows_from_it(
+    checkpoint: Checkpoint, folder: Path, tmp_path: Path
+) -> None:
     assert not (folder / "tokenizer.json").exists()
     loaded = Checkpoint.load(folder)
     assert loaded.tokenizer is not None
@@ -61,7 +74,9 @@ def test_the_tokenizer_comes_without_what_follows_from_it(checkpoint: Checkpoint
     assert loaded.tokenizer.fingerprint == checkpoint.tokenizer.fingerprint
     loaded.save(tmp_path / "again")
     checkpoint.save(tmp_path / "plain")
-    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (tmp_path / "plain" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (
+        tmp_path / "plain" / "tokenizer.json"
+    ).read_bytes()
 
 
 def test_another_dtype_on_request(folder: Path) -> None:
@@ -80,28 +95,43 @@ def test_albert_base_with_a_vocabulary_of_30000_fits_into_14_megabytes() -> None
 
 
 def test_an_unknown_way_of_storing_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="weights is one of exact, int8, or a Difference; got 'int4'"):
+    with pytest.raises(
+        ConfigError, match="weights is one of exact, int8, or a Difference; got 'int4'"
+    ):
         checkpoint.save(tmp_path / "m", weights="int4")  # type: ignore[arg-type]
     checkpoint.model.encoder.embedding.norm.bias.data[3] = float("inf")
-    with pytest.raises(CheckpointError, match=r"encoder\.embedding\.norm\.bias holds numbers that are not finite"):
+    with pytest.raises(
+        CheckpointError, match=r"encoder\.embedding\.norm\.bias holds numbers that are not finite"
+    ):
         checkpoint.save(tmp_path / "m", weights="int8")
     assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize(
     "mark",
-    [None, "int8", {}, {"kind": "int8"}, {"kind": "int4", "group_size": 64}, {"kind": "int8", "group_size": 0}]
+    [
+        None,
+        "int8",
+        {},
+        {"kind": "int8"},
+        {"kind": "int4", "group_size": 64},
+        {"kind": "int8", "group_size": 0},
+    ]
     + [{"kind": "int8", "group_size": size} for size in (True, "64", 1.5, 2**21)]
     + [{"kind": "int8", "group_size": 64, "zero": 1}],
 )
 def test_a_mark_that_says_something_else_is_refused(folder: Path, mark: object) -> None:
     data = json.loads((folder / CONFIG).read_text())
     (folder / CONFIG).write_text(json.dumps(data | {"weights": mark}))
-    with pytest.raises(CheckpointError, match="weights is of kind int8, with a group_size from 1 to 1048576; got"):
+    with pytest.raises(
+        CheckpointError, match="weights is of kind int8, with a group_size from 1 to 1048576; got"
+    ):
         Checkpoint.load(folder)
 
 
-def test_the_mark_and_the_weights_must_agree(checkpoint: Checkpoint, folder: Path, tmp_path: Path) -> None:
+def test_the_mark_and_the_weights_must_agree(
+    checkpoint: Checkpoint, folder: Path, tmp_path: Path
+) -> None:
     plain = checkpoint.save(tmp_path / "plain")
     mark = json.loads((folder / CONFIG).read_text())["weights"]
     for path in (folder, plain):
@@ -114,13 +144,17 @@ def test_the_mark_and_the_weights_must_agree(checkpoint: Checkpoint, folder: Pat
     with pytest.raises(CheckpointError, match="they do not belong together"):
         Checkpoint.load(folder)
     (folder / CONFIG).write_text(json.dumps(data | {"weights": mark | {"group_size": 8}}))
-    with pytest.raises(CheckpointError, match=r"scales has shape \(\d+, 1\), config.json asks for \(\d+, [234]\)"):
+    with pytest.raises(
+        CheckpointError, match=r"scales has shape \(\d+, 1\), config.json asks for \(\d+, [234]\)"
+    ):
         Checkpoint.load(folder)
     (folder / CONFIG).write_text(json.dumps(data | {"weights": mark}))
     stored = load_file(folder / WEIGHTS)
     name = "encoder.embedding.token.weight"
     save_file(stored | {name: stored[name].float()}, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=r"token\.weight is stored as F32, config.json asks for I8"):
+    with pytest.raises(
+        CheckpointError, match=r"token\.weight is stored as F32, config.json asks for I8"
+    ):
         Checkpoint.load(folder)
 
 

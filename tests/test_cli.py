@@ -1,4 +1,5 @@
-"""The command line's surface: help is instant, errors are one sentence with the promised exit code, --json is JSON."""
+"""The command line's surface: help is instant, errors are one sentence with the promised exit code,
+--json is JSON."""
 
 import json
 import subprocess
@@ -12,7 +13,9 @@ from litebert.config import PRESETS
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "litebert.cli", *args], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "litebert.cli", *args], capture_output=True, text=True, timeout=60
+    )
 
 
 def test_every_command_in_the_table_loads_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,23 +32,35 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
 
 def test_help_and_errors_of_usage_import_neither_torch_nor_tyro() -> None:
     program = "import sys, litebert.cli as c; c.run(['--help']); c.run(['x']); print({'torch', 'tyro'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.endswith("set()\n"), done
 
 
 def test_info_of_a_preset_imports_no_torch() -> None:
     program = "import sys, litebert.cli as c; c.run(['info', 'tiny', '--json']); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.endswith("False\n"), done
 
 
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["inf"], 2, "litebert: there is no command 'inf'; did you mean 'info'? litebert --help lists them"),
+        (
+            ["inf"],
+            2,
+            "litebert: there is no command 'inf'; did you mean 'info'? litebert --help lists them",
+        ),
         (["data"], 2, "litebert data: choose one of: data build, data show"),
         (["info", "albert-huge"], 2, "litebert info: there is no preset 'albert-huge'; "),
-        (["info", "tiny", "--seq", "0"], 2, "litebert info: seq and batch are at least 1; got 0 and 1"),
+        (
+            ["info", "tiny", "--seq", "0"],
+            2,
+            "litebert info: seq and batch are at least 1; got 0 and 1",
+        ),
         (["info", "--nonsense"], 2, "Unrecognized options: --nonsense"),
     ],
 )
@@ -86,12 +101,16 @@ def test_doctor_looks_at_the_disk_of_a_folder_that_is_not_there_yet(
     monkeypatch.chdir(tmp_path)
     for folder in (tmp_path / "runs" / "mine", "runs/mine"):
         assert cli.run(["doctor", "--json", "--folder", str(folder)]) == 0
-        assert any(finding["name"] == "disk" for finding in json.loads(capsys.readouterr().out)["findings"])
+        assert any(
+            finding["name"] == "disk" for finding in json.loads(capsys.readouterr().out)["findings"]
+        )
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.run(["doctor", "--json"]) == 0
-    findings = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
+    findings = {
+        finding["name"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]
+    }
     assert findings["torch"]["good"]
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

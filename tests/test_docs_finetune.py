@@ -34,17 +34,27 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "reviews.csv").write_text(block("csv"))
     texts = [row["text"] for row in csv.DictReader(block("csv").splitlines())]
     (tmp_path / "more.csv").write_text("text\na great warm story\na dull film\n")
-    tokenizer = Tokenizer.load(tiny_tokenizer(tmp_path / "vocabulary", vocab_size=120, texts=texts * 20))
+    tokenizer = Tokenizer.load(
+        tiny_tokenizer(tmp_path / "vocabulary", vocab_size=120, texts=texts * 20)
+    )
     torch.manual_seed(0)
     encoder = replace(preset("tiny"), vocab_size=tokenizer.vocab_size, init_std=0.1, norm="pre")
-    Checkpoint(model=Model(ModelConfig(encoder=encoder)), tokenizer=tokenizer).save(tmp_path / "runs" / "mine" / "final")
+    Checkpoint(model=Model(ModelConfig(encoder=encoder)), tokenizer=tokenizer).save(
+        tmp_path / "runs" / "mine" / "final"
+    )
     (tmp_path / "runs" / "mine" / "recipe.json").write_text("{}")
     return tmp_path
 
 
 def test_the_example_runs_and_learns(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = [shlex.split(line) for line in block("").splitlines()]
-    assert [command[1] for command in commands] == ["finetune", "classify", "predict", "evaluate", "report"]
+    assert [command[1] for command in commands] == [
+        "finetune",
+        "classify",
+        "predict",
+        "evaluate",
+        "report",
+    ]
     for command in commands:
         assert cli.run(command[1:]) == 0, capsys.readouterr().err
     shown = capsys.readouterr()
@@ -53,7 +63,10 @@ def test_the_example_runs_and_learns(here: Path, capsys: pytest.CaptureFixture[s
     assert (result["train_examples"], result["dev_examples"]) == (12, 4)
     assert len(list(csv.DictReader((here / "labelled.csv").read_text().splitlines()))) == 2
     assert (here / "runs" / "reviews" / "report.html").is_file()
-    losses = [json.loads(line).get("loss") for line in (here / "runs/reviews/metrics.jsonl").read_text().splitlines()]
+    losses = [
+        json.loads(line).get("loss")
+        for line in (here / "runs/reviews/metrics.jsonl").read_text().splitlines()
+    ]
     steps = [loss for loss in losses if loss is not None]
     assert sum(steps[-4:]) < sum(steps[:4])
 

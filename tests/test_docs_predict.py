@@ -27,7 +27,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     tokenizer = Tokenizer.load(tiny_tokenizer(tmp_path / "vocabulary"))
     labels = ("bad", "good")
-    reviews = Task(name="classify", kind="classify", scores=("accuracy",), labels=labels, head="classify")
+    reviews = Task(
+        name="classify", kind="classify", scores=("accuracy",), labels=labels, head="classify"
+    )
     squad = Task(name="squad2", kind="answer", scores=("f1",), head="joint_span", has_null=True)
     runs: dict[str, tuple[HeadKind, Task | None]] = {
         "mine": ("masked", None),
@@ -42,7 +44,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         model = Model(ModelConfig(encoder=encoder, heads=(head,)))
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "recipe.json").write_text("{}")
-        Checkpoint(model=model, tokenizer=tokenizer, task=card).save(tmp_path / "runs" / name / "final")
+        Checkpoint(model=model, tokenizer=tokenizer, task=card).save(
+            tmp_path / "runs" / name / "final"
+        )
     (tmp_path / "more.csv").write_text("text\na great story\na dull film\n")
     return tmp_path
 
@@ -63,7 +67,9 @@ def test_the_commands_of_the_page_run(here: Path, capsys: pytest.CaptureFixture[
         assert program == "litebert"
         assert cli.run(args) == 0, (line, capsys.readouterr().err)
     assert (
-        (here / "labels.csv").read_text().startswith("line,text,label,probability,probability:bad,probability:good\n2,a great")
+        (here / "labels.csv")
+        .read_text()
+        .startswith("line,text,label,probability,probability:bad,probability:good\n2,a great")
     )
     assert len((here / "vectors.jsonl").read_text().splitlines()) == 2
     assert (here / "vectors.npy").exists()

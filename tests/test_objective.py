@@ -1,4 +1,5 @@
-"""Laws of the objective: it adds up, it looks at masked positions only, and it errs no more than float32 must."""
+"""Laws of the objective: it adds up, it looks at masked positions only, and it errs no more than
+float32 must."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,12 +21,27 @@ from litebert.objective import Losses, pretrain_losses, takes_labels
 VOCAB, ROWS, SEQ = 50, 6, 12
 
 
-def make_model(order: bool = True, dtype: torch.dtype = torch.float32, checkpoint_every: int = 0, **settings: Any) -> Model:
+def make_model(
+    order: bool = True,
+    dtype: torch.dtype = torch.float32,
+    checkpoint_every: int = 0,
+    **settings: Any,
+) -> Model:
     torch.manual_seed(0)
-    shape = {"vocab_size": VOCAB, "embedding_size": 8, "hidden_size": 16, "num_layers": 3, "num_attention_heads": 2}
+    shape = {
+        "vocab_size": VOCAB,
+        "embedding_size": 8,
+        "hidden_size": 16,
+        "num_layers": 3,
+        "num_attention_heads": 2,
+    }
     encoder = EncoderConfig(**shape | {"ffn_size": 32, "max_positions": SEQ} | settings)
     heads = (HeadConfig(kind="masked"), *([HeadConfig(kind="order")] if order else []))
-    return Model(ModelConfig(encoder=encoder, heads=heads), checkpoint_every=checkpoint_every).to(dtype).eval()
+    return (
+        Model(ModelConfig(encoder=encoder, heads=heads), checkpoint_every=checkpoint_every)
+        .to(dtype)
+        .eval()
+    )
 
 
 def make_batch(rows: int = ROWS, seed: int = 0) -> Batch:
@@ -46,7 +62,11 @@ def make_batch(rows: int = ROWS, seed: int = 0) -> Batch:
 
 
 def gradients(model: Model, total: torch.Tensor) -> list[torch.Tensor]:
-    return list(torch.autograd.grad(total, list(model.parameters()), allow_unused=True, materialize_grads=True))
+    return list(
+        torch.autograd.grad(
+            total, list(model.parameters()), allow_unused=True, materialize_grads=True
+        )
+    )
 
 
 def mean(losses: Losses, batch: Batch) -> torch.Tensor:
@@ -55,23 +75,33 @@ def mean(losses: Losses, batch: Batch) -> torch.Tensor:
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_microbatches_add_up_to_the_whole(rows: int) -> None:
-    """Losses, counts and gradients of the parts, divided by the counts of the whole, sum to those of the whole."""
+    """Losses, counts and gradients of the parts, divided by the counts of the whole, sum to those
+    of the whole."""
     model, batch = make_model(dtype=torch.float64), make_batch()
     whole = pretrain_losses(model, padded(batch).tensors())
-    parts = [pretrain_losses(model, padded(batch.rows(start, start + rows)).tensors()) for start in range(0, ROWS, rows)]
+    parts = [
+        pretrain_losses(model, padded(batch.rows(start, start + rows)).tensors())
+        for start in range(0, ROWS, rows)
+    ]
     total = parts[0]
     for part in parts[1:]:
         total = total + part
     for name, number in whole.numbers().items():
         assert getattr(total, name).item() == pytest.approx(number.item(), rel=1e-6), name
-    summed = [sum(each) for each in zip(*(gradients(model, mean(part, batch)) for part in parts), strict=True)]
+    summed = [
+        sum(each)
+        for each in zip(*(gradients(model, mean(part, batch)) for part in parts), strict=True)
+    ]
     for mine, theirs in zip(summed, gradients(model, mean(whole, batch)), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-8)
 
 
 def everything(model: Model, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits at every token from states of every token, with those that are not masked ignored; and of the order."""
-    ids, segments = (torch.from_numpy(array).long() for array in (batch.token_ids, batch.segment_ids))
+    """Logits at every token from states of every token, with those that are not masked ignored; and
+    of the order."""
+    ids, segments = (
+        torch.from_numpy(array).long() for array in (batch.token_ids, batch.segment_ids)
+    )
     states = model.encoder(ids, segments, torch.from_numpy(batch.mask))
     return model.masked_logits(states), model.logits("order", states)
 
@@ -87,26 +117,41 @@ LAYOUTS: dict[str, Callable[[Batch], Layout]] = {
 @pytest.mark.parametrize("lay", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"norm": "pre"}, {"share": "none"}, {"layers_per_group": 2, "num_layers": 1}, {"checkpoint_every": 2, "norm": "pre"}],
+    [
+        {},
+        {"norm": "pre"},
+        {"share": "none"},
+        {"layers_per_group": 2, "num_layers": 1},
+        {"checkpoint_every": 2, "norm": "pre"},
+    ],
 )
-def test_needed_tokens_alone_equal_all(lay: Callable[[Batch], Layout], settings: dict[str, Any]) -> None:
-    """What BERT's reference does: states and logits everywhere, then a loss with the unmasked tokens ignored."""
+def test_needed_tokens_alone_equal_all(
+    lay: Callable[[Batch], Layout], settings: dict[str, Any]
+) -> None:
+    """What BERT's reference does: states and logits everywhere, then a loss with the unmasked
+    tokens ignored."""
     model, batch = make_model(dtype=torch.float64, **settings), make_batch()
     labels = torch.full((ROWS * SEQ,), IGNORED)
     labels[batch.masked_positions] = torch.from_numpy(batch.masked_labels).long()
     masked, order = everything(model, batch)
     expected = F.cross_entropy(masked.float(), labels, reduction="sum")
-    expected_order = F.cross_entropy(order.float(), torch.from_numpy(batch.order_labels).long(), reduction="sum")
+    expected_order = F.cross_entropy(
+        order.float(), torch.from_numpy(batch.order_labels).long(), reduction="sum"
+    )
     losses = pretrain_losses(model, lay(batch).tensors())
     assert losses.masked.item() == pytest.approx(expected.item(), rel=1e-6)
     assert losses.order.item() == pytest.approx(expected_order.item(), rel=1e-6)
-    mine, theirs = gradients(model, losses.masked + losses.order), gradients(model, expected + expected_order)
+    mine, theirs = (
+        gradients(model, losses.masked + losses.order),
+        gradients(model, expected + expected_order),
+    )
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
 def reference(model: Model, batch: Batch) -> dict[str, float]:
-    """Written out in float64: minus the log of the softmax at the label, summed; the counts of right guesses."""
+    """Written out in float64: minus the log of the softmax at the label, summed; the counts of
+    right guesses."""
     masked, order = everything(model, batch)
     found = {}
     logits = {"masked": masked[batch.masked_positions], "order": order}
@@ -121,7 +166,10 @@ def reference(model: Model, batch: Batch) -> dict[str, float]:
 def test_losses_equal_a_reference_in_float64() -> None:
     batch = make_batch()
     truth = reference(make_model(dtype=torch.float64), batch)
-    mine = {name: number.item() for name, number in pretrain_losses(make_model(), padded(batch).tensors()).numbers().items()}
+    mine = {
+        name: number.item()
+        for name, number in pretrain_losses(make_model(), padded(batch).tensors()).numbers().items()
+    }
     assert mine == pytest.approx(truth, rel=1e-5)
 
 
@@ -174,9 +222,16 @@ def test_depth_stops_the_layers() -> None:
     ],
 )
 def test_which_logits_have_kernels_of_their_own(
-    changes: dict[str, Any], labels: int, dtype: torch.dtype, device: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any],
+    labels: int,
+    dtype: torch.dtype,
+    device: str,
+    is_taken: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in ({"LABEL_KERNELS": True, "has_short_kernels": lambda: True} | changes).items():
+    for name, value in (
+        {"LABEL_KERNELS": True, "has_short_kernels": lambda: True} | changes
+    ).items():
         monkeypatch.setattr(objective, name, value)
     with FakeTensorMode():
         assert takes_labels(torch.empty(3, labels, dtype=dtype, device=device)) is is_taken

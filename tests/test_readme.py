@@ -1,4 +1,5 @@
-"""The README's numbers are the results', and what it shows of a terminal is what the commands print."""
+"""The README's numbers are the results', and what it shows of a terminal is what the commands
+print."""
 
 import subprocess
 import sys
@@ -9,7 +10,9 @@ MODEL = "results/2026-11-16_model"
 
 
 def bench(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
 
 
 def test_terminal_blocks_are_true() -> None:
@@ -21,7 +24,9 @@ def test_a_block_that_is_not_true_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ echo whale 0.50\nwhale 0.51\n$ echo 2.00\n2.00\n```\n")
     assert bench("bench/readme.py", str(page), "--check").returncode == 0  # a last digit is no lie
-    page.write_text(page.read_text().replace("whale 0.51", "whale 0.61").replace("\n2.00", "\nship"))
+    page.write_text(
+        page.read_text().replace("whale 0.51", "whale 0.61").replace("\n2.00", "\nship")
+    )
     done = bench("bench/readme.py", str(page), "--check")
     assert done.returncode == 1
     assert "the page has   whale 0.61\nit is now      whale 0.50" in done.stdout

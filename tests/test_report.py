@@ -1,4 +1,5 @@
-"""The report: nothing of the curve is hidden, nothing hostile gets through, nothing is asked from outside, any run is read."""
+"""The report: nothing of the curve is hidden, nothing hostile gets through, nothing is asked from
+outside, any run is read."""
 
 import json
 import math
@@ -43,7 +44,11 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        self.links += [
+            value or ""
+            for name, value in attrs
+            if name in ("src", "href", "srcset", "action", "data")
+        ]
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
         if tag not in VOID:
             self.open.append(tag)
@@ -113,8 +118,18 @@ def test_ticks_are_round_and_inside() -> None:
 
 
 def test_numbers_read_as_a_person_writes_them() -> None:
-    assert [number(value) for value in (3.14159, 12345.6, 1.2e-5, math.nan)] == ["3.142", "12,346", "1.2e-05", "not finite"]
-    assert [count(value) for value in (850, 12_500, 61_400_000, 999_900)] == ["850", "12.5 k", "61.4 M", "1,000 k"]
+    assert [number(value) for value in (3.14159, 12345.6, 1.2e-5, math.nan)] == [
+        "3.142",
+        "12,346",
+        "1.2e-05",
+        "not finite",
+    ]
+    assert [count(value) for value in (850, 12_500, 61_400_000, 999_900)] == [
+        "850",
+        "12.5 k",
+        "61.4 M",
+        "1,000 k",
+    ]
     assert measure("masked_accuracy", 0.4567) == "45.7 %"
     assert measure("accuracy", 91.2) == "91.2", "already a percentage"
 
@@ -169,7 +184,9 @@ def test_the_state_is_said(tmp_path: Path, state: str | None) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is not the folder of a run; expected recipe\.json and metrics\.jsonl"):
+    with pytest.raises(
+        DataError, match=r"is not the folder of a run; expected recipe\.json and metrics\.jsonl"
+    ):
         write_report([tmp_path])
     with pytest.raises(ConfigError, match="at least one run"):
         write_report([])
@@ -198,8 +215,14 @@ def test_a_run_that_has_just_begun_gives_a_page(tmp_path: Path) -> None:
 def test_the_last_numbers_stand_at_the_top(tmp_path: Path) -> None:
     lines = records(200)
     last = [line for line in lines if line["kind"] == "evaluation"][-1]
-    tiles = page_of(make_run(tmp_path / "a", lines)).split('<dl class="tiles">')[1].split("</dl>")[0]
-    for shown in (number(last["masked_loss"]), measure("masked_accuracy", last["masked_accuracy"]), number(last["perplexity"])):
+    tiles = (
+        page_of(make_run(tmp_path / "a", lines)).split('<dl class="tiles">')[1].split("</dl>")[0]
+    )
+    for shown in (
+        number(last["masked_loss"]),
+        measure("masked_accuracy", last["masked_accuracy"]),
+        number(last["perplexity"]),
+    ):
         assert shown in tiles
     assert "200" in tiles
 
@@ -208,7 +231,8 @@ def test_the_best_is_among_evaluations_of_the_last_ones_length(tmp_path: Path) -
     """Another length is another question; `best/` begins anew there, too."""
     losses = [(1, 128, 4.1), (2, 128, 4.0), (3, 512, 4.6), (4, 512, 4.7)]
     made = [
-        {"kind": "evaluation", "step": step, "masked_loss": loss, "sequence_length": length} for step, length, loss in losses
+        {"kind": "evaluation", "step": step, "masked_loss": loss, "sequence_length": length}
+        for step, length, loss in losses
     ]
     page = page_of(make_run(tmp_path / "run", records(4, evaluations=0) + made))
     assert "best 4.6 at step 3" in page
@@ -235,7 +259,15 @@ def test_hostile_names_and_texts_are_only_text(tmp_path: Path) -> None:
         "guesses": [[[evil, "nan"], 3], None, [[]]],
     }
     lines = [
-        {"kind": "step", "step": 0, "loss": 1.0, evil: 2.0, "tokens": 10**400, "seconds": "nan", "norm": [1]},
+        {
+            "kind": "step",
+            "step": 0,
+            "loss": 1.0,
+            evil: 2.0,
+            "tokens": 10**400,
+            "seconds": "nan",
+            "norm": [1],
+        },
         {"kind": "step", "step": 1, "loss": "nan", evil: 3.0, "rate": {"a": 1}, "tokens": -5},
         {"kind": "evaluation", "step": 2, evil: 1.0, "note": evil},
         {"kind": "event", "step": 1, "event": evil, "message": evil},
@@ -247,7 +279,11 @@ def test_hostile_names_and_texts_are_only_text(tmp_path: Path) -> None:
     name = evil.replace("/", "∕").replace("\x00", "").replace("\ud800", "")
     folders = [
         make_run(
-            tmp_path / f"{name}{i}", lines, state=evil, recipe={evil: {evil: [evil, {"a": evil}]}}, environment={evil: evil}
+            tmp_path / f"{name}{i}",
+            lines,
+            state=evil,
+            recipe={evil: {evil: [evil, {"a": evil}]}},
+            environment={evil: evil},
         )
         for i in range(2)
     ]
@@ -265,7 +301,9 @@ def test_losses_that_are_not_finite_leave_a_gap_and_a_mark(tmp_path: Path) -> No
     lines = records(100, evaluations=0)
     for line in lines[40:50]:
         line["masked_loss"] = line["loss"] = "nan"
-    lines.append({"kind": "event", "step": 40, "event": "skip", "message": "loss nan: not stepped on"})
+    lines.append(
+        {"kind": "event", "step": 40, "event": "skip", "message": "loss nan: not stepped on"}
+    )
     page = page_of(make_run(tmp_path / "a", lines))
     first = page.split("<h3>Masked-token loss</h3>")[1]
     raw = re.search(r'class="raw" d="([^"]*)"', first)
@@ -283,7 +321,9 @@ def test_a_burst_is_said_instead_of_pressing_the_curve_flat(tmp_path: Path) -> N
     for line in diverged[800:]:
         line["masked_loss"] = 500.0
     assert "highest: 500, off the scale" in page_of(make_run(tmp_path / "b", diverged))
-    assert "off the scale" not in page_of(make_run(tmp_path / "c", records(1000, plateau=0.9))), "the beginning is no burst"
+    assert "off the scale" not in page_of(make_run(tmp_path / "c", records(1000, plateau=0.9))), (
+        "the beginning is no burst"
+    )
 
 
 def test_a_change_of_stage_is_marked(tmp_path: Path) -> None:
@@ -319,7 +359,10 @@ def test_the_hidden_pieces_show_truth_guesses_and_verdict(tmp_path: Path) -> Non
 def test_settings_that_differ_from_the_nearest_named_recipe_are_marked(tmp_path: Path) -> None:
     recipe = replace(NAMED["demo"], seed=7, overrides=NAMED["demo"].overrides[1:])
     assert nearest(recipe.to_dict())[0] == "demo"
-    for name, content in (("plain", recipe.to_dict()), ("nested", {"recipe": recipe.to_dict(), "inputs": {"corpus": "abc"}})):
+    for name, content in (
+        ("plain", recipe.to_dict()),
+        ("nested", {"recipe": recipe.to_dict(), "inputs": {"corpus": "abc"}}),
+    ):
         words = Reader(page_of(make_run(tmp_path / name, [], recipe=content))).words
         assert "The nearest named recipe is demo; 2 settings differ from it" in words
     assert nearest({"task": "sst2"}) is None
@@ -327,12 +370,16 @@ def test_settings_that_differ_from_the_nearest_named_recipe_are_marked(tmp_path:
 
 def test_differences_are_by_setting() -> None:
     first, second = {"a": {"b": 1, "c": [1, 2]}, "d": None}, {"a": {"b": 2, "c": [1, 2]}}
-    assert differing([dict(leaves(first)), dict(leaves(second))]) == ["a.b", "d"], "none is not the same as absent"
+    assert differing([dict(leaves(first)), dict(leaves(second))]) == ["a.b", "d"], (
+        "none is not the same as absent"
+    )
 
 
 def test_several_runs_are_compared(tmp_path: Path) -> None:
     long = make_run(tmp_path / "x" / "run", records(400, seed=1), recipe=NAMED["affordable"])
-    short = make_run(tmp_path / "y" / "run", records(200, seed=2, floor=5.0), recipe=NAMED["affordable-post"])
+    short = make_run(
+        tmp_path / "y" / "run", records(200, seed=2, floor=5.0), recipe=NAMED["affordable-post"]
+    )
     page = page_of(long, short, out=tmp_path / "out" / "both.html")
     compared = page.split('<section id="compare">')[1].split("</section>")[0]
     words = Reader(compared).words
@@ -344,12 +391,18 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     assert "At equal tokens" in words
     numbers = json.loads(page.split('id="numbers">')[1].split("</script>")[0])
     assert {line["run_name"] for line in numbers["lines"]} == {"x/run", "y/run"}
-    assert all(len(line["values"]) == len(numbers["places"][line["places"]]["steps"]) for line in numbers["lines"])
+    assert all(
+        len(line["values"]) == len(numbers["places"][line["places"]]["steps"])
+        for line in numbers["lines"]
+    )
 
 
 def test_the_same_folder_twice_is_told_apart(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a", records(10))
-    assert [run.name for run in write_report([folder, folder], tmp_path / "o.html").runs] == ["a (1)", "a (2)"]
+    assert [run.name for run in write_report([folder, folder], tmp_path / "o.html").runs] == [
+        "a (1)",
+        "a (2)",
+    ]
 
 
 def test_a_long_run_and_many_runs_stay_small(tmp_path: Path) -> None:
@@ -362,11 +415,16 @@ def test_a_long_run_and_many_runs_stay_small(tmp_path: Path) -> None:
 # the command
 
 
-def test_the_command_says_where_the_report_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_where_the_report_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = make_run(tmp_path / "a", records(50))
     assert cli.run(["report", str(folder)]) == 0
     assert str(folder / "report.html") in capsys.readouterr().out
-    assert cli.run(["report", str(folder), str(folder), "--out", str(tmp_path / "b.html"), "--json"]) == 0
+    assert (
+        cli.run(["report", str(folder), str(folder), "--out", str(tmp_path / "b.html"), "--json"])
+        == 0
+    )
     facts = json.loads(capsys.readouterr().out)
     assert facts["report"] == str(tmp_path / "b.html")
     assert facts["bytes"] == (tmp_path / "b.html").stat().st_size
@@ -385,7 +443,9 @@ def test_several_runs_without_out_go_here(
     assert (tmp_path / "report.html").is_file()
 
 
-def test_the_command_refuses_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["report", str(tmp_path / "none")]) == 3
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -404,9 +464,7 @@ def test_a_browser_runs_the_page_under_its_own_policy_without_a_complaint(tmp_pa
     complaints = []
     for name, content in (("whole", page), ("broken", broken)):
         (tmp_path / f"{name}.html").write_text(content, encoding="utf-8")
-        flags = (
-            "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
-        )
+        flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
         more = [
             "--disable-sync",
             "--disable-quic",

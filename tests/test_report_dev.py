@@ -1,4 +1,5 @@
-"""The report of a fine-tuning run: scores, slices and worst examples of every kind, hostile ones too; seeds side by side."""
+"""The report of a fine-tuning run: scores, slices and worst examples of every kind, hostile ones
+too; seeds side by side."""
 
 import json
 import re
@@ -12,7 +13,14 @@ from litebert.report import write_report
 from litebert.report.dev import PREDICTIONS, RESULT
 from litebert.report.page import LIMIT
 from litebert.tasks.evaluation import evaluate
-from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    Answer,
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.kept import save_predictions
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction
 from litebert.tasks.task import Task
@@ -23,11 +31,15 @@ from test_report import Reader
 EVIL = "</script><img src=x onerror=alert(1)>\"'&\x00\u202e"
 
 
-def tuned_run(folder: Path, task: Task, examples: list[TaskExample], predictions: list[Prediction]) -> Path:
+def tuned_run(
+    folder: Path, task: Task, examples: list[TaskExample], predictions: list[Prediction]
+) -> Path:
     """A finished fine-tuning run."""
     make_run(folder, finetuning(100), recipe={"task": task.name, "rate": 2e-5})
     save_predictions(folder / PREDICTIONS, task, examples, predictions)
-    (folder / RESULT).write_text(json.dumps({"chance": 0.123, "null_threshold": 1.25 if task.has_null else None}))
+    (folder / RESULT).write_text(
+        json.dumps({"chance": 0.123, "null_threshold": 1.25 if task.has_null else None})
+    )
     return folder
 
 
@@ -92,7 +104,9 @@ def _evil(example: TaskExample) -> TaskExample:
 def test_an_answer_is_shown_where_it_stands(tmp_path: Path) -> None:
     """Truth and guess are marked in the context, however far apart."""
     context = "Rome " + "x " * 500 + "Oslo " + "y " * 500
-    example = AnswerExample(key="1", question="Where?", context=context, answers=(Answer(text="Oslo", start=1005),))
+    example = AnswerExample(
+        key="1", question="Where?", context=context, answers=(Answer(text="Oslo", start=1005),)
+    )
     said = SpanPrediction(spans=(Span(text="Rome", start=0, end=4, score=0.0),), null_score=0.0)
     page = page_of(tuned_run(tmp_path / "run", TASKS["answer"], [example], [said]))
     assert '<p><span class="slot wrong">Rome</span> x x' in page
@@ -123,7 +137,11 @@ def test_seeds_are_put_side_by_side(tmp_path: Path) -> None:
 
 def test_a_damaged_file_of_predictions_is_said(tmp_path: Path) -> None:
     folder = tuned_run(tmp_path / "run", *made("choose"))
-    save_predictions(folder / PREDICTIONS, *made("choose", 5)[:2], [replace(each, index=9) for each in made("choose", 5)[2]])
+    save_predictions(
+        folder / PREDICTIONS,
+        *made("choose", 5)[:2],
+        [replace(each, index=9) for each in made("choose", 5)[2]],
+    )
     with pytest.raises(DataError, match=r"dev_predictions\.jsonl cannot be scored: IndexError"):
         write_report([folder])
     save_predictions(folder / PREDICTIONS, *made("choose", 5))

@@ -1,6 +1,6 @@
 """litebert: ALBERT ("A Lite BERT", Lan et al., ICLR 2020) from raw text to a served model.
-
-The public page. Names are resolved when first used (PEP 562), so that `import litebert` does not import torch.
+ The public page. Names are resolved when first used (PEP 562), so that `import litebert` does not
+import torch.
 """
 
 import importlib

@@ -1,4 +1,5 @@
-"""Checks of frozen settings, for configs and recipes. In: a dataclass instance. Out: nothing, or a ConfigError."""
+"""Checks of frozen settings, for configs and recipes. In: a dataclass instance. Out: nothing, or a
+ConfigError."""
 
 import difflib
 from collections.abc import Collection
@@ -11,17 +12,23 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_number(owner: object, name: str, low: float, high: float, *, optional: bool = False) -> None:
+def check_number(
+    owner: object, name: str, low: float, high: float, *, optional: bool = False
+) -> None:
     value = getattr(owner, name)
     if not (optional and value is None) and not (is_number(value) and low <= value <= high):
-        raise ConfigError(f"{name} is a number from {low:g} to {high:g}{_or_none(optional)}; got {value!r}")
+        raise ConfigError(
+            f"{name} is a number from {low:g} to {high:g}{_or_none(optional)}; got {value!r}"
+        )
 
 
 def check_whole(owner: object, name: str, low: int, high: int, *, optional: bool = False) -> None:
     value = getattr(owner, name)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not (optional and value is None) and not (whole and low <= value <= high):
-        raise ConfigError(f"{name} is a whole number from {low} to {high}{_or_none(optional)}; got {value!r}")
+        raise ConfigError(
+            f"{name} is a whole number from {low} to {high}{_or_none(optional)}; got {value!r}"
+        )
 
 
 def check_choice(owner: object, name: str, choices: Collection[Any]) -> None:

@@ -1,6 +1,7 @@
-"""The command line: one table of commands. A command's module is imported only when it runs, so `--help` is instant.
-
-Exit codes: 0 success, 2 wrong usage, 3 bad data, 4 diverged, 75 interrupted and resumable, 1 anything else.
+"""The command line: one table of commands. A command's module is imported only when it runs, so
+`--help` is instant.
+ Exit codes: 0 success, 2 wrong usage, 3 bad data, 4 diverged, 75 interrupted and resumable, 1
+anything else.
 """
 
 import atexit
@@ -19,18 +20,45 @@ INTERRUPTED = 75
 
 # command → (module:function, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("litebert.commands.demo:demo", "The whole walk on a small corpus, in minutes on two cores."),
-    "info": ("litebert.commands.info:info", "Exact parameters, FLOPs per token and memory of a preset."),
+    "demo": (
+        "litebert.commands.demo:demo",
+        "The whole walk on a small corpus, in minutes on two cores.",
+    ),
+    "info": (
+        "litebert.commands.info:info",
+        "Exact parameters, FLOPs per token and memory of a preset.",
+    ),
     "doctor": ("litebert.commands.doctor:doctor", "What this machine can do, and what is missing."),
-    "models": ("litebert.commands.models:models", "The models that come with litebert, and their scores."),
-    "tokenizer train": ("litebert.commands.tokenizer_train:train", "Train a vocabulary on a corpus."),
+    "models": (
+        "litebert.commands.models:models",
+        "The models that come with litebert, and their scores.",
+    ),
+    "tokenizer train": (
+        "litebert.commands.tokenizer_train:train",
+        "Train a vocabulary on a corpus.",
+    ),
     "data build": ("litebert.commands.data_build:build", "Turn a corpus into shards of token ids."),
-    "data show": ("litebert.commands.data_show:show", "Print training examples as a person would read them."),
+    "data show": (
+        "litebert.commands.data_show:show",
+        "Print training examples as a person would read them.",
+    ),
     "pretrain": ("litebert.commands.pretrain:pretrain", "Pretrain an encoder on shards."),
-    "finetune": ("litebert.commands.finetune:finetune", "Fine-tune a model for GLUE, SQuAD, RACE or one's own files."),
-    "evaluate": ("litebert.commands.evaluate:evaluate", "Score a fine-tuned model on a split of a task."),
-    "ensemble": ("litebert.commands.ensemble:ensemble", "Put fine-tuned models together, chosen on dev."),
-    "predict": ("litebert.commands.predict:predict", "Predict for every row of a file of any size."),
+    "finetune": (
+        "litebert.commands.finetune:finetune",
+        "Fine-tune a model for GLUE, SQuAD, RACE or one's own files.",
+    ),
+    "evaluate": (
+        "litebert.commands.evaluate:evaluate",
+        "Score a fine-tuned model on a split of a task.",
+    ),
+    "ensemble": (
+        "litebert.commands.ensemble:ensemble",
+        "Put fine-tuned models together, chosen on dev.",
+    ),
+    "predict": (
+        "litebert.commands.predict:predict",
+        "Predict for every row of a file of any size.",
+    ),
     "fill": ("litebert.commands.fill:fill", "Find the words behind [MASK]."),
     "embed": ("litebert.commands.embed:embed", "Turn texts into vectors."),
     "classify": ("litebert.commands.classify:classify", "Label texts with a fine-tuned model."),
@@ -39,22 +67,31 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "choose": ("litebert.commands.choose:choose", "Choose the right one of several options."),
     "answer": ("litebert.commands.answer:answer", "Find the answer to a question in a text."),
     "tag": ("litebert.commands.tag:tag", "Tag the words of texts."),
-    "report": ("litebert.commands.report:report", "One HTML page of a run, or of several side by side."),
-    "convert": ("litebert.commands.convert:convert", "Weights from and to Hugging Face, and from Google's checkpoints."),
+    "report": (
+        "litebert.commands.report:report",
+        "One HTML page of a run, or of several side by side.",
+    ),
+    "convert": (
+        "litebert.commands.convert:convert",
+        "Weights from and to Hugging Face, and from Google's checkpoints.",
+    ),
 }
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command that `args` name and exit with its code."""
     code = run(sys.argv[1:] if args is None else list(args))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the work is done: a late signal must not change what is said of it
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # the work is done: a late signal must not change what is said of it
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         leave(code)
     sys.exit(code)
 
 
 def leave(code: int) -> None:
-    """End one of several ranks at once: now and then gloo aborts a rank that is done while C++ takes itself apart."""
+    """End one of several ranks at once: now and then gloo aborts a rank that is done while C++
+    takes itself apart."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -77,7 +114,9 @@ def run(args: list[str]) -> int:
         # tyro only here: the overview does without it
         import tyro
 
-        tyro.cli(load(name), prog=f"litebert {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
+        tyro.cli(
+            load(name), prog=f"litebert {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,)
+        )
     except LitebertError as error:
         print(f"litebert {name}: {error}", file=sys.stderr)
         return error.exit_code
@@ -112,7 +151,13 @@ def overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  litebert {name:<{width}}  {help}" for name, (_, help) in COMMANDS.items()]
     return "\n".join(
-        ["litebert: ALBERT from raw text to a served model", "", *lines, "", "litebert COMMAND --help explains every flag."]
+        [
+            "litebert: ALBERT from raw text to a served model",
+            "",
+            *lines,
+            "",
+            "litebert COMMAND --help explains every flag.",
+        ]
     )
 
 
@@ -125,7 +170,10 @@ def usage(args: list[str]) -> int:
     else:
         close = difflib.get_close_matches(name, [command.split()[0] for command in COMMANDS], n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        print(f"litebert: there is no command {name!r}; {meant}litebert --help lists them", file=sys.stderr)
+        print(
+            f"litebert: there is no command {name!r}; {meant}litebert --help lists them",
+            file=sys.stderr,
+        )
     return 2
 
 

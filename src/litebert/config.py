@@ -1,6 +1,7 @@
-"""What a model is, as frozen data: the encoder with every switch of the paper, its heads, and the named presets.
-
-No torch here. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and E equal to H.
+"""What a model is, as frozen data: the encoder with every switch of the paper, its heads, and the
+named presets.
+ No torch here. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and E
+equal to H.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,8 @@ class EncoderConfig:
     vocab_size: int = 30_000
     """Number of pieces in the vocabulary, V."""
     embedding_size: int = 128
-    """Width of the token, position and segment embeddings, E. A mapping E→H follows unless E equals H."""
+    """Width of the token, position and segment embeddings, E. A mapping E→H follows unless E equals
+    H."""
     hidden_size: int = 768
     """Width of the states between layers, H."""
     num_layers: int = 12
@@ -57,9 +59,11 @@ class EncoderConfig:
     layers_per_group: int = 1
     """Distinct layers run one after another at each visit of a group (Google's inner_group_num)."""
     activation: Activation = "gelu_tanh"
-    """Of the feed-forward part and the masked-token head. Google trained all of ALBERT with the tanh form."""
+    """Of the feed-forward part and the masked-token head. Google trained all of ALBERT with the
+    tanh form."""
     norm: Norm = "post"
-    """Layer norm after each residual sum (the paper) or before each part, with one more at the end."""
+    """Layer norm after each residual sum (the paper) or before each part, with one more at the
+    end."""
     embedding_dropout: float = 0.0
     """Probability of dropping a value after the embedding's norm."""
     attention_dropout: float = 0.0
@@ -77,21 +81,30 @@ class EncoderConfig:
     init_std: float = 0.02
     """Standard deviation of the truncated normal that weights start from."""
     residual_init: float = 1.0
-    """Factor on init_std for the weights that write into a residual sum; 1 is the paper's, less begins nearer to identity."""
+    """Factor on init_std for the weights that write into a residual sum; 1 is the paper's, less
+    begins nearer to identity."""
     position_init: PositionInit = "normal"
-    """What position embeddings start from: the truncated normal (the paper's), or sinusoids of the same deviation."""
+    """What position embeddings start from: the truncated normal (the paper's), or sinusoids of the
+    same deviation."""
     pooler: bool = True
-    """Whether a dense layer with tanh over the first token's state exists; sentence heads read it."""
+    """Whether a dense layer with tanh over the first token's state exists; sentence heads read
+    it."""
     hf_compat: bool = False
-    """Deviate as Hugging Face's AlbertModel does: no feed-forward dropout, a mapping even where E equals H, its rounding
-    of groups, and an untruncated normal with a zero row for the pad token at start."""
+    """Deviate as Hugging Face's AlbertModel does: no feed-forward dropout, a mapping even where E
+    equals H, its rounding of groups, and an untruncated normal with a zero row for the pad token at
+    start."""
 
     def __post_init__(self) -> None:
         for name, limit in SIZE_LIMITS.items():
             check_whole(self, name, 1, limit)
         for name, choices in _CHOICES.items():
             check_choice(self, name, choices)
-        for name in ("embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout"):
+        for name in (
+            "embedding_dropout",
+            "attention_dropout",
+            "attention_output_dropout",
+            "ffn_dropout",
+        ):
             check_number(self, name, 0, MAX_DROPOUT)
         for name in ("pooler", "hf_compat"):
             check_type(self, name, bool, "true or false")
@@ -104,7 +117,10 @@ class EncoderConfig:
                 f"{self.hidden_size} is not a multiple of {self.num_attention_heads}"
             )
         if self.num_groups > self.num_layers:
-            raise ConfigError(f"num_groups is at most num_layers; got {self.num_groups} groups, {self.num_layers} layers")
+            raise ConfigError(
+                f"num_groups is at most num_layers; got {self.num_groups} groups, "
+                f"{self.num_layers} layers"
+            )
 
     @property
     def has_mapping(self) -> bool:
@@ -112,8 +128,11 @@ class EncoderConfig:
         return self.embedding_size != self.hidden_size or self.hf_compat
 
     def plan(self) -> list[tuple[int, int]]:
-        """The owner of attention and the owner of feed-forward for each application, in the order they run."""
-        applications = [(i, j) for i in range(self.num_layers) for j in range(self.layers_per_group)]
+        """The owner of attention and the owner of feed-forward for each application, in the order
+        they run."""
+        applications = [
+            (i, j) for i in range(self.num_layers) for j in range(self.layers_per_group)
+        ]
         attention, ffn = (self._owners(applications, part) for part in ("attention", "ffn"))
         return list(zip(attention, ffn, strict=True))
 
@@ -171,7 +190,9 @@ class HeadConfig:
     def from_dict(cls, data: Mapping[str, Any]) -> "HeadConfig":
         _check_keys(cls, data)
         labels = data.get("labels", ())
-        if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
+        if not isinstance(labels, list | tuple) or not all(
+            isinstance(label, str) for label in labels
+        ):
             raise ConfigError(f"labels is a list of strings; got {labels!r}")
         return cls(**{**data, "labels": tuple(labels)})
 
@@ -191,7 +212,9 @@ class ModelConfig:
             raise ConfigError(f"a model has at most one head of each kind; got {', '.join(kinds)}")
         pooled = [kind for kind in kinds if kind in POOLED_HEADS]
         if pooled and not self.encoder.pooler:
-            raise ConfigError(f"the {pooled[0]} head reads the pooled state, so the encoder needs pooler=True")
+            raise ConfigError(
+                f"the {pooled[0]} head reads the pooled state, so the encoder needs pooler=True"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return {"encoder": self.encoder.to_dict(), "heads": [head.to_dict() for head in self.heads]}

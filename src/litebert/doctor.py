@@ -1,4 +1,5 @@
-"""What this machine can do and what is missing: a list of findings, gathered without changing or fetching anything."""
+"""What this machine can do and what is missing: a list of findings, gathered without changing or
+fetching anything."""
 
 import importlib.metadata
 import importlib.util
@@ -34,19 +35,29 @@ class Finding:
 
 def examine(folder: Path | str = ".") -> list[Finding]:
     """Look at Python, packages, processor, memory, disk at `folder`, and accelerators."""
-    found = [Finding(name="python", good=True, value=f"{platform.python_version()} on {platform.platform()}")]
+    found = [
+        Finding(
+            name="python", good=True, value=f"{platform.python_version()} on {platform.platform()}"
+        )
+    ]
     found += [_package(name) for name in CORE]
     found += [_extra(name, extra, purpose) for name, (extra, purpose) in OPTIONAL.items()]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     found.append(Finding(name="processor", good=True, value=f"{cores} cores"))
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         found.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
     place = Path(folder).resolve()
-    free = shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free  # it may be yet to come
+    free = shutil.disk_usage(
+        next(path for path in (place, *place.parents) if path.exists())
+    ).free  # it may be yet to come
     low = free < 2**30
     advice = "make room: a snapshot of albert-base takes about 200 MB" if low else ""
-    found.append(Finding(name="disk", good=not low, value=f"{free / 2**30:.1f} GiB free", advice=advice))
+    found.append(
+        Finding(name="disk", good=not low, value=f"{free / 2**30:.1f} GiB free", advice=advice)
+    )
     return found + _accelerators()
 
 
@@ -69,11 +80,16 @@ def _accelerators() -> list[Finding]:
 
     threads = Finding(name="torch threads", good=True, value=str(torch.get_num_threads()))
     if torch.cuda.is_available():
-        return [threads, *(_cuda(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count()))]
+        return [
+            threads,
+            *(_cuda(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())),
+        ]
     advice = "training runs on the processor, in float32; presets above tiny sizes want a GPU"
     return [threads, Finding(name="gpu", good=False, value="none that torch sees", advice=advice)]
 
 
 def _cuda(device: Any) -> Finding:
     bf16 = "bfloat16" if device.major >= 8 else "float16 and float32 only"
-    return Finding(name="gpu", good=True, value=f"{device.name}, {device.total_memory / 2**30:.0f} GiB, {bf16}")
+    return Finding(
+        name="gpu", good=True, value=f"{device.name}, {device.total_memory / 2**30:.0f} GiB, {bf16}"
+    )

@@ -1,4 +1,5 @@
-"""What can go wrong for a user: each error carries one clear sentence and an exit code for the command line."""
+"""What can go wrong for a user: each error carries one clear sentence and an exit code for the
+command line."""
 
 
 class LitebertError(Exception):
@@ -31,7 +32,10 @@ class MissingExtraError(LitebertError):
     """An optional package is needed for this and is not installed."""
 
     def __init__(self, package: str, *, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'litebert[{extra}]'")
+        super().__init__(
+            f"{purpose} needs the package {package!r}; install it with: pip install "
+            f"'litebert[{extra}]'"
+        )
 
 
 class DivergedError(LitebertError):

@@ -1,7 +1,7 @@
-"""States and a batch in, losses out: masked tokens (BERT's, at masked positions only) and order (ALBERT §3.1).
-
-Losses are sums with their counts, not means, so that microbatches and ranks add up to the loss of the whole batch.
-This is the only place where the two are added.
+"""States and a batch in, losses out: masked tokens (BERT's, at masked positions only) and order
+(ALBERT §3.1).
+ Losses are sums with their counts, not means, so that microbatches and ranks add up to the loss of
+the whole batch. This is the only place where the two are added.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,8 @@ from litebert.model.layout import Needed, Packing, has_short_kernels
 from litebert.model.model import Model
 
 LABEL_KERNELS = True
-"""Whether losses over a vocabulary have kernels of their own on a Hopper GPU: docs/decisions/label_loss.md has their times."""
+"""Whether losses over a vocabulary have kernels of their own on a Hopper GPU:
+docs/decisions/label_loss.md has their times."""
 MANY = 1024
 """Labels, from which on they have."""
 
@@ -65,7 +66,9 @@ class Losses:
     """How many orders were guessed."""
 
     def __add__(self, other: "Losses") -> "Losses":
-        return Losses(**{name: number + getattr(other, name) for name, number in self.numbers().items()})
+        return Losses(
+            **{name: number + getattr(other, name) for name, number in self.numbers().items()}
+        )
 
     def detach(self) -> "Losses":
         return Losses(**{name: number.detach() for name, number in self.numbers().items()})
@@ -76,29 +79,45 @@ class Losses:
     def clone(self) -> "Losses":
         return Losses(**{name: number.clone() for name, number in self.numbers().items()})
 
-    def mean(self, *, num_masked: float | Tensor, num_examples: float | Tensor) -> Float[Tensor, ""]:
-        """What is minimized: the mean loss of a masked token plus the mean loss of an order, weighted alike."""
+    def mean(
+        self, *, num_masked: float | Tensor, num_examples: float | Tensor
+    ) -> Float[Tensor, ""]:
+        """What is minimized: the mean loss of a masked token plus the mean loss of an order,
+        weighted alike."""
         return self.masked / num_masked + self.order / num_examples
 
 
-def pretrain_losses(model: Model, batch: PretrainBatch, *, depth: int | None = None, tail: "Tail | None" = None) -> Losses:
+def pretrain_losses(
+    model: Model, batch: PretrainBatch, *, depth: int | None = None, tail: "Tail | None" = None
+) -> Losses:
     """The losses of a batch; `tail` may be a compiled `head_losses`."""
     return (tail or head_losses)(model, needed_states(model, batch, depth=depth), batch)
 
 
-def head_losses(model: Model, states: Float[Tensor, "needed hidden"], batch: PretrainBatch) -> Losses:
-    """From the last states of the needed tokens to losses, in float32 whatever the states are in."""
-    masked, masked_correct = _sums(model.masked_logits(states[:, None], batch.masked), batch.masked_labels)
+def head_losses(
+    model: Model, states: Float[Tensor, "needed hidden"], batch: PretrainBatch
+) -> Losses:
+    """From the last states of the needed tokens to losses, in float32 whatever the states are
+    in."""
+    masked, masked_correct = _sums(
+        model.masked_logits(states[:, None], batch.masked), batch.masked_labels
+    )
     order = order_correct = masked.new_zeros(())
     if "order" in model.heads:
-        order, order_correct = _sums(model.logits("order", states[batch.first][:, None]), batch.order_labels)
-    return Losses(masked=masked, masked_correct=masked_correct, order=order, order_correct=order_correct)
+        order, order_correct = _sums(
+            model.logits("order", states[batch.first][:, None]), batch.order_labels
+        )
+    return Losses(
+        masked=masked, masked_correct=masked_correct, order=order, order_correct=order_correct
+    )
 
 
 Tail = Callable[[Model, Tensor, PretrainBatch], Losses]
 
 
-def needed_states(model: Model, batch: PretrainBatch, *, depth: int | None = None) -> Float[Tensor, "needed hidden"]:
+def needed_states(
+    model: Model, batch: PretrainBatch, *, depth: int | None = None
+) -> Float[Tensor, "needed hidden"]:
     """The last states of the tokens that the losses read, in the order of `batch.needed`."""
     mask: Tensor | Packing | None = batch.mask
     bounds = None if batch.needed_bounds is None else batch.needed_bounds.int()
@@ -107,7 +126,12 @@ def needed_states(model: Model, batch: PretrainBatch, *, depth: int | None = Non
     width = batch.needed.numel() // len(batch.first)
     needed = Needed(places=batch.needed, bounds=bounds, longest=width)
     states: Tensor = model.encoder(
-        batch.token_ids, batch.segment_ids, mask, positions=batch.positions, depth=depth, needed=needed
+        batch.token_ids,
+        batch.segment_ids,
+        mask,
+        positions=batch.positions,
+        depth=depth,
+        needed=needed,
     )
     return states.flatten(0, 1)
 

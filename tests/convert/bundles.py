@@ -1,4 +1,5 @@
-"""A small writer of TensorFlow checkpoints, for the cases that TensorFlow itself would never write."""
+"""A small writer of TensorFlow checkpoints, for the cases that TensorFlow itself would never
+write."""
 
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def block(pairs: dict[bytes, bytes]) -> bytes:
         shared = 0
         while shared < min(len(key), len(before)) and key[shared] == before[shared]:
             shared += 1
-        out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        out += (
+            varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        )
         before = key
     return out + (0).to_bytes(4, "little") + (1).to_bytes(4, "little")
 
@@ -55,7 +58,9 @@ def table(pairs: dict[bytes, bytes], *, compression: int = 0, per_block: int = 7
     return out + (meta + index).ljust(40, b"\0") + MAGIC
 
 
-def entry(array: npt.NDArray[np.generic], place: dict[str, int], other: dict[str, int | bytes]) -> bytes:
+def entry(
+    array: npt.NDArray[np.generic], place: dict[str, int], other: dict[str, int | bytes]
+) -> bytes:
     shape = b"".join(field(2, field(1, size)) for size in array.shape)
     raw = array.tobytes()
     values = {"dtype": NUMBERS[str(array.dtype)], "shape": shape, **place, "size": len(raw)} | other
@@ -65,9 +70,15 @@ def entry(array: npt.NDArray[np.generic], place: dict[str, int], other: dict[str
 
 
 def write_bundle(
-    prefix: Path, arrays: dict[str, npt.NDArray[np.generic]], *, shards: int = 1, compression: int = 0, **other: int | bytes
+    prefix: Path,
+    arrays: dict[str, npt.NDArray[np.generic]],
+    *,
+    shards: int = 1,
+    compression: int = 0,
+    **other: int | bytes,
 ) -> Path:
-    """Write `arrays`, dealt out over `shards` data files; `other` replaces fields of every entry, to tell lies."""
+    """Write `arrays`, dealt out over `shards` data files; `other` replaces fields of every entry,
+    to tell lies."""
     data = [b""] * shards
     pairs = {b"": field(1, shards) + field(3, field(1, 1))}
     for position, name in enumerate(sorted(arrays)):

@@ -1,4 +1,5 @@
-"""Random tiny models of transformers, the oracle: built, saved, converted and compared in one place."""
+"""Random tiny models of transformers, the oracle: built, saved, converted and compared in one
+place."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,11 @@ ALBERT = {
     "max_position_embeddings": 32,
     "classifier_dropout_prob": 0.1,
 }
-BERT = {key: value for key, value in ALBERT.items() if key not in ("embedding_size", "classifier_dropout_prob")}
+BERT = {
+    key: value
+    for key, value in ALBERT.items()
+    if key not in ("embedding_size", "classifier_dropout_prob")
+}
 CLASSES = (
     "Model",
     "ForPreTraining",
@@ -53,7 +58,9 @@ def randomize(model: nn.Module, seed: int = 0) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             norm = name.endswith("weight") and parameter.ndim == 1
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * (0.2 if norm else 0.1) + norm)
+            parameter.copy_(
+                torch.randn(parameter.shape, generator=generator) * (0.2 if norm else 0.1) + norm
+            )
 
 
 def converted(model: Any, folder: Path, **options: Any) -> Model:
@@ -61,8 +68,11 @@ def converted(model: Any, folder: Path, **options: Any) -> Model:
     return read_huggingface(folder, **options).model()
 
 
-def inputs(*, batch: int = 3, seq: int = 11, vocab: int = 60, padding: str = "none", seed: int = 0) -> Inputs:
-    """Ids, segments and a mask under our names; `padding` is none, left, right, or row (the last row is padded wholly)."""
+def inputs(
+    *, batch: int = 3, seq: int = 11, vocab: int = 60, padding: str = "none", seed: int = 0
+) -> Inputs:
+    """Ids, segments and a mask under our names; `padding` is none, left, right, or row (the last
+    row is padded wholly)."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, seq + 1, (batch,), generator=generator)
     places = torch.arange(seq)
@@ -80,19 +90,29 @@ def inputs(*, batch: int = 3, seq: int = 11, vocab: int = 60, padding: str = "no
 
 
 def their_outputs(model: Any, batch: Inputs, **other: Any) -> list[Tensor]:
-    """The outputs of a model of transformers; multiple choice reads the rows as options of one question."""
+    """The outputs of a model of transformers; multiple choice reads the rows as options of one
+    question."""
     choice = type(model).__name__.endswith("MultipleChoice")
     foreign = {
         "input_ids": batch["token_ids"],
         "token_type_ids": batch["segment_ids"],
         "attention_mask": batch["mask"].long(),
     }
-    out = model(**{name: tensor[None] if choice else tensor for name, tensor in foreign.items()}, **other)
+    out = model(
+        **{name: tensor[None] if choice else tensor for name, tensor in foreign.items()}, **other
+    )
     if "start_logits" in out:
         return [torch.stack([out.start_logits, out.end_logits], -1)]
     if choice:
         return [out.logits[0, :, None]]
-    keys = ("last_hidden_state", "pooler_output", "prediction_logits", "sop_logits", "seq_relationship_logits", "logits")
+    keys = (
+        "last_hidden_state",
+        "pooler_output",
+        "prediction_logits",
+        "sop_logits",
+        "seq_relationship_logits",
+        "logits",
+    )
     return [out[key] for key in keys if key in out]
 
 
@@ -103,10 +123,15 @@ def our_outputs(model: Model, batch: Inputs) -> list[Tensor]:
     if not kinds:
         return [states, model.encoder.pool(states)]
     shape = (*states.shape[:2], -1)
-    return [model.masked_logits(states).view(shape) if kind == "masked" else model.logits(kind, states) for kind in kinds]
+    return [
+        model.masked_logits(states).view(shape) if kind == "masked" else model.logits(kind, states)
+        for kind in kinds
+    ]
 
 
 def difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
     assert len(ours) == len(theirs)
     assert [tensor.shape for tensor in ours] == [tensor.shape for tensor in theirs]
-    return max(float((a.double() - b.double()).abs().max()) for a, b in zip(ours, theirs, strict=True))
+    return max(
+        float((a.double() - b.double()).abs().max()) for a, b in zip(ours, theirs, strict=True)
+    )

@@ -1,4 +1,5 @@
-"""TensorFlow checkpoints: what the real writer wrote is read bit for bit; whatever is damaged is refused with its reason."""
+"""TensorFlow checkpoints: what the real writer wrote is read bit for bit; whatever is damaged is
+refused with its reason."""
 
 import hashlib
 import shutil
@@ -18,7 +19,9 @@ GOOGLE = Path(__file__).parent / "fixtures" / "google"
 @pytest.fixture
 def arrays():
     random = np.random.default_rng(0)
-    return {f"layer_{i}/kernel": random.normal(size=(i + 1, 3)).astype(np.float32) for i in range(20)} | {"step": np.array(7)}
+    return {
+        f"layer_{i}/kernel": random.normal(size=(i + 1, 3)).astype(np.float32) for i in range(20)
+    } | {"step": np.array(7)}
 
 
 def test_every_tensor_of_the_real_writer():
@@ -40,7 +43,9 @@ def test_written_and_read_again(tmp_path, arrays, shards):
         assert np.array_equal(bundle[name], array)
 
 
-@pytest.mark.parametrize("name", ["", "model.ckpt-best", "model.ckpt-best.index", "model.ckpt-best.data-00000-of-00001"])
+@pytest.mark.parametrize(
+    "name", ["", "model.ckpt-best", "model.ckpt-best.index", "model.ckpt-best.data-00000-of-00001"]
+)
 def test_prefix_is_found_from_any_of_its_files(name):
     assert find_prefix(GOOGLE / name) == GOOGLE / "model.ckpt-best"
 
@@ -68,13 +73,17 @@ def test_any_flipped_or_missing_byte_of_the_index_is_noticed_or_harmless(tmp_pat
     prefix = write_bundle(tmp_path / "m", arrays)
     path = tmp_path / "m.index"
     whole = path.read_bytes()
-    damaged = [whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :] for i in range(len(whole))]
+    damaged = [
+        whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :] for i in range(len(whole))
+    ]
     damaged += [whole[:size] for size in range(0, len(whole), 7)]
     refused = 0
     for contents in damaged:
         path.write_bytes(contents)
         try:
-            assert all(np.array_equal(array, arrays[name]) for name, array in Bundle(prefix).items())
+            assert all(
+                np.array_equal(array, arrays[name]) for name, array in Bundle(prefix).items()
+            )
         except ConversionError:
             refused += 1
     assert refused >= len(damaged) - 40  # the footer's padding is read by nobody

@@ -31,7 +31,9 @@ def test_shortening_polynomial_is_a_multiple_of_the_checksum_polynomial():
     assert remainder == 0
 
 
-@pytest.mark.parametrize("size", [1, 5684, 5685, 5686, 45480, 45481, 45489, 50003, 363840, 363841, 700001])
+@pytest.mark.parametrize(
+    "size", [1, 5684, 5685, 5686, 45480, 45481, 45489, 50003, 363840, 363841, 700001]
+)
 def test_equals_the_definition_at_every_edge_of_the_stages(size):
     data = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
     assert crc32c(data) == by_bytes(data.tobytes())
@@ -41,7 +43,11 @@ def test_equals_the_definition_at_every_edge_of_the_stages(size):
 @given(st.binary(max_size=20), st.integers(0, 60_000), st.integers(0, 2**32 - 1))
 def test_goes_on_from_an_earlier_checksum(head, size, seed):
     tail = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
-    assert crc32c(tail, crc32c(head)) == crc32c(head + tail.tobytes()) == by_bytes(tail.tobytes(), by_bytes(head))
+    assert (
+        crc32c(tail, crc32c(head))
+        == crc32c(head + tail.tobytes())
+        == by_bytes(tail.tobytes(), by_bytes(head))
+    )
 
 
 def test_input_is_left_as_it_was():

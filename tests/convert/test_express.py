@@ -1,11 +1,21 @@
-"""Our models as Hugging Face folders: they load there without a word, compute the same, and come back bit for bit."""
+"""Our models as Hugging Face folders: they load there without a word, compute the same, and come
+back bit for bit."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 import transformers
-from peers import NAMES, converted, difference, foreign_model, inputs, our_outputs, randomize, their_outputs
+from peers import (
+    NAMES,
+    converted,
+    difference,
+    foreign_model,
+    inputs,
+    our_outputs,
+    randomize,
+    their_outputs,
+)
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.express import express
@@ -19,7 +29,11 @@ BERT = replace(TINY, share="none", embedding_size=TINY.hidden_size)
 
 def model(*kinds: str, encoder=TINY, dropout=0.0) -> Model:
     heads = tuple(
-        HeadConfig(kind=kind, labels=("no", "yes", "naïve") if kind in ("classify", "tag") else (), dropout=dropout)
+        HeadConfig(
+            kind=kind,
+            labels=("no", "yes", "naïve") if kind in ("classify", "tag") else (),
+            dropout=dropout,
+        )
         for kind in kinds
     )
     built = Model(ModelConfig(encoder=encoder, heads=heads)).eval()
@@ -40,7 +54,16 @@ def loaded(name: str, folder):
     return theirs.eval()
 
 
-KINDS = [(), ("masked", "order"), ("masked",), ("classify",), ("regress",), ("tag",), ("span",), ("choose",)]
+KINDS = [
+    (),
+    ("masked", "order"),
+    ("masked",),
+    ("classify",),
+    ("regress",),
+    ("tag",),
+    ("span",),
+    ("choose",),
+]
 SHAPES = {
     "albert": TINY,
     "bert": BERT,
@@ -71,7 +94,10 @@ def test_every_shape_loads_and_agrees(shape, tmp_path):
     ours, batch = model("masked", "order", encoder=SHAPES[shape]), inputs(padding="left")
     name, _ = written(ours, tmp_path)
     with torch.no_grad():
-        assert difference(our_outputs(ours, batch), their_outputs(loaded(name, tmp_path), batch)) < 1e-5
+        assert (
+            difference(our_outputs(ours, batch), their_outputs(loaded(name, tmp_path), batch))
+            < 1e-5
+        )
 
 
 @pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: "-".join(kinds) or "none")
@@ -81,7 +107,9 @@ def test_there_and_back_is_the_same_bits(kinds, shape, tmp_path):
     written(ours, tmp_path)
     back = read_huggingface(tmp_path)
     expected = {
-        name: tensor for name, tensor in ours.state_dict().items() if back.config.encoder.pooler or "pooler" not in name
+        name: tensor
+        for name, tensor in ours.state_dict().items()
+        if back.config.encoder.pooler or "pooler" not in name
     }
     assert back.weights.keys() == expected.keys()
     assert all(torch.equal(back.weights[name], tensor) for name, tensor in expected.items())
@@ -91,7 +119,10 @@ def test_there_and_back_is_the_same_bits(kinds, shape, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_back_and_there_is_the_same_bits(name, tmp_path):
-    theirs = foreign_model(name, **({"num_hidden_groups": 3, "inner_group_num": 2} if name.startswith("Albert") else {}))
+    theirs = foreign_model(
+        name,
+        **({"num_hidden_groups": 3, "inner_group_num": 2} if name.startswith("Albert") else {}),
+    )
     ours = converted(theirs, tmp_path / "theirs")
     assert written(ours, tmp_path / "again")[0] == name
     before, after = theirs.state_dict(), loaded(name, tmp_path / "again").state_dict()
@@ -102,7 +133,11 @@ def test_back_and_there_is_the_same_bits(name, tmp_path):
 @pytest.mark.parametrize(
     ("change", "kinds", "message"),
     [
-        ({"share": "attention"}, (), "shares whole layers or none; this encoder has share = attention"),
+        (
+            {"share": "attention"},
+            (),
+            "shares whole layers or none; this encoder has share = attention",
+        ),
         ({"share": "ffn"}, (), "this encoder has share = ffn"),
         ({"norm": "pre"}, (), "norm after each residual sum, this one before"),
         ({"num_layers": 36, "num_groups": 14}, (), "rounds 36 layers in 14 groups differently"),
@@ -117,7 +152,10 @@ def test_what_cannot_be_expressed_is_refused(change, kinds, message):
         ours = Model(
             ModelConfig(
                 encoder=replace(TINY, **change),
-                heads=tuple(HeadConfig(kind=kind, labels=("a", "b") if kind == "classify" else ()) for kind in kinds),
+                heads=tuple(
+                    HeadConfig(kind=kind, labels=("a", "b") if kind == "classify" else ())
+                    for kind in kinds
+                ),
             )
         )
     with pytest.raises(ConversionError, match=message):
@@ -126,22 +164,36 @@ def test_what_cannot_be_expressed_is_refused(change, kinds, message):
 
 def test_notes_say_what_differs_in_training(tmp_path):
     def notes(*kinds, **settings):
-        ours = model(*kinds, encoder=replace(TINY, **settings), dropout=settings.pop("dropout", 0.0))
+        ours = model(
+            *kinds, encoder=replace(TINY, **settings), dropout=settings.pop("dropout", 0.0)
+        )
         return " / ".join(express(ours.config, ours.state_dict()).notes)
 
     assert notes("masked", "order") == ""
     assert "never applies the feed-forward dropout" in notes("masked", "order", ffn_dropout=0.1)
     assert notes("masked", "order", ffn_dropout=0.1, hf_compat=True) == ""
-    assert "one hidden dropout; 0.2 of [0.0, 0.2]" in notes("masked", "order", attention_output_dropout=0.2)
+    assert "one hidden dropout; 0.2 of [0.0, 0.2]" in notes(
+        "masked", "order", attention_output_dropout=0.2
+    )
     assert "the pooler is left out: AlbertForMaskedLM" in notes("masked")
     assert "an identity was added" in notes(embedding_size=TINY.hidden_size)
 
 
 def test_dropouts_survive_the_journey(tmp_path):
-    encoder = replace(BERT, embedding_dropout=0.2, attention_output_dropout=0.2, ffn_dropout=0.2, attention_dropout=0.3)
+    encoder = replace(
+        BERT,
+        embedding_dropout=0.2,
+        attention_output_dropout=0.2,
+        ffn_dropout=0.2,
+        attention_dropout=0.3,
+    )
     ours = model("classify", encoder=encoder, dropout=0.4)
     name, notes = written(ours, tmp_path)
     theirs = loaded(name, tmp_path)
-    assert (theirs.dropout.p, theirs.config.hidden_dropout_prob, theirs.config.attention_probs_dropout_prob) == (0.4, 0.2, 0.3)
+    assert (
+        theirs.dropout.p,
+        theirs.config.hidden_dropout_prob,
+        theirs.config.attention_probs_dropout_prob,
+    ) == (0.4, 0.2, 0.3)
     assert read_huggingface(tmp_path).config == ours.config
     assert notes == ()

@@ -1,4 +1,5 @@
-"""`litebert convert`: every kind to every other, tokenizers included; whatever is wrong ends in one sentence and a code."""
+"""`litebert convert`: every kind to every other, tokenizers included; whatever is wrong ends in one
+sentence and a code."""
 
 import io
 import json
@@ -30,7 +31,12 @@ def spiece() -> bytes:
     writer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(
-            [TEXT.lower(), "a quick study of lazy dogs and brown hens", "over and over the fox looks on"] * 20
+            [
+                TEXT.lower(),
+                "a quick study of lazy dogs and brown hens",
+                "over and over the fox looks on",
+            ]
+            * 20
         ),
         model_writer=writer,
         vocab_size=70,
@@ -69,9 +75,17 @@ def test_huggingface_to_litebert_and_back_with_the_tokenizer(albert, spiece, tmp
 
     assert command(tmp_path / "ours", tmp_path / "theirs", "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["source"], report["target"], report["tokenizer"]) == ("litebert", "huggingface", True)
-    assert report["parameters"] == sum(tensor.numel() for tensor in checkpoint.model.state_dict().values())
-    before, after = (load_file(folder / "model.safetensors") for folder in (albert, tmp_path / "theirs"))
+    assert (report["source"], report["target"], report["tokenizer"]) == (
+        "litebert",
+        "huggingface",
+        True,
+    )
+    assert report["parameters"] == sum(
+        tensor.numel() for tensor in checkpoint.model.state_dict().values()
+    )
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (albert, tmp_path / "theirs")
+    )
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
@@ -97,7 +111,9 @@ def test_google_to_litebert_and_to_huggingface(tmp_path, spiece, capsys):
     assert "note: 161 tensors of the optimizer" in out.err
     assert "note: there is no 30k-clean.model or spiece.model" in out.err
     assert command(source, tmp_path / "theirs", "--to", "huggingface") == 0
-    _, info = transformers.AlbertForPreTraining.from_pretrained(tmp_path / "theirs", output_loading_info=True)
+    _, info = transformers.AlbertForPreTraining.from_pretrained(
+        tmp_path / "theirs", output_loading_info=True
+    )
     assert not any(info.values())
 
     (source / "30k-clean.model").write_bytes(spiece)  # of 70 pieces, the model has 30
@@ -111,7 +127,10 @@ def test_bert_converts_its_weights_only_and_says_so(tmp_path, capsys):
     foreign_model("BertForMaskedLM").save_pretrained(tmp_path / "bert")
     (tmp_path / "bert" / "vocab.txt").write_text("[PAD]\n[UNK]\n")
     assert command(tmp_path / "bert", tmp_path / "ours") == 0
-    assert "is WordPiece, which litebert does not read: only the weights were converted" in capsys.readouterr().err
+    assert (
+        "is WordPiece, which litebert does not read: only the weights were converted"
+        in capsys.readouterr().err
+    )
     assert Checkpoint.load(tmp_path / "ours").tokenizer is None
 
 
@@ -144,7 +163,13 @@ def damaged(folder: Path, name: str) -> Path:
         (lambda albert: albert.parent, 3, "has no config.json"),
         (lambda albert: damaged(albert, "model.safetensors"), 3, "truncated or damaged"),
         (lambda albert: damaged(albert, "config.json"), 3, "cannot be read as JSON"),
-        (lambda albert: damaged(shutil.copytree(GOOGLE, albert / "g"), "model.ckpt-best.data-00000-of-00001"), 3, "truncated"),
+        (
+            lambda albert: damaged(
+                shutil.copytree(GOOGLE, albert / "g"), "model.ckpt-best.data-00000-of-00001"
+            ),
+            3,
+            "truncated",
+        ),
         (
             lambda albert: damaged(shutil.copytree(GOOGLE, albert / "g"), "model.ckpt-best.index"),
             3,
@@ -166,9 +191,9 @@ def test_unknown_class_litebert_to_litebert_and_what_cannot_be_expressed(albert,
     (albert / "config.json").write_text(json.dumps(data | {"architectures": ["AlbertForDreaming"]}))
     assert command(albert, tmp_path / "a") == 3
     assert "['AlbertForDreaming']; known classes are AlbertModel" in capsys.readouterr().err
-    Checkpoint(model=Model(ModelConfig(encoder=PRESETS["tiny"], heads=(HeadConfig(kind="joint_span"),)))).save(
-        tmp_path / "ours"
-    )
+    Checkpoint(
+        model=Model(ModelConfig(encoder=PRESETS["tiny"], heads=(HeadConfig(kind="joint_span"),)))
+    ).save(tmp_path / "ours")
     assert command(tmp_path / "ours", tmp_path / "a", "--to", "litebert") == 2
     assert "is a litebert folder already" in capsys.readouterr().err
     assert command(tmp_path / "ours", tmp_path / "a") == 3
@@ -178,7 +203,10 @@ def test_unknown_class_litebert_to_litebert_and_what_cannot_be_expressed(albert,
 
 def test_errors_of_the_system_are_one_sentence_too(albert, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    for source, target in ((albert, tmp_path / "file" / "target"), (tmp_path / ("x" * 300), tmp_path / "target")):
+    for source, target in (
+        (albert, tmp_path / "file" / "target"),
+        (tmp_path / ("x" * 300), tmp_path / "target"),
+    ):
         assert command(source, target) == 3
         err = capsys.readouterr().err
         assert err.startswith("litebert convert: converting ")
@@ -201,5 +229,7 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
 def test_no_pickle_in_any_conversion(albert, spiece, tmp_path):
     (albert / "spiece.model").write_bytes(spiece)
     steps = [albert, tmp_path / "a", tmp_path / "a", tmp_path / "b", GOOGLE, tmp_path / "c"]
-    done = subprocess.run([sys.executable, "-c", AUDIT, *map(str, steps)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", AUDIT, *map(str, steps)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

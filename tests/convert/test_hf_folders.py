@@ -1,4 +1,5 @@
-"""Hugging Face folders as they are in the wild, and as an enemy would write them: read rightly, or refused with the reason."""
+"""Hugging Face folders as they are in the wild, and as an enemy would write them: read rightly, or
+refused with the reason."""
 
 import json
 import random
@@ -43,7 +44,9 @@ def folder(saved, tmp_path):
 def edit_config(path, **changes):
     data = json.loads((path / "config.json").read_text())
     data.update(changes)
-    (path / "config.json").write_text(json.dumps({key: value for key, value in data.items() if value is not ...}))
+    (path / "config.json").write_text(
+        json.dumps({key: value for key, value in data.items() if value is not ...})
+    )
     return path
 
 
@@ -62,7 +65,8 @@ def notes(path, **options) -> str:
 
 
 def test_released_files_hold_more_than_their_class_says(saved, tmp_path):
-    """albert-base-v2 is an AlbertForMaskedLM and has a pooler; bert-base-uncased a BertForMaskedLM and has an order head."""
+    """albert-base-v2 is an AlbertForMaskedLM and has a pooler; bert-base-uncased a BertForMaskedLM
+    and has an order head."""
     for name, kinds in (("Albert", ["masked", "order"]), ("Bert", ["masked", "order"])):
         path = shutil.copytree(saved(f"{name}ForPreTraining"), tmp_path / name)
         found = read_huggingface(edit_config(path, architectures=[f"{name}ForMaskedLM"]))
@@ -77,24 +81,41 @@ def test_old_spellings_buffers_and_extra_keys(folder):
         for name in [name for name in weights if "LayerNorm" in name]:
             weights[name.replace(".weight", ".gamma").replace(".bias", ".beta")] = weights.pop(name)
         weights["bert.embeddings.position_ids"] = torch.arange(32)[None]
-        weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].clone()
+        weights["cls.predictions.decoder.weight"] = weights[
+            "bert.embeddings.word_embeddings.weight"
+        ].clone()
         weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"].clone()
 
     expected = read_huggingface(path)
     edit_config(
-        edit_weights(path, age), net_structure_type=0, gap_size=0, num_memory_blocks=0, layers_to_keep=[], down_scale_factor=1
+        edit_weights(path, age),
+        net_structure_type=0,
+        gap_size=0,
+        num_memory_blocks=0,
+        layers_to_keep=[],
+        down_scale_factor=1,
     )
     found = read_huggingface(path)
     assert found.config == expected.config
-    assert all(torch.equal(found.weights[name], tensor) for name, tensor in expected.weights.items())
+    assert all(
+        torch.equal(found.weights[name], tensor) for name, tensor in expected.weights.items()
+    )
     assert "embeddings.position_ids is a buffer that counts positions; left out" in found.notes
 
 
 def test_encoder_saved_under_its_prefix(folder):
     path = folder("AlbertModel")
     expected = read_huggingface(path)
-    edit_weights(path, lambda weights: weights.update({f"albert.{name}": weights.pop(name) for name in list(weights)}))
-    assert all(torch.equal(read_huggingface(path).weights[name], tensor) for name, tensor in expected.weights.items())
+    edit_weights(
+        path,
+        lambda weights: weights.update(
+            {f"albert.{name}": weights.pop(name) for name in list(weights)}
+        ),
+    )
+    assert all(
+        torch.equal(read_huggingface(path).weights[name], tensor)
+        for name, tensor in expected.weights.items()
+    )
 
 
 def test_class_is_read_from_the_weights_where_the_config_is_silent(folder):
@@ -104,7 +125,10 @@ def test_class_is_read_from_the_weights_where_the_config_is_silent(folder):
 
 def test_half_precision_is_widened_exactly(folder):
     path = folder("AlbertModel")
-    edit_weights(path, lambda weights: weights.update({name: tensor.half() for name, tensor in weights.items()}))
+    edit_weights(
+        path,
+        lambda weights: weights.update({name: tensor.half() for name, tensor in weights.items()}),
+    )
     found = read_huggingface(path)
     assert "F16 were widened to float32" in " ".join(found.notes)
     stored = load_file(path / "model.safetensors")
@@ -140,13 +164,19 @@ def test_sharded_weights(saved, folder):
     path = folder("AlbertForMaskedLM")
     weights = load_file(path / "model.safetensors")
     (path / "model.safetensors").unlink()
-    places = {name: f"model-{position % 3 + 1:05d}-of-00003.safetensors" for position, name in enumerate(sorted(weights))}
+    places = {
+        name: f"model-{position % 3 + 1:05d}-of-00003.safetensors"
+        for position, name in enumerate(sorted(weights))
+    }
     for place in set(places.values()):
         save_file({name: weights[name] for name in weights if places[name] == place}, path / place)
     index = path / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": places}))
     expected = read_huggingface(saved("AlbertForMaskedLM")).weights
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in read_huggingface(path).weights.items())
+    assert all(
+        torch.equal(tensor, expected[name])
+        for name, tensor in read_huggingface(path).weights.items()
+    )
 
     save_file({name: weights[name] for name in weights}, path / "model-00001-of-00003.safetensors")
     with pytest.raises(ConversionError, match="a second time"):
@@ -167,7 +197,9 @@ def test_sharded_weights(saved, folder):
 def test_pickle_only_when_allowed_and_only_tensors(saved, folder):
     path = folder("AlbertForMaskedLM")
     weights = load_file(path / "model.safetensors")
-    weights["predictions.decoder.weight"] = weights["albert.embeddings.word_embeddings.weight"]  # tied, as there
+    weights["predictions.decoder.weight"] = weights[
+        "albert.embeddings.word_embeddings.weight"
+    ]  # tied, as there
     (path / "model.safetensors").unlink()
     torch.save(weights, path / "pytorch_model.bin")
     with pytest.raises(ConversionError, match="add --allow-pickle"):
@@ -239,13 +271,34 @@ def test_configs_that_do_not_fit(folder, name, changes, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: w.update(surprise=torch.ones(1)), "1 weights have no name here, the first is 'surprise'"),
-        (lambda w: w.pop("predictions.bias"), "1 weights are missing, the first is 'predictions.bias'"),
-        (lambda w: w.update({"predictions.bias": torch.ones(61)}), "predictions.bias has shape \\[61\\]"),
-        (lambda w: w.update({"predictions.bias": torch.ones(60).double()}), "predictions.bias is stored as F64"),
-        (lambda w: w.update({"predictions.bias": torch.ones(60).int()}), "predictions.bias is stored as I32"),
-        (lambda w: w.update({"predictions.decoder.weight": torch.ones(60, 12)}), "not tied to the embedding"),
-        (lambda w: w.update({"predictions.decoder.bias": torch.ones(60)}), "predictions.decoder.bias differs from"),
+        (
+            lambda w: w.update(surprise=torch.ones(1)),
+            "1 weights have no name here, the first is 'surprise'",
+        ),
+        (
+            lambda w: w.pop("predictions.bias"),
+            "1 weights are missing, the first is 'predictions.bias'",
+        ),
+        (
+            lambda w: w.update({"predictions.bias": torch.ones(61)}),
+            "predictions.bias has shape \\[61\\]",
+        ),
+        (
+            lambda w: w.update({"predictions.bias": torch.ones(60).double()}),
+            "predictions.bias is stored as F64",
+        ),
+        (
+            lambda w: w.update({"predictions.bias": torch.ones(60).int()}),
+            "predictions.bias is stored as I32",
+        ),
+        (
+            lambda w: w.update({"predictions.decoder.weight": torch.ones(60, 12)}),
+            "not tied to the embedding",
+        ),
+        (
+            lambda w: w.update({"predictions.decoder.bias": torch.ones(60)}),
+            "predictions.decoder.bias differs from",
+        ),
         (lambda w: w.update({"embeddings.LayerNorm.gamma": torch.ones(12)}), "under two names"),
     ],
 )
@@ -262,9 +315,15 @@ def test_damaged_and_missing_files(folder):
         with pytest.raises(ConversionError, match="truncated or damaged"):
             read_huggingface(path)
     (path / "model.safetensors").unlink()
-    with pytest.raises(ConversionError, match=r"has no model\.safetensors \(nor pytorch_model\.bin\)"):
+    with pytest.raises(
+        ConversionError, match=r"has no model\.safetensors \(nor pytorch_model\.bin\)"
+    ):
         read_huggingface(path)
-    for text, message in (("{", "cannot be read as JSON"), ("[]", "should hold a JSON object"), ("[" * 100_000, "as JSON")):
+    for text, message in (
+        ("{", "cannot be read as JSON"),
+        ("[]", "should hold a JSON object"),
+        ("[" * 100_000, "as JSON"),
+    ):
         (path / "config.json").write_text(text)
         with pytest.raises(ConversionError, match=message):
             read_huggingface(path)
@@ -273,13 +332,36 @@ def test_damaged_and_missing_files(folder):
         read_huggingface(path)
 
 
-JUNK = [None, True, -1, 0, 3, 10**9, 10**30, 1.5, float("nan"), "", "gelu", [], [1], {}, {"0": 1}, ["AlbertModel"]]
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**9,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "gelu",
+    [],
+    [1],
+    {},
+    {"0": 1},
+    ["AlbertModel"],
+]
 
 
 def test_mutated_configs_and_headers_end_in_a_clean_error(folder):
     path, random_ = folder("AlbertForPreTraining"), random.Random(5)
     config, weights = (path / "config.json").read_text(), (path / "model.safetensors").read_bytes()
-    keys = [*json.loads(config), "id2label", "num_labels", "problem_type", "position_embedding_type"]
+    keys = [
+        *json.loads(config),
+        "id2label",
+        "num_labels",
+        "problem_type",
+        "position_embedding_type",
+    ]
     slowest, refused, cases = 0.0, 0, 4000
     for case in range(cases):
         data, raw = json.loads(config), bytearray(weights)

@@ -1,4 +1,5 @@
-"""The table of names: complete, reversible, and equal to the names that the other worlds really use."""
+"""The table of names: complete, reversible, and equal to the names that the other worlds really
+use."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,9 @@ def head(kind: str) -> HeadConfig:
 @pytest.mark.parametrize("style", ["albert", "bert", "google"])
 def test_every_parameter_has_one_name_and_every_name_one_parameter(style, kind):
     encoder = (
-        replace(TINY, share="none", embedding_size=32) if style == "bert" else replace(TINY, num_groups=3, layers_per_group=2)
+        replace(TINY, share="none", embedding_size=32)
+        if style == "bert"
+        else replace(TINY, num_groups=3, layers_per_group=2)
     )
     config = ModelConfig(encoder=encoder, heads=(head(kind),))
     if getattr(HEADS[kind][0], style) is None:
@@ -40,9 +43,16 @@ def test_every_parameter_has_one_name_and_every_name_one_parameter(style, kind):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_those_of_transformers(name):
-    theirs = foreign_model(name, **({"num_hidden_groups": 3, "inner_group_num": 2} if name.startswith("Albert") else {}))
+    theirs = foreign_model(
+        name,
+        **({"num_hidden_groups": 3, "inner_group_num": 2} if name.startswith("Albert") else {}),
+    )
     family = "bert" if name.startswith("Bert") else "albert"
-    shape = {"embedding_size": 32, "share": "none"} if family == "bert" else {"num_groups": 3, "layers_per_group": 2}
+    shape = (
+        {"embedding_size": 32, "share": "none"}
+        if family == "bert"
+        else {"num_groups": 3, "layers_per_group": 2}
+    )
     kinds = ARCHITECTURES[name.removeprefix("Albert").removeprefix("Bert")]
     encoder = replace(TINY, **shape, pooler=any("pooler" in key for key in theirs.state_dict()))
     config = ModelConfig(encoder=encoder, heads=tuple(head(kind) for kind in kinds))
@@ -62,18 +72,27 @@ def test_transposed_are_exactly_the_kernels():
     for ours, foreign in foreign_names(config, "google").items():
         matrix = Model(config).state_dict()[ours].ndim == 2
         assert foreign.transposed == (matrix and foreign.name.endswith("/kernel"))
-    assert not any(foreign.transposed for foreign in foreign_names(ModelConfig(encoder=TINY), "albert").values())
+    assert not any(
+        foreign.transposed
+        for foreign in foreign_names(ModelConfig(encoder=TINY), "albert").values()
+    )
 
 
 def test_parts_without_a_place_abroad():
-    with pytest.raises(ConversionError, match=r"Hugging Face's Albert has no place for encoder\.norm"):
+    with pytest.raises(
+        ConversionError, match=r"Hugging Face's Albert has no place for encoder\.norm"
+    ):
         foreign_names(ModelConfig(encoder=replace(TINY, norm="pre")), "albert")
-    with pytest.raises(ConversionError, match=r"Hugging Face's Bert has no place for encoder\.embedding\.mapping"):
+    with pytest.raises(
+        ConversionError, match=r"Hugging Face's Bert has no place for encoder\.embedding\.mapping"
+    ):
         foreign_names(ModelConfig(encoder=replace(TINY, share="none")), "bert")
 
 
 def test_owners_are_counted_as_the_model_counts_them():
     for share in ("none", "attention", "ffn", "all"):
-        config = ModelConfig(encoder=replace(TINY, share=share, num_layers=5, num_groups=2, layers_per_group=3))
+        config = ModelConfig(
+            encoder=replace(TINY, share=share, num_layers=5, num_groups=2, layers_per_group=3)
+        )
         with torch.device("meta"):
             assert foreign_names(config, "albert").keys() == Model(config).state_dict().keys()

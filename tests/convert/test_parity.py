@@ -1,11 +1,21 @@
-"""A converted model computes what transformers computes: in float32 to 1e-5, in bfloat16 with no larger error than theirs."""
+"""A converted model computes what transformers computes: in float32 to 1e-5, in bfloat16 with no
+larger error than theirs."""
 
 import copy
 
 import pytest
 import torch
 import transformers
-from peers import ALBERT, NAMES, converted, difference, foreign_model, inputs, our_outputs, their_outputs
+from peers import (
+    ALBERT,
+    NAMES,
+    converted,
+    difference,
+    foreign_model,
+    inputs,
+    our_outputs,
+    their_outputs,
+)
 
 from litebert.convert.names import foreign_names
 from litebert.convert.settings import DEFAULTS
@@ -14,7 +24,12 @@ ODD = {
     "groups 2": {"num_hidden_layers": 4, "num_hidden_groups": 2},
     "groups 3": {"num_hidden_layers": 6, "num_hidden_groups": 3},
     "groups that do not divide": {"num_hidden_layers": 5, "num_hidden_groups": 3},
-    "groups rounded otherwise": {"num_hidden_layers": 36, "num_hidden_groups": 14, "hidden_size": 12, "embedding_size": 6},
+    "groups rounded otherwise": {
+        "num_hidden_layers": 36,
+        "num_hidden_groups": 14,
+        "hidden_size": 12,
+        "embedding_size": 6,
+    },
     "two layers per group": {"num_hidden_groups": 3, "inner_group_num": 2},
     "E equal to H": {"embedding_size": 24},
     "E larger than H": {"embedding_size": 36},
@@ -62,11 +77,17 @@ def test_a_wholly_padded_row_leaves_the_others_alone(name, attention, tmp_path):
     with torch.no_grad():
         found, expected = our_outputs(ours, batch), their_outputs(theirs, batch)
     assert all(torch.isfinite(tensor).all() for tensor in found)
-    assert difference([tensor[:-1] for tensor in found], [tensor[:-1] for tensor in expected]) < 1e-5
+    assert (
+        difference([tensor[:-1] for tensor in found], [tensor[:-1] for tensor in expected]) < 1e-5
+    )
 
 
-@pytest.mark.parametrize("name", ["AlbertForSequenceClassification", "BertForSequenceClassification"])
-@pytest.mark.parametrize("settings", [{"num_labels": 1}, {"num_labels": 1, "problem_type": "regression"}])
+@pytest.mark.parametrize(
+    "name", ["AlbertForSequenceClassification", "BertForSequenceClassification"]
+)
+@pytest.mark.parametrize(
+    "settings", [{"num_labels": 1}, {"num_labels": 1, "problem_type": "regression"}]
+)
 def test_regression(name, settings, tmp_path):
     theirs = foreign_model(name, **settings)
     ours, batch = converted(theirs, tmp_path), inputs()
@@ -76,22 +97,30 @@ def test_regression(name, settings, tmp_path):
 
 
 def test_the_comparison_can_fail(tmp_path):
-    """The same weights with another activation, or another mask, are far outside of the tolerance."""
+    """The same weights with another activation, or another mask, are far outside of the
+    tolerance."""
     theirs, batch = foreign_model("AlbertModel", hidden_act="gelu"), inputs(padding="right")
     ours = converted(theirs, tmp_path, activation="gelu_tanh")
     with torch.no_grad():
         expected = their_outputs(theirs, batch)
         assert difference(our_outputs(ours, batch), expected) > 1e-4
         ours = converted(theirs, tmp_path)
-        assert difference(our_outputs(ours, {**batch, "mask": torch.ones_like(batch["mask"])}), expected) > 1e-4
+        assert (
+            difference(
+                our_outputs(ours, {**batch, "mask": torch.ones_like(batch["mask"])}), expected
+            )
+            > 1e-4
+        )
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("name", ["AlbertForPreTraining", "BertForPreTraining"])
 def test_bfloat16_errs_no_more_than_theirs(name, attention, tmp_path):
-    """Truth is theirs in float64 with the weights that bfloat16 holds, so that only the arithmetic is compared.
+    """Truth is theirs in float64 with the weights that bfloat16 holds, so that only the arithmetic
+    is compared.
 
-    One random model is a matter of luck, since its few weights are reused in every layer; eight are a fair test.
+    One random model is a matter of luck, since its few weights are reused in every layer; eight are
+    a fair test.
     """
     sizes = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 4, "vocab_size": 60}
     squares = []
@@ -102,29 +131,50 @@ def test_bfloat16_errs_no_more_than_theirs(name, attention, tmp_path):
         ours = converted(theirs, tmp_path / str(seed)).bfloat16()
         batch = inputs(batch=8, seq=24, padding="right", seed=seed)
         with torch.no_grad():
-            outputs = zip(our_outputs(ours, batch), their_outputs(theirs, batch), their_outputs(truth, batch), strict=True)
-        squares.append([[float((rough.double() - exact).square().mean()) for rough in (a, b)] for a, b, exact in outputs])
+            outputs = zip(
+                our_outputs(ours, batch),
+                their_outputs(theirs, batch),
+                their_outputs(truth, batch),
+                strict=True,
+            )
+        squares.append(
+            [
+                [float((rough.double() - exact).square().mean()) for rough in (a, b)]
+                for a, b, exact in outputs
+            ]
+        )
     for our_error, their_error in torch.tensor(squares).mean(0).sqrt():
         assert our_error <= 1.1 * their_error
 
 
-@pytest.mark.parametrize("settings", [{}, {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2}]
+)
 def test_gradients_in_training(settings, tmp_path):
     theirs = foreign_model("AlbertForPreTraining", classifier_dropout_prob=0.0, **settings).train()
     ours = converted(theirs, tmp_path, hf_compat=True).train()
     batch = inputs(padding="right")
     for outputs in (our_outputs(ours, batch), their_outputs(theirs, batch)):
         sum(output.log_softmax(-1)[..., 0].sum() for output in outputs).backward()
-    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
+    gradients = {
+        name: parameter.grad
+        for name, parameter in theirs.named_parameters()
+        if parameter.grad is not None
+    }
     names = foreign_names(ours.config, "albert")
     assert len(gradients) == len(names)
     for name, parameter in ours.named_parameters():
         prefix = "albert." if name.startswith("encoder.") else ""
         expected = gradients[prefix + names[name].name]
-        torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max() + 1))
+        torch.testing.assert_close(
+            parameter.grad, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max() + 1)
+        )
 
 
 def test_defaults_of_an_empty_config_are_those_of_their_class():
-    for family, config in (("albert", transformers.AlbertConfig()), ("bert", transformers.BertConfig())):
+    for family, config in (
+        ("albert", transformers.AlbertConfig()),
+        ("bert", transformers.BertConfig()),
+    ):
         assert {key: getattr(config, key) for key in DEFAULTS[family]} == DEFAULTS[family]
     assert set(ALBERT) <= set(DEFAULTS["albert"])

@@ -1,4 +1,5 @@
-"""Google's checkpoints: they compute what transformers computes with the same arrays; forks and leftovers are refused."""
+"""Google's checkpoints: they compute what transformers computes with the same arrays; forks and
+leftovers are refused."""
 
 import json
 import shutil
@@ -35,10 +36,19 @@ CONFIG = {
 
 
 def theirs_from(bundle: Bundle):
-    """A model of transformers filled by hand from the arrays of Google's names, without our table."""
+    """A model of transformers filled by hand from the arrays of Google's names, without our
+    table."""
     config = json.loads((GOOGLE / "albert_config.json").read_text())
-    model = transformers.AlbertForPreTraining(transformers.AlbertConfig(**{**config, "hidden_act": "gelu_new"})).eval()
-    ends = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
+    model = transformers.AlbertForPreTraining(
+        transformers.AlbertConfig(**{**config, "hidden_act": "gelu_new"})
+    ).eval()
+    ends = {
+        "kernel": "weight",
+        "gamma": "weight",
+        "beta": "bias",
+        "output_weights": "weight",
+        "output_bias": "bias",
+    }
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             path = name.removesuffix(".weight").removesuffix(".bias").removeprefix("albert.")
@@ -61,7 +71,9 @@ def theirs_from(bundle: Bundle):
             if name == "predictions.bias":
                 path = "cls/predictions"
             end = "weight" if name.endswith("weight") else "bias"
-            choices = [f"{path}/{old}" for old, new in {**ends, "bias": "bias"}.items() if new == end] + [path]
+            choices = [
+                f"{path}/{old}" for old, new in {**ends, "bias": "bias"}.items() if new == end
+            ] + [path]
             (found,) = [choice for choice in choices if choice in bundle.entries]
             array = torch.from_numpy(bundle[found])
             parameter.copy_(array.T if found.endswith("kernel") else array)
@@ -87,14 +99,25 @@ def test_config_and_notes_of_the_fixture():
 
 
 def written(
-    folder: Path, *kinds: str, prefix: str = "", change=lambda arrays: None, config=CONFIG, encoder=TINY
+    folder: Path,
+    *kinds: str,
+    prefix: str = "",
+    change=lambda arrays: None,
+    config=CONFIG,
+    encoder=TINY,
 ) -> tuple[Path, Model]:
     """Our model as Google's fine-tuning would have written it, through the table of names."""
-    heads = tuple(HeadConfig(kind=kind, labels=("a", "b", "c") if kind == "classify" else ()) for kind in kinds)
+    heads = tuple(
+        HeadConfig(kind=kind, labels=("a", "b", "c") if kind == "classify" else ())
+        for kind in kinds
+    )
     model = Model(ModelConfig(encoder=encoder, heads=heads)).eval()
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     names = foreign_names(model.config, "google")
-    arrays = {prefix + f.name: np.ascontiguousarray(weights[o].T if f.transposed else weights[o]) for o, f in names.items()}
+    arrays = {
+        prefix + f.name: np.ascontiguousarray(weights[o].T if f.transposed else weights[o])
+        for o, f in names.items()
+    }
     arrays["global_step"] = np.array(3)
     change(arrays)
     folder.mkdir(exist_ok=True)
@@ -108,7 +131,9 @@ def test_fine_tuned_heads(tmp_path, kind, prefix):
     path, model = written(tmp_path, kind, prefix=prefix)
     found = read_google(path)
     assert [head.kind for head in found.config.heads] == [kind]
-    assert all(torch.equal(found.weights[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(
+        torch.equal(found.weights[name], tensor) for name, tensor in model.state_dict().items()
+    )
     assert found.config.heads[0].dropout == (0.0 if kind == "span" else 0.1)
 
 
@@ -125,27 +150,44 @@ def test_one_output_is_regression_or_choice_as_the_user_says(tmp_path):
 
 def test_no_mapping_where_e_equals_h(tmp_path):
     encoder = replace(TINY, embedding_size=TINY.hidden_size)
-    path, model = written(tmp_path, "masked", encoder=encoder, config={**CONFIG, "embedding_size": TINY.hidden_size})
+    path, model = written(
+        tmp_path, "masked", encoder=encoder, config={**CONFIG, "embedding_size": TINY.hidden_size}
+    )
     found = read_google(path)
     assert "encoder.embedding.mapping.weight" not in found.weights
-    assert all(torch.equal(found.weights[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(
+        torch.equal(found.weights[name], tensor) for name, tensor in model.state_dict().items()
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (
-            {"bert/encoder/transformer/group_0_2/layer_2/inner_group_0/layer_normalization_5/gamma": np.ones(3, np.float32)},
+            {
+                "bert/encoder/transformer/group_0_2/layer_2/inner_group_0/layer_normalization_5/gamma": np.ones(
+                    3, np.float32
+                )
+            },
             "layer norms are not shared: it comes from a fork",
         ),
         ({"model/layer-0/.ATTRIBUTES/VARIABLE_VALUE": np.ones(3, np.float32)}, "object-based"),
-        ({"bert/encoder/layer_0/output/dense/kernel": np.ones((3, 3), np.float32)}, "holds Google's BERT"),
+        (
+            {"bert/encoder/layer_0/output/dense/kernel": np.ones((3, 3), np.float32)},
+            "holds Google's BERT",
+        ),
         ({"surprise": np.ones(3, np.float32)}, "no name here, the first is 'surprise'"),
-        ({"bert/pooler/dense/bias": np.ones(3, np.float32)}, "shape \\[3\\], the config asks for \\[32\\]"),
+        (
+            {"bert/pooler/dense/bias": np.ones(3, np.float32)},
+            "shape \\[3\\], the config asks for \\[32\\]",
+        ),
         ({"bert/pooler/dense/bias": np.ones(32, np.float64)}, "stored as F64"),
         ({"bert/pooler/dense/bias": np.ones(32, np.int32)}, "stored as I32"),
         ({"module/bert/pooler/dense/bias": np.ones(32, np.float32)}, "twice, once under 'module/'"),
-        ({"bert/pooler/dense/bias": None}, "1 weights are missing, the first is 'bert/pooler/dense/bias'"),
+        (
+            {"bert/pooler/dense/bias": None},
+            "1 weights are missing, the first is 'bert/pooler/dense/bias'",
+        ),
     ],
 )
 def test_refused(tmp_path, change, message):

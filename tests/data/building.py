@@ -18,13 +18,20 @@ def made_documents(count: int, *, seed: int = 0) -> list[list[str]]:
     draw = random.Random(seed)
 
     def sentence() -> str:
-        return " ".join(draw.choices(_WORDS, k=draw.randint(3, 12))).capitalize() + draw.choice(".!?")
+        return " ".join(draw.choices(_WORDS, k=draw.randint(3, 12))).capitalize() + draw.choice(
+            ".!?"
+        )
 
-    return [[" ".join(sentence() for _ in range(draw.randint(1, 4))) for _ in range(draw.randint(1, 4))] for _ in range(count)]
+    return [
+        [" ".join(sentence() for _ in range(draw.randint(1, 4))) for _ in range(draw.randint(1, 4))]
+        for _ in range(count)
+    ]
 
 
 def write_text(path: Path, documents: list[list[str]]) -> Path:
-    path.write_text("\n\n".join("\n".join(paragraphs) for paragraphs in documents) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n\n".join("\n".join(paragraphs) for paragraphs in documents) + "\n", encoding="utf-8"
+    )
     return path
 
 
@@ -35,9 +42,13 @@ def make_tokenizer(folder: Path) -> Path:
     return folder
 
 
-def small_build(corpus: list[Path], tokenizer: Path, out: Path, *, bad_rows: str = "error", **changes: object) -> BuildReport:
+def small_build(
+    corpus: list[Path], tokenizer: Path, out: Path, *, bad_rows: str = "error", **changes: object
+) -> BuildReport:
     """A build with pieces and shards so small that there are many of them."""
-    reading = {key: changes.pop(key) for key in ("documents", "field", "piece_bytes") if key in changes}
+    reading = {
+        key: changes.pop(key) for key in ("documents", "field", "piece_bytes") if key in changes
+    }
     options = CorpusOptions(bad_rows=bad_rows, **({"piece_bytes": 2048} | reading))  # type: ignore[arg-type]
     chosen = BuildOptions(corpus=options, **({"shard_tokens": 3000} | changes))  # type: ignore[arg-type]
     return build_shards(corpus, tokenizer=tokenizer, out=out, options=chosen)
@@ -45,4 +56,8 @@ def small_build(corpus: list[Path], tokenizer: Path, out: Path, *, bad_rows: str
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a folder, by its name."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

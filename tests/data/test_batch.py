@@ -13,7 +13,9 @@ SHARD = toy_shard()
 
 @pytest.fixture(scope="module")
 def batch() -> Batch:
-    return Stream([SHARD], vocabulary_of(SHARD), ExampleSpec(max_length=64), split="all").batch(0, 0, 40)
+    return Stream([SHARD], vocabulary_of(SHARD), ExampleSpec(max_length=64), split="all").batch(
+        0, 0, 40
+    )
 
 
 def originals(batch: Batch) -> np.ndarray:
@@ -24,7 +26,9 @@ def originals(batch: Batch) -> np.ndarray:
 
 def test_layout_of_a_row(batch: Batch) -> None:
     assert batch.token_ids.shape == (40, 64)
-    for token_ids, segment_ids, mask in zip(originals(batch), batch.segment_ids, batch.mask, strict=True):
+    for token_ids, segment_ids, mask in zip(
+        originals(batch), batch.segment_ids, batch.mask, strict=True
+    ):
         size = int(mask.sum())
         assert mask[:size].all()
         assert (token_ids[size:] == 0).all()
@@ -33,7 +37,9 @@ def test_layout_of_a_row(batch: Batch) -> None:
         assert token_ids[0] == 2
         assert len(separators) == 2
         assert separators[1] == size - 1
-        assert segment_ids[:size].tolist() == [0] * (separators[0] + 1) + [1] * (size - 1 - separators[0])
+        assert segment_ids[:size].tolist() == [0] * (separators[0] + 1) + [1] * (
+            size - 1 - separators[0]
+        )
         for segment in (token_ids[1 : separators[0]], token_ids[separators[0] + 1 : size - 1]):
             assert (np.diff(segment) == 1).all()  # one piece of the text each
 
@@ -54,7 +60,9 @@ def test_nothing_leaks_across_documents(batch: Batch) -> None:
 def test_slices_are_batches(batch: Batch) -> None:
     parts = [batch.rows(0, 7), batch.rows(7, 8), batch.rows(8, 40)]
     for field in ("token_ids", "segment_ids", "mask", "masked_labels", "order_labels", "indices"):
-        assert (np.concatenate([getattr(part, field) for part in parts]) == getattr(batch, field)).all()
+        assert (
+            np.concatenate([getattr(part, field) for part in parts]) == getattr(batch, field)
+        ).all()
     assert [len(part) for part in parts] == [7, 1, 32]
     assert sum(part.num_masked for part in parts) == batch.num_masked
     assert sum(part.num_tokens for part in parts) == batch.num_tokens
@@ -63,14 +71,23 @@ def test_slices_are_batches(batch: Batch) -> None:
         assert part.masked_positions.max() < part.token_ids.size
 
 
-@pytest.mark.parametrize(("longest", "multiple", "width"), [(9, None, 64), (9, 8, 16), (16, 8, 16), (63, 48, 64), (5, 1, 5)])
+@pytest.mark.parametrize(
+    ("longest", "multiple", "width"),
+    [(9, None, 64), (9, 8, 16), (16, 8, 16), (63, 48, 64), (5, 1, 5)],
+)
 def test_width(longest: int, multiple: int | None, width: int) -> None:
     assert padded_width(longest, max_length=64, pad_multiple=multiple) == width
 
 
 def test_padding_to_a_multiple_changes_the_width_alone() -> None:
     wide, narrow = (
-        Stream([SHARD], vocabulary_of(SHARD), ExampleSpec(max_length=512), split="all", pad_multiple=multiple).batch(0, 0, 3)
+        Stream(
+            [SHARD],
+            vocabulary_of(SHARD),
+            ExampleSpec(max_length=512),
+            split="all",
+            pad_multiple=multiple,
+        ).batch(0, 0, 3)
         for multiple in (None, 8)
     )
     width = narrow.token_ids.shape[1]

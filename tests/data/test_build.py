@@ -36,7 +36,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("corpus")
-    rows = "".join(json.dumps({"text": "\n".join(each)}) + "\n" for each in made_documents(60, seed=2))
+    rows = "".join(
+        json.dumps({"text": "\n".join(each)}) + "\n" for each in made_documents(60, seed=2)
+    )
     (folder / "b.jsonl").write_text(rows)
     return [write_text(folder / "a.txt", made_documents(150, seed=1)), folder / "b.jsonl"]
 
@@ -54,17 +56,29 @@ def read_back(folder: Path) -> list[list[list[int]]]:
     found = []
     for number in range(len(shards)):
         shard = shards.arrays(number)
-        sentences = [ids.tolist() for ids in np.split(shard.tokens, shard.sentences[1:-1].astype(int))]
+        sentences = [
+            ids.tolist() for ids in np.split(shard.tokens, shard.sentences[1:-1].astype(int))
+        ]
         bounds = shard.documents.astype(int)
         found += [sentences[start:end] for start, end in pairwise(bounds)]
     return found
 
 
-def test_shards_hold_the_sentences_of_the_documents(built: Path, corpus: list[Path], tokenizer: Path) -> None:
+def test_shards_hold_the_sentences_of_the_documents(
+    built: Path, corpus: list[Path], tokenizer: Path
+) -> None:
     encode = Tokenizer.load(tokenizer).encode_batch
     expected = []
     for document in read_documents(corpus):
-        expected.append(encode([sentence for paragraph in document.paragraphs for sentence in split_sentences(paragraph)]))
+        expected.append(
+            encode(
+                [
+                    sentence
+                    for paragraph in document.paragraphs
+                    for sentence in split_sentences(paragraph)
+                ]
+            )
+        )
     assert len(Shards.open(built)) > 3, "the test is about several shards"
     assert read_back(built) == expected
 
@@ -77,7 +91,11 @@ def test_index_says_what_is_there(built: Path, corpus: list[Path], tokenizer: Pa
     assert index["tokens"] == sum(len(ids) for document in documents for ids in document)
     assert index["unknown"] == sum(ids.count(1) for document in documents for ids in document)
     assert index["text_bytes"] == sum(path.stat().st_size for path in corpus)
-    assert index["tokenizer"] == Tokenizer.load(tokenizer).fingerprint == Tokenizer.load(built / "tokenizer").fingerprint
+    assert (
+        index["tokenizer"]
+        == Tokenizer.load(tokenizer).fingerprint
+        == Tokenizer.load(built / "tokenizer").fingerprint
+    )
     assert all(record["tokens"] >= 3000 for record in index["shards"][:-1])
     assert not (built / ".build").exists()
 
@@ -85,7 +103,9 @@ def test_index_says_what_is_there(built: Path, corpus: list[Path], tokenizer: Pa
 def test_a_line_may_be_a_sentence(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
     small_build(corpus[:1], tokenizer, tmp_path, split="lines")
     encode = Tokenizer.load(tokenizer).encode_batch
-    assert read_back(tmp_path) == [encode(document.paragraphs) for document in read_documents(corpus[:1])]
+    assert read_back(tmp_path) == [
+        encode(document.paragraphs) for document in read_documents(corpus[:1])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,32 +119,48 @@ def test_a_line_may_be_a_sentence(corpus: list[Path], tokenizer: Path, tmp_path:
 )
 def test_white_space_and_marks_of_all_kinds(text: str, tokenizer: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_text(f"A plain sentence. Another one.\n{text}\nThe last one. It ends.\n", encoding="utf-8")
+    path.write_text(
+        f"A plain sentence. Another one.\n{text}\nThe last one. It ends.\n", encoding="utf-8"
+    )
     small_build([path], tokenizer, tmp_path / "out")
     encode = Tokenizer.load(tokenizer).encode_batch
-    sentences = [each for line in path.read_text(encoding="utf-8").split("\n") for each in split_sentences(line)]
+    sentences = [
+        each
+        for line in path.read_text(encoding="utf-8").split("\n")
+        for each in split_sentences(line)
+    ]
     assert read_back(tmp_path / "out") == [[ids for ids in encode(sentences) if ids]]
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_workers_change_nothing(workers: int, built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+def test_workers_change_nothing(
+    workers: int, built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path
+) -> None:
     small_build(corpus, tokenizer, tmp_path / "out", workers=workers)
     assert contents(tmp_path / "out") == contents(built)
 
 
 @pytest.mark.system
-def test_ray_changes_nothing(built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
-    """A real cluster of two workers on this machine; in a process of its own, since Ray is noisy about warnings."""
+def test_ray_changes_nothing(
+    built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path
+) -> None:
+    """A real cluster of two workers on this machine; in a process of its own, since Ray is noisy
+    about warnings."""
     code = (
         "import sys; from pathlib import Path; from building import small_build; "
-        "small_build([*map(Path, sys.argv[3:])], Path(sys.argv[1]), Path(sys.argv[2]), workers=2, engine='ray')"
+        "small_build([*map(Path, sys.argv[3:])], Path(sys.argv[1]), Path(sys.argv[2]), workers=2, "
+        "engine='ray')"
     )
     out = tmp_path / "out"
-    subprocess.run([sys.executable, "-c", code, tokenizer, out, *corpus], check=True, timeout=240, cwd=HERE)
+    subprocess.run(
+        [sys.executable, "-c", code, tokenizer, out, *corpus], check=True, timeout=240, cwd=HERE
+    )
     assert contents(out) == contents(built)
 
 
-def test_a_finished_build_is_left_as_it_is(built: Path, corpus: list[Path], tokenizer: Path) -> None:
+def test_a_finished_build_is_left_as_it_is(
+    built: Path, corpus: list[Path], tokenizer: Path
+) -> None:
     before = contents(built)
     report = small_build(corpus, tokenizer, built)
     assert report.shards_reused == report.shards
@@ -166,10 +202,14 @@ def interrupt_after(parcels: int) -> Callable[[Progress], None]:
 def test_an_interrupted_build_goes_on(
     parcels: int, workers: int, built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path
 ) -> None:
-    options = BuildOptions(corpus=CorpusOptions(piece_bytes=2048), shard_tokens=3000, workers=workers)
+    options = BuildOptions(
+        corpus=CorpusOptions(piece_bytes=2048), shard_tokens=3000, workers=workers
+    )
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        build_shards(corpus, tokenizer=tokenizer, out=out, options=options, watch=interrupt_after(parcels))
+        build_shards(
+            corpus, tokenizer=tokenizer, out=out, options=options, watch=interrupt_after(parcels)
+        )
     assert not (out / "index.json").exists()
     report = small_build(corpus, tokenizer, out, workers=workers)
     assert (report.shards_reused > 0) == (parcels > 0)
@@ -179,12 +219,15 @@ def test_an_interrupted_build_goes_on(
 def command(corpus: list[Path], tokenizer: Path, out: Path, workers: int) -> list[str]:
     code = (
         "import sys; from pathlib import Path; from building import small_build; "
-        "small_build([*map(Path, sys.argv[4:])], Path(sys.argv[1]), Path(sys.argv[2]), workers=int(sys.argv[3]))"
+        "small_build([*map(Path, sys.argv[4:])], Path(sys.argv[1]), Path(sys.argv[2]), "
+        "workers=int(sys.argv[3]))"
     )
     return [sys.executable, "-c", code, str(tokenizer), str(out), str(workers), *map(str, corpus)]
 
 
-def test_kills_change_nothing(built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+def test_kills_change_nothing(
+    built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path
+) -> None:
     """SIGKILL at random moments; bench/torture_build.py does it fifty times on more text."""
     draw = random.Random(0)
     out = tmp_path / "out"
@@ -200,30 +243,56 @@ def test_kills_change_nothing(built: Path, corpus: list[Path], tokenizer: Path, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_75(number: signal.Signals, corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+def test_a_signal_ends_it_with_75(
+    number: signal.Signals, corpus: list[Path], tokenizer: Path, tmp_path: Path
+) -> None:
     code = "import sys; from litebert.cli import main; main(sys.argv[1:])"
-    files = [write_text(tmp_path / f"{number}.txt", made_documents(10_000))]  # two seconds for a moment
-    words = ["data", "build", *map(str, files), "--tokenizer", tokenizer, "--out", tmp_path / "out", "--workers", "2"]
-    process = subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stderr=subprocess.PIPE)
+    files = [
+        write_text(tmp_path / f"{number}.txt", made_documents(10_000))
+    ]  # two seconds for a moment
+    words = [
+        "data",
+        "build",
+        *map(str, files),
+        "--tokenizer",
+        tokenizer,
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        "2",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)], stderr=subprocess.PIPE
+    )
     while not list((tmp_path / "out").glob(".build/*.tokens.tmp")):
         time.sleep(0.005)
     process.send_signal(number)
     _, told = process.communicate(timeout=30)
     assert process.returncode == 75, told.decode()
     assert b"the same command again goes on" in told
-    subprocess.run([sys.executable, "-c", code, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], check=True, stdout=subprocess.DEVNULL
+    )
     assert len(Shards.open(tmp_path / "out", verify=True)) == 1
 
 
-def test_another_build_is_refused_with_the_difference(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+def test_another_build_is_refused_with_the_difference(
+    corpus: list[Path], tokenizer: Path, tmp_path: Path
+) -> None:
     path, out = tmp_path / "a.txt", tmp_path / "out"
     path.write_text("One two. Three.\n")
     small_build([path], tokenizer, out)
     (out / "notes.md").write_text("mine")
     path.write_text("One two. Tree!!\n")
-    with pytest.raises(DataError, match=r"another build \(.*a\.txt has changed \(16 bytes before, 16 now\)\); .*--overwrite"):
+    with pytest.raises(
+        DataError,
+        match=r"another build \(.*a\.txt has changed \(16 bytes before, 16 now\)\); .*--overwrite",
+    ):
         small_build([path], tokenizer, out)
-    with pytest.raises(DataError, match=r"shard_tokens: was 3000, is 50; .*split|sentences: was rules-\d+, is lines"):
+    with pytest.raises(
+        DataError,
+        match=r"shard_tokens: was 3000, is 50; .*split|sentences: was rules-\d+, is lines",
+    ):
         small_build([path], tokenizer, out, split="lines", shard_tokens=50)
     with pytest.raises(DataError, match=r"a\.txt is gone; .*b\.txt is new"):
         small_build([path.rename(tmp_path / "b.txt")], tokenizer, out)
@@ -246,7 +315,9 @@ def test_another_tokenizer_is_refused(corpus: list[Path], tokenizer: Path, tmp_p
         small_build(corpus, changed, tmp_path)
 
 
-def test_foreign_shards_are_not_touched(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+def test_foreign_shards_are_not_touched(
+    corpus: list[Path], tokenizer: Path, tmp_path: Path
+) -> None:
     (tmp_path / "00000.tokens.npy").write_bytes(b"precious")
     with pytest.raises(DataError, match="shards without an index"):
         small_build(corpus, tokenizer, tmp_path)
@@ -259,7 +330,9 @@ BAD = b"Good one.\nbad \xff line\n\nGood two.\nbad \0 line\n"
 def test_bad_rows_stop_a_build(tokenizer: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(BAD)
-    with pytest.raises(DataError, match=r"a\.txt, line 2: byte 0xff .* --bad-rows skip or quarantine"):
+    with pytest.raises(
+        DataError, match=r"a\.txt, line 2: byte 0xff .* --bad-rows skip or quarantine"
+    ):
         small_build([path], tokenizer, tmp_path / "out")
     report = small_build([path], tokenizer, tmp_path / "out", bad_rows="skip")
     assert (report.bad_rows, report.documents, len(report.bad)) == (2, 2, 2)
@@ -270,7 +343,12 @@ def test_bad_rows_are_kept(workers: int, tokenizer: Path, tmp_path: Path) -> Non
     path = tmp_path / "a.txt"
     path.write_bytes(BAD * 20 + b"\n\0 last\n" * 50)
     out = tmp_path / "out"
-    settings = {"bad_rows": "quarantine", "shard_tokens": 60, "piece_bytes": 128, "workers": workers}
+    settings = {
+        "bad_rows": "quarantine",
+        "shard_tokens": 60,
+        "piece_bytes": 128,
+        "workers": workers,
+    }
     report = small_build([path], tokenizer, out, **settings)  # type: ignore[arg-type]
     rows = [json.loads(line) for line in (out / "quarantine.jsonl").read_text().splitlines()]
     assert report.bad_rows == len(rows) == 90
@@ -314,16 +392,26 @@ def test_two_builds_at_once(corpus: list[Path], tokenizer: Path, tmp_path: Path)
     build_shards(corpus[1:], tokenizer=tokenizer, out=tmp_path, watch=meanwhile)
 
 
-def test_a_full_disk_is_foreseen(corpus: list[Path], tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_foreseen(
+    corpus: list[Path], tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = os.statvfs(tmp_path)
-    monkeypatch.setattr(build_module.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000})())
-    with pytest.raises(DataError, match=r"the shards need about 0\.\d+ GB more, .* has 0\.000 GB free; make room"):
+    monkeypatch.setattr(
+        build_module.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000})()
+    )
+    with pytest.raises(
+        DataError, match=r"the shards need about 0\.\d+ GB more, .* has 0\.000 GB free; make room"
+    ):
         small_build(corpus, tokenizer, tmp_path)
     assert usage.f_bsize
 
 
 def test_a_full_disk_loses_nothing(
-    built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: Path,
+    corpus: list[Path],
+    tokenizer: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from litebert.data.shard_writer import ShardWriter
 
@@ -336,13 +424,17 @@ def test_a_full_disk_loses_nothing(
         add(self, encoded)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ShardWriter, "add", failing)
-    with pytest.raises(DataError, match=r"no space left in .*; finished shards are kept: make room"):
+    with pytest.raises(
+        DataError, match=r"no space left in .*; finished shards are kept: make room"
+    ):
         small_build(corpus, tokenizer, tmp_path / "out")
     assert small_build(corpus, tokenizer, tmp_path / "out").shards_reused > 0
     assert contents(tmp_path / "out") == contents(built)
 
 
-def test_a_dead_worker_is_told(corpus: list[Path], tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_worker_is_told(
+    corpus: list[Path], tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask = engines._Child.ask
 
     def killing(self: engines._Child, parcel: object) -> object:
@@ -350,7 +442,10 @@ def test_a_dead_worker_is_told(corpus: list[Path], tokenizer: Path, tmp_path: Pa
         return ask(self, parcel)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engines._Child, "ask", killing)
-    with pytest.raises(LitebertError, match=r"a worker process was killed by signal 9, often for want of memory; .* goes on"):
+    with pytest.raises(
+        LitebertError,
+        match=r"a worker process was killed by signal 9, often for want of memory; .* goes on",
+    ):
         small_build(corpus, tokenizer, tmp_path / "out", workers=2)
 
 
@@ -374,16 +469,22 @@ def test_options_are_checked(
 @pytest.mark.parametrize("name", ["a.txt", "a.txt/out"])
 def test_a_folder_that_cannot_be_made(name: str, tokenizer: Path, tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.txt", made_documents(5))
-    with pytest.raises(DataError, match=r"the shards cannot be written to .*a\.txt.* \(.+\); name another folder"):
+    with pytest.raises(
+        DataError, match=r"the shards cannot be written to .*a\.txt.* \(.+\); name another folder"
+    ):
         build_shards([path], tokenizer=tokenizer, out=tmp_path / name)
 
 
 @pytest.mark.parametrize("out", ["corpus", "corpus/out"])
-def test_bad_rows_kept_inside_the_corpus_are_no_part_of_it(out: str, tokenizer: Path, tmp_path: Path) -> None:
+def test_bad_rows_kept_inside_the_corpus_are_no_part_of_it(
+    out: str, tokenizer: Path, tmp_path: Path
+) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.txt").write_bytes(b"one two\n\nb\xffd\n")
     for _ in range(2):
-        report = small_build([tmp_path / "corpus"], tokenizer, tmp_path / out, bad_rows="quarantine")
+        report = small_build(
+            [tmp_path / "corpus"], tokenizer, tmp_path / out, bad_rows="quarantine"
+        )
         assert (report.documents, report.bad_rows) == (1, 1)
     assert (tmp_path / out / "quarantine.jsonl").exists()
 
@@ -398,10 +499,20 @@ def test_a_corpus_that_changes_meanwhile(tokenizer: Path, tmp_path: Path) -> Non
         build_shards([path], tokenizer=tokenizer, out=tmp_path / "out", watch=change)
 
 
-def test_the_command(corpus: list[Path], tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    corpus: list[Path], tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from litebert import cli
 
-    words = ["data", "build", *map(str, corpus), "--tokenizer", str(tokenizer), "--out", str(tmp_path / "out")]
+    words = [
+        "data",
+        "build",
+        *map(str, corpus),
+        "--tokenizer",
+        str(tokenizer),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert cli.run([*words, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["documents"] == 210
@@ -419,5 +530,14 @@ def test_building_needs_no_torch(corpus: list[Path], tokenizer: Path, tmp_path: 
         "import sys; from litebert import cli; code = cli.run(sys.argv[1:]); "
         "import litebert.data.build_worker; sys.exit(code or 'torch' in sys.modules)"
     )
-    words = ["data", "build", *map(str, corpus), "--tokenizer", str(tokenizer), "--out", str(tmp_path), "--json"]
+    words = [
+        "data",
+        "build",
+        *map(str, corpus),
+        "--tokenizer",
+        str(tokenizer),
+        "--out",
+        str(tmp_path),
+        "--json",
+    ]
     subprocess.run([sys.executable, "-c", code, *words], check=True, stdout=subprocess.DEVNULL)

@@ -1,4 +1,5 @@
-"""Lengths, the place of [SEP] and cut sentences do not tell the order; the plain way of cutting lets them."""
+"""Lengths, the place of [SEP] and cut sentences do not tell the order; the plain way of cutting
+lets them."""
 
 import numpy as np
 import pytest
@@ -26,8 +27,14 @@ def test_the_order_is_not_given_away(max_length: int) -> None:
     unseen = is_heldout(documents, 1 / 3)
     bound = 0.51 + 3 * 0.5 / np.sqrt(unseen.sum())
     assert accuracy(stream(max_length=max_length)) < bound
-    for model in (LogisticRegression(), HistGradientBoostingClassifier(max_iter=50, min_samples_leaf=100)):
-        assert model.fit(inputs[~unseen], labels[~unseen]).score(inputs[unseen], labels[unseen]) < bound
+    for model in (
+        LogisticRegression(),
+        HistGradientBoostingClassifier(max_iter=50, min_samples_leaf=100),
+    ):
+        assert (
+            model.fit(inputs[~unseen], labels[~unseen]).score(inputs[unseen], labels[unseen])
+            < bound
+        )
 
 
 @pytest.mark.parametrize("max_length", [64, 512])

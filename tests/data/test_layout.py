@@ -1,4 +1,5 @@
-"""Laws of layouts: packed and padded rows hold the same tokens, and their shapes do not depend on what is in them."""
+"""Laws of layouts: packed and padded rows hold the same tokens, and their shapes do not depend on
+what is in them."""
 
 import numpy as np
 import pytest
@@ -43,14 +44,19 @@ def test_packed_rows_are_the_rows_without_padding(multiple: int) -> None:
     for row in range(ROWS):
         start, stop = tensors.bounds[row : row + 2].tolist()
         for name in ("token_ids", "segment_ids"):
-            assert (getattr(tensors, name)[0, start:stop].numpy() == getattr(batch, name)[row][batch.mask[row]]).all()
+            assert (
+                getattr(tensors, name)[0, start:stop].numpy()
+                == getattr(batch, name)[row][batch.mask[row]]
+            ).all()
         assert tensors.positions[0, start:stop].tolist() == list(range(stop - start))
     assert tensors.bounds[-1] == tensors.token_ids.shape[1]
     assert tensors.bounds.diff().max() <= SEQ
     assert tensors.positions.max() < SEQ
 
 
-@pytest.mark.parametrize("lay", [padded, lambda batch: packed(batch, most_masked=MOST, fraction=FRACTION, multiple=8)])
+@pytest.mark.parametrize(
+    "lay", [padded, lambda batch: packed(batch, most_masked=MOST, fraction=FRACTION, multiple=8)]
+)
 def test_needed_tokens_are_each_rows_first_and_the_masked_ones(lay: object) -> None:
     batch = make_batch()
     tensors = lay(batch).tensors()  # type: ignore[operator]
@@ -58,13 +64,19 @@ def test_needed_tokens_are_each_rows_first_and_the_masked_ones(lay: object) -> N
     assert tokens[tensors.first].tolist() == batch.token_ids[:, 0].tolist()
     real = tensors.masked_labels != IGNORED
     assert tensors.masked_labels[real].tolist() == batch.masked_labels.tolist()
-    assert tokens[tensors.masked[real]].tolist() == batch.token_ids.reshape(-1)[batch.masked_positions].tolist()
+    assert (
+        tokens[tensors.masked[real]].tolist()
+        == batch.token_ids.reshape(-1)[batch.masked_positions].tolist()
+    )
     assert len(tensors) == ROWS
 
 
 def test_shapes_do_not_depend_on_what_is_hidden_or_how_long_rows_are() -> None:
     side_by_side = {padded(make_batch(seed), most_masked=MOST).shapes[:-1] for seed in range(20)}
-    end_to_end = {packed(make_batch(seed), most_masked=MOST, fraction=FRACTION, multiple=256).shapes for seed in range(20)}
+    end_to_end = {
+        packed(make_batch(seed), most_masked=MOST, fraction=FRACTION, multiple=256).shapes
+        for seed in range(20)
+    }
     assert len(side_by_side) == len(end_to_end) == 1
 
 

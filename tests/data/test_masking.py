@@ -1,4 +1,5 @@
-"""Laws of n-gram masking, and equality in distribution with a plain builder in the reference's manner."""
+"""Laws of n-gram masking, and equality in distribution with a plain builder in the reference's
+manner."""
 
 import importlib.util
 import random
@@ -17,7 +18,14 @@ VOCABULARY = toy_vocabulary(3000)
 NAMES = [f"piece{number}" for number in range(3000)]
 
 
-def make_rows(num: int, max_length: int, *, vocabulary: Vocabulary = VOCABULARY, ragged: bool = False, seed: int = 0) -> Rows:
+def make_rows(
+    num: int,
+    max_length: int,
+    *,
+    vocabulary: Vocabulary = VOCABULARY,
+    ragged: bool = False,
+    seed: int = 0,
+) -> Rows:
     rng = np.random.default_rng(seed)
     text = np.full(num, max_length - 3) if not ragged else rng.integers(2, max_length - 2, num)
     a_sizes = 1 + (rng.random(num) * (text - 1)).astype(np.int64)
@@ -25,13 +33,21 @@ def make_rows(num: int, max_length: int, *, vocabulary: Vocabulary = VOCABULARY,
     token_ids = np.full((num, max_length), vocabulary.pad_id, np.int32)
     for row, (a, b) in enumerate(zip(a_sizes, b_sizes, strict=True)):
         words = rng.integers(FIRST, len(vocabulary.word_starts), a + b)
-        pieces = [[vocabulary.cls_id], words[:a], [vocabulary.sep_id], words[a:], [vocabulary.sep_id]]
+        pieces = [
+            [vocabulary.cls_id],
+            words[:a],
+            [vocabulary.sep_id],
+            words[a:],
+            [vocabulary.sep_id],
+        ]
         token_ids[row, : a + b + 3] = np.concatenate(pieces)
     return Rows(token_ids, a_sizes, b_sizes)
 
 
 def row_keys(num: int, epoch: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    return keys(seeded(0, Purpose.CHOOSE, epoch), np.arange(num)), keys(seeded(0, Purpose.REPLACE, epoch), np.arange(num))
+    return keys(seeded(0, Purpose.CHOOSE, epoch), np.arange(num)), keys(
+        seeded(0, Purpose.REPLACE, epoch), np.arange(num)
+    )
 
 
 def masked(spec: ExampleSpec, rows: Rows, vocabulary: Vocabulary = VOCABULARY) -> Hidden:
@@ -70,7 +86,9 @@ def test_words_are_hidden_whole_and_special_tokens_never(max_length: int) -> Non
     assert (hidden.token_ids[untouched] == rows.token_ids[untouched]).all()
 
 
-@pytest.mark.parametrize(("max_length", "fraction"), [(512, 0.15), (128, 0.15), (512, 0.4), (100, 0.15)])
+@pytest.mark.parametrize(
+    ("max_length", "fraction"), [(512, 0.15), (128, 0.15), (512, 0.4), (100, 0.15)]
+)
 def test_fifteen_percent_are_hidden(max_length: int, fraction: float) -> None:
     spec = ExampleSpec(max_length=max_length, mask_fraction=fraction)
     rows = make_rows(300, max_length)
@@ -80,10 +98,16 @@ def test_fifteen_percent_are_hidden(max_length: int, fraction: float) -> None:
 
 def test_budgets_follow_the_references_rounding() -> None:
     sizes = np.arange(4, 513)
-    assert budgets(ExampleSpec(), sizes).tolist() == [max(1, round(int(size) * 0.15)) for size in sizes]
+    assert budgets(ExampleSpec(), sizes).tolist() == [
+        max(1, round(int(size) * 0.15)) for size in sizes
+    ]
     assert budgets(ExampleSpec(max_masked=20), sizes).max() == 20
     rows = make_rows(100, 256, ragged=True)
-    for spec in (ExampleSpec(), ExampleSpec(max_masked=20), ExampleSpec(mask_fraction=0.3, max_ngram=5)):
+    for spec in (
+        ExampleSpec(),
+        ExampleSpec(max_masked=20),
+        ExampleSpec(mask_fraction=0.3, max_ngram=5),
+    ):
         counts = np.bincount(masked(spec, rows).masked_positions // 256, minlength=100)
         assert (counts <= budgets(spec, rows.sizes)).all()
         assert counts.sum() > 0.97 * budgets(spec, rows.sizes).sum()
@@ -98,24 +122,38 @@ def test_budgets_follow_the_references_rounding() -> None:
         (3, {1: 2 / 11, 2: 3 / 11 + 6 / 11 * 5 / 11, 3: 6 / 11 * 6 / 11}),
     ],
 )
-def test_lengths_are_drawn_in_proportion_to_their_inverse(max_ngram: int, expected: dict[int, float]) -> None:
-    """6/11, 3/11, 2/11: seen in how many runs hide a budget of max_ngram one-token words, far from each other."""
+def test_lengths_are_drawn_in_proportion_to_their_inverse(
+    max_ngram: int, expected: dict[int, float]
+) -> None:
+    """6/11, 3/11, 2/11: seen in how many runs hide a budget of max_ngram one-token words, far from
+    each other."""
     vocabulary = toy_vocabulary(100, word_share=1.1)
     rows = make_rows(4000, 500, vocabulary=vocabulary)
-    hidden = masked(ExampleSpec(max_length=500, max_ngram=max_ngram, max_masked=max_ngram), rows, vocabulary)
+    hidden = masked(
+        ExampleSpec(max_length=500, max_ngram=max_ngram, max_masked=max_ngram), rows, vocabulary
+    )
     positions = hidden.masked_positions.reshape(4000, max_ngram)
     runs = 1 + (np.diff(positions, axis=1) > 1).sum(axis=1)
     for count, share in expected.items():
-        # neighbors by chance, and runs that a segment's end or another run cut short: below 2 in 100
+        # neighbors by chance, and runs that a segment's end or another run cut short: below 2 in
+        # 100
         assert abs((runs == count).mean() - share) < 5 * np.sqrt(share * (1 - share) / 4000) + 0.02
 
 
 def test_ngrams_end_with_their_segment() -> None:
-    """Three one-token words left and right of [SEP]: no run crosses it, though runs of three are asked for."""
+    """Three one-token words left and right of [SEP]: no run crosses it, though runs of three are
+    asked for."""
     vocabulary = toy_vocabulary(100, word_share=1.1)
-    rows = make_rows(400, 9, vocabulary=vocabulary)._replace(a_sizes=np.full(400, 3), b_sizes=np.full(400, 3))
+    rows = make_rows(400, 9, vocabulary=vocabulary)._replace(
+        a_sizes=np.full(400, 3), b_sizes=np.full(400, 3)
+    )
     rows.token_ids[:, 4] = vocabulary.sep_id
-    positions = choose(ExampleSpec(max_length=9, mask_fraction=0.33), vocabulary.word_starts, rows, row_keys(400)[0])
+    positions = choose(
+        ExampleSpec(max_length=9, mask_fraction=0.33),
+        vocabulary.word_starts,
+        rows,
+        row_keys(400)[0],
+    )
     columns = positions % 9
     assert set(columns.tolist()) == {1, 2, 3, 5, 6, 7}
 
@@ -158,7 +196,11 @@ def test_a_rows_mask_is_its_own_affair() -> None:
 
 
 def test_one_segment_and_one_token_rows() -> None:
-    rows = Rows(np.array([[2, 9, 3, 0, 0, 0], [2, 9, 3, 8, 3, 0]], np.int32), np.array([1, 1]), np.array([0, 1]))
+    rows = Rows(
+        np.array([[2, 9, 3, 0, 0, 0], [2, 9, 3, 8, 3, 0]], np.int32),
+        np.array([1, 1]),
+        np.array([0, 1]),
+    )
     hidden = masked(ExampleSpec(max_length=6), rows)
     assert hidden.masked_positions[0] == 1
     assert hidden.masked_positions[1] in (7, 9)
@@ -196,12 +238,21 @@ def test_equal_in_distribution_to_the_plain_python_way() -> None:
         theirs[row, positions] = True
         replaced.extend(output[place] for place in positions)
     assert ours.sum() == theirs.sum()
-    inner = np.r_[3:29, 35:60]  # away from the ends, where the reference's runs go on into the other segment
+    inner = np.r_[
+        3:29, 35:60
+    ]  # away from the ends, where the reference's runs go on into the other segment
     assert abs(ours[:, inner].mean() - theirs[:, inner].mean()) < 0.006
     for span in (2, 3, 4, 5):
         together = [
-            np.stack([flags[:, inner[0] + k : 29 + k - span] for k in range(span)]).all(0).mean() for flags in (ours, theirs)
+            np.stack([flags[:, inner[0] + k : 29 + k - span] for k in range(span)]).all(0).mean()
+            for flags in (ours, theirs)
         ]
         assert abs(together[0] - together[1]) < 0.006, span
     now = hidden.token_ids.reshape(-1)[hidden.masked_positions]
-    assert abs((now == vocabulary.mask_id).mean() - np.mean([token == builder.MASK for token in replaced])) < 0.015
+    assert (
+        abs(
+            (now == vocabulary.mask_id).mean()
+            - np.mean([token == builder.MASK for token in replaced])
+        )
+        < 0.015
+    )

@@ -1,4 +1,5 @@
-"""Half of the pairs are swapped or strange; labels say which; documents never mix unless they are meant to."""
+"""Half of the pairs are swapped or strange; labels say which; documents never mix unless they are
+meant to."""
 
 import numpy as np
 import pytest
@@ -33,7 +34,11 @@ def test_half_is_swapped_and_the_label_says_so() -> None:
     assert ((pairs.a_start < pairs.b_start) == ~swapped).all()
     for ours, first, second in (("a", "a", "b"), ("b", "b", "a")):
         for field in ("start", "size"):
-            expected = np.where(swapped, getattr(segments, f"{second}_{field}"), getattr(segments, f"{first}_{field}"))
+            expected = np.where(
+                swapped,
+                getattr(segments, f"{second}_{field}"),
+                getattr(segments, f"{first}_{field}"),
+            )
             assert (getattr(pairs, f"{ours}_{field}") == expected).all()
 
 
@@ -64,13 +69,17 @@ def test_one_segment_gets_a_strange_one_as_in_the_reference() -> None:
     assert alone.any()
     assert (pairs.labels[alone] == 1).all()
     assert half(pairs.labels[~alone])
-    assert (texts.documents_of(pairs.a_start[alone]) != texts.documents_of(pairs.b_start[alone])).all()
+    assert (
+        texts.documents_of(pairs.a_start[alone]) != texts.documents_of(pairs.b_start[alone])
+    ).all()
     assert (pairs.b_size >= 1).all()
     assert (pairs.a_size + pairs.b_size <= 61).all()
 
 
 def test_another_document_is_found_even_where_one_is_nearly_all() -> None:
-    texts, plan, _, pairs = paired(ExampleSpec(max_length=16, order="nsp"), shard_of([9] * 2000, [1998, 2]))
+    texts, plan, _, pairs = paired(
+        ExampleSpec(max_length=16, order="nsp"), shard_of([9] * 2000, [1998, 2])
+    )
     strange = pairs.labels == 1
     own = texts.documents_of(plan.starts)
     assert ((texts.documents_of(pairs.b_start) != own) == strange).all()

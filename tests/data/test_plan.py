@@ -1,4 +1,5 @@
-"""Examples keep to their documents, lengths follow their law, and nothing but the text's own structure decides."""
+"""Examples keep to their documents, lengths follow their law, and nothing but the text's own
+structure decides."""
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from litebert.data.texts import Texts
 SHARD = toy_shard(documents=400)
 
 
-def planned(spec: ExampleSpec, *shards, seed: int = 0, epoch: int = 0, split="all") -> tuple[Texts, Plan, Segments]:
+def planned(
+    spec: ExampleSpec, *shards, seed: int = 0, epoch: int = 0, split="all"
+) -> tuple[Texts, Plan, Segments]:
     texts = Texts(shards or [SHARD], spec.max_text)
     plan = plan_epoch(texts, spec, seed=seed, epoch=epoch, split=split)
     return texts, plan, cut_everywhere(texts, spec, plan, np.arange(len(plan)), seed=seed)
@@ -81,7 +84,10 @@ def test_a_tenth_is_short(probability: float) -> None:
     target, share = draw_sizes(spec, cut_keys(0, 0, plan.starts))
     deviation = np.sqrt(probability * (1 - probability) / len(plan))
     # a short target may be drawn as the full length, once in max_text - 1
-    assert abs((target < spec.max_text).mean() - probability * (1 - 1 / (spec.max_text - 1))) <= 5 * deviation
+    assert (
+        abs((target < spec.max_text).mean() - probability * (1 - 1 / (spec.max_text - 1)))
+        <= 5 * deviation
+    )
     assert target.min() >= 2
     assert share.min() >= 1
     assert (share < target).all()
@@ -108,7 +114,10 @@ def test_one_sentence_left_is_dropped_and_counted() -> None:
     shard = shard_of([10, 20, 30, 7], [2, 1, 1])
     _, plan, _ = planned(ExampleSpec(short_probability=0), shard)
     assert (len(plan), plan.num_dropped) == (1, 2)
-    for spec in (ExampleSpec(one_segment="random", short_probability=0), ExampleSpec(order="none", short_probability=0)):
+    for spec in (
+        ExampleSpec(one_segment="random", short_probability=0),
+        ExampleSpec(order="none", short_probability=0),
+    ):
         _, plan, found = planned(spec, shard)
         assert (len(plan), plan.num_dropped) == (3, 0)
         assert found.b_size.tolist() == [20, 0, 0]
@@ -157,7 +166,9 @@ def test_very_long_documents_are_divided_without_loss(monkeypatch: pytest.Monkey
     assert (np.diff(plan.starts) > 0).all()
     assert plan.rooms.max() <= 511
     assert (found.a_size + found.b_size).sum() > 0.75 * texts.num_tokens
-    assert (texts.documents_of(found.b_start + found.b_size - 1) == texts.documents_of(plan.starts)).all()
+    assert (
+        texts.documents_of(found.b_start + found.b_size - 1) == texts.documents_of(plan.starts)
+    ).all()
 
 
 def test_empty_sentences_and_documents_are_harmless() -> None:
@@ -170,9 +181,18 @@ def test_empty_sentences_and_documents_are_harmless() -> None:
 def test_epochs_and_seeds_differ_and_copies_repeat() -> None:
     spec = ExampleSpec(max_length=64)
     _, first, _ = planned(spec)
-    assert len(planned(spec, epoch=1)[1]) != len(first) or (planned(spec, epoch=1)[1].starts != first.starts).any()
-    assert len(planned(spec, seed=1)[1]) != len(first) or (planned(spec, seed=1)[1].starts != first.starts).any()
+    assert (
+        len(planned(spec, epoch=1)[1]) != len(first)
+        or (planned(spec, epoch=1)[1].starts != first.starts).any()
+    )
+    assert (
+        len(planned(spec, seed=1)[1]) != len(first)
+        or (planned(spec, seed=1)[1].starts != first.starts).any()
+    )
     fixed = ExampleSpec(max_length=64, copies=2)
     assert (planned(fixed, epoch=3)[1].starts == planned(fixed, epoch=1)[1].starts).all()
     assert (planned(fixed, epoch=1)[1].starts == planned(spec, epoch=1)[1].starts).all()
-    assert (planned(fixed, epoch=3)[1].order(np.arange(5)) != planned(fixed, epoch=1)[1].order(np.arange(5))).any()
+    assert (
+        planned(fixed, epoch=3)[1].order(np.arange(5))
+        != planned(fixed, epoch=1)[1].order(np.arange(5))
+    ).any()

@@ -3,14 +3,29 @@
 import numpy as np
 import pytest
 
-from litebert.data.random import BLOCK, Permutation, Purpose, below, bits, coin, keys, mix, seeded, uniform
+from litebert.data.random import (
+    BLOCK,
+    Permutation,
+    Purpose,
+    below,
+    bits,
+    coin,
+    keys,
+    mix,
+    seeded,
+    uniform,
+)
 
 N = 1 << 16
 
 
 def test_worked_example_of_splitmix64() -> None:
     found = bits(np.zeros(1, np.uint64), np.arange(3))
-    assert [int(word) for word in found] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert [int(word) for word in found] == [
+        0xE220A8397B1DCDAF,
+        0x6E789E6AA1B965F4,
+        0x06C45D188009454F,
+    ]
 
 
 def test_a_draw_depends_on_its_counters_alone() -> None:
@@ -25,7 +40,9 @@ def test_a_draw_depends_on_its_counters_alone() -> None:
     [
         bits(keys(seeded(0, Purpose.CUT, 0), np.arange(N)), 0),
         bits(keys(seeded(0, Purpose.CUT, 0), np.arange(1)), np.arange(N)),
-        np.concatenate([bits(keys(seeded(seed, Purpose.CUT, 9), np.arange(16)), 1) for seed in range(N // 16)]),
+        np.concatenate(
+            [bits(keys(seeded(seed, Purpose.CUT, 9), np.arange(16)), 1) for seed in range(N // 16)]
+        ),
     ],
     ids=["examples", "draws", "seeds"],
 )
@@ -49,7 +66,9 @@ def test_draws_are_independent() -> None:
         "next epoch": uniform(bits(keys(seeded(0, Purpose.CUT, 1), examples), 0)),
         "next purpose": uniform(bits(keys(seeded(0, Purpose.ORDER, 0), examples), 0)),
         "next seed": uniform(bits(keys(seeded(1, Purpose.CUT, 0), examples), 0)),
-        "coin of the same draw": coin(bits(keys(seeded(0, Purpose.CUT, 0), examples), 0)).astype(float),
+        "coin of the same draw": coin(bits(keys(seeded(0, Purpose.CUT, 0), examples), 0)).astype(
+            float
+        ),
     }
     for name, other in others.items():
         assert abs(np.corrcoef(base, other)[0, 1]) < 5 / np.sqrt(N), name
@@ -79,13 +98,24 @@ def test_a_permutation_is_one_to_one(size: int) -> None:
 def test_a_span_is_a_part_of_the_order() -> None:
     """Also across the blocks that are computed together, and up to the end."""
     order = Permutation(size=2 * BLOCK + 100, key=seeded(0, Purpose.SHUFFLE, 2))
-    for start, stop in ((0, 5), (BLOCK - 3, BLOCK + 3), (10, 2 * BLOCK + 100), (2 * BLOCK + 99, 2 * BLOCK + 100)):
+    for start, stop in (
+        (0, 5),
+        (BLOCK - 3, BLOCK + 3),
+        (10, 2 * BLOCK + 100),
+        (2 * BLOCK + 99, 2 * BLOCK + 100),
+    ):
         assert (order.span(start, stop) == order(np.arange(start, stop))).all()
 
 
 def test_permutations_are_random() -> None:
-    """Over many keys, each number stands at each place equally often, and neighbors are scattered."""
-    found = np.stack([Permutation(size=10, key=seeded(7, Purpose.SHUFFLE, e))(np.arange(10)) for e in range(4000)])
+    """Over many keys, each number stands at each place equally often, and neighbors are
+    scattered."""
+    found = np.stack(
+        [
+            Permutation(size=10, key=seeded(7, Purpose.SHUFFLE, e))(np.arange(10))
+            for e in range(4000)
+        ]
+    )
     for place in range(10):
         counts = np.bincount(found[:, place], minlength=10)
         assert ((counts - 400) ** 2 / 400).sum() < 9 + 5 * np.sqrt(18)

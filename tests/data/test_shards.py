@@ -37,7 +37,9 @@ def test_what_is_built_opens(built: Path) -> None:
     assert shards.num_sentences == sum(len(each.sentences) - 1 for each in arrays)
     assert shards.num_documents == sum(len(each.documents) - 1 for each in arrays) == 120
     assert (shards.tokenizer_folder / "spiece.model").exists()
-    assert all(isinstance(each.tokens, np.memmap) and each.tokens.dtype == np.uint16 for each in arrays)
+    assert all(
+        isinstance(each.tokens, np.memmap) and each.tokens.dtype == np.uint16 for each in arrays
+    )
 
 
 def test_another_tokenizer_in_its_place_is_refused_and_mended(built: Path, copied: Path) -> None:
@@ -47,7 +49,8 @@ def test_another_tokenizer_in_its_place_is_refused_and_mended(built: Path, copie
     train_tokenizer(lines, VocabularyConfig(vocab_size=VOCAB_SIZE))[0].save(copied / "tokenizer")
     for open_it in (Shards.tokenizer, lambda shards: Stream.open(shards.folder, ExampleSpec())):
         with pytest.raises(
-            DataError, match=r"tokenizer is not the one that .* was built with; run the same `litebert data build`"
+            DataError,
+            match=r"tokenizer is not the one that .* was built with; run the same `litebert data build`",
         ):
             open_it(Shards.open(copied))
     small_build([built.parent / "a.txt"], built.parent / "tokenizer", copied)
@@ -97,7 +100,10 @@ def set_last(array: np.ndarray) -> None:
 
 
 HARM: list[tuple[Callable[[Path], object], str]] = [
-    (lambda folder: (folder / "index.json").unlink(), "has no index.json: it holds no shards, or their build has not ended"),
+    (
+        lambda folder: (folder / "index.json").unlink(),
+        "has no index.json: it holds no shards, or their build has not ended",
+    ),
     (write("index.json", b"{"), "index.json cannot be read"),
     (write("index.json", b"[]"), "is no index of shards; expected the format 'litebert-shards'"),
     (change_index(format="other"), "is no index of shards"),
@@ -107,7 +113,10 @@ HARM: list[tuple[Callable[[Path], object], str]] = [
     (change_index(shards=[{"name": "00000"}]), "index.json is damaged .KeyError"),
     (change_record(name="../../x"), "shard '../../x' is not described as expected"),
     (change_record(tokens=-1), r"shard 00001 has .* documents, sentences, tokens"),
-    (change_record(tokens=7, sentences=5, documents=1), r"00001\.tokens\.npy holds .* the index says \(7,\) uint16"),
+    (
+        change_record(tokens=7, sentences=5, documents=1),
+        r"00001\.tokens\.npy holds .* the index says \(7,\) uint16",
+    ),
     (
         lambda folder: (folder / "00001.tokens.npy").unlink(),
         r"00001\.tokens\.npy is missing; run the same `litebert data build`",
@@ -115,9 +124,18 @@ HARM: list[tuple[Callable[[Path], object], str]] = [
     (cut("00001.tokens.npy", 500), r"00001\.tokens\.npy is damaged or cut off"),
     (cut("00001.tokens.npy", 20), r"00001\.tokens\.npy is damaged or cut off"),
     (cut("00001.documents.npy", 0), r"00001\.documents\.npy is damaged or cut off"),
-    (save("00001.tokens.npy", np.zeros(3)), r"00001\.tokens\.npy holds \(3,\) float64, the index says"),
-    (save("00001.tokens.npy", np.array([{}], dtype=object)), r"00001\.tokens\.npy is damaged or cut off"),
-    (bounds("00001.sentences.npy", set_last), r"the bounds end at \d+ tokens and \d+ sentences, the index says"),
+    (
+        save("00001.tokens.npy", np.zeros(3)),
+        r"00001\.tokens\.npy holds \(3,\) float64, the index says",
+    ),
+    (
+        save("00001.tokens.npy", np.array([{}], dtype=object)),
+        r"00001\.tokens\.npy is damaged or cut off",
+    ),
+    (
+        bounds("00001.sentences.npy", set_last),
+        r"the bounds end at \d+ tokens and \d+ sentences, the index says",
+    ),
 ]
 
 
@@ -134,7 +152,9 @@ def test_one_changed_byte_is_found_when_looked_for(copied: Path) -> None:
     data[-2] ^= 1
     path.write_bytes(data)
     Shards.open(copied)
-    with pytest.raises(DataError, match=r"00001\.tokens\.npy does not have the sha256 that the index says"):
+    with pytest.raises(
+        DataError, match=r"00001\.tokens\.npy does not have the sha256 that the index says"
+    ):
         Shards.open(copied, verify=True)
 
 
@@ -149,5 +169,7 @@ def test_nonsense_with_a_right_checksum_is_found_when_looked_for(name: str, copi
     index = json.loads((copied / "index.json").read_text())
     index["shards"][1]["sha256"][name.split(".")[1]] = sha256(copied / name)
     (copied / "index.json").write_text(json.dumps(index))
-    with pytest.raises(DataError, match="bounds that do not rise, or token ids outside of the vocabulary of 80"):
+    with pytest.raises(
+        DataError, match="bounds that do not rise, or token ids outside of the vocabulary of 80"
+    ):
         Shards.open(copied, verify=True)

@@ -31,7 +31,8 @@ def worked_example(label: int) -> Batch:
 def test_worked_example() -> None:
     [example] = describe(worked_example(1), PIECES, mask_id=4, order="sop")
     assert example.render().plain == (
-        "example 12 · 8 tokens, 3 hidden · swapped: the text has b before a\n[CLS] the ⟦cat→dog⟧⟦s⟧ [SEP] ⟨␣⟩ sat [SEP]"
+        "example 12 · 8 tokens, 3 hidden · swapped: the text has b before a\n[CLS] the "
+        "⟦cat→dog⟧⟦s⟧ [SEP] ⟨␣⟩ sat [SEP]"
     )
     assert example.to_dict() == {
         "number": 12,
@@ -50,7 +51,12 @@ def test_worked_example() -> None:
 
 @pytest.mark.parametrize(
     ("order", "label", "words"),
-    [("sop", 0, "in order"), ("nsp", 0, "b follows a"), ("nsp", 1, "from another document"), ("none", 0, "not asked for")],
+    [
+        ("sop", 0, "in order"),
+        ("nsp", 0, "b follows a"),
+        ("nsp", 1, "from another document"),
+        ("none", 0, "not asked for"),
+    ],
 )
 def test_the_order_is_said_in_words(order: str, label: int, words: str) -> None:
     [example] = describe(worked_example(label), PIECES, mask_id=4, order=order)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""A batch is a pure function of (seed, epoch, index): composition, workers and ranks change nothing."""
+"""A batch is a pure function of (seed, epoch, index): composition, workers and ranks change
+nothing."""
 
 import dataclasses
 import os
@@ -27,7 +28,11 @@ def make(spec: ExampleSpec = SPEC, **settings) -> Stream:
 
 
 def same(one: Batch, two: Batch) -> bool:
-    return all(np.array_equal(getattr(one, f.name), getattr(two, f.name)) for f in dataclasses.fields(Batch) if f.init)
+    return all(
+        np.array_equal(getattr(one, f.name), getattr(two, f.name))
+        for f in dataclasses.fields(Batch)
+        if f.init
+    )
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,9 @@ def test_seed_and_epoch_change_everything_and_static_copies_repeat() -> None:
 def test_masks_are_dynamic() -> None:
     """The same text, cut the same way, hides other tokens in another epoch."""
     shard = shard_of([10, 12] * 50, [2] * 50)
-    stream = Stream([shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all")
+    stream = Stream(
+        [shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all"
+    )
     one, two = stream.examples(0, range(50)), stream.examples(1, range(50))
     assert (one.mask == two.mask).all()
     assert not np.array_equal(one.masked_positions, two.masked_positions)
@@ -105,7 +112,9 @@ def test_ranks_share_the_batch_of_one(num_ranks: int) -> None:
     whole = make().read(24, start).take(3)
     for rank in range(num_ranks):
         rows = 24 // num_ranks
-        for mine, all_of_it in zip(make().read(24, start, rank=rank, num_ranks=num_ranks).take(3), whole, strict=True):
+        for mine, all_of_it in zip(
+            make().read(24, start, rank=rank, num_ranks=num_ranks).take(3), whole, strict=True
+        ):
             assert same(mine, all_of_it.rows(rank * rows, (rank + 1) * rows))
 
 
@@ -113,14 +122,18 @@ def test_another_length_is_another_stream_of_the_same_text() -> None:
     stream = make()
     longer = stream.at(128)
     assert longer.spec == dataclasses.replace(SPEC, max_length=128)
-    assert same(longer.batch(3, 0, 8), make(dataclasses.replace(SPEC, max_length=128)).batch(3, 0, 8))
+    assert same(
+        longer.batch(3, 0, 8), make(dataclasses.replace(SPEC, max_length=128)).batch(3, 0, 8)
+    )
     assert longer.batch(0, 0, 4).token_ids.shape == (4, 128)
     assert longer.num_examples() < stream.num_examples()
 
 
 def test_full_rows_need_no_mask() -> None:
     shard = shard_of([9] * 3000, [3000])
-    stream = Stream([shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all")
+    stream = Stream(
+        [shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all"
+    )
     assert sum(batch.is_full for batch in stream.once(1)) >= stream.num_examples() - 1
 
 
@@ -223,7 +236,9 @@ def test_the_tokenizers_words_and_specials_are_used(folder: Path) -> None:
 
 def test_what_cannot_be_is_said() -> None:
     lonely = shard_of([10, 20], [1, 1])
-    with pytest.raises(DataError, match="none chosen has two sentences; give more text, or order none"):
+    with pytest.raises(
+        DataError, match="none chosen has two sentences; give more text, or order none"
+    ):
         Stream([lonely], toy_vocabulary(50), SPEC, split="all").batch(0, 0, 1)
     one = shard_of([10] * 30, [30])
     for spec in (ExampleSpec(order="nsp"), ExampleSpec(one_segment="random")):

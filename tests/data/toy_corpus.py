@@ -18,9 +18,14 @@ FIRST = 5
 
 
 def toy_shard(
-    *, documents: int = 60, sentences: tuple[int, int] = (1, 40), words: tuple[int, int] = (2, 24), seed: int = 0
+    *,
+    documents: int = 60,
+    sentences: tuple[int, int] = (1, 40),
+    words: tuple[int, int] = (2, 24),
+    seed: int = 0,
 ) -> Shard:
-    """Documents of a random number of sentences of random lengths; the first sentence of each is longer than others."""
+    """Documents of a random number of sentences of random lengths; the first sentence of each is
+    longer than others."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(*sentences, documents, endpoint=True)
     sizes = np.minimum(rng.geometric(2 / sum(words), counts.sum()) + words[0], 2 * words[1])
@@ -28,8 +33,11 @@ def toy_shard(
     return shard_of(sizes, counts)
 
 
-def shard_of(sizes: np.ndarray | list[int], counts: np.ndarray | list[int], first: int = 0) -> Shard:
-    """Sentences of these sizes in documents of these counts; `first` tokens stand in shards before."""
+def shard_of(
+    sizes: np.ndarray | list[int], counts: np.ndarray | list[int], first: int = 0
+) -> Shard:
+    """Sentences of these sizes in documents of these counts; `first` tokens stand in shards
+    before."""
     ends, num = np.cumsum(sizes), int(np.sum(sizes))
     return Shard(
         tokens=np.arange(first + FIRST, first + FIRST + num, dtype=np.uint32),
@@ -50,8 +58,11 @@ def vocabulary_of(*shards: Shard) -> Vocabulary:
 
 
 def toy_tokenizer(folder: Path) -> None:
-    """A tiny SentencePiece model with ALBERT's special ids, in a folder as `Tokenizer.load` wants it."""
-    words = [first + second for first in "bdfglmnprst" for second in ("an", "eo", "ium", "or", "al")]
+    """A tiny SentencePiece model with ALBERT's special ids, in a folder as `Tokenizer.load` wants
+    it."""
+    words = [
+        first + second for first in "bdfglmnprst" for second in ("an", "eo", "ium", "or", "al")
+    ]
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([" ".join(words[k:] + words[:k]) for k in range(len(words))]),
@@ -70,14 +81,17 @@ def toy_tokenizer(folder: Path) -> None:
 
 
 def write_folder(folder: Path, *shards: Shard) -> Path:
-    """Shards as `litebert data build` leaves them, with tokens brought into the tiny tokenizer's range."""
+    """Shards as `litebert data build` leaves them, with tokens brought into the tiny tokenizer's
+    range."""
     toy_tokenizer(folder / "tokenizer")
     tokenizer = Tokenizer.load(folder / "tokenizer")
     records = []
     for number, shard in enumerate(shards):
         ordinary = tokenizer.vocab_size - FIRST
         arrays = {
-            "tokens": (FIRST + mix(shard.tokens.astype(np.uint64)) % np.uint64(ordinary)).astype(np.uint16),
+            "tokens": (FIRST + mix(shard.tokens.astype(np.uint64)) % np.uint64(ordinary)).astype(
+                np.uint16
+            ),
             "sentences": shard.sentences,
             "documents": shard.documents,
         }

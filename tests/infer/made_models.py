@@ -23,19 +23,40 @@ def tokenizer(folder: Path) -> Tokenizer:
     return _cache["tiny"]
 
 
-def save_model(folder: Path, *heads: HeadKind, card: TaskCard | None = None, seed: int = 0, max_positions: int = 64) -> Path:
+def save_model(
+    folder: Path,
+    *heads: HeadKind,
+    card: TaskCard | None = None,
+    seed: int = 0,
+    max_positions: int = 64,
+) -> Path:
     """A checkpoint whose weights are far enough from zero for answers to differ."""
     pieces = tokenizer(folder.parent / "tokenizer")
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_layers": 2, "num_attention_heads": 2, "ffn_size": 64}
-    encoder = EncoderConfig(vocab_size=pieces.vocab_size, max_positions=max_positions, init_std=0.2, **shape)
-    chosen = tuple(HeadConfig(kind=kind, labels=LABELS if kind in ("classify", "tag") else ()) for kind in heads)
+    shape = {
+        "embedding_size": 16,
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_attention_heads": 2,
+        "ffn_size": 64,
+    }
+    encoder = EncoderConfig(
+        vocab_size=pieces.vocab_size, max_positions=max_positions, init_std=0.2, **shape
+    )
+    chosen = tuple(
+        HeadConfig(kind=kind, labels=LABELS if kind in ("classify", "tag") else ())
+        for kind in heads
+    )
     torch.manual_seed(seed)
     model = Model(ModelConfig(encoder=encoder, heads=chosen)).eval()
-    Checkpoint(model=model, tokenizer=pieces, task=None if card is None else card.to_dict()).save(folder)
+    Checkpoint(model=model, tokenizer=pieces, task=None if card is None else card.to_dict()).save(
+        folder
+    )
     return folder
 
 
 def texts(count: int, *, seed: int = 0) -> list[str]:
     """Of very different lengths, some beyond what the model reads."""
     draw = random.Random(seed)
-    return [" ".join(draw.choices(SENTENCES, k=draw.choice((1, 1, 2, 3, 12)))) for _ in range(count)]
+    return [
+        " ".join(draw.choices(SENTENCES, k=draw.choice((1, 1, 2, 3, 12)))) for _ in range(count)
+    ]

@@ -9,7 +9,9 @@ from litebert.infer import ahead
 from litebert.infer.ahead import answered, form_of, in_form, is_text, is_texts, rows, windows
 
 
-def test_windows_hold_every_item_once_in_order_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_hold_every_item_once_in_order_and_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ahead, "WINDOW_ITEMS", 3)
     monkeypatch.setattr(ahead, "WINDOW_CHARACTERS", 10)
     items = ["a", "b", "c", "d" * 9, "e", "f" * 50, "g"]
@@ -34,7 +36,13 @@ def test_a_stream_is_read_one_window_ahead(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("a", "one"), (["a"], "many"), (("a", "b"), "many"), ({"a": 1}.keys(), "many"), (iter(["a"]), "stream")],
+    [
+        ("a", "one"),
+        (["a"], "many"),
+        (("a", "b"), "many"),
+        ({"a": 1}.keys(), "many"),
+        (iter(["a"]), "stream"),
+    ],
 )
 def test_forms(value: object, expected: str) -> None:
     assert form_of(value, is_text) == expected
@@ -54,13 +62,20 @@ def test_answers_come_in_the_form_of_the_question() -> None:
 
 
 def test_fields_that_do_not_fit_together_are_refused() -> None:
-    with pytest.raises(ConfigError, match="first is one, second is a list; give all of them in the same way"):
+    with pytest.raises(
+        ConfigError, match="first is one, second is a list; give all of them in the same way"
+    ):
         rows({"first": ("a", is_text), "second": (["b"], is_text)})
     with pytest.raises(DataError, match="expected as many of each; got 2 of first, 1 of second"):
         rows({"first": (["a", "b"], is_text), "second": (["c"], is_text)})
-    with pytest.raises(DataError, match=r"expected a text, a list or an iterator of texts; got dict: \{'text': 'a'\}"):
+    with pytest.raises(
+        DataError,
+        match=r"expected a text, a list or an iterator of texts; got dict: \{'text': 'a'\}",
+    ):
         rows({"texts": ({"text": "a"}, is_text)})  # not its keys
-    with pytest.raises(DataError, match="expected a text, a list or an iterator of texts; got int: 3"):
+    with pytest.raises(
+        DataError, match="expected a text, a list or an iterator of texts; got int: 3"
+    ):
         rows({"texts": (3, is_text)})
     form, questions = rows({"first": (iter("ab"), is_text), "second": (iter("abc"), is_text)})
     assert form == "stream"

@@ -1,4 +1,5 @@
-"""The one-liners and litebert predict as commands: for a person, as JSON, from standard input, and what goes wrong."""
+"""The one-liners and litebert predict as commands: for a person, as JSON, from standard input, and
+what goes wrong."""
 
 import io
 import json
@@ -56,7 +57,9 @@ def test_a_one_liner_answers_a_person_and_a_program(
     assert "{" not in person.out
 
 
-def test_classify_says_what_python_says(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_classify_says_what_python_says(
+    folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["classify", "the whale", "--model", folders["classify"], "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)["answers"][0]
     said = load(folders["classify"]).classify("the whale")
@@ -81,7 +84,9 @@ def test_texts_may_come_from_standard_input(
         assert cli.run(["classify", *args, "--model", folders["classify"], "--json"]) == 0
         answers = json.loads(capsys.readouterr().out)["answers"]
         assert [answer["text"] for answer in answers] == ["the whale", "a ship, naïve"]
-    standard_input(monkeypatch, "the\u2028whale\x85sails\r\na\x0bship".encode())  # only a line feed ends a line, as in files
+    standard_input(
+        monkeypatch, "the\u2028whale\x85sails\r\na\x0bship".encode()
+    )  # only a line feed ends a line, as in files
     assert cli.run(["classify", "--model", folders["classify"], "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)["answers"]
     assert [answer["text"] for answer in answers] == ["the\u2028whale\x85sails", "a\x0bship"]
@@ -94,9 +99,19 @@ def test_texts_may_come_from_standard_input(
 @pytest.mark.parametrize(
     ("data", "terminal", "code", "message"),
     [
-        (b"", True, 2, "no text was given; write it behind the command, or send lines to standard input"),
+        (
+            b"",
+            True,
+            2,
+            "no text was given; write it behind the command, or send lines to standard input",
+        ),
         (b"\n \n", False, 3, "standard input holds no text; expected one a line"),
-        (b"\xff\xfe", False, 3, "standard input is not UTF-8 (byte 1: invalid start byte); convert it first"),
+        (
+            b"\xff\xfe",
+            False,
+            3,
+            "standard input is not UTF-8 (byte 1: invalid start byte); convert it first",
+        ),
     ],
 )
 def test_standard_input_that_cannot_be_used(
@@ -113,40 +128,80 @@ def test_standard_input_that_cannot_be_used(
     assert message in capsys.readouterr().err
 
 
-def test_without_a_model_a_one_liner_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("litebert.models.index.embedded_models", lambda: ())  # a package built without any
+def test_without_a_model_a_one_liner_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "litebert.models.index.embedded_models", lambda: ()
+    )  # a package built without any
     for command in (["fill", "a [MASK]"], ["predict", "in.csv", "--out", "p.jsonl"]):
         assert cli.run(command) == 2
-        assert "there is no embedded model yet; give a folder with --model" in capsys.readouterr().err
+        assert (
+            "there is no embedded model yet; give a folder with --model" in capsys.readouterr().err
+        )
 
 
-def test_vectors_go_to_a_file(tmp_path: Path, folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["embed", "the whale", "a ship", "--model", folders["masked"], "--pooling", "cls", "--normalize"]
+def test_vectors_go_to_a_file(
+    tmp_path: Path, folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "embed",
+        "the whale",
+        "a ship",
+        "--model",
+        folders["masked"],
+        "--pooling",
+        "cls",
+        "--normalize",
+    ]
     assert cli.run([*command, "--out", str(tmp_path / "v.npy")]) == 0
     assert "2 vectors of 32" in capsys.readouterr().err
     vectors = np.load(tmp_path / "v.npy")
-    np.testing.assert_allclose(vectors, load(folders["masked"]).embed(["the whale", "a ship"], pooling="cls", normalize=True))
+    np.testing.assert_allclose(
+        vectors,
+        load(folders["masked"]).embed(["the whale", "a ship"], pooling="cls", normalize=True),
+    )
     assert cli.run([*command, "--out", "v.txt"]) == 2
     assert "--out is a .npy file; got v.txt" in capsys.readouterr().err
     assert cli.run([*command, "--out", str(tmp_path / "no" / "v.npy")]) == 3
-    assert "cannot be written (No such file or directory); choose another --out" in capsys.readouterr().err
+    assert (
+        "cannot be written (No such file or directory); choose another --out"
+        in capsys.readouterr().err
+    )
 
 
-def test_embed_tells_the_nearest_of_several_texts(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_embed_tells_the_nearest_of_several_texts(
+    folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     texts = ["the whale", "a ship at sea", "the whale", ""]
     assert cli.run(["embed", *texts, "--model", folders["masked"]]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  nearest: ")]
+    lines = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("  nearest: ")
+    ]
     assert len(lines) == 4
     assert lines[0] == lines[2] == "  nearest: the whale (cosine 1.00)"
     assert cli.run(["embed", "the whale", "--model", folders["masked"]]) == 0
     assert "nearest" not in capsys.readouterr().out
 
 
-def test_predict_from_the_command_line(tmp_path: Path, folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_from_the_command_line(
+    tmp_path: Path, folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     source = tmp_path / "in.csv"
     source.write_text("id,review,other\n1,the whale,x\n2,a ship,y\n3,,z\n")
     out = tmp_path / "p.tsv"
-    command = ["predict", str(source), "--out", str(out), "--model", folders["classify"], "--verb", "classify", "--keep", "id"]
+    command = [
+        "predict",
+        str(source),
+        "--out",
+        str(out),
+        "--model",
+        folders["classify"],
+        "--verb",
+        "classify",
+        "--keep",
+        "id",
+    ]
     assert cli.run(command) == 3
     assert "in.csv, line 4: the field 'review' is empty" in capsys.readouterr().err
     assert cli.run([*command, "--bad-rows", "skip"]) == 0
@@ -154,7 +209,11 @@ def test_predict_from_the_command_line(tmp_path: Path, folders: dict[str, str], 
     assert "text is 'review'" in shown
     assert "1 bad row was left out" in shown
     assert "2 predictions" in shown
-    assert [line.split("\t")[:2] for line in out.read_text().splitlines()] == [["line", "id"], ["2", "1"], ["3", "2"]]
+    assert [line.split("\t")[:2] for line in out.read_text().splitlines()] == [
+        ["line", "id"],
+        ["2", "1"],
+        ["3", "2"],
+    ]
     assert cli.run([*command, "--bad-rows", "skip", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["rows"], report["rows_before"], report["bad_rows"]) == (2, 2, 1)

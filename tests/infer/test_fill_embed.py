@@ -1,4 +1,5 @@
-"""fill and embed: equal to a plain reference, whatever the batch, the order and the form of the question."""
+"""fill and embed: equal to a plain reference, whatever the batch, the order and the form of the
+question."""
 
 from pathlib import Path
 
@@ -23,21 +24,32 @@ def states(model: Predictor, text: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_vector_is_the_mean_or_the_first_of_the_last_states(model: Predictor, pooling: str) -> None:
+def test_a_vector_is_the_mean_or_the_first_of_the_last_states(
+    model: Predictor, pooling: str
+) -> None:
     asked = texts(40)
     found = model.embed(asked, pooling=pooling)
-    expected = np.stack([(s.mean(0) if pooling == "mean" else s[0]).numpy() for s in (states(model, each) for each in asked)])
+    expected = np.stack(
+        [
+            (s.mean(0) if pooling == "mean" else s[0]).numpy()
+            for s in (states(model, each) for each in asked)
+        ]
+    )
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_vectors_do_not_depend_on_batch_order_or_form(model: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_do_not_depend_on_batch_order_or_form(
+    model: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = texts(50)
     together = model.embed(asked)
     for tokens in (1, 100, 100_000):
         model.batch_tokens = tokens
         np.testing.assert_allclose(model.embed(asked[::-1]), together[::-1], atol=2e-6)
-    np.testing.assert_array_equal(np.stack(list(model.embed(iter(asked)))), model.embed(asked))  # bit for bit
+    np.testing.assert_array_equal(
+        np.stack(list(model.embed(iter(asked)))), model.embed(asked)
+    )  # bit for bit
     np.testing.assert_allclose(model.embed(asked[0]), together[0], atol=2e-6)
     assert model.embed(asked[0]).shape == (32,)
     monkeypatch.setattr(ahead, "WINDOW_ITEMS", 7)
@@ -49,7 +61,9 @@ def test_normalized_vectors_have_length_one(model: Predictor) -> None:
     unit = model.embed(asked, normalize=True)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
     plain = model.embed(asked)
-    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(
+        unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6
+    )
 
 
 def test_nothing_and_the_empty_text_have_vectors(model: Predictor) -> None:
@@ -83,10 +97,16 @@ def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
 def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
     asked = [sentence.replace("the", "[MASK]", 1) for sentence in SENTENCES[:30]] + ["[MASK]"]
     for text, guesses in zip(asked, model.fill(asked, top=3), strict=True):
-        row = masked_row(model.tokenizer, text, max_length=64, wall=unused_character(model.tokenizer))
+        row = masked_row(
+            model.tokenizer, text, max_length=64, wall=unused_character(model.tokenizer)
+        )
         with torch.no_grad():
             last = model.model.encoder(torch.tensor(row)[None])
-            expected = model.model.masked_logits(last, torch.tensor(np.flatnonzero(row == 4)))[0].softmax(-1).topk(3)
+            expected = (
+                model.model.masked_logits(last, torch.tensor(np.flatnonzero(row == 4)))[0]
+                .softmax(-1)
+                .topk(3)
+            )
         names = [model.tokenizer.pieces[i].removeprefix("▁") or "▁" for i in expected.indices]
         assert [guess.token for guess in guesses] == names  # type: ignore[union-attr]
         np.testing.assert_allclose([p for _, p in guesses], expected.values, atol=1e-6)  # type: ignore[misc]
@@ -100,10 +120,14 @@ def test_several_masks_have_a_list_each(model: Predictor) -> None:
 
 
 def test_fill_says_what_is_wrong_with_a_text(model: Predictor) -> None:
-    with pytest.raises(DataError, match=r"there is no \[MASK\] in the text 'the whale'; write it where a word is to be found"):
+    with pytest.raises(
+        DataError,
+        match=r"there is no \[MASK\] in the text 'the whale'; write it where a word is to be found",
+    ):
         model.fill("the whale")
     with pytest.raises(
-        DataError, match=r"a \[MASK\] is token 71 of the text .*, the model reads 64; shorten what comes before it"
+        DataError,
+        match=r"a \[MASK\] is token 71 of the text .*, the model reads 64; shorten what comes before it",
     ):
         model.fill("the " * 69 + "[MASK]")
     with pytest.raises(ConfigError, match="top is at least 1; got 0"):

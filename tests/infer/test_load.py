@@ -29,7 +29,10 @@ def test_a_run_is_asked_by_its_final_checkpoint_or_its_best(tmp_path: Path) -> N
     run = tmp_path / "run"
     run.mkdir()
     (run / "recipe.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="has no checkpoint yet, neither final nor best; wait until it has one"):
+    with pytest.raises(
+        CheckpointError,
+        match="has no checkpoint yet, neither final nor best; wait until it has one",
+    ):
         load(run)
     best = save_model(run / "best", "masked", seed=1)
     assert load(run).fingerprint == load(best).fingerprint
@@ -56,31 +59,38 @@ def test_a_card_says_what_the_model_is_for(tmp_path: Path) -> None:
     model = load(save_model(tmp_path / "m", "classify", card=card))
     assert model.card == card
     assert model.verbs == ("embed", "classify")
-    message = (
-        r"this model cannot pair \(it was fine-tuned for sst2\); it can embed and classify; fine-tune one: .*finetune pair"
-    )
+    message = r"this model cannot pair \(it was fine-tuned for sst2\); it can embed and classify; fine-tune one: .*finetune pair"
     with pytest.raises(ConfigError, match=message):
         model.pair("a", "b")
 
 
 def test_a_card_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     wrong = TaskCard(task=replace(SENTIMENT, labels=("yes", "no")), max_length=32)
-    with pytest.raises(CheckpointError, match=r"the task\.json beside the model cannot be used: .*they do not belong together"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"the task\.json beside the model cannot be used: .*they do not belong together",
+    ):
         load(save_model(tmp_path / "m", "classify", card=wrong))
 
 
 def test_what_is_not_a_model_is_refused(tmp_path: Path, pretrained: Path) -> None:
     with pytest.raises(
-        CheckpointError, match=r"there is no .*nowhere; expected the folder of a checkpoint, a run or a Hugging"
+        CheckpointError,
+        match=r"there is no .*nowhere; expected the folder of a checkpoint, a run or a Hugging",
     ):
         load(tmp_path / "nowhere")
     bare = Checkpoint(model=Checkpoint.load(pretrained).model).save(tmp_path / "bare")
-    with pytest.raises(CheckpointError, match=r"the model has no tokenizer beside it; copy its spiece\.model into the folder"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"the model has no tokenizer beside it; copy its spiece\.model into the folder",
+    ):
         load(bare)
     with pytest.raises(ConfigError, match="batch_tokens is at least 1; got 0"):
         load(pretrained, batch_tokens=0)
     for device in ("gpu", "cuda:77"):
-        with pytest.raises(ConfigError, match=f"there is no device '{device}' here: .*; see litebert doctor"):
+        with pytest.raises(
+            ConfigError, match=f"there is no device '{device}' here: .*; see litebert doctor"
+        ):
             load(pretrained, device=device)
 
 
@@ -101,5 +111,8 @@ def test_a_task_that_is_no_card_is_refused(tmp_path: Path) -> None:
     folder = save_model(tmp_path / "m", "classify", card=TaskCard(task=SENTIMENT, max_length=32))
     (folder / "manifest.json").unlink()
     (folder / "task.json").write_text(json.dumps({"task": 3}))
-    with pytest.raises(CheckpointError, match=r"the task\.json beside the model cannot be used: .*max_length is missing"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"the task\.json beside the model cannot be used: .*max_length is missing",
+    ):
         load(folder)

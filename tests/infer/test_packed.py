@@ -1,4 +1,5 @@
-"""A GPU's way of asking, on a CPU: rows end to end give what rows side by side do, in order; the arithmetic can be chosen."""
+"""A GPU's way of asking, on a CPU: rows end to end give what rows side by side do, in order; the
+arithmetic can be chosen."""
 
 import subprocess
 import sys
@@ -20,7 +21,9 @@ from litebert.model.model import Model
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 
-TEXTS = [" ".join(sentences[: 1 + number % 4]) for number, sentences in enumerate(tiny_documents(60))]
+TEXTS = [
+    " ".join(sentences[: 1 + number % 4]) for number, sentences in enumerate(tiny_documents(60))
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("packed")
     tokenizer = Tokenizer.load(tiny_tokenizer(place / "tokenizer"))
     torch.manual_seed(0)
-    encoder = replace(PRESETS["tiny"], vocab_size=tokenizer.vocab_size, max_positions=64, init_std=0.2)
+    encoder = replace(
+        PRESETS["tiny"], vocab_size=tokenizer.vocab_size, max_positions=64, init_std=0.2
+    )
     model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"),)))
     return Checkpoint(model=model, tokenizer=tokenizer).save(place / "model")
 
@@ -48,17 +53,23 @@ def test_packed_vectors_are_the_padded_ones(
     monkeypatch.setattr(embed, "TEXTS", 25)  # several stretches
     padded = predictor.embed(TEXTS[:texts], pooling=pooling)
     monkeypatch.setattr(rows, "can_pack", lambda *_: True)
-    np.testing.assert_allclose(predictor.embed(TEXTS[:texts], pooling=pooling), padded, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        predictor.embed(TEXTS[:texts], pooling=pooling), padded, rtol=1e-6, atol=1e-7
+    )
 
 
-def test_a_vector_does_not_depend_on_its_neighbors_or_stretch(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vector_does_not_depend_on_its_neighbors_or_stretch(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rows, "can_pack", lambda *_: True)
     together = predictor.embed(TEXTS)
     alone = np.stack([predictor.embed(text) for text in TEXTS])
     np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)
 
 
-def test_the_first_token_alone_is_the_first_of_all(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_token_alone_is_the_first_of_all(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = embed.text_rows(predictor.tokenizer, TEXTS, max_length=64)
     settings: dict[str, Any] = {"pad_id": 0, "batch_tokens": 300, "device": torch.device("cpu")}
     with torch.no_grad():
@@ -70,11 +81,17 @@ def test_the_first_token_alone_is_the_first_of_all(predictor: Predictor, monkeyp
                 assert other.states.shape[1] == 1
                 assert other.mask is None
                 assert (one.rows == other.rows).all()
-                torch.testing.assert_close(other.states[:, 0], one.states[:, 0], rtol=1e-11, atol=1e-11)
+                torch.testing.assert_close(
+                    other.states[:, 0], one.states[:, 0], rtol=1e-11, atol=1e-11
+                )
 
 
-def test_packed_masks_are_filled_alike(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [" ".join(["[MASK]", *text.split()[1:3], "[MASK]", *text.split()[3:]]) for text in TEXTS]
+def test_packed_masks_are_filled_alike(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [
+        " ".join(["[MASK]", *text.split()[1:3], "[MASK]", *text.split()[3:]]) for text in TEXTS
+    ]
     padded = predictor.fill(texts, top=3)
     monkeypatch.setattr(rows, "can_pack", lambda *_: True)
     for one, other in zip(padded, predictor.fill(texts, top=3), strict=True):

@@ -1,4 +1,5 @@
-"""litebert predict: every kind of file, in order; stopped anywhere and by anything, the same bytes in the end."""
+"""litebert predict: every kind of file, in order; stopped anywhere and by anything, the same bytes
+in the end."""
 
 import errno
 import fcntl
@@ -51,7 +52,10 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    return write_jsonl(tmp_path / "in.jsonl", [{"id": f"k{n}", "text": text, "label": "?"} for n, text in enumerate(TEXTS)])
+    return write_jsonl(
+        tmp_path / "in.jsonl",
+        [{"id": f"k{n}", "text": text, "label": "?"} for n, text in enumerate(TEXTS)],
+    )
 
 
 def csv_file(folder: Path) -> Path:
@@ -80,7 +84,9 @@ def parquet_file(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [csv_file, tsv_file, gzip_file, parquet_file])
-def test_every_kind_of_input_is_answered_in_order(tmp_path: Path, labeller: Predictor, make: Callable[[Path], Path]) -> None:
+def test_every_kind_of_input_is_answered_in_order(
+    tmp_path: Path, labeller: Predictor, make: Callable[[Path], Path]
+) -> None:
     report = predict_file(labeller, make(tmp_path), tmp_path / "out" / "p.jsonl", CLASSIFY)
     rows = read_jsonl(tmp_path / "out" / "p.jsonl")
     expected = labeller.classify(TEXTS)
@@ -95,7 +101,9 @@ def test_every_kind_of_input_is_answered_in_order(tmp_path: Path, labeller: Pred
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-def test_tables_hold_what_json_holds(tmp_path: Path, labeller: Predictor, source: Path, suffix: str) -> None:
+def test_tables_hold_what_json_holds(
+    tmp_path: Path, labeller: Predictor, source: Path, suffix: str
+) -> None:
     options = PredictOptions(verb="classify", keep=("id", "label", "text"))
     predict_file(labeller, source, tmp_path / "p.jsonl", options)
     predict_file(labeller, source, tmp_path / f"p{suffix}", options)
@@ -112,12 +120,25 @@ def test_tables_hold_what_json_holds(tmp_path: Path, labeller: Predictor, source
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_kept_columns_never_share_a_name(tmp_path: Path, labeller: Predictor, suffix: str) -> None:
     """What a model said may be asked again, with its columns beside the new ones."""
-    row = {"text": "the whale", "label": "a", "input:label": "b", "probability:good": "0.25", "line": "c"}
+    row = {
+        "text": "the whale",
+        "label": "a",
+        "input:label": "b",
+        "probability:good": "0.25",
+        "line": "c",
+    }
     source = write_jsonl(tmp_path / "in.jsonl", [row])
-    options = PredictOptions(verb="classify", keep=("label", "input:label", "probability:good", "line"))
+    options = PredictOptions(
+        verb="classify", keep=("label", "input:label", "probability:good", "line")
+    )
     predict_file(labeller, source, tmp_path / f"p{suffix}", options)
     ((_, found),) = read_rows(tmp_path / f"p{suffix}")
-    kept = {"input:label": "a", "input:input:label": "b", "input:probability:good": "0.25", "input:line": "c"}
+    kept = {
+        "input:label": "a",
+        "input:input:label": "b",
+        "input:probability:good": "0.25",
+        "input:line": "c",
+    }
     assert kept.items() <= found.items()
     assert found["label"] == labeller.classify("the whale").label
 
@@ -127,7 +148,9 @@ def test_columns_are_known_by_more_than_the_first_row(tmp_path: Path) -> None:
     model = load(save_model(tmp_path / "m", "regress"))
     rows = [{"sentence1": "the whale"}, {"sentence1": "the whale", "sentence2": "a ship", "id": 7}]
     source = write_jsonl(tmp_path / "in.jsonl", rows)
-    with pytest.raises(DataError, match=r"line 1: the row has no field 'sentence2'; it has: sentence1"):
+    with pytest.raises(
+        DataError, match=r"line 1: the row has no field 'sentence2'; it has: sentence1"
+    ):
         predict_file(model, source, tmp_path / "p.jsonl")
     options = PredictOptions(keep=("id",), table=TableOptions(bad_rows="skip"))
     predict_file(model, source, tmp_path / "p.jsonl", options)
@@ -139,10 +162,22 @@ def test_columns_are_known_by_more_than_the_first_row(tmp_path: Path) -> None:
 VERBS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
     "fill": ("masked", {"text": "the [MASK] sails"}, {}),
     "embed": ("masked", {"text": "the whale"}, {}),
-    "pair": ("classify", {"sentence1": "the whale", "sentence2": "a ship"}, {"label": "", "probability": ""}),
+    "pair": (
+        "classify",
+        {"sentence1": "the whale", "sentence2": "a ship"},
+        {"label": "", "probability": ""},
+    ),
     "regress": ("regress", {"sentence1": "the whale", "sentence2": "a ship"}, {"value": ""}),
-    "choose": ("choose", {"context": "the", "question": "a _", "options": ["ship", "whale"]}, {"index": "", "probability": ""}),
-    "answer": ("span", {"question": "the whale", "context": "a ship sails ."}, {"text": "", "start": "", "null_score": ""}),
+    "choose": (
+        "choose",
+        {"context": "the", "question": "a _", "options": ["ship", "whale"]},
+        {"index": "", "probability": ""},
+    ),
+    "answer": (
+        "span",
+        {"question": "the whale", "context": "a ship sails ."},
+        {"text": "", "start": "", "null_score": ""},
+    ),
     "tag": ("tag", {"words": "the whale"}, {"tags": ""}),
 }
 
@@ -157,8 +192,15 @@ def test_every_verb_writes_lines(tmp_path: Path, verb: str) -> None:
     first, second, third = read_jsonl(tmp_path / "p.jsonl")
     assert first | {"line": 0} == second | {"line": 0} == third | {"line": 0}
     if not columns:
-        assert len(first["masks"][0]) == 2 if verb == "fill" else sum(x * x for x in first["vector"]) == pytest.approx(1)
-        with pytest.raises(ConfigError, match=rf"what {verb} gives does not fit into a table; write it to a \.jsonl file"):
+        assert (
+            len(first["masks"][0]) == 2
+            if verb == "fill"
+            else sum(x * x for x in first["vector"]) == pytest.approx(1)
+        )
+        with pytest.raises(
+            ConfigError,
+            match=rf"what {verb} gives does not fit into a table; write it to a \.jsonl file",
+        ):
             predict_file(model, source, tmp_path / "p.csv", options)
         return
     predict_file(model, source, tmp_path / "p.csv", options)
@@ -182,7 +224,9 @@ def stop_after(windows: int) -> Callable[[int], None]:
     return watch
 
 
-def test_stopped_anywhere_it_ends_with_the_same_bytes(tmp_path: Path, labeller: Predictor, source: Path) -> None:
+def test_stopped_anywhere_it_ends_with_the_same_bytes(
+    tmp_path: Path, labeller: Predictor, source: Path
+) -> None:
     draw = random.Random(0)
     for name in ("p.jsonl", "p.csv"):
         predict_file(labeller, source, tmp_path / f"whole-{name}", CLASSIFY)
@@ -193,10 +237,14 @@ def test_stopped_anywhere_it_ends_with_the_same_bytes(tmp_path: Path, labeller: 
             with pytest.raises(StoppedError):
                 predict_file(labeller, source, out, CLASSIFY, watch=stop_after(stop))
             assert not out.exists()
-            if stop < 6:  # the note is of some windows earlier, and more was written, the last line not whole
+            if (
+                stop < 6
+            ):  # the note is of some windows earlier, and more was written, the last line not whole
                 older = shutil.copy(note, tmp_path / "note")
                 with pytest.raises(StoppedError):
-                    predict_file(labeller, source, out, CLASSIFY, watch=stop_after(draw.randint(1, 3)))
+                    predict_file(
+                        labeller, source, out, CLASSIFY, watch=stop_after(draw.randint(1, 3))
+                    )
                 shutil.copy(older, note)
             partial.write_bytes(partial.read_bytes() + b'{"line": 12, "lab')
             report = predict_file(labeller, source, out, CLASSIFY)
@@ -220,12 +268,17 @@ def test_a_finished_file_is_left_alone(tmp_path: Path, labeller: Predictor, sour
     assert out.stat().st_size == before.st_size
 
 
-def test_another_model_or_question_is_refused_with_the_difference(tmp_path: Path, labeller: Predictor, source: Path) -> None:
+def test_another_model_or_question_is_refused_with_the_difference(
+    tmp_path: Path, labeller: Predictor, source: Path
+) -> None:
     out = tmp_path / "p.jsonl"
     with pytest.raises(StoppedError):
         predict_file(labeller, source, out, CLASSIFY, watch=stop_after(2))
     other = load(save_model(tmp_path / "other", "classify", seed=5))
-    with pytest.raises(ConfigError, match=r"begun with something else .* undo: model: [0-9a-f]{12}… then, [0-9a-f]{12}… now"):
+    with pytest.raises(
+        ConfigError,
+        match=r"begun with something else .* undo: model: [0-9a-f]{12}… then, [0-9a-f]{12}… now",
+    ):
         predict_file(other, source, out, CLASSIFY)
     with pytest.raises(ConfigError, match=r"undo: keep: \[\] then, \['id'\] now"):
         predict_file(labeller, source, out, PredictOptions(verb="classify", keep=("id",)))
@@ -246,15 +299,23 @@ def test_another_input_is_refused(tmp_path: Path, labeller: Predictor, source: P
     with pytest.raises(StoppedError):
         predict_file(labeller, source, out, CLASSIFY, watch=stop_after(2))
     source.write_text("".join([rows[0].replace("k0", "other"), *rows[1:]]))
-    with pytest.raises(DataError, match="the input has changed: its first 14 rows are not those that were predicted before"):
+    with pytest.raises(
+        DataError,
+        match="the input has changed: its first 14 rows are not those that were predicted before",
+    ):
         predict_file(labeller, source, out, CLASSIFY)
     source.write_text("".join(rows[:5]))
-    with pytest.raises(DataError, match="the input has changed: it has 5 usable rows now, 14 were predicted before"):
+    with pytest.raises(
+        DataError, match="the input has changed: it has 5 usable rows now, 14 were predicted before"
+    ):
         predict_file(labeller, source, out, CLASSIFY)
     source.write_text("".join(rows[:50]))
     assert predict_file(labeller, source, out, CLASSIFY).rows == 50
     source.write_text("".join(rows))
-    with pytest.raises(DataError, match=r"has grown since .*p\.jsonl was finished; choose another --out, or add --overwrite"):
+    with pytest.raises(
+        DataError,
+        match=r"has grown since .*p\.jsonl was finished; choose another --out, or add --overwrite",
+    ):
         predict_file(labeller, source, out, CLASSIFY)
 
 
@@ -264,29 +325,54 @@ def test_bad_rows_are_never_silent(tmp_path: Path, labeller: Predictor) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text("\n".join(rows) + "\n")
     out = tmp_path / "p.jsonl"
-    with pytest.raises(DataError, match=r"in\.jsonl, line 21: the field 'text' is empty; mend it, or go on without it by"):
+    with pytest.raises(
+        DataError,
+        match=r"in\.jsonl, line 21: the field 'text' is empty; mend it, or go on without it by",
+    ):
         predict_file(labeller, source, out, CLASSIFY)
     quarantine = PredictOptions(verb="classify", table=TableOptions(bad_rows="quarantine"))
     report = predict_file(labeller, source, out, quarantine)  # goes on where it stopped
     assert (report.rows, report.rows_before, report.bad_rows) == (58, 14, 2)
-    assert [row["line"] for row in read_jsonl(out)] == [n for n in range(1, 61) if n not in (21, 41)]
+    assert [row["line"] for row in read_jsonl(out)] == [
+        n for n in range(1, 61) if n not in (21, 41)
+    ]
     assert [row["line"] for row in read_jsonl(tmp_path / "p.jsonl.quarantine.jsonl")] == [21, 41]
     assert "2 bad rows were left out" in report.notes[-1]
-    masks = write_jsonl(tmp_path / "masks.jsonl", [{"text": "a [MASK]"}, {"text": "none"}, {"text": "the " * 99 + "[MASK]"}])
+    masks = write_jsonl(
+        tmp_path / "masks.jsonl",
+        [{"text": "a [MASK]"}, {"text": "none"}, {"text": "the " * 99 + "[MASK]"}],
+    )
     filler = load(save_model(tmp_path / "m", "masked"))
     skip = PredictOptions(verb="fill", table=TableOptions(bad_rows="skip"))
     assert predict_file(filler, masks, tmp_path / "f.jsonl", skip).bad_rows == 2
 
 
-def test_wrong_requests_leave_nothing_behind(tmp_path: Path, labeller: Predictor, source: Path) -> None:
+def test_wrong_requests_leave_nothing_behind(
+    tmp_path: Path, labeller: Predictor, source: Path
+) -> None:
     out = tmp_path / "new" / "p.jsonl"
     empty = tmp_path / "empty.csv"
     empty.write_text("text\n")
     keep = PredictOptions(verb="classify", keep=("nothing",))
     cases: list[tuple[Path, Path, PredictOptions, str]] = [
-        (source, out, keep, r"there is no column 'nothing' to keep; .*in\.jsonl has: id, text, label"),
-        (source, out, PredictOptions(), "this model can embed and classify and pair; say which with --verb"),
-        (source, out.with_suffix(".xml"), CLASSIFY, r"--out is a file that ends in \.jsonl, \.ndjson, \.csv, \.tsv; got "),
+        (
+            source,
+            out,
+            keep,
+            r"there is no column 'nothing' to keep; .*in\.jsonl has: id, text, label",
+        ),
+        (
+            source,
+            out,
+            PredictOptions(),
+            "this model can embed and classify and pair; say which with --verb",
+        ),
+        (
+            source,
+            out.with_suffix(".xml"),
+            CLASSIFY,
+            r"--out is a file that ends in \.jsonl, \.ndjson, \.csv, \.tsv; got ",
+        ),
         (source, source, CLASSIFY, r"--out is the input, .*in\.jsonl; choose another file"),
         (empty, out, CLASSIFY, r"empty\.csv has no usable row; expected one for each prediction"),
         (tmp_path / "absent.csv", out, CLASSIFY, r"absent\.csv: cannot be opened"),
@@ -298,16 +384,23 @@ def test_wrong_requests_leave_nothing_behind(tmp_path: Path, labeller: Predictor
     assert not out.parent.exists() or not list(out.parent.iterdir())
     out.parent.mkdir(exist_ok=True)
     out.write_text("mine")
-    with pytest.raises(ConfigError, match="exists already; choose another --out, or replace it with --overwrite"):
+    with pytest.raises(
+        ConfigError, match="exists already; choose another --out, or replace it with --overwrite"
+    ):
         predict_file(labeller, source, out, CLASSIFY)
     assert [path.name for path in out.parent.iterdir()] == ["p.jsonl"]
     assert out.read_text() == "mine"
 
 
-def test_two_processes_do_not_write_one_file(tmp_path: Path, labeller: Predictor, source: Path) -> None:
+def test_two_processes_do_not_write_one_file(
+    tmp_path: Path, labeller: Predictor, source: Path
+) -> None:
     with (tmp_path / "p.jsonl.partial").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match=r"another process is writing .*p\.jsonl; wait for it, or choose another --out"):
+        with pytest.raises(
+            ConfigError,
+            match=r"another process is writing .*p\.jsonl; wait for it, or choose another --out",
+        ):
             predict_file(labeller, source, tmp_path / "p.jsonl", CLASSIFY)
 
 
@@ -337,7 +430,9 @@ def test_a_full_disk_is_said_and_survived(
 
     with monkeypatch.context() as patch:
         patch.setattr(Output, "__init__", on_filling_disk)
-        with pytest.raises(DataError, match=r"p\.jsonl cannot be written \(No space left on device\); make room or"):
+        with pytest.raises(
+            DataError, match=r"p\.jsonl cannot be written \(No space left on device\); make room or"
+        ):
             predict_file(labeller, source, out, CLASSIFY)
     assert 0 < predict_file(labeller, source, out, CLASSIFY).rows_before < 60
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -350,13 +445,18 @@ def test_a_damaged_note_is_refused(tmp_path: Path, labeller: Predictor, source: 
     note = tmp_path / "p.jsonl.progress.json"
     for text in ("", "[]", '{"format": "other", "version": 1}', note.read_text()[:-40]):
         note.write_text(text)
-        with pytest.raises(DataError, match=r"p\.jsonl\.progress\.json cannot be read .*; begin again with --overwrite"):
+        with pytest.raises(
+            DataError,
+            match=r"p\.jsonl\.progress\.json cannot be read .*; begin again with --overwrite",
+        ):
             predict_file(labeller, source, out, CLASSIFY)
 
 
-def test_no_more_than_a_window_is_read_ahead(tmp_path: Path, labeller: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constant memory: when the tenth window is written, no row beyond it was read (but for the file's own chunk, and the
-    first rows, which tell the columns)."""
+def test_no_more_than_a_window_is_read_ahead(
+    tmp_path: Path, labeller: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Constant memory: when the tenth window is written, no row beyond it was read (but for the
+    file's own chunk, and the first rows, which tell the columns)."""
     source = write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS * 5])
     read = [0]
     original = read_rows
@@ -368,7 +468,13 @@ def test_no_more_than_a_window_is_read_ahead(tmp_path: Path, labeller: Predictor
 
     monkeypatch.setattr("litebert.infer.questions.read_rows", counted)
     seen: list[tuple[int, int]] = []
-    predict_file(labeller, source, tmp_path / "p.jsonl", CLASSIFY, watch=lambda rows: seen.append((rows, read[0])))
+    predict_file(
+        labeller,
+        source,
+        tmp_path / "p.jsonl",
+        CLASSIFY,
+        watch=lambda rows: seen.append((rows, read[0])),
+    )
     assert all(max(rows, PEEK) == count for rows, count in seen)
     assert len(seen) == -(-300 // 7)
 
@@ -403,7 +509,9 @@ def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path: Path, classifier
     draw = random.Random(0)
     rows: list[int] = []
     kills = 0
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         for _ in range(60):

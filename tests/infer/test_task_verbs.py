@@ -1,4 +1,5 @@
-"""classify, pair, regress, choose, answer, tag: forms, order, and equality with asking one example at a time."""
+"""classify, pair, regress, choose, answer, tag: forms, order, and equality with asking one example
+at a time."""
 
 import random
 from pathlib import Path
@@ -57,9 +58,17 @@ def close(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, float):
         return abs(ours - theirs) < 1e-5
     if ours is None or isinstance(ours, Span):
-        return ours is theirs or (ours.text, ours.start, ours.end) == (theirs.text, theirs.start, theirs.end)
+        return ours is theirs or (ours.text, ours.start, ours.end) == (
+            theirs.text,
+            theirs.start,
+            theirs.end,
+        )
     first, second = ours.probabilities, theirs.probabilities
-    values = (list(first.values()), list(second.values())) if isinstance(first, dict) else (first, second)
+    values = (
+        (list(first.values()), list(second.values()))
+        if isinstance(first, dict)
+        else (first, second)
+    )
     names = ("label", "index", "tags")
     same = all(getattr(ours, name, None) == getattr(theirs, name, None) for name in names)
     return same and bool(np.allclose(*values, atol=1e-5))
@@ -70,7 +79,9 @@ def test_what_each_verb_gives(tmp_path: Path) -> None:
     for verb, (head, fields) in QUESTIONS.items():
         model = load(save_model(tmp_path / verb, head))
         answers[verb] = getattr(model, verb)(**{name: values[3] for name, values in fields.items()})
-    assert answers["classify"].label == max(answers["classify"].probabilities, key=answers["classify"].probabilities.get)
+    assert answers["classify"].label == max(
+        answers["classify"].probabilities, key=answers["classify"].probabilities.get
+    )
     assert set(answers["pair"].probabilities) == set(LABELS)
     assert sum(answers["pair"].probabilities.values()) == pytest.approx(1, abs=1e-5)
     assert isinstance(answers["regress"], float)
@@ -99,11 +110,19 @@ def test_no_answer_is_none_and_json_says_null(tmp_path: Path) -> None:
 
 
 def test_a_model_says_what_it_can_do(model: Predictor, labeller: Predictor, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="this model cannot classify; it can fill and embed; fine-tune one: litebert"):
+    with pytest.raises(
+        ConfigError,
+        match="this model cannot classify; it can fill and embed; fine-tune one: litebert",
+    ):
         model.classify(iter(["a"]))  # at once, not when the stream is read
-    with pytest.raises(ConfigError, match="this model cannot fill; it can embed and classify and pair; pretraining makes"):
+    with pytest.raises(
+        ConfigError,
+        match="this model cannot fill; it can embed and classify and pair; pretraining makes",
+    ):
         labeller.fill("[MASK]")
-    with pytest.raises(ConfigError, match="this model has no head for a task; it can fill and embed"):
+    with pytest.raises(
+        ConfigError, match="this model has no head for a task; it can fill and embed"
+    ):
         model.predict([])
     chooser = load(save_model(tmp_path / "m", "choose"))
     with pytest.raises(ConfigError, match="a question is asked with two or more options; got 1"):

@@ -1,5 +1,5 @@
-"""Importing this skips a module where Triton's kernels cannot run: they need a GPU, or the interpreter on a CPU
-(TRITON_INTERPRET=1 before the start, where triton is installed)."""
+"""Importing this skips a module where Triton's kernels cannot run: they need a GPU, or the
+interpreter on a CPU (TRITON_INTERPRET=1 before the start, where triton is installed)."""
 
 import os
 
@@ -13,5 +13,8 @@ if not HAS_GPU and os.environ.get("TRITON_INTERPRET") != "1":
 
 DEVICE = "cuda" if HAS_GPU else "cpu"
 HALF = torch.bfloat16 if HAS_GPU else torch.float16
-"""The interpreter cuts the last bits off where a number becomes bfloat16, and multiplies its bits as if they were integers."""
-quiet = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter computes with numpy
+"""The interpreter cuts the last bits off where a number becomes bfloat16, and multiplies its bits
+as if they were integers."""
+quiet = pytest.mark.filterwarnings(
+    "ignore:.*encountered in:RuntimeWarning"
+)  # the interpreter computes with numpy

@@ -1,8 +1,7 @@
-"""Attention over packed rows drops weights as torch's attention does: each with the same probability, those that stay are
-scaled up, and backward drops what forward dropped.
-
-Which weights were dropped is seen in the kernels' own output: a value that is 1 at one key and 0 at all others shows the weight
-of that key.
+"""Attention over packed rows drops weights as torch's attention does: each with the same
+probability, those that stay are scaled up, and backward drops what forward dropped.
+ Which weights were dropped is seen in the kernels' own output: a value that is 1 at one key and 0
+at all others shows the weight of that key.
 """
 
 import pytest
@@ -34,7 +33,9 @@ cases = pytest.mark.parametrize(("queries", "keys"), CASES)
 
 def attend(queries: list[int], keys: list[int], seed: int, dropout: float = DROPOUT) -> object:
     bounds, seeds = (bounds_of(queries), bounds_of(keys)), torch.tensor(seed, device=DEVICE)
-    return lambda *parts: long_attention([part[:, None] for part in parts], *bounds, max(queries), max(keys), seeds, dropout)
+    return lambda *parts: long_attention(
+        [part[:, None] for part in parts], *bounds, max(queries), max(keys), seeds, dropout
+    )
 
 
 def weights_of(parts: list[Tensor], queries: list[int], keys: list[int], seed: int) -> list[Tensor]:
@@ -50,9 +51,15 @@ def weights_of(parts: list[Tensor], queries: list[int], keys: list[int], seed: i
     return [row[:, :, :count] for row, count in zip(whole.split(queries, 1), keys, strict=True)]
 
 
-def reference(parts: tuple[Tensor, ...], kept: list[Tensor], queries: list[int], keys: list[int]) -> Tensor:
+def reference(
+    parts: tuple[Tensor, ...], kept: list[Tensor], queries: list[int], keys: list[int]
+) -> Tensor:
     """Row by row, written out, with the weights that stay."""
-    rows = zip(*(part.split(sizes) for part, sizes in zip(parts, (queries, keys, keys), strict=True)), kept, strict=True)
+    rows = zip(
+        *(part.split(sizes) for part, sizes in zip(parts, (queries, keys, keys), strict=True)),
+        kept,
+        strict=True,
+    )
     outs = []
     for q, k, v, stays in rows:
         weights = (torch.einsum("qhd,khd->hqk", q, k) / SIZE**0.5).softmax(-1)
@@ -65,7 +72,9 @@ def test_both_ways_drop_the_same(queries: list[int], keys: list[int]) -> None:
     inputs = make_inputs(queries, keys, heads=HEADS, size=SIZE, dtype=HALF)
     kept = [weights != 0 for weights in weights_of(inputs[:3], queries, keys, 7)]
     found = outcome(attend(queries, keys, 7), inputs)
-    truth = outcome(lambda *parts: reference(parts, kept, queries, keys), [part.double() for part in inputs])
+    truth = outcome(
+        lambda *parts: reference(parts, kept, queries, keys), [part.double() for part in inputs]
+    )
     off = errors(found, truth)
     assert max(off.values()) < EXACT, off
 
@@ -75,11 +84,15 @@ def test_each_weight_has_the_same_chance(queries: list[int], keys: list[int]) ->
     """And another seed, head or row drops others."""
     *parts, _ = make_inputs(queries, keys, heads=HEADS, size=SIZE, dtype=HALF)
     one, other, again = (
-        torch.cat([weights.flatten() != 0 for weights in weights_of(parts, queries, keys, seed)]) for seed in (1, 2, 1)
+        torch.cat([weights.flatten() != 0 for weights in weights_of(parts, queries, keys, seed)])
+        for seed in (1, 2, 1)
     )
     assert torch.equal(one, again)
     for kept in (one, other):
-        assert abs(float(kept.double().mean()) - (1 - DROPOUT)) < 4 * (DROPOUT * (1 - DROPOUT) / len(kept)) ** 0.5
+        assert (
+            abs(float(kept.double().mean()) - (1 - DROPOUT))
+            < 4 * (DROPOUT * (1 - DROPOUT) / len(kept)) ** 0.5
+        )
     alike = float((one == other).double().mean())  # by chance p² + (1 - p)²
     assert abs(alike - (DROPOUT**2 + (1 - DROPOUT) ** 2)) < 4 * (0.25 / len(one)) ** 0.5
     first, second = next(row for row in weights_of(parts, queries, keys, 1) if row[0].numel() > 30)
@@ -89,14 +102,19 @@ def test_each_weight_has_the_same_chance(queries: list[int], keys: list[int]) ->
 def test_nothing_is_dropped_with_probability_0() -> None:
     sizes = [5, 16, 1]
     inputs, bounds = make_inputs(sizes, sizes, heads=HEADS, size=SIZE, dtype=HALF), bounds_of(sizes)
-    plain = outcome(lambda *parts: long_attention([part[:, None] for part in parts], bounds, bounds, 16, 16), inputs)
+    plain = outcome(
+        lambda *parts: long_attention([part[:, None] for part in parts], bounds, bounds, 16, 16),
+        inputs,
+    )
     dropped = outcome(attend(sizes, sizes, 3, dropout=0.0), inputs)
     assert all(torch.equal(dropped[name], plain[name]) for name in plain)
 
 
 def test_torch_takes_it_for_an_operator_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     empty = long._notes_like
-    monkeypatch.setattr(long, "_notes_like", lambda *args: torch.zeros_like(empty(*args)))  # nobody writes between rows
+    monkeypatch.setattr(
+        long, "_notes_like", lambda *args: torch.zeros_like(empty(*args))
+    )  # nobody writes between rows
     *parts, _ = make_inputs([5, 20], [5, 20], heads=HEADS, size=SIZE, dtype=HALF)
     leaves = [part[:, None].detach().requires_grad_() for part in parts]
     bounds, seed = bounds_of([5, 20]), torch.tensor(1, device=DEVICE)

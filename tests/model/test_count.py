@@ -1,4 +1,5 @@
-"""Counts are exact to the last parameter, against the paper, against real modules and against what autograd really keeps."""
+"""Counts are exact to the last parameter, against the paper, against real modules and against what
+autograd really keeps."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,10 @@ from litebert.model.model import Model
 
 BASE = PRESETS["albert-base-v2"]
 ALL_HEADS = (
-    *(HeadConfig(kind=kind) for kind in ("masked", "order", "regress", "span", "joint_span", "choose")),
+    *(
+        HeadConfig(kind=kind)
+        for kind in ("masked", "order", "regress", "span", "joint_span", "choose")
+    ),
     *(HeadConfig(kind=kind, labels=("a", "b", "c")) for kind in ("classify", "tag")),
 )
 
@@ -41,7 +45,9 @@ def size(module: torch.nn.Module) -> int:
         ("bert-xlarge", 1_275_291_648, None, None),
     ],
 )
-def test_presets_have_their_exact_counts(name: str, encoder: int, masked: int | None, order: int | None) -> None:
+def test_presets_have_their_exact_counts(
+    name: str, encoder: int, masked: int | None, order: int | None
+) -> None:
     for version in ("-v1", "-v2") if masked else ("",):
         model = built(PRESETS[name + version])
         assert size(model.encoder) == encoder
@@ -64,7 +70,8 @@ def test_tables_3_and_4(embedding_size: int, share: Any, millions: int) -> None:
     config = replace(BASE, embedding_size=embedding_size, share=share)
     exact = sum(count_encoder(config).values())
     assert exact == size(built(config).encoder)
-    # The paper prints BERT-base's 109.08 M as 108 and rounds the others up or down: it agrees within a million.
+    # The paper prints BERT-base's 109.08 M as 108 and rounds the others up or down: it agrees
+    # within a million.
     assert abs(exact / 1e6 - millions) < 1.1
 
 
@@ -91,12 +98,21 @@ def test_formulas_count_what_is_built(changes: dict[str, Any]) -> None:
 
 
 def test_flops_follow_the_products() -> None:
-    """FlopCounterMode counts the matrix products of a real forward pass; the formula gives the same number."""
-    for changes in ({}, {"layers_per_group": 2, "share": "none"}, {"embedding_size": 32, "ffn_size": 40}):
+    """FlopCounterMode counts the matrix products of a real forward pass; the formula gives the same
+    number."""
+    for changes in (
+        {},
+        {"layers_per_group": 2, "share": "none"},
+        {"embedding_size": 32, "ffn_size": 40},
+    ):
         config = replace(PRESETS["tiny"], **changes)
         encoder, ids = Encoder(config).eval(), torch.zeros(2, 16, dtype=torch.long)
         # the counter knows plain products, not the processor's fused attention
-        with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        with (
+            FlopCounterMode(display=False) as counter,
+            torch.no_grad(),
+            sdpa_kernel(SDPBackend.MATH),
+        ):
             encoder(ids)
         assert counter.get_total_flops() == 32 * flops_per_token(config, seq=16)
 
@@ -104,10 +120,14 @@ def test_flops_follow_the_products() -> None:
 def test_flops_of_pretraining_worked_example() -> None:
     layers = 12 * (24 * 768**2 + 4 * 512 * 768)
     expected = 3 * (layers + 0.15 * 2 * (768 * 128 + 128 * 30_000) + 2 * 128 * 768)
-    assert flops_per_token(BASE, seq=512, masked_fraction=0.15, training=True) == pytest.approx(expected, rel=1e-12)
+    assert flops_per_token(BASE, seq=512, masked_fraction=0.15, training=True) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
-@pytest.mark.parametrize("changes", [{}, {"share": "none"}, {"layers_per_group": 2}, {"activation": "gelu_erf"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"share": "none"}, {"layers_per_group": 2}, {"activation": "gelu_erf"}]
+)
 @pytest.mark.parametrize("batch", [1, 3])
 def test_activations_are_what_autograd_keeps(changes: dict[str, Any], batch: int) -> None:
     config = replace(PRESETS["tiny"], **changes)
@@ -124,9 +144,9 @@ def test_activations_are_what_autograd_keeps(changes: dict[str, Any], batch: int
         output = encoder.run(encoder.plan, states, None)
     weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
     assert output.requires_grad
-    assert sum(size for pointer, size in kept.items() if pointer not in weights) == activation_bytes(
-        config, batch=batch, seq=16
-    )
+    assert sum(
+        size for pointer, size in kept.items() if pointer not in weights
+    ) == activation_bytes(config, batch=batch, seq=16)
 
 
 def test_checkpointing_keeps_less() -> None:

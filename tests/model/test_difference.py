@@ -1,4 +1,5 @@
-"""A difference is the nearest of its rank, exact where its rank is full, and says nothing of what did not change."""
+"""A difference is the nearest of its rank, exact where its rank is full, and says nothing of what
+did not change."""
 
 from itertools import pairwise
 
@@ -9,7 +10,12 @@ from torch import Tensor
 from litebert.model import difference, int8
 from litebert.model.difference import TOKENS, Extent
 
-MATRIX, SMALL, HEAD, SPAN = "layer.weight", "layer.bias", "heads.classify.output.weight", "heads.joint_span.dense.weight"
+MATRIX, SMALL, HEAD, SPAN = (
+    "layer.weight",
+    "layer.bias",
+    "heads.classify.output.weight",
+    "heads.joint_span.dense.weight",
+)
 FULL = Extent(rank=1000, token_rank=1000)
 Weights = dict[str, Tensor]
 
@@ -17,14 +23,23 @@ Weights = dict[str, Tensor]
 @pytest.fixture
 def base() -> Weights:
     draw = torch.Generator().manual_seed(0)
-    shapes = {TOKENS: (40, 24), MATRIX: (48, 70), "same.weight": (32, 32), SMALL: (48,), "same.bias": (7,)}
+    shapes = {
+        TOKENS: (40, 24),
+        MATRIX: (48, 70),
+        "same.weight": (32, 32),
+        SMALL: (48,),
+        "same.bias": (7,),
+    }
     return {name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}
 
 
 @pytest.fixture
 def tuned(base: Weights) -> Weights:
     draw = torch.Generator().manual_seed(1)
-    changed = {name: base[name] + 0.01 * torch.randn(base[name].shape, generator=draw) for name in (TOKENS, MATRIX, SMALL)}
+    changed = {
+        name: base[name] + 0.01 * torch.randn(base[name].shape, generator=draw)
+        for name in (TOKENS, MATRIX, SMALL)
+    }
     heads = {HEAD: torch.randn(2, 48, generator=draw), SPAN: torch.randn(48, 96, generator=draw)}
     return base | changed | heads
 
@@ -42,7 +57,9 @@ def test_full_rank_is_exact_to_the_rounding_of_8_bits(tuned: Weights, base: Weig
         assert (found[name] - tuned[name]).norm() < 0.01 * change.norm(), name
     for name in tuned.keys() - {TOKENS, MATRIX, SPAN}:
         assert torch.equal(found[name], tuned[name]), name
-    assert torch.equal(found[SPAN], int8.unpack(int8.pack({SPAN: tuned[SPAN]}, 64), 64)[SPAN])  # the base does not have it
+    assert torch.equal(
+        found[SPAN], int8.unpack(int8.pack({SPAN: tuned[SPAN]}, 64), 64)[SPAN]
+    )  # the base does not have it
 
 
 def test_no_product_of_that_rank_is_nearer(tuned: Weights, base: Weights) -> None:
@@ -50,7 +67,9 @@ def test_no_product_of_that_rank_is_nearer(tuned: Weights, base: Weights) -> Non
     sizes = torch.linalg.svdvals(change)
     for rank in (1, 5, 17):
         lost = (back(tuned, base, Extent(rank=rank, token_rank=0))[MATRIX] - tuned[MATRIX]).norm()
-        assert torch.isclose(lost, sizes[rank:].norm(), rtol=1e-3)  # what Eckart and Young say is left
+        assert torch.isclose(
+            lost, sizes[rank:].norm(), rtol=1e-3
+        )  # what Eckart and Young say is left
 
 
 def test_a_change_of_low_rank_comes_back(base: Weights) -> None:
@@ -75,7 +94,9 @@ def test_the_table_of_tokens_has_a_rank_of_its_own(tuned: Weights, base: Weights
         assert torch.isclose(lost, sizes[rank:].norm(), rtol=1e-3)
 
 
-def test_what_is_stored_is_what_was_said_and_grows_with_the_extent(tuned: Weights, base: Weights) -> None:
+def test_what_is_stored_is_what_was_said_and_grows_with_the_extent(
+    tuned: Weights, base: Weights
+) -> None:
     shapes = {name: tuple(weight.shape) for name, weight in tuned.items()}
     before = {name: tuple(weight.shape) for name, weight in base.items()}
     kinds = {torch.int8: "I8", torch.bfloat16: "BF16", torch.float32: "F32"}
@@ -83,8 +104,15 @@ def test_what_is_stored_is_what_was_said_and_grows_with_the_extent(tuned: Weight
     for extent in (Extent(rank=3, token_rank=0), Extent(rank=20, token_rank=5, group_size=8), FULL):
         stored = difference.pack(tuned, base, extent)
         said = difference.stored_as(shapes, before, extent)
-        changed = {part: kind for name, parts in said.items() if "same" not in name for part, kind in parts.items()}
-        assert {name: (kinds[part.dtype], tuple(part.shape)) for name, part in stored.items()} == changed
+        changed = {
+            part: kind
+            for name, parts in said.items()
+            if "same" not in name
+            for part, kind in parts.items()
+        }
+        assert {
+            name: (kinds[part.dtype], tuple(part.shape)) for name, part in stored.items()
+        } == changed
         sizes.append(sum(part.nbytes for part in stored.values()))
     assert all(small < large for small, large in pairwise(sizes))
 

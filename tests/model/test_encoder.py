@@ -1,4 +1,5 @@
-"""Laws of the encoder: sharing is sharing, masks hide, dropout at 0 is nothing, checkpointing changes no bit."""
+"""Laws of the encoder: sharing is sharing, masks hide, dropout at 0 is nothing, checkpointing
+changes no bit."""
 
 import math
 from dataclasses import replace
@@ -61,7 +62,10 @@ def test_a_wholly_padded_row_stays_finite_and_harms_no_other() -> None:
     assert states.isfinite().all()
     torch.testing.assert_close(states[:1], encoder(ids()[:1]), rtol=0, atol=1e-12)
     states.sum().backward()
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in encoder.parameters())
+    assert all(
+        parameter.grad is None or parameter.grad.isfinite().all()
+        for parameter in encoder.parameters()
+    )
 
 
 def test_without_segments_all_tokens_are_of_the_first() -> None:
@@ -71,7 +75,8 @@ def test_without_segments_all_tokens_are_of_the_first() -> None:
 
 
 def test_a_shared_layer_equals_the_unshared_with_copied_weights() -> None:
-    """What sharing means: the same function as an unshared stack whose layers happen to be equal."""
+    """What sharing means: the same function as an unshared stack whose layers happen to be
+    equal."""
     shared = make(replace(TINY, num_groups=2, layers_per_group=2)).eval()
     unshared = make(replace(TINY, share="none", layers_per_group=2)).eval()
     with torch.no_grad():
@@ -103,7 +108,9 @@ def test_no_dropout_is_no_operation() -> None:
     assert torch.equal(encoder.train()(ids()), encoder.eval()(ids()))
 
 
-@pytest.mark.parametrize("place", ["embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout"])
+@pytest.mark.parametrize(
+    "place", ["embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout"]
+)
 def test_each_dropout_acts_in_training_only(place: str) -> None:
     encoder = make(replace(TINY, **{place: 0.5}))
     assert not torch.equal(encoder(ids()), encoder(ids()))
@@ -130,20 +137,40 @@ def test_weights_start_as_a_truncated_normal() -> None:
     assert weight.abs().max() <= 0.1
     # a normal cut at two deviations keeps 0.8796 of its own
     assert weight.std().item() == pytest.approx(0.05 * 0.8796, rel=0.01)
-    assert all(parameter.abs().sum() == 0 for name, parameter in encoder.named_parameters() if name.endswith("bias"))
-    compat = make(replace(TINY, vocab_size=20_000, init_std=0.05, hf_compat=True)).embedding.token.weight.detach()
+    assert all(
+        parameter.abs().sum() == 0
+        for name, parameter in encoder.named_parameters()
+        if name.endswith("bias")
+    )
+    compat = make(
+        replace(TINY, vocab_size=20_000, init_std=0.05, hf_compat=True)
+    ).embedding.token.weight.detach()
     assert compat[1:].std().item() == pytest.approx(0.05, rel=0.01)
 
 
 def test_residual_writers_may_start_smaller() -> None:
-    plain, small = make(replace(TINY, share="none")), make(replace(TINY, share="none", residual_init=0.25))
+    plain, small = (
+        make(replace(TINY, share="none")),
+        make(replace(TINY, share="none", residual_init=0.25)),
+    )
     for name, parameter in plain.named_parameters():
-        writes = name.endswith(("attentions.0.output.weight", "feed_forwards.2.outer.weight", "output.weight", "outer.weight"))
-        assert torch.equal(dict(small.named_parameters())[name], parameter * 0.25 if writes else parameter)
+        writes = name.endswith(
+            (
+                "attentions.0.output.weight",
+                "feed_forwards.2.outer.weight",
+                "output.weight",
+                "outer.weight",
+            )
+        )
+        assert torch.equal(
+            dict(small.named_parameters())[name], parameter * 0.25 if writes else parameter
+        )
 
 
 def test_positions_may_start_as_sinusoids() -> None:
-    weight = make(replace(TINY, position_init="sinusoidal", max_positions=512)).embedding.position.weight.detach()
+    weight = make(
+        replace(TINY, position_init="sinusoidal", max_positions=512)
+    ).embedding.position.weight.detach()
     assert weight.square().mean().sqrt().item() == pytest.approx(TINY.init_std, rel=1e-5)
     # near positions look alike, far ones do not: what makes relative places easy to learn
     nearness = torch.cosine_similarity(weight[100:101], weight[100:140])
@@ -152,7 +179,9 @@ def test_positions_may_start_as_sinusoids() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])
-@pytest.mark.parametrize("changes", [*SWITCHES, {"attention_dropout": 0.2, "ffn_dropout": 0.3, "embedding_dropout": 0.1}])
+@pytest.mark.parametrize(
+    "changes", [*SWITCHES, {"attention_dropout": 0.2, "ffn_dropout": 0.3, "embedding_dropout": 0.1}]
+)
 def test_gradient_checkpointing_changes_no_bit(changes: dict[str, Any], every: int) -> None:
     gradients = []
     for checkpoint_every in (0, every):
@@ -168,7 +197,8 @@ def test_gradient_checkpointing_changes_no_bit(changes: dict[str, Any], every: i
 
 @pytest.mark.parametrize("changes", [*SWITCHES, {"num_layers": 1, "num_attention_heads": 1}])
 def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> None:
-    """A whole pass written out with plain products, softmax and sums: the encoder gives the same."""
+    """A whole pass written out with plain products, softmax and sums: the encoder gives the
+    same."""
     config = replace(TINY, **changes)
     encoder = make(config).double().eval()
     token_ids, mask = ids(), torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
@@ -177,7 +207,9 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
     def norm(x: torch.Tensor, name: str) -> torch.Tensor:
         centred = x - x.mean(-1, keepdim=True)
         return (
-            centred / (centred.square().mean(-1, keepdim=True) + config.norm_epsilon).sqrt() * w[name + ".weight"]
+            centred
+            / (centred.square().mean(-1, keepdim=True) + config.norm_epsilon).sqrt()
+            * w[name + ".weight"]
             + w[name + ".bias"]
         )
 
@@ -193,28 +225,44 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
 
     def attention(x: torch.Tensor, name: str) -> torch.Tensor:
         heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
-        q, k, v = (dense(x, f"{name}.{part}").reshape(2, 9, heads, width) for part in ("query", "key", "value"))
+        q, k, v = (
+            dense(x, f"{name}.{part}").reshape(2, 9, heads, width)
+            for part in ("query", "key", "value")
+        )
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(width)
         weights = scores.masked_fill(~mask[:, None, None, :], -1e30).softmax(-1)
-        return dense(torch.einsum("bhqk,bkhd->bqhd", weights, v).reshape(2, 9, -1), name + ".output")
+        return dense(
+            torch.einsum("bhqk,bkhd->bqhd", weights, v).reshape(2, 9, -1), name + ".output"
+        )
 
     def ffn(x: torch.Tensor, name: str) -> torch.Tensor:
         return dense(act(dense(x, name + ".inner")), name + ".outer")
 
-    table = w["embedding.token.weight"][token_ids] + w["embedding.position.weight"][:9] + w["embedding.segment.weight"][0]
+    table = (
+        w["embedding.token.weight"][token_ids]
+        + w["embedding.position.weight"][:9]
+        + w["embedding.segment.weight"][0]
+    )
     x = norm(table, "embedding.norm")
     if "embedding.mapping.weight" in w:
         x = dense(x, "embedding.mapping")
     for a, f in config.plan():
         for part, name in ((attention, f"attentions.{a}"), (ffn, f"feed_forwards.{f}")):
-            x = norm(x + part(x, name), name + ".norm") if config.norm == "post" else x + part(norm(x, name + ".norm"), name)
+            x = (
+                norm(x + part(x, name), name + ".norm")
+                if config.norm == "post"
+                else x + part(norm(x, name + ".norm"), name)
+            )
     if config.norm == "pre":
         x = norm(x, "norm")
     torch.testing.assert_close(encoder(token_ids, None, mask), x, rtol=0, atol=1e-12)
 
 
 def test_a_long_input_is_refused_in_one_sentence() -> None:
-    with pytest.raises(DataError, match="the input has 65 tokens, the model reads at most 64; shorten or truncate it"):
+    with pytest.raises(
+        DataError,
+        match="the input has 65 tokens, the model reads at most 64; shorten or truncate it",
+    ):
         make()(torch.zeros(1, 65, dtype=torch.long))
     assert make()(torch.zeros(1, 64, dtype=torch.long)).shape == (1, 64, 32)
 

@@ -26,16 +26,22 @@ def draw(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [fp8.FORWARD, fp8.BACKWARD])
 @pytest.mark.parametrize("shape", [(16, 16), (37, 48), (300, 80), (40, 1040)])
 @pytest.mark.parametrize("adds", [True, False])
-def test_both_orders_the_scale_and_the_sums(shape: tuple[int, int], dtype: torch.dtype, adds: bool) -> None:
+def test_both_orders_the_scale_and_the_sums(
+    shape: tuple[int, int], dtype: torch.dtype, adds: bool
+) -> None:
     numbers = draw(*shape)
     expected, expected_scale = fp8.quantize(fp8.filled(numbers), dtype)
-    rounded, turned, scale, sums = fp8_rounding.round_both(numbers, dtype == fp8.BACKWARD, *AS_IT_IS, adds)
+    rounded, turned, scale, sums = fp8_rounding.round_both(
+        numbers, dtype == fp8.BACKWARD, *AS_IT_IS, adds
+    )
     assert (rounded.dtype, rounded.shape, turned.shape) == (dtype, expected.shape, expected.T.shape)
     assert torch.equal(rounded.float(), turned.float().T)
     torch.testing.assert_close(scale, expected_scale, rtol=1e-6, atol=0)
     assert not rounded[len(numbers) :].float().any()
     apart = (rounded.float() != expected.float()).float().mean()
-    assert apart < (1e-3 if HAS_GPU else 0.12)  # the interpreter forgets to carry where a mantissa is rounded up to 2
+    assert apart < (
+        1e-3 if HAS_GPU else 0.12
+    )  # the interpreter forgets to carry where a mantissa is rounded up to 2
     assert sums.shape == ((shape[1],) if adds else (0,))
     if adds:
         torch.testing.assert_close(sums.double(), numbers.double().sum(0), rtol=2**-8, atol=1e-3)
@@ -60,5 +66,7 @@ def test_zeros_stay() -> None:
 def test_torch_takes_it_for_an_operator_of_its_own() -> None:
     for adds in (True, False):
         torch.library.opcheck(
-            fp8_rounding.round_both, (draw(32, 32), False, *AS_IT_IS, adds), test_utils=("test_schema", "test_faketensor")
+            fp8_rounding.round_both,
+            (draw(32, 32), False, *AS_IT_IS, adds),
+            test_utils=("test_schema", "test_faketensor"),
         )

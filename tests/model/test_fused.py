@@ -1,5 +1,5 @@
-"""Several linear maps as one product are the same maps, forward and backward, and err no more; and which parts have sums of
-their own on the way back."""
+"""Several linear maps as one product are the same maps, forward and backward, and err no more; and
+which parts have sums of their own on the way back."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,14 +29,20 @@ def one_product(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
 
 def wide(states: Tensor, parts: list[nn.Linear]) -> list[Tensor]:
     widths = [part.out_features for part in parts]
-    outputs = with_biases(wide_projection(states, parts), [part.bias for part in parts], [0, widths[0], sum(widths[:2])])
+    outputs = with_biases(
+        wide_projection(states, parts),
+        [part.bias for part in parts],
+        [0, widths[0], sum(widths[:2])],
+    )
     return list(outputs.split(widths, -1))
 
 
 WAYS = {"fused": one_product, "wide": wide}
 
 
-def outcome(project: Callable[[Tensor, list[nn.Linear]], list[Tensor]], dtype: torch.dtype, *, rows: int = 5) -> list[Tensor]:
+def outcome(
+    project: Callable[[Tensor, list[nn.Linear]], list[Tensor]], dtype: torch.dtype, *, rows: int = 5
+) -> list[Tensor]:
     """Outputs and all gradients, of numbers that bfloat16 can hold."""
     torch.manual_seed(0)
     states = torch.randn(2, rows, 8).bfloat16().to(dtype).requires_grad_()
@@ -50,7 +56,9 @@ def outcome(project: Callable[[Tensor, list[nn.Linear]], list[Tensor]], dtype: t
 
 @pytest.mark.parametrize("way", WAYS)
 def test_maps_in_one_product_equal_the_maps(way: str) -> None:
-    for mine, theirs in zip(outcome(WAYS[way], torch.float64), outcome(apart, torch.float64), strict=True):
+    for mine, theirs in zip(
+        outcome(WAYS[way], torch.float64), outcome(apart, torch.float64), strict=True
+    ):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
 
 
@@ -79,7 +87,12 @@ def test_maps_in_one_product_err_no_more_in_bfloat16(way: str) -> None:
     ],
 )
 def test_which_states_are_fused(
-    changes: dict[str, Any], width: int, dtype: torch.dtype, device: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any],
+    width: int,
+    dtype: torch.dtype,
+    device: str,
+    is_taken: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in ({"FUSED_NORMS": True, "has_short_kernels": lambda: True} | changes).items():
         monkeypatch.setattr(fused, name, value)

@@ -1,4 +1,5 @@
-"""Norms and GELU with sums of their own on the way back err no more than torch's in 16 bits; the truth is float64."""
+"""Norms and GELU with sums of their own on the way back err no more than torch's in 16 bits; the
+truth is float64."""
 
 import copy
 import subprocess
@@ -28,11 +29,13 @@ Outcome = dict[str, Tensor]
 
 @pytest.fixture(autouse=True, params=[1, 3] if HAS_GPU else [1])
 def on_a_processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter runs programs one after another: few, which then have several blocks of rows each."""
+    """The interpreter runs programs one after another: few, which then have several blocks of rows
+    each."""
     native = torch.native_layer_norm
 
     def in_float32(states: Tensor, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Means and scales as a GPU gives them: a processor rounds them to the type of the states."""
+        """Means and scales as a GPU gives them: a processor rounds them to the type of the
+        states."""
         _, means, scales = native(states.float(), args[0], None, None, args[-1])
         return native(states, *args)[0], means, scales
 
@@ -51,21 +54,40 @@ def draw(*shape: int, seed: int, dtype: torch.dtype, mean: float = 0.0) -> Tenso
 
 
 def gradients(out: Tensor, leaves: Outcome, dtype: torch.dtype, *, draws: int = 1) -> Outcome:
-    """By several random ones of the output: a bias has few numbers, and their error is a matter of luck."""
+    """By several random ones of the output: a bias has few numbers, and their error is a matter of
+    luck."""
     tangents = [draw(*out.shape, seed=99 + number, dtype=dtype) for number in range(draws)]
-    found = [torch.autograd.grad(out, list(leaves.values()), tangent, retain_graph=True) for tangent in tangents]
-    return {"out": out.detach(), **{name: torch.cat(each) for name, each in zip(leaves, zip(*found, strict=True), strict=True)}}
+    found = [
+        torch.autograd.grad(out, list(leaves.values()), tangent, retain_graph=True)
+        for tangent in tangents
+    ]
+    return {
+        "out": out.detach(),
+        **{
+            name: torch.cat(each)
+            for name, each in zip(leaves, zip(*found, strict=True), strict=True)
+        },
+    }
 
 
 def around_a_norm(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> Outcome:
-    """A part that is one linear map, with its norm before and its residual sum; and a bias between norm and map."""
+    """A part that is one linear map, with its norm before and its residual sum; and a bias between
+    norm and map."""
     norm, shape = nn.LayerNorm(width, eps=1e-12).to(DEVICE, dtype), (1, rows, width)
-    norm.weight.data, norm.bias.data = draw(width, seed=2, dtype=dtype, mean=1.0), draw(width, seed=3, dtype=dtype)
+    norm.weight.data, norm.bias.data = (
+        draw(width, seed=2, dtype=dtype, mean=1.0),
+        draw(width, seed=3, dtype=dtype),
+    )
     last, before = nn.Linear(width, width), draw(width, seed=6, dtype=dtype).requires_grad_()
     last.weight = nn.Parameter(draw(width, width, seed=4, dtype=dtype) / 8, requires_grad=False)
     last.bias = nn.Parameter(draw(width, seed=5, dtype=dtype))
     states = draw(*shape, seed=1, dtype=dtype, mean=0.5).requires_grad_()
-    leaves = {"states": states, **dict(norm.named_parameters()), "last": last.bias, "before": before}
+    leaves = {
+        "states": states,
+        **dict(norm.named_parameters()),
+        "last": last.bias,
+        "before": before,
+    }
     if fused:
         around, normed = fused_norm.forked_norm(states, norm, last, before)
         out = around + F.linear(normed + before.detach(), last.weight, last.bias.detach())
@@ -74,36 +96,61 @@ def around_a_norm(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> 
     return gradients(out, leaves, dtype)
 
 
-def through_gelu(dtype: torch.dtype, rows: int, width: int, *, fused: bool, is_tanh: bool) -> Outcome:
+def through_gelu(
+    dtype: torch.dtype, rows: int, width: int, *, fused: bool, is_tanh: bool
+) -> Outcome:
     """Two linear maps with GELU between."""
-    shapes = {"states": (1, rows, 16), "inner": (width, 16), "inner bias": (width,), "outer": (16, width), "outer bias": (16,)}
+    shapes = {
+        "states": (1, rows, 16),
+        "inner": (width, 16),
+        "inner bias": (width,),
+        "outer": (16, width),
+        "outer bias": (16,),
+    }
     leaves = {name: draw(*shape, seed=6, dtype=dtype) for name, shape in shapes.items()}
-    leaves = {name: (leaf / 4 if name == "outer" else leaf).requires_grad_() for name, leaf in leaves.items()}
+    leaves = {
+        name: (leaf / 4 if name == "outer" else leaf).requires_grad_()
+        for name, leaf in leaves.items()
+    }
     states, weight, bias, outer, outer_bias = leaves.values()
     added = leaves["added"] = draw(1, rows, 16, seed=7, dtype=dtype).requires_grad_()
     if fused:
         out = feed_forward(states, weight, bias, outer, outer_bias, added, is_tanh=is_tanh)
     else:
-        activated = F.gelu(F.linear(states, weight, bias), approximate="tanh" if is_tanh else "none")
+        activated = F.gelu(
+            F.linear(states, weight, bias), approximate="tanh" if is_tanh else "none"
+        )
         out = F.linear(activated, outer, outer_bias) + added
     return gradients(out, leaves, dtype)
 
 
 def errors(found: Outcome, truth: Outcome) -> dict[str, float]:
-    """Beside the whole, since that of a key's bias is nothing but rounding: softmax does not see it."""
+    """Beside the whole, since that of a key's bias is nothing but rounding: softmax does not see
+    it."""
     whole = max(float(tensor.norm()) for tensor in truth.values())
-    return {name: float((tensor.double() - truth[name]).norm()) / whole for name, tensor in found.items()}
+    return {
+        name: float((tensor.double() - truth[name]).norm()) / whole
+        for name, tensor in found.items()
+    }
 
 
-def assert_errs_no_more(outcome: Callable[[torch.dtype, bool], Outcome], *, least: float = 0.0) -> None:
+def assert_errs_no_more(
+    outcome: Callable[[torch.dtype, bool], Outcome], *, least: float = 0.0
+) -> None:
     """Than torch does, or than the truth itself once it is rounded; below `least` it is luck."""
     truth, plain, mine = outcome(torch.float64, False), outcome(HALF, False), outcome(HALF, True)
     rounded = errors({name: tensor.to(HALF) for name, tensor in truth.items()}, truth)
     theirs = errors(plain, truth)
     ours = errors(mine, truth)
-    worse = {name: (ours[name], theirs[name]) for name in truth if ours[name] > 1.1 * max(theirs[name], rounded[name], least)}
+    worse = {
+        name: (ours[name], theirs[name])
+        for name in truth
+        if ours[name] > 1.1 * max(theirs[name], rounded[name], least)
+    }
     assert not worse
-    assert all(tensor.dtype == HALF and tensor.shape == truth[name].shape for name, tensor in mine.items())
+    assert all(
+        tensor.dtype == HALF and tensor.shape == truth[name].shape for name, tensor in mine.items()
+    )
 
 
 @pytest.mark.parametrize("rows", ROWS)
@@ -116,17 +163,25 @@ def test_a_norm_with_its_sums_errs_no_more(rows: int, width: int) -> None:
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("width", [48, 2048 + 16])
 def test_gelu_with_its_sum_errs_no_more(rows: int, width: int, is_tanh: bool) -> None:
-    assert_errs_no_more(lambda dtype, fused: through_gelu(dtype, rows, width, fused=fused, is_tanh=is_tanh))
+    assert_errs_no_more(
+        lambda dtype, fused: through_gelu(dtype, rows, width, fused=fused, is_tanh=is_tanh)
+    )
 
 
 @pytest.mark.parametrize("is_tanh", [True, False], ids=["tanh", "erf"])
 def test_gelu_of_every_size(is_tanh: bool) -> None:
     """From numbers that it leaves alone to those that it takes to nothing."""
-    states = torch.cat([sign * 2.0 ** torch.arange(-14, 12, 0.125) for sign in (-1, 1)]).to(DEVICE, HALF)[None]
+    states = torch.cat([sign * 2.0 ** torch.arange(-14, 12, 0.125) for sign in (-1, 1)]).to(
+        DEVICE, HALF
+    )[None]
     exact = F.gelu(states.double(), approximate="tanh" if is_tanh else "none")
-    torch.testing.assert_close(fused_norm.gelu(states, is_tanh).double(), exact, rtol=2**-8, atol=1e-6)
+    torch.testing.assert_close(
+        fused_norm.gelu(states, is_tanh).double(), exact, rtol=2**-8, atol=1e-6
+    )
     leaf = states.double().requires_grad_()
-    (slope,) = torch.autograd.grad(F.gelu(leaf, approximate="tanh" if is_tanh else "none").sum(), leaf)
+    (slope,) = torch.autograd.grad(
+        F.gelu(leaf, approximate="tanh" if is_tanh else "none").sum(), leaf
+    )
     found, anew, total = fused_norm.gelu_backward(torch.ones_like(states), states, is_tanh)
     torch.testing.assert_close(found.double(), slope, rtol=2**-8, atol=1e-5)
     assert torch.equal(anew, fused_norm.gelu(states, is_tanh))
@@ -145,18 +200,29 @@ def test_the_same_bits_twice() -> None:
 def test_a_gradient_without_strides_is_read_right() -> None:
     """That of a sum is one number, seen from everywhere."""
     norm = nn.LayerNorm(64).to(DEVICE, HALF)
-    states, last = draw(5, 64, seed=7, dtype=HALF).requires_grad_(), nn.Linear(64, 64).to(DEVICE, HALF)
+    states, last = (
+        draw(5, 64, seed=7, dtype=HALF).requires_grad_(),
+        nn.Linear(64, 64).to(DEVICE, HALF),
+    )
     around, normed = fused_norm.forked_norm(states, norm, last)
     of_states, of_bias = torch.autograd.grad(around.sum() + 2 * normed.sum(), [states, last.bias])
-    torch.testing.assert_close(of_states, torch.ones_like(states), rtol=0, atol=1e-2)  # what a norm adds up to stays the same
+    torch.testing.assert_close(
+        of_states, torch.ones_like(states), rtol=0, atol=1e-2
+    )  # what a norm adds up to stays the same
     assert of_bias.tolist() == [5.0] * 64
 
 
 def test_torch_takes_them_for_operators_of_its_own() -> None:
     """Schema, and shapes without data: torch's own checks."""
     states, gradient, around = (draw(9, 64, seed=seed, dtype=HALF) for seed in range(3))
-    means, scales, weight = torch.zeros(9, 1, device=DEVICE), torch.ones(9, 1, device=DEVICE), states[0].clone()
-    torch.library.opcheck(fused_norm._norm_backward, (gradient, around, states, means, scales, weight))
+    means, scales, weight = (
+        torch.zeros(9, 1, device=DEVICE),
+        torch.ones(9, 1, device=DEVICE),
+        states[0].clone(),
+    )
+    torch.library.opcheck(
+        fused_norm._norm_backward, (gradient, around, states, means, scales, weight)
+    )
     torch.library.opcheck(fused_norm.gelu, (states, True))
     torch.library.opcheck(fused_norm.gelu_backward, (gradient, states, True))
 
@@ -167,20 +233,37 @@ LENGTHS = [5, 16, 1, 31]
 BOUNDS = torch.tensor([0, *LENGTHS]).cumsum(0).to(DEVICE, torch.int32)
 PACKING = Packing(BOUNDS, max(LENGTHS))
 COUNTS = [4, 12, 1, 20]
-PLACES = torch.cat([first + torch.arange(count) for first, count in zip([0, 5, 21, 22], COUNTS, strict=True)])
-NEEDED = Needed(PLACES[None].to(DEVICE), torch.tensor([0, *COUNTS]).cumsum(0).to(DEVICE, torch.int32), max(COUNTS))
+PLACES = torch.cat(
+    [first + torch.arange(count) for first, count in zip([0, 5, 21, 22], COUNTS, strict=True)]
+)
+NEEDED = Needed(
+    PLACES[None].to(DEVICE),
+    torch.tensor([0, *COUNTS]).cumsum(0).to(DEVICE, torch.int32),
+    max(COUNTS),
+)
 CONFIG = replace(PRESETS["tiny"], hidden_size=64, num_attention_heads=4)
 
 
-def dense(query: Tensor, key: Tensor, value: Tensor, among: Packing | None, needed: Needed | None, **_: object) -> Tensor:
+def dense(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    among: Packing | None,
+    needed: Needed | None,
+    **_: object,
+) -> Tensor:
     if among is None:
         return layout._dense(query, key, value, None, 0.0)
     bounds, _longest = layout._of_queries(among, needed)
-    same_row = layout._rows(bounds, query.shape[1])[:, None] == layout._rows(among.bounds, key.shape[1])
+    same_row = layout._rows(bounds, query.shape[1])[:, None] == layout._rows(
+        among.bounds, key.shape[1]
+    )
     return layout._dense(query, key, value, same_row, 0.0)
 
 
-def layer_outcome(dtype: torch.dtype, parts: nn.ModuleList, among: Packing | None, needed: Needed | None) -> Outcome:
+def layer_outcome(
+    dtype: torch.dtype, parts: nn.ModuleList, among: Packing | None, needed: Needed | None
+) -> Outcome:
     parts = copy.deepcopy(parts).to(dtype)
     states = draw(1, sum(LENGTHS), 64, seed=8, dtype=dtype).requires_grad_()
     leaves = {"states": states, **dict(parts.named_parameters())}
@@ -191,13 +274,19 @@ def layer_outcome(dtype: torch.dtype, parts: nn.ModuleList, among: Packing | Non
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu_erf", "relu"])
 @pytest.mark.parametrize(("among", "needed"), [(None, None), (PACKING, None), (PACKING, NEEDED)])
 def test_a_layer_errs_no_more(
-    norm: str, activation: str, among: Packing | None, needed: Needed | None, monkeypatch: pytest.MonkeyPatch
+    norm: str,
+    activation: str,
+    among: Packing | None,
+    needed: Needed | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.manual_seed(0)
     config = replace(CONFIG, norm=norm, activation=activation)  # type: ignore[arg-type]
     parts = nn.ModuleList([Attention(config), FeedForward(config)]).to(DEVICE)
     for parameter in parts.parameters():
-        parameter.data = (parameter + 0.1 * torch.randn_like(parameter)).bfloat16().to(parameter.dtype)
+        parameter.data = (
+            (parameter + 0.1 * torch.randn_like(parameter)).bfloat16().to(parameter.dtype)
+        )
 
     def outcome(dtype: torch.dtype, fused: bool) -> Outcome:
         with monkeypatch.context() as patch:
@@ -228,15 +317,23 @@ def kept(part: nn.Module, states: Tensor, *args: object) -> int:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_no_more_is_kept(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a feed-forward part less: GELU's output is not."""
-    config, states = replace(CONFIG, norm=norm), draw(1, 40, 64, seed=8, dtype=HALF).requires_grad_()  # type: ignore[arg-type]
+    config, states = (
+        replace(CONFIG, norm=norm),
+        draw(1, 40, 64, seed=8, dtype=HALF).requires_grad_(),
+    )  # type: ignore[arg-type]
     packing = Packing(torch.tensor([0, 40], device=DEVICE, dtype=torch.int32), 40)
-    for part, args, less in [(Attention(config), (packing,), 0), (FeedForward(config), (), config.ffn_size)]:
+    for part, args, less in [
+        (Attention(config), (packing,), 0),
+        (FeedForward(config), (), config.ffn_size),
+    ]:
         part.to(DEVICE, HALF)
         with monkeypatch.context() as patch:
             patch.setattr(layers, "takes_fused", lambda states: False)
             plain = kept(part, states, *args)
             patch.setattr(layers, "takes_fused", lambda states: True)
-            statistics = 2 * 40 * 4 if norm == "pre" and not HAS_GPU else 0  # which a processor keeps in 16 bits
+            statistics = (
+                2 * 40 * 4 if norm == "pre" and not HAS_GPU else 0
+            )  # which a processor keeps in 16 bits
             assert kept(part, states, *args) <= plain - less * 40 * 2 + statistics
 
 
@@ -296,7 +393,9 @@ for norm in ("pre", "post"):
 
 def test_a_compiled_layer_is_the_plain_one() -> None:
     """One graph over a free number of tokens; and on a GPU a recorded pass."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
 
@@ -340,6 +439,9 @@ for wrap, expected in ((lambda layer: layer, 12), (_sparing, 10)):
 
 @pytest.mark.skipif(HAS_GPU, reason="the same there")
 def test_where_memory_counts_norms_alone_are_computed_twice() -> None:
-    """Of a layer's 12 states 10 are kept then (the inner ones are 4), and no product is on the way back that was before."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SPARING], capture_output=True, text=True, timeout=240)
+    """Of a layer's 12 states 10 are kept then (the inner ones are 4), and no product is on the way
+    back that was before."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SPARING], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr

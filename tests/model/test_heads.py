@@ -1,4 +1,5 @@
-"""Heads read the right states; the joint span head's end is what its formula says of every start."""
+"""Heads read the right states; the joint span head's end is what its formula says of every
+start."""
 
 from dataclasses import replace
 
@@ -27,12 +28,16 @@ def test_masked_logits_at_chosen_positions_are_those_of_all() -> None:
     everywhere = model.masked_logits(states())
     assert everywhere.shape == (21, TINY.vocab_size)
     positions = torch.tensor([0, 5, 20])
-    torch.testing.assert_close(model.masked_logits(states(), positions), everywhere[positions], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        model.masked_logits(states(), positions), everywhere[positions], rtol=1e-6, atol=1e-6
+    )
 
 
 def test_the_masked_head_is_tied_to_the_embedding() -> None:
     model = make(HeadConfig(kind="masked"))
-    assert not any("token" in name or "decoder" in name for name, _ in model.heads.named_parameters())
+    assert not any(
+        "token" in name or "decoder" in name for name, _ in model.heads.named_parameters()
+    )
     before = model.masked_logits(states())
     with torch.no_grad():
         model.encoder.embedding.token.weight[17] *= 2
@@ -70,7 +75,9 @@ def test_head_dropout_acts_in_training_only() -> None:
 
 
 def test_a_missing_head_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"this model has no classify head \(it has: order\); fine-tune one"):
+    with pytest.raises(
+        ConfigError, match=r"this model has no classify head \(it has: order\); fine-tune one"
+    ):
         make(HeadConfig(kind="order")).logits("classify", states())
 
 
@@ -80,10 +87,13 @@ class TestJointSpan:
         assert isinstance(found, JointSpanHead)
         return found
 
-    allowed = torch.tensor([[True] * 7, [True, False, False, True, True, False, False], [True] + [False] * 6])
+    allowed = torch.tensor(
+        [[True] * 7, [True, False, False, True, True, False, False], [True] + [False] * 6]
+    )
 
     def test_ends_read_every_state_beside_that_of_the_start(self) -> None:
-        """Dense of [state; state at the start], tanh, norm, dense: XLNet's, written out for each start of a beam."""
+        """Dense of [state; state at the start], tanh, norm, dense: XLNet's, written out for each
+        start of a beam."""
         head, x = self.head(), states()
         starts = torch.tensor([[0, 3], [4, 4], [0, 6]])
         found = head.end_logits(x, self.allowed, starts)
@@ -91,9 +101,14 @@ class TestJointSpan:
             both = torch.cat([x[row], x[row, starts[row, number]].expand(7, -1)], -1)
             told = head.end(head.end_norm(torch.tanh(head.end_dense(both))))[:, 0]
             inside = self.allowed[row]
-            torch.testing.assert_close(found[row, number, inside], told[inside], rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(
-                head(x, self.allowed, starts[:, number]).end[row], found[row, number], rtol=1e-5, atol=1e-5
+                found[row, number, inside], told[inside], rtol=1e-5, atol=1e-5
+            )
+            torch.testing.assert_close(
+                head(x, self.allowed, starts[:, number]).end[row],
+                found[row, number],
+                rtol=1e-5,
+                atol=1e-5,
             )
 
     def test_forbidden_positions_are_never_chosen_before_allowed_ones(self) -> None:
@@ -105,6 +120,8 @@ class TestJointSpan:
     def test_half_precision_stays_finite(self) -> None:
         head = self.head().to(torch.bfloat16)
         logits = head(states().to(torch.bfloat16), self.allowed, torch.zeros(3, dtype=torch.long))
-        losses = logits.start.float().log_softmax(-1)[:, 0] + logits.end.float().log_softmax(-1)[:, 0]
+        losses = (
+            logits.start.float().log_softmax(-1)[:, 0] + logits.end.float().log_softmax(-1)[:, 0]
+        )
         assert losses.isfinite().all()
         assert logits.unanswerable.isfinite().all()

@@ -1,4 +1,5 @@
-"""Weights in 8 bits: no weight errs by more than half a scale, products and logits by no more than that must give."""
+"""Weights in 8 bits: no weight errs by more than half a scale, products and logits by no more than
+that must give."""
 
 import statistics
 from collections.abc import Mapping
@@ -18,7 +19,9 @@ from litebert.model.model import Model
 def steps_of(weight: Tensor, group_size: int) -> Tensor:
     """The scale of each weight."""
     _, scales = int8.quantize(weight, group_size)
-    return scales.float().repeat_interleave(min(group_size, weight.shape[1]), 1)[:, : weight.shape[1]]
+    return scales.float().repeat_interleave(min(group_size, weight.shape[1]), 1)[
+        :, : weight.shape[1]
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -29,16 +32,24 @@ def steps_of(weight: Tensor, group_size: int) -> Tensor:
     size=st.sampled_from([1e-30, 1e-6, 0.02, 1.0, 1e30]),
     seed=st.integers(0, 99),
 )
-def test_no_weight_errs_by_more_than_half_a_scale(rows: int, columns: int, group_size: int, size: float, seed: int) -> None:
+def test_no_weight_errs_by_more_than_half_a_scale(
+    rows: int, columns: int, group_size: int, size: float, seed: int
+) -> None:
     weight = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * size
     numbers, scales = int8.quantize(weight, group_size)
     assert numbers.dtype == torch.int8
-    assert int8.stored_as({"w": (16, columns)}, group_size)["w.scales"] == ("BF16", (16, scales.shape[1]))
+    assert int8.stored_as({"w": (16, columns)}, group_size)["w.scales"] == (
+        "BF16",
+        (16, scales.shape[1]),
+    )
     again = int8.dequantize(numbers, scales, group_size)
     half = steps_of(weight, group_size) / 2
     assert ((again - weight).abs() <= half * (1 + 1e-6)).all()
     # What comes from 8 bits goes back to the same 8 bits.
-    assert all(torch.equal(*pair) for pair in zip(int8.quantize(again, group_size), (numbers, scales), strict=True))
+    assert all(
+        torch.equal(*pair)
+        for pair in zip(int8.quantize(again, group_size), (numbers, scales), strict=True)
+    )
 
 
 def test_a_worked_example() -> None:
@@ -46,7 +57,10 @@ def test_a_worked_example() -> None:
     numbers, scales = int8.quantize(weight, 64)
     assert scales.tolist()[:2] == [[1.0], [0.0]]
     assert numbers.tolist()[:2] == [[0, 127, -63], [0, 0, 0]]
-    assert int8.dequantize(numbers, scales, 64)[:2].tolist() == [[0.0, 127.0, -63.0], [0.0, 0.0, 0.0]]
+    assert int8.dequantize(numbers, scales, 64)[:2].tolist() == [
+        [0.0, 127.0, -63.0],
+        [0.0, 0.0, 0.0],
+    ]
     numbers, scales = int8.quantize(weight, 2)  # the last group of a row is smaller
     assert scales.shape == (3, 2)
     assert numbers[0].tolist() == [0, 127, -127]
@@ -70,7 +84,8 @@ def logits_with(model: Model, weights: Mapping[str, Tensor], token_ids: Tensor) 
 
 @pytest.mark.parametrize("group_size", [16, 2**20])
 def test_logits_err_no_more_than_rounding_to_these_scales_must(group_size: int) -> None:
-    """The peer is noise: weights moved at random by up to half a scale, which is what rounding does to them at best."""
+    """The peer is noise: weights moved at random by up to half a scale, which is what rounding does
+    to them at best."""
     torch.manual_seed(0)
     encoder = replace(PRESETS["tiny"], num_layers=6, init_std=0.2)
     model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"),))).eval().double()
@@ -94,14 +109,22 @@ def test_logits_err_no_more_than_rounding_to_these_scales_must(group_size: int) 
 
 
 def test_what_is_small_stays_as_it_is_and_names_tell_what_is_stored() -> None:
-    config = ModelConfig(encoder=PRESETS["tiny"], heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))
+    config = ModelConfig(
+        encoder=PRESETS["tiny"], heads=(HeadConfig(kind="masked"), HeadConfig(kind="order"))
+    )
     weights = Model(config).state_dict()
     stored = int8.pack(weights, 64)
     kinds = {torch.int8: "I8", torch.bfloat16: "BF16", torch.float32: "F32"}
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    assert {name: (kinds[part.dtype], tuple(part.shape)) for name, part in stored.items()} == int8.stored_as(shapes, 64)
+    assert {
+        name: (kinds[part.dtype], tuple(part.shape)) for name, part in stored.items()
+    } == int8.stored_as(shapes, 64)
     again = int8.unpack(stored, 64)
     assert again.keys() == weights.keys()
     same = {name for name in weights if torch.equal(again[name], weights[name])}
-    assert {"encoder.embedding.segment.weight", "heads.order.output.weight", "heads.masked.norm.weight"} <= same
+    assert {
+        "encoder.embedding.segment.weight",
+        "heads.order.output.weight",
+        "heads.masked.norm.weight",
+    } <= same
     assert "encoder.embedding.token.weight" not in same

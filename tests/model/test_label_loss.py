@@ -1,4 +1,5 @@
-"""Losses over a vocabulary by our own kernels are cross entropy, and err no more than torch's; the truth is float64."""
+"""Losses over a vocabulary by our own kernels are cross entropy, and err no more than torch's; the
+truth is float64."""
 
 import subprocess
 import sys
@@ -33,10 +34,14 @@ def draw(rows: int, width: int, *, size: float = 3.0) -> tuple[Tensor, Tensor]:
 def plain(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """What a processor does, in the logits' own arithmetic or in float32."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    return F.cross_entropy(wide, labels, reduction="sum"), (logits.argmax(-1) == labels).sum().float()
+    return F.cross_entropy(wide, labels, reduction="sum"), (
+        logits.argmax(-1) == labels
+    ).sum().float()
 
 
-def outcome(way: object, logits: Tensor, labels: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def outcome(
+    way: object, logits: Tensor, labels: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
     leaf = logits.to(dtype, copy=True).requires_grad_()
     loss, correct = way(leaf, labels)  # type: ignore[operator]
     (gradient,) = torch.autograd.grad(loss / 7, leaf)
@@ -94,7 +99,10 @@ def test_torch_takes_them_for_operators_of_its_own() -> None:
     logits, labels = draw(3, 1024)
     logits = logits.to(HALF)
     torch.library.opcheck(labelled._losses, (logits, labels))
-    torch.library.opcheck(labelled._gradient, (logits, labels, torch.zeros(3, device=DEVICE), torch.ones((), device=DEVICE)))
+    torch.library.opcheck(
+        labelled._gradient,
+        (logits, labels, torch.zeros(3, device=DEVICE), torch.ones((), device=DEVICE)),
+    )
 
 
 # in a process of its own: what checks shapes under pytest stands in the way of a tracer
@@ -119,5 +127,7 @@ assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
 def test_a_compiled_loss_is_the_plain_one() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr

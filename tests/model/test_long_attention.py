@@ -1,7 +1,7 @@
-"""Attention over packed rows of up to 512 tokens errs no more than attention written out, forward and backward; the truth is
-float64.
-
-On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton is installed).
+"""Attention over packed rows of up to 512 tokens errs no more than attention written out, forward
+and backward; the truth is float64.
+ On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton
+is installed).
 """
 
 import pytest
@@ -33,7 +33,9 @@ SMALL = Tiles(Tile(16, 32, 4, 2), Tile(32, 16, 4, 2), Tile(16, 32, 4, 2))
 
 def ours(queries: list[int], keys: list[int]) -> object:
     bounds = bounds_of(queries), bounds_of(keys)
-    return lambda *parts: long.long_attention([part[:, None] for part in parts], *bounds, max(queries), max(keys))
+    return lambda *parts: long.long_attention(
+        [part[:, None] for part in parts], *bounds, max(queries), max(keys)
+    )
 
 
 def assert_errs_no_more(inputs: list[Tensor], queries: list[int], keys: list[int]) -> None:
@@ -58,10 +60,17 @@ def assert_errs_no_more(inputs: list[Tensor], queries: list[int], keys: list[int
     ids=["edges", "few queries", "one row", "few", "few keys", "large heads", "small heads"],
 )
 def test_it_errs_no_more_than_attention_written_out(
-    queries: list[int], keys: list[int], heads: int, size: int, has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
+    queries: list[int],
+    keys: list[int],
+    heads: int,
+    size: int,
+    has_descriptors: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(long, "DESCRIPTORS", has_descriptors)
-    assert_errs_no_more(make_inputs(queries, keys, heads=heads, size=size, dtype=HALF), queries, keys)
+    assert_errs_no_more(
+        make_inputs(queries, keys, heads=heads, size=size, dtype=HALF), queries, keys
+    )
 
 
 @pytest.mark.skipif(HAS_GPU, reason="tiles as small as these are for the interpreter")
@@ -100,10 +109,17 @@ def test_a_row_does_not_see_the_others() -> None:
 
 
 @pytest.mark.parametrize("factor", [30, -30])
-@pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")  # the interpreter's, of keys that are not there
+@pytest.mark.filterwarnings(
+    "ignore:.* encountered in:RuntimeWarning"
+)  # the interpreter's, of keys that are not there
 def test_large_scores_do_not_overflow(factor: float) -> None:
     query, key, value, gradient = make_inputs(RAGGED, RAGGED, heads=2, dtype=HALF)
-    inputs = [factor * query.abs(), 30 * key.abs(), value, gradient]  # all scores far from 0, on one side
+    inputs = [
+        factor * query.abs(),
+        30 * key.abs(),
+        value,
+        gradient,
+    ]  # all scores far from 0, on one side
     found = outcome(ours(RAGGED, RAGGED), inputs)
     assert all(tensor.isfinite().all() for tensor in found.values())
     truth = truth_of(inputs, RAGGED, RAGGED)
@@ -129,22 +145,36 @@ def test_side_by_side_they_give_the_same_bits(grouping: str, queries: list[int])
     *parts, gradient = make_inputs(queries, RAGGED, heads=2, dtype=HALF)
     apart = outcome(ours(queries, RAGGED), [*parts, gradient])
     leaves = [part.requires_grad_() for part in side_by_side(parts, grouping)]
-    out = long.long_attention(leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED))
+    out = long.long_attention(
+        leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED)
+    )
     together = torch.autograd.grad(out, leaves, gradient)
     assert all(found.is_contiguous() for found in together)
     assert torch.equal(out, apart["out"])
-    for found, name in zip([side for part in together for side in part.unbind(1)], ["query", "key", "value"], strict=True):
+    for found, name in zip(
+        [side for part in together for side in part.unbind(1)],
+        ["query", "key", "value"],
+        strict=True,
+    ):
         assert torch.equal(found, apart[name]), name
 
 
 @pytest.mark.parametrize(("grouping", "queries"), [("qkv", RAGGED), ("q kv", NEEDED)])
-def test_torch_takes_it_for_an_operator_of_its_own(grouping: str, queries: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schema, shapes without data, autograd and compiling with a free number of tokens: torch's own checks."""
+def test_torch_takes_it_for_an_operator_of_its_own(
+    grouping: str, queries: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schema, shapes without data, autograd and compiling with a free number of tokens: torch's own
+    checks."""
     empty = long._notes_like
-    monkeypatch.setattr(long, "_notes_like", lambda *args: torch.zeros_like(empty(*args)))  # nobody writes between rows
+    monkeypatch.setattr(
+        long, "_notes_like", lambda *args: torch.zeros_like(empty(*args))
+    )  # nobody writes between rows
     *parts, _ = make_inputs(queries, RAGGED, heads=1, dtype=HALF)
     leaves = [part.requires_grad_() for part in side_by_side(parts, grouping)]
-    torch.library.opcheck(long._forward, (leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED), None, 0.0))
+    torch.library.opcheck(
+        long._forward,
+        (leaves, bounds_of(queries), bounds_of(RAGGED), max(queries), max(RAGGED), None, 0.0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,13 +211,18 @@ def test_the_layout_chooses_by_length(
 ) -> None:
     """What none is for goes to torch's attention."""
     monkeypatch.setattr(layout, "LONG_KERNELS", is_on)
-    assert layout._kernels(torch.empty(4, 2, size, dtype=torch.bfloat16), longest, drops=False) is expected
+    assert (
+        layout._kernels(torch.empty(4, 2, size, dtype=torch.bfloat16), longest, drops=False)
+        is expected
+    )
 
 
 @needs_gpu
 @pytest.mark.parametrize("is_on", [True, False])
 @pytest.mark.parametrize("is_needed", [True, False])
-def test_an_attention_part_is_the_same(is_on: bool, is_needed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attention_part_is_the_same(
+    is_on: bool, is_needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layout, "LONG_KERNELS", is_on)
     queries = NEEDED if is_needed else RAGGED
     *parts, _ = make_inputs(queries, RAGGED, size=64, dtype=HALF)
@@ -200,7 +235,9 @@ def test_an_attention_part_is_the_same(is_on: bool, is_needed: bool, monkeypatch
     wide = side_by_side(parts, "q kv" if is_needed else "qkv")
     assert layout.takes_wide(wide[0][None, :, 0], packing, drops=False) is (is_on and layout.WIDE)
     if is_on:
-        assert torch.equal(layout.wide_attention([part[None] for part in wide], packing, needed), out)
+        assert torch.equal(
+            layout.wide_attention([part[None] for part in wide], packing, needed), out
+        )
 
 
 @needs_gpu
@@ -233,7 +270,10 @@ def test_it_is_compiled_and_replayed(grouping: str) -> None:
         assert isinstance(attended, Tensor)
         return attended
 
-    plain, compiled = outcome(attend, inputs), outcome(torch.compile(attend, dynamic=True, fullgraph=True), inputs)
+    plain, compiled = (
+        outcome(attend, inputs),
+        outcome(torch.compile(attend, dynamic=True, fullgraph=True), inputs),
+    )
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):

@@ -1,6 +1,6 @@
 """Products by an algorithm of our choice are products: a map and its way back, whoever multiplies.
-
-Without a GPU a library in Python stands in for NVIDIA's: it knows the same calls, and reads and writes the same memory.
+ Without a GPU a library in Python stands in for NVIDIA's: it knows the same calls, and reads and
+writes the same memory.
 """
 
 import ctypes
@@ -24,15 +24,24 @@ PROPOSED = (0, 0, 0)
 """The algorithm that a library in Python proposes."""
 
 
-def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Tensor:
+def draw(
+    *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, device: str = "cpu"
+) -> Tensor:
     """Numbers that bfloat16 can hold."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).bfloat16().to(device, dtype)
+    return (
+        torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        .bfloat16()
+        .to(device, dtype)
+    )
 
 
 def factors(turn_left: bool, turn_right: bool, **settings: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Two matrices as they lie, and their product."""
     left, right = draw(ROWS, INNER, seed=1, **settings), draw(INNER, COLUMNS, seed=2, **settings)
-    lying = [(each.mT if is_turned else each).contiguous() for each, is_turned in ((left, turn_left), (right, turn_right))]
+    lying = [
+        (each.mT if is_turned else each).contiguous()
+        for each, is_turned in ((left, turn_left), (right, turn_right))
+    ]
     return lying[0], lying[1], left.double() @ right.double()
 
 
@@ -52,13 +61,18 @@ def test_either_factor_may_lie_turned(turn_left: bool, turn_right: bool) -> None
 @pytest.mark.parametrize("adds", [True, False])
 def test_a_map_is_that_of_torch(wants_bias: bool, adds: bool) -> None:
     states, weight, bias = draw(2, 5, 6, seed=1), draw(3, 6, seed=2), draw(3, seed=3)
-    leaves = [leaf.requires_grad_() for leaf in ([states, weight, bias] if wants_bias else [states, weight])]
+    leaves = [
+        leaf.requires_grad_()
+        for leaf in ([states, weight, bias] if wants_bias else [states, weight])
+    ]
     ours, theirs = linear(states, weight, bias), F.linear(states, weight, bias)
     added = draw(2, 5, 3, seed=4).requires_grad_()
     if adds:
         leaves, ours, theirs = [*leaves, added], linear(states, weight, bias, added), theirs + added
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-    for mine, other in zip(*(torch.autograd.grad(out.sin().sum(), leaves) for out in (ours, theirs)), strict=True):
+    for mine, other in zip(
+        *(torch.autograd.grad(out.sin().sum(), leaves) for out in (ours, theirs)), strict=True
+    ):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
 
 
@@ -91,7 +105,9 @@ def test_what_decides_is_the_shape(changes: dict[str, Any], expected: lt.Algorit
 
 
 def memory(place: Any, numbers: int) -> Tensor:
-    return torch.frombuffer((ctypes.c_char * (2 * numbers)).from_address(place.value), dtype=torch.bfloat16)
+    return torch.frombuffer(
+        (ctypes.c_char * (2 * numbers)).from_address(place.value), dtype=torch.bfloat16
+    )
 
 
 class StandIn:
@@ -125,11 +141,15 @@ class StandIn:
     def cublasLtMatmulPreferenceDestroy(self, _: Any) -> int:  # noqa: N802
         return 0
 
-    def cublasLtMatrixLayoutCreate(self, where: Any, kind: int, rows: Any, columns: Any, stride: Any) -> int:  # noqa: N802
+    def cublasLtMatrixLayoutCreate(  # noqa: N802
+        self, where: Any, kind: int, rows: Any, columns: Any, stride: Any
+    ) -> int:
         assert (kind, stride.value) == (lt.BFLOAT16, rows.value)
         return self.keep(where, (rows.value, columns.value))
 
-    def cublasLtMatmulDescSetAttribute(self, description: Any, name: int, value: Any, size: Any) -> int:  # noqa: N802
+    def cublasLtMatmulDescSetAttribute(  # noqa: N802
+        self, description: Any, name: int, value: Any, size: Any
+    ) -> int:
         assert ctypes.sizeof(value._obj) == size.value
         self.made[description.value - 1][name] = value._obj
         return 0
@@ -140,7 +160,9 @@ class StandIn:
         assert args[1:-1] == (lt.SUMS_IN_FLOAT32, lt.FLOAT32, *[lt.BFLOAT16] * 4, lt.HOPPERS)
         return 0
 
-    def cublasLtMatmulAlgoConfigSetAttribute(self, algorithm: Any, name: int, value: Any, size: Any) -> int:  # noqa: N802
+    def cublasLtMatmulAlgoConfigSetAttribute(  # noqa: N802
+        self, algorithm: Any, name: int, value: Any, size: Any
+    ) -> int:
         assert ctypes.sizeof(value._obj) == size.value
         places = {lt.TILE: 0, lt.CUSTOM_OPTION: 1, lt.CLUSTER: 2}
         if name in places:
@@ -166,7 +188,8 @@ class StandIn:
 
         left, right, out = matrix(a, of_a), matrix(b, of_b), matrix(d, of_d)
         left, right = (
-            each.mT if about[name].value else each for name, each in ((lt.TRANSPOSE_A, left), (lt.TRANSPOSE_B, right))
+            each.mT if about[name].value else each
+            for name, each in ((lt.TRANSPOSE_A, left), (lt.TRANSPOSE_B, right))
         )
         found = left.double() @ right.double()
         if beta._obj.value:
@@ -200,7 +223,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 @pytest.mark.parametrize(("turn_left", "turn_right"), TURNS)
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("adds", [True, False])
-def test_the_library_is_told_right(stand_in: StandIn, turn_left: bool, turn_right: bool, has_bias: bool, adds: bool) -> None:
+def test_the_library_is_told_right(
+    stand_in: StandIn, turn_left: bool, turn_right: bool, has_bias: bool, adds: bool
+) -> None:
     left, right, expected = factors(turn_left, turn_right, dtype=torch.bfloat16)
     bias = draw(COLUMNS, seed=3, dtype=torch.bfloat16) if has_bias else None
     added = draw(ROWS, COLUMNS, seed=4, dtype=torch.bfloat16) if adds else None
@@ -224,7 +249,9 @@ def test_gelu_and_its_input_come_from_one_product(stand_in: StandIn) -> None:
 
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
 @pytest.mark.parametrize("fault", ["it will not do", "another version"])
-def test_the_proposal_is_taken_where_our_choice_is_none(stand_in: StandIn, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proposal_is_taken_where_our_choice_is_none(
+    stand_in: StandIn, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if fault == "another version":
         monkeypatch.setattr(lt, "version", lambda: 99)
     else:
@@ -236,8 +263,13 @@ def test_the_proposal_is_taken_where_our_choice_is_none(stand_in: StandIn, fault
 
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
 @pytest.mark.parametrize("fault", ["no algorithm", "it fails", "no library"])
-def test_torch_multiplies_where_the_library_does_not(stand_in: StandIn, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in.status = {"no algorithm": {"check": 15, "heuristic": 15}, "it fails": {"multiply": 14}}.get(fault, {})
+def test_torch_multiplies_where_the_library_does_not(
+    stand_in: StandIn, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.status = {
+        "no algorithm": {"check": 15, "heuristic": 15},
+        "it fails": {"multiply": 14},
+    }.get(fault, {})
     if fault == "no library":
         monkeypatch.setattr(lt, "library", lambda: None)
     left, right, expected = factors(False, False, dtype=torch.bfloat16)
@@ -254,7 +286,9 @@ def test_memory_that_begins_anywhere_is_left_to_torch(stand_in: StandIn) -> None
 
 
 def test_few_tokens_and_other_arithmetic_are_left_to_torch() -> None:
-    assert not products.is_for_lt(torch.empty(products.LEAST, 8, dtype=torch.bfloat16), 8), "on a processor"
+    assert not products.is_for_lt(torch.empty(products.LEAST, 8, dtype=torch.bfloat16), 8), (
+        "on a processor"
+    )
     if HAS_GPU:
         many = torch.empty(products.LEAST, 8, dtype=torch.bfloat16, device="cuda")
         assert products.is_for_lt(many, 8, 16)
@@ -277,13 +311,18 @@ def plainly(states: Tensor, weight: Tensor, bias: Tensor, added: Tensor | None =
 
 @needs_gpu
 @pytest.mark.parametrize("rows", [8192, 8192 + 264])
-@pytest.mark.parametrize(("inputs", "outputs"), [(768, 2304), (768, 768), (768, 3072), (3072, 768), (64, 136)])
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(768, 2304), (768, 768), (768, 3072), (3072, 768), (64, 136)]
+)
 @pytest.mark.parametrize("adds", [True, False])
 def test_each_product_errs_no_more_than_torch(
     rows: int, inputs: int, outputs: int, adds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
-    states, weight = draw(1, rows, inputs, seed=1, **settings), draw(outputs, inputs, seed=2, **settings) / inputs**0.5
+    states, weight = (
+        draw(1, rows, inputs, seed=1, **settings),
+        draw(outputs, inputs, seed=2, **settings) / inputs**0.5,
+    )
     bias, gradient = draw(outputs, seed=3, **settings), draw(1, rows, outputs, seed=4, **settings)
     others = [draw(1, rows, outputs, seed=5, **settings)] if adds else []
 
@@ -294,7 +333,9 @@ def test_each_product_errs_no_more_than_torch(
 
     calls: list[bool] = []
     multiply = lt.multiply
-    monkeypatch.setattr(lt, "multiply", lambda *args, **how: calls.append(multiply(*args, **how)) or calls[-1])
+    monkeypatch.setattr(
+        lt, "multiply", lambda *args, **how: calls.append(multiply(*args, **how)) or calls[-1]
+    )
     exact, theirs = outcome(torch.float64, plainly), outcome(torch.bfloat16, plainly)
     ours = outcome(torch.bfloat16, linear)
     assert calls == [True] * 3
@@ -302,7 +343,9 @@ def test_each_product_errs_no_more_than_torch(
         assert relative(mine, truth) <= 1.1 * relative(other, truth)
 
 
-@pytest.mark.skipif(not HAS_GPU or torch.cuda.get_device_capability()[0] != 9, reason="needs a Hopper GPU")
+@pytest.mark.skipif(
+    not HAS_GPU or torch.cuda.get_device_capability()[0] != 9, reason="needs a Hopper GPU"
+)
 @pytest.mark.parametrize("size", [768, 1024, 4096])
 def test_our_choice_will_do(size: int) -> None:
     if lt.version() != lt.VERSION:
@@ -310,13 +353,21 @@ def test_our_choice_will_do(size: int) -> None:
     for columns, inner in ((3 * size, size), (size, size), (4 * size, size), (size, 4 * size)):
         shape = lt.Shape(0, 8192 + 256, columns, inner, False, False, lt.PLAIN, 256)
         kinds = [{"epilogue": lt.WITH_BIAS, "turn_right": True}, {}]
-        kinds += [{"epilogue": lt.WITH_BIAS_AND_GELU, "turn_right": True}] if columns == 4 * size else []
-        kinds += [{"rows": inner, "inner": 8192, "turn_left": True}] if inner * columns >= lt.ENOUGH else []
+        kinds += (
+            [{"epilogue": lt.WITH_BIAS_AND_GELU, "turn_right": True}] if columns == 4 * size else []
+        )
+        kinds += (
+            [{"rows": inner, "inner": 8192, "turn_left": True}]
+            if inner * columns >= lt.ENOUGH
+            else []
+        )
         for changes in kinds:
             asked = shape._replace(**changes)
             made, wish = lt._plan(asked), lt.choice(asked)
             assert wish is not None
-            assert bytes(made.algorithm) == bytes(lt._made(lt.library(), made.handle, made.description, made.layouts, wish))
+            assert bytes(made.algorithm) == bytes(
+                lt._made(lt.library(), made.handle, made.description, made.layouts, wish)
+            )
 
 
 @needs_gpu
@@ -325,7 +376,10 @@ def test_gelu_in_a_product_errs_no_more_than_after_it(width: int) -> None:
     from litebert.model.fused_feed_forward import _product_gelu
 
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
-    states, weight = draw(8192, width, seed=1, **settings), 2 * draw(4 * width, width, seed=2, **settings) / width**0.5
+    states, weight = (
+        draw(8192, width, seed=1, **settings),
+        2 * draw(4 * width, width, seed=2, **settings) / width**0.5,
+    )
     bias = draw(4 * width, seed=3, **settings)
     before, out = _product_gelu(states, weight, bias, True)
     exact = F.linear(states.double(), weight.double(), bias.double())

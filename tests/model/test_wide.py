@@ -1,7 +1,7 @@
-"""Query, key and value as one tensor, with one gradient, change nothing: an attention part is the same, forward and backward.
-
-Without a GPU the kernels are replaced by attention written in torch, or run in Triton's interpreter (TRITON_INTERPRET=1 before
-the start, where triton is installed).
+"""Query, key and value as one tensor, with one gradient, change nothing: an attention part is the
+same, forward and backward.
+ Without a GPU the kernels are replaced by attention written in torch, or run in Triton's
+interpreter (TRITON_INTERPRET=1 before the start, where triton is installed).
 """
 
 import copy
@@ -36,15 +36,21 @@ def bounds_of(sizes: list[int]) -> Tensor:
 
 
 PACKING = Packing(bounds_of(LENGTHS), max(LENGTHS))
-PLACES = torch.cat([first + torch.arange(count) for first, count in zip([0, 5, 21, 22], COUNTS, strict=True)])
+PLACES = torch.cat(
+    [first + torch.arange(count) for first, count in zip([0, 5, 21, 22], COUNTS, strict=True)]
+)
 NEEDED = Needed(PLACES[None].to(DEVICE), bounds_of(COUNTS), max(COUNTS))
 
 
-def in_torch(parts: list[Tensor], among: Packing, needed: Needed | None, *, dropout: float) -> Tensor:
+def in_torch(
+    parts: list[Tensor], among: Packing, needed: Needed | None, *, dropout: float
+) -> Tensor:
     """What the kernels do, in any arithmetic."""
     query, key, value = [side for part in parts for side in part.unbind(2)]
     bounds, _ = layout._of_queries(among, needed)
-    same_row = layout._rows(bounds, query.shape[1])[:, None] == layout._rows(among.bounds, key.shape[1])
+    same_row = layout._rows(bounds, query.shape[1])[:, None] == layout._rows(
+        among.bounds, key.shape[1]
+    )
     return layout._dense(query, key, value, same_row, dropout)
 
 
@@ -52,17 +58,26 @@ def make(norm: str = "post") -> Attention:
     torch.manual_seed(0)
     part = Attention(replace(CONFIG, norm=norm)).to(DEVICE)  # type: ignore[arg-type]
     for parameter in part.parameters():  # numbers that every arithmetic here can hold
-        parameter.data = (parameter + 0.1 * torch.randn_like(parameter)).bfloat16().to(parameter.dtype)
+        parameter.data = (
+            (parameter + 0.1 * torch.randn_like(parameter)).bfloat16().to(parameter.dtype)
+        )
     return part
 
 
-def outcome(part: Attention, dtype: torch.dtype, needed: Needed | None, *, fp8: bool = False) -> dict[str, Tensor]:
+def outcome(
+    part: Attention, dtype: torch.dtype, needed: Needed | None, *, fp8: bool = False
+) -> dict[str, Tensor]:
     """The output, and the gradients of states and parameters."""
     part = copy.deepcopy(part).to(dtype)
     if fp8:
         part.quantize()
     draw = torch.Generator().manual_seed(1)
-    states = torch.randn(1, sum(LENGTHS), 64, generator=draw).bfloat16().to(DEVICE, dtype).requires_grad_()
+    states = (
+        torch.randn(1, sum(LENGTHS), 64, generator=draw)
+        .bfloat16()
+        .to(DEVICE, dtype)
+        .requires_grad_()
+    )
     out = part(states, PACKING, needed)
     gradient = torch.randn(out.shape, generator=draw).bfloat16().to(DEVICE, dtype)
     named = dict(part.named_parameters())
@@ -71,14 +86,20 @@ def outcome(part: Attention, dtype: torch.dtype, needed: Needed | None, *, fp8: 
 
 
 def errors(found: dict[str, Tensor], truth: dict[str, Tensor]) -> dict[str, float]:
-    """Beside the whole gradient, since that of a key's bias is nothing but rounding: softmax does not see it."""
+    """Beside the whole gradient, since that of a key's bias is nothing but rounding: softmax does
+    not see it."""
     whole = max(float(tensor.norm()) for tensor in truth.values())
-    return {name: float((tensor.double() - truth[name]).norm()) / whole for name, tensor in found.items()}
+    return {
+        name: float((tensor.double() - truth[name]).norm()) / whole
+        for name, tensor in found.items()
+    }
 
 
 @pytest.mark.skipif(HAS_GPU, reason="its attention has no float64 to compare with")
 @pytest.mark.parametrize("needed", [None, NEEDED], ids=["all", "needed"])
-def test_an_attention_part_is_the_same(needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attention_part_is_the_same(
+    needed: Needed | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     split = outcome(make(), torch.float64, needed)
     seen: list[list[int]] = []
 
@@ -119,14 +140,30 @@ def test_a_key_has_no_use_for_its_bias(norm: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("dropout", "is_packed", "is_training", "is_known"),
-    [(0.0, True, True, True), (0.3, True, True, False), (0.3, True, False, True), (0.0, False, True, False)],
+    [
+        (0.0, True, True, True),
+        (0.3, True, True, False),
+        (0.3, True, False, True),
+        (0.0, False, True, False),
+    ],
 )
 def test_weights_that_add_up_to_1_hand_a_bias_on(
-    dropout: float, is_packed: bool, is_training: bool, is_known: bool, monkeypatch: pytest.MonkeyPatch
+    dropout: float,
+    is_packed: bool,
+    is_training: bool,
+    is_known: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[Tensor | None] = []
 
-    def forked(norm: nn.Module, part: Any, states: Tensor, needed: None, last: nn.Linear, before: Tensor | None) -> Tensor:
+    def forked(
+        norm: nn.Module,
+        part: Any,
+        states: Tensor,
+        needed: None,
+        last: nn.Linear,
+        before: Tensor | None,
+    ) -> Tensor:
         seen.append(before)
         summed: Tensor = part(norm(states), states)
         return summed
@@ -135,7 +172,11 @@ def test_weights_that_add_up_to_1_hand_a_bias_on(
     monkeypatch.setattr(layers, "takes_fused", lambda states: True)
     monkeypatch.setattr(layers, "wide_attention", in_torch)
     monkeypatch.setattr(layers, "forked_pre_norm", forked)
-    part = Attention(replace(CONFIG, norm="pre", attention_dropout=dropout)).to(DEVICE).train(is_training)
+    part = (
+        Attention(replace(CONFIG, norm="pre", attention_dropout=dropout))
+        .to(DEVICE)
+        .train(is_training)
+    )
     out = part(torch.randn(1, sum(LENGTHS), 64, device=DEVICE), PACKING if is_packed else None)
     assert seen == [part.value.bias if is_known else None]
     (of_bias,) = torch.autograd.grad(out.sum(), [part.value.bias], allow_unused=True)
@@ -151,12 +192,19 @@ def test_padded_rows_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(HAS_GPU, reason="its attention has no float32 to compare with")
 @pytest.mark.parametrize("needed", [None, NEEDED], ids=["all", "needed"])
-def test_products_in_8_bits_may_be_wide_too(needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_in_8_bits_may_be_wide_too(
+    needed: Needed | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     split = outcome(make(), torch.float32, needed, fp8=True)
     monkeypatch.setattr(layers, "takes_wide", lambda *args, **_: True)
     monkeypatch.setattr(layers, "wide_attention", in_torch)
     wide = outcome(make(), torch.float32, needed, fp8=True)
-    assert all(error < 1e-6 for error in errors(wide, {name: tensor.double() for name, tensor in split.items()}).values())
+    assert all(
+        error < 1e-6
+        for error in errors(
+            wide, {name: tensor.double() for name, tensor in split.items()}
+        ).values()
+    )
 
 
 def test_a_processor_takes_nothing_wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +224,10 @@ def test_a_processor_takes_nothing_wide(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_kernels_are_for_the_gpus_they_were_made_for(
-    changes: dict[str, bool], capability: tuple[int, int], expected: bool, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, bool],
+    capability: tuple[int, int],
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
@@ -189,16 +240,20 @@ def test_kernels_are_for_the_gpus_they_were_made_for(
 
 def test_a_compiler_takes_the_answer_for_a_constant() -> None:
     """It cannot look into CUDA, and a graph that breaks here would break in every layer."""
-    layered = torch.compile(lambda x: x + layout.has_short_kernels(), fullgraph=True, backend="eager")
+    layered = torch.compile(
+        lambda x: x + layout.has_short_kernels(), fullgraph=True, backend="eager"
+    )
     assert layered(torch.zeros(2)).tolist() == [float(layout.has_short_kernels())] * 2
 
 
 @needs_kernels
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("needed", [None, NEEDED], ids=["all", "needed"])
-def test_the_kernels_err_no_more(norm: str, needed: Needed | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Than those of the split way on a GPU in bfloat16; in the interpreter, than float32 does. With the norm before, its kernel
-    has the gradient of the value's bias."""
+def test_the_kernels_err_no_more(
+    norm: str, needed: Needed | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Than those of the split way on a GPU in bfloat16; in the interpreter, than float32 does. With
+    the norm before, its kernel has the gradient of the value's bias."""
     part, dtype = make(norm), torch.bfloat16 if HAS_GPU else torch.float32
     monkeypatch.setattr(layers, "takes_fused", lambda states: False)
     with monkeypatch.context() as patch:
@@ -214,8 +269,12 @@ def test_the_kernels_err_no_more(norm: str, needed: Needed | None, monkeypatch: 
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
-@pytest.mark.parametrize(("size", "longest", "is_taken"), [(64, 128, True), (64, 129, False), (48, 128, False)])
-def test_short_rows_are_taken(size: int, longest: int, is_taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("size", "longest", "is_taken"), [(64, 128, True), (64, 129, False), (48, 128, False)]
+)
+def test_short_rows_are_taken(
+    size: int, longest: int, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layout, "WIDE", True)
     monkeypatch.setattr(layout, "LONG_KERNELS", False)
     states = torch.empty(1, 4, 2, size, device=DEVICE, dtype=torch.bfloat16)
@@ -257,7 +316,8 @@ encoder.layer = guarded("layers", _mark_packed(torch.compile(encoder.layer, back
 for sizes, expected in zip(batches, plain):
     assert (gradients(*sizes) - expected).norm() <= (3e-2 if device == "cuda" else 1e-5) * expected.norm(), sizes
 counters = torch._dynamo.utils.counters["stats"]
-assert counters["unique_graphs"] <= 3, counters  # a full layer, and the last one when the needed tokens are found to vary
+# a full layer, and the last one when the needed tokens are found to vary
+assert counters["unique_graphs"] <= 3, counters
 if device == "cuda":
     encoder.layer, graph = eager, torch.cuda.CUDAGraph()
     ids, weight = torch.arange(9 + longest, device=device)[None] % 50, encoder.attentions[0].query.weight
@@ -275,9 +335,13 @@ if device == "cuda":
 
 
 @needs_kernels
-@pytest.mark.parametrize("longest", [32, pytest.param(160, marks=pytest.mark.skipif(not HAS_GPU, reason="takes no float32"))])
+@pytest.mark.parametrize(
+    "longest",
+    [32, pytest.param(160, marks=pytest.mark.skipif(not HAS_GPU, reason="takes no float32"))],
+)
 def test_compiled_layers_are_the_plain_ones(longest: int) -> None:
-    """Over a free number of tokens, with the last layer at the needed ones; and on a GPU a recorded pass."""
+    """Over a free number of tokens, with the last layer at the needed ones; and on a GPU a recorded
+    pass."""
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(longest)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

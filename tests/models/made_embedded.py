@@ -19,17 +19,31 @@ FACTS: dict[str, Any] = {
     "license": "Apache-2.0",
     "data": [{"name": "Tiny", "license": "CC0", "note": "sea | stories"}],
     "recipe": {"tokens": 1_200_000, "optimizer": "none"},
-    "scores": [{"task": "SST-2", "score": "accuracy", "value": 0.5, "split": "dev", "note": "one seed"}],
+    "scores": [
+        {"task": "SST-2", "score": "accuracy", "value": 0.5, "split": "dev", "note": "one seed"}
+    ],
     "limits": ["It knows nothing."],
 }
 
 
-def make_run(folder: Path, tokenizer: Tokenizer, head: HeadConfig, task: TaskCard | None = None) -> Path:
+def make_run(
+    folder: Path, tokenizer: Tokenizer, head: HeadConfig, task: TaskCard | None = None
+) -> Path:
     torch.manual_seed(0)
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_layers": 2, "num_attention_heads": 2, "ffn_size": 64}
-    encoder = EncoderConfig(vocab_size=tokenizer.vocab_size, max_positions=64, init_std=0.2, **shape)
+    shape = {
+        "embedding_size": 16,
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_attention_heads": 2,
+        "ffn_size": 64,
+    }
+    encoder = EncoderConfig(
+        vocab_size=tokenizer.vocab_size, max_positions=64, init_std=0.2, **shape
+    )
     model = Model(ModelConfig(encoder=encoder, heads=(head,)))
-    checkpoint = Checkpoint(model=model, tokenizer=tokenizer, task=None if task is None else task.to_dict())
+    checkpoint = Checkpoint(
+        model=model, tokenizer=tokenizer, task=None if task is None else task.to_dict()
+    )
     checkpoint.save(folder / "final")
     (folder / "recipe.json").write_text('{"recipe": {"seed": 3}}')
     (folder / "status.json").write_text('{"pid": 7, "tokens": 1200128}')

@@ -1,4 +1,5 @@
-"""Models that come with the package: put there by a command, found by name and by verb, listed with their cards."""
+"""Models that come with the package: put there by a command, found by name and by verb, listed with
+their cards."""
 
 import json
 import re
@@ -26,16 +27,33 @@ from litebert.text.tokenizer import Tokenizer
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of models as the package has one: a classifier, embedded first, and an encoder that takes its place."""
+    """A folder of models as the package has one: a classifier, embedded first, and an encoder that
+    takes its place."""
     folder = tmp_path_factory.mktemp("made")
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     task = Task(name="sst2", kind="classify", scores=("accuracy",), labels=LABELS, head="classify")
-    make_run(folder / "tuned", tokenizer, HeadConfig(kind="classify", labels=LABELS), TaskCard(task=task, max_length=64))
+    make_run(
+        folder / "tuned",
+        tokenizer,
+        HeadConfig(kind="classify", labels=LABELS),
+        TaskCard(task=task, max_length=64),
+    )
     make_run(folder / "pretrained", tokenizer, HeadConfig(kind="masked"))
     (folder / "facts.json").write_text(json.dumps(FACTS))
     for run, name, *more in (("tuned", "mood"), ("pretrained", "small", "--first")):
-        report = embed(folder / run, "--name", name, "--facts", folder / "facts.json", "--into", folder / "models", *more)
-        assert report["bytes"] == sum(path.stat().st_size for path in (folder / "models" / name).iterdir())
+        report = embed(
+            folder / run,
+            "--name",
+            name,
+            "--facts",
+            folder / "facts.json",
+            "--into",
+            folder / "models",
+            *more,
+        )
+        assert report["bytes"] == sum(
+            path.stat().st_size for path in (folder / "models" / name).iterdir()
+        )
     return folder
 
 
@@ -47,7 +65,9 @@ def root(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_models_of_this_package_are_whole_and_their_pages_are_made_from_facts() -> None:
     models = index.embedded_models()
-    assert sum(model.num_bytes for model in models) <= 14_001_000  # a manifest is written after the count
+    assert (
+        sum(model.num_bytes for model in models) <= 14_001_000
+    )  # a manifest is written after the count
     for model in models:
         card = model.card()
         assert (card.name, card.verbs) == (model.name, model.verbs)
@@ -57,12 +77,19 @@ def test_the_models_of_this_package_are_whole_and_their_pages_are_made_from_fact
 
 def test_a_model_is_found_by_name_and_nothing_gives_the_first(root: Path, made: Path) -> None:
     assert [model.name for model in index.embedded_models()] == ["small", "mood"]
-    assert litebert.load("small").fingerprint == litebert.load().fingerprint == load(root / "small").fingerprint
+    assert (
+        litebert.load("small").fingerprint
+        == litebert.load().fingerprint
+        == load(root / "small").fingerprint
+    )
     assert litebert.load("mood").verbs == ("embed", "classify")
     text = "the [MASK] sails home"
     exact, small = load(made / "pretrained").fill(text, top=1), litebert.load().fill(text, top=1)
     assert np.isclose(exact[0].probability, small[0].probability, rtol=0.1)  # type: ignore[union-attr]
-    with pytest.raises(CheckpointError, match=r"there is no smal; expected .* comes with litebert \(there is small, mood\)"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"there is no smal; expected .* comes with litebert \(there is small, mood\)",
+    ):
         load("smal")
 
 
@@ -74,7 +101,9 @@ def test_a_folder_of_that_name_comes_before_the_package(
     assert "classify" in litebert.load("small").verbs
 
 
-def test_one_liners_without_a_model_take_the_first_that_can(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_liners_without_a_model_take_the_first_that_can(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for command, keys in (
         (["fill", "the [MASK] sails"], {"text", "masks"}),
         (["embed", "the whale"], {"text", "vector"}),
@@ -88,17 +117,27 @@ def test_one_liners_without_a_model_take_the_first_that_can(root: Path, capsys: 
     assert message in capsys.readouterr().err
 
 
-def test_files_are_predicted_by_the_default_too(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_predicted_by_the_default_too(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in.txt").write_text("the whale\na ship\n")
     out = tmp_path / "out.csv"
-    assert cli.run(["predict", str(tmp_path / "in.txt"), "--verb", "classify", "--out", str(out)]) == 0, capsys.readouterr().err
+    assert (
+        cli.run(["predict", str(tmp_path / "in.txt"), "--verb", "classify", "--out", str(out)]) == 0
+    ), capsys.readouterr().err
     assert len(out.read_text().splitlines()) == 3
 
 
-def test_models_are_listed_for_a_person_and_a_program(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_are_listed_for_a_person_and_a_program(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["models", "--json"]) == 0
     small, mood = json.loads(capsys.readouterr().out)["models"]
-    assert (small["name"], small["verbs"], small["license"]) == ("small", ["fill", "embed"], "Apache-2.0")
+    assert (small["name"], small["verbs"], small["license"]) == (
+        "small",
+        ["fill", "embed"],
+        "Apache-2.0",
+    )
     assert small["bytes"] == sum(path.stat().st_size for path in (root / "small").iterdir())
     assert mood["scores"] == FACTS["scores"]
     assert cli.run(["models"]) == 0
@@ -111,7 +150,9 @@ def test_without_any_model_all_say_so(
 ) -> None:
     monkeypatch.setattr(index, "ROOT", tmp_path)
     (tmp_path / "index.json").write_text(index.index_text([]))
-    with pytest.raises(ConfigError, match="there is no embedded model yet; give a folder with --model"):
+    with pytest.raises(
+        ConfigError, match="there is no embedded model yet; give a folder with --model"
+    ):
         litebert.load()
     assert cli.run(["models"]) == 0
     assert "no model comes with this litebert" in capsys.readouterr().out
@@ -119,17 +160,27 @@ def test_without_any_model_all_say_so(
     assert json.loads(capsys.readouterr().out) == {"models": []}
     (tmp_path / "index.json").write_text('{"format": "other", "version": 1}')
     assert cli.run(["models"]) == 3
-    assert "cannot be read: it is of format 'other', version 1; reinstall litebert" in capsys.readouterr().err
+    assert (
+        "cannot be read: it is of format 'other', version 1; reinstall litebert"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_card_holds_what_was_given_and_what_was_read_off(root: Path) -> None:
     small = index.embedded_models()[0]
     card = small.card()
     assert card.run == {"recipe": {"recipe": {"seed": 3}}, "status": {"tokens": 1200128}}
-    assert card.parameters == sum(part.numel() for part in Checkpoint.load(small.folder).model.parameters())
+    assert card.parameters == sum(
+        part.numel() for part in Checkpoint.load(small.folder).model.parameters()
+    )
     page = small.page.read_text(encoding="utf-8")
     assert page == card.page()
-    for part in ("# small\n", f"| parameters | {card.parameters:,} |", "- Tiny (CC0): sea | stories", "- tokens: 1,200,000"):
+    for part in (
+        "# small\n",
+        f"| parameters | {card.parameters:,} |",
+        "- Tiny (CC0): sea | stories",
+        "- tokens: 1,200,000",
+    ):
         assert part in page
     assert "| SST-2 | accuracy | 0.5 | dev | one seed |" in page
     assert '"tokens": 1200128' in page
@@ -142,7 +193,11 @@ def test_a_card_is_made_anew_from_the_embedded_folder_itself(made: Path, tmp_pat
     embed(models / "mood", "--name", "mood", "--facts", facts, "--into", models)
     assert (models / "mood" / "model.safetensors").read_bytes() == before
     again = next(model for model in index.embedded_models(models) if model.name == "mood").card()
-    assert (again.limits, again.license, again.run) == (("Short texts alone.",), "Apache-2.0", _record(made / "tuned"))
+    assert (again.limits, again.license, again.run) == (
+        ("Short texts alone.",),
+        "Apache-2.0",
+        _record(made / "tuned"),
+    )
     assert [model.name for model in index.embedded_models(models)] == ["small", "mood"]
 
 
@@ -153,12 +208,28 @@ def _record(run: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("args", "facts", "message"),
     [
-        (["--name", "Big One"], FACTS, "a name has small letters, digits and hyphens; got 'Big One'"),
-        (["--name", "big", "--most-bytes", "1000"], FACTS, "bytes, a package takes 1,000; choose a smaller model"),
-        (["--name", "big"], {"limits": ["x"]}, "ModelCard needs summary, license, data, recipe, scores as well"),
+        (
+            ["--name", "Big One"],
+            FACTS,
+            "a name has small letters, digits and hyphens; got 'Big One'",
+        ),
+        (
+            ["--name", "big", "--most-bytes", "1000"],
+            FACTS,
+            "bytes, a package takes 1,000; choose a smaller model",
+        ),
+        (
+            ["--name", "big"],
+            {"limits": ["x"]},
+            "ModelCard needs summary, license, data, recipe, scores as well",
+        ),
         (["--name", "big"], FACTS | {"limits": []}, "a card says something of limits; got ()"),
         (["--name", "big"], FACTS | {"verbs": ["fly"]}, "verbs is none of these"),
-        (["--name", "big"], FACTS | {"scores": [{"task": "a"}]}, "ScoreFact needs score, value, split as well; got task"),
+        (
+            ["--name", "big"],
+            FACTS | {"scores": [{"task": "a"}]},
+            "ScoreFact needs score, value, split as well; got task",
+        ),
         (["--name", "big"], FACTS | {"data": ["a"]}, "a DataFact is an object; got 'a'"),
     ],
 )
@@ -182,11 +253,14 @@ from litebert import cli
 code = cli.run(["fill", "the [MASK] sails", "--json"]) or cli.run(["embed", "the whale", "--json"])
 assert code == 0
 slow = {"torch._dynamo", "torch._inductor", "rich.progress", "litebert.train.training"} & set(sys.modules)
-assert not slow, slow                                           # imports that take longer than the answer
+# imports that take longer than the answer
+assert not slow, slow                                         
 """
 
 
 def test_core_packages_are_enough_and_nothing_slow_is_imported(made: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FRESH, made / "models"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, made / "models"], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[0])["answers"]

@@ -1,4 +1,5 @@
-"""A model of the package may be stored as its difference to another, and is asked as any: nobody need know."""
+"""A model of the package may be stored as its difference to another, and is asked as any: nobody
+need know."""
 
 import json
 import shutil
@@ -31,18 +32,27 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     (folder / "facts.json").write_text(json.dumps(FACTS))
     given = ("--facts", folder / "facts.json", "--into", folder / "models")
-    embed(make_run(folder / "pretrained", tokenizer, HeadConfig(kind="masked")), "--name", "base", *given)
+    embed(
+        make_run(folder / "pretrained", tokenizer, HeadConfig(kind="masked")),
+        "--name",
+        "base",
+        *given,
+    )
     task = Task(name="sst2", kind="classify", scores=("accuracy",), labels=LABELS, head="classify")
     card = TaskCard(task=task, max_length=64)
     make_run(folder / "tuned", tokenizer, HeadConfig(kind="classify", labels=LABELS), card)
     tuned = Checkpoint.load(folder / "tuned" / "final")
-    tuned.model.encoder.load_state_dict(Checkpoint.load(folder / "models" / "base").model.encoder.state_dict())
+    tuned.model.encoder.load_state_dict(
+        Checkpoint.load(folder / "models" / "base").model.encoder.state_dict()
+    )
     with torch.no_grad():
         for parameter in tuned.model.parameters():
             parameter += 0.01 * torch.randn_like(parameter)
     tuned.save(folder / "tuned" / "final", replace=True)
     based = ("--based-on", "base", "--rank", "32", "--token-rank", "2")
-    return folder, embed(folder / "tuned", "--name", "sentiment", *given, *based, "--labels", *NAMES)
+    return folder, embed(
+        folder / "tuned", "--name", "sentiment", *given, *based, "--labels", *NAMES
+    )
 
 
 @pytest.fixture
@@ -71,7 +81,14 @@ def test_sizes_and_losses_are_told(made: tuple[Path, dict[str, Any]]) -> None:
     folder, report = made
     models = index.embedded_models(folder / "models")
     assert report["bytes_of_all"] == sum(model.num_bytes for model in models)
-    assert set(report["files"]) == {"README.md", "card.json", CONFIG, "manifest.json", WEIGHTS, "task.json"}
+    assert set(report["files"]) == {
+        "README.md",
+        "card.json",
+        CONFIG,
+        "manifest.json",
+        WEIGHTS,
+        "task.json",
+    }
     lost = report["lost"]
     assert 0.5 < lost.pop("encoder.embedding.token.weight") < 1  # most directions are left out
     assert lost
@@ -80,26 +97,46 @@ def test_sizes_and_losses_are_told(made: tuple[Path, dict[str, Any]]) -> None:
 
 
 def test_its_card_is_made_anew_and_its_weights_stay(root: Path, tmp_path: Path) -> None:
-    before = {name: (root / "sentiment" / name).read_bytes() for name in (WEIGHTS, CONFIG, "task.json")}
+    before = {
+        name: (root / "sentiment" / name).read_bytes() for name in (WEIGHTS, CONFIG, "task.json")
+    }
     (tmp_path / "facts.json").write_text(json.dumps({"limits": ["Short texts alone."]}))
-    again = (root / "sentiment", "--name", "sentiment", "--facts", tmp_path / "facts.json", "--into", root)
+    again = (
+        root / "sentiment",
+        "--name",
+        "sentiment",
+        "--facts",
+        tmp_path / "facts.json",
+        "--into",
+        root,
+    )
     embed(*again)
     assert {name: (root / "sentiment" / name).read_bytes() for name in before} == before
     card = index.embedded_models()[1].card()
-    assert (card.limits, card.shape["weights"]) == (("Short texts alone.",), "difference of rank 32 to base")
-    with pytest.raises(ConfigError, match="is stored as a difference, and its labels with it; embed the run itself to name"):
+    assert (card.limits, card.shape["weights"]) == (
+        ("Short texts alone.",),
+        "difference of rank 32 to base",
+    )
+    with pytest.raises(
+        ConfigError,
+        match="is stored as a difference, and its labels with it; embed the run itself to name",
+    ):
         embed(*again, "--labels", "a", "b")
 
 
 def test_names_for_labels_are_as_many_as_labels(root: Path) -> None:
-    with pytest.raises(ConfigError, match="the model has the labels bad, good; got 3 names for them"):
+    with pytest.raises(
+        ConfigError, match="the model has the labels bad, good; got 3 names for them"
+    ):
         embed(root.parent / "tuned", "--name", "three", "--into", root, "--labels", "a", "b", "c")
 
 
 def test_all_models_together_keep_the_limit(root: Path) -> None:
     most = sum(model.num_bytes for model in index.embedded_models()) + 1000
     given = ("--facts", root.parent / "facts.json", "--into", root, "--most-bytes", most)
-    with pytest.raises(ConfigError, match=r"more has [\d,]+ bytes beside [\d,]+ of other models, a package takes"):
+    with pytest.raises(
+        ConfigError, match=r"more has [\d,]+ bytes beside [\d,]+ of other models, a package takes"
+    ):
         embed(root.parent / "tuned", "--name", "more", *given)
     assert not (root / "more").exists()
 
@@ -112,6 +149,14 @@ def test_a_base_that_was_changed_is_noticed(
     changed = Checkpoint.load(copy / "base")
     with torch.no_grad():
         changed.model.encoder.embedding.token.weight += 1
-    embed(changed.save(tmp_path / "changed"), "--name", "base", "--facts", root.parent / "facts.json", "--into", copy)
+    embed(
+        changed.save(tmp_path / "changed"),
+        "--name",
+        "base",
+        "--facts",
+        root.parent / "facts.json",
+        "--into",
+        copy,
+    )
     assert cli.run(["classify", TEXTS[0]]) == CheckpointError.exit_code
     assert "is stored as its difference to base with sha256" in capsys.readouterr().err

@@ -44,7 +44,9 @@ def test_exemption_by_name() -> None:
 
 def test_groups_hold_every_parameter_once() -> None:
     decayed, exempt = parameter_groups(named(), OptimizerSpec(name="lamb", weight_decay=0.3))
-    assert [name for name, _ in decayed["params"]] == [name for name, out in NAMES.items() if not out]
+    assert [name for name, _ in decayed["params"]] == [
+        name for name, out in NAMES.items() if not out
+    ]
     assert [name for name, _ in exempt["params"]] == [name for name, out in NAMES.items() if out]
     assert (decayed["weight_decay"], decayed["adapt"]) == (0.3, True)
     assert (exempt["weight_decay"], exempt["adapt"]) == (0.0, False)
@@ -86,14 +88,18 @@ def test_spec_decides(spec: OptimizerSpec, kind: type) -> None:
 
 def test_exempt_parameters_move_as_in_undecayed_adam() -> None:
     lamb, plain = named(), named()
-    run(make_optimizer(lamb, OptimizerSpec(name="lamb", bias_correction=True, weight_decay=0.5)), lamb)
+    run(
+        make_optimizer(lamb, OptimizerSpec(name="lamb", bias_correction=True, weight_decay=0.5)),
+        lamb,
+    )
     run(make_optimizer(plain, OptimizerSpec(name="adamw", weight_decay=0.0)), plain)
     for (name, ours), (_, theirs) in zip(lamb, plain, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-6, rtol=0) is NAMES[name], name
 
 
 def test_both_adamw_agree_but_for_the_correction() -> None:
-    """After many steps the correction is 1 and the two forms take equal steps; at first they do not."""
+    """After many steps the correction is 1 and the two forms take equal steps; at first they do
+    not."""
     ours, theirs = named(), named()
     run(make_optimizer(ours, OptimizerSpec(bias_correction=False)), ours)
     run(make_optimizer(theirs, OptimizerSpec(bias_correction=True)), theirs)

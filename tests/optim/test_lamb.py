@@ -1,4 +1,5 @@
-"""LAMB equals its definition in float64, Google's choices, and pytorch_optimizer's where the definitions coincide."""
+"""LAMB equals its definition in float64, Google's choices, and pytorch_optimizer's where the
+definitions coincide."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +26,9 @@ def parameters_of(dtype: torch.dtype = torch.float32) -> list[torch.nn.Parameter
     return [torch.nn.Parameter(tensor) for tensor in draw(0, dtype)]
 
 
-def train(optimizer: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], steps: range) -> None:
+def train(
+    optimizer: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], steps: range
+) -> None:
     for step in steps:
         for parameter, gradient in zip(parameters, draw(100 + step), strict=True):
             parameter.grad = gradient.to(parameter.dtype)
@@ -52,7 +55,9 @@ def by_hand(
         for w, g, m, v in zip(weights, gradients(step), first, second, strict=True):
             m[...] = betas[0] * m + (1 - betas[0]) * g
             v[...] = betas[1] * v + (1 - betas[1]) * g**2
-            correct1, correct2 = (1 - beta ** (step + 1) if bias_correction else 1.0 for beta in betas)
+            correct1, correct2 = (
+                1 - beta ** (step + 1) if bias_correction else 1.0 for beta in betas
+            )
             u = (m / correct1) / (np.sqrt(v / correct2) + eps) + weight_decay * w
             wn, un = np.linalg.norm(w), np.linalg.norm(u)
             scale = min(max(wn, clamp[0]), clamp[1]) if clamp else wn
@@ -83,11 +88,14 @@ def test_equals_the_definition_in_float64(settings: dict[str, Any]) -> None:
         parameters = parameters_of(dtype)
         train(Lamb(parameters, **settings), parameters, range(10))
         for ours, theirs in zip(parameters, truth, strict=True):
-            np.testing.assert_allclose(ours.detach().double().numpy(), theirs, atol=tolerance, rtol=0)
+            np.testing.assert_allclose(
+                ours.detach().double().numpy(), theirs, atol=tolerance, rtol=0
+            )
 
 
 def test_first_step_worked_out() -> None:
-    """With one gradient, m/√v is (1 − β₁)/√(1 − β₂) = 3.162 in every coordinate, and ‖w‖/‖u‖ takes that away again."""
+    """With one gradient, m/√v is (1 − β₁)/√(1 − β₂) = 3.162 in every coordinate, and ‖w‖/‖u‖ takes
+    that away again."""
     weight = torch.nn.Parameter(torch.tensor([3.0, 4.0], dtype=torch.float64))
     weight.grad = torch.tensor([1.0, 1.0], dtype=torch.float64)
     Lamb([weight], lr=0.1, eps=0.0, weight_decay=0.0).step()
@@ -96,7 +104,8 @@ def test_first_step_worked_out() -> None:
 
 def test_equals_pytorch_optimizer_where_definitions_coincide() -> None:
     """Where they differ: theirs clamps ‖w‖ at 10 and divides by ‖u‖ + ε, decays outside of u unless
-    `weight_decouple=False`, divides the rate by 1 − β₁ᵗ unless `adam_debias`, and exempts nobody by name."""
+    `weight_decouple=False`, divides the rate by 1 − β₁ᵗ unless `adam_debias`, and exempts nobody by
+    name."""
     theirs_module = pytest.importorskip("pytorch_optimizer")
     ours, theirs = parameters_of(), parameters_of()
     train(Lamb(ours, lr=1e-2, clamp=(0.0, 10.0)), ours, range(50))
@@ -109,7 +118,11 @@ def test_equals_pytorch_optimizer_where_definitions_coincide() -> None:
 def test_without_ratio_and_with_correction_it_is_torch_adamw() -> None:
     ours, theirs = parameters_of(), parameters_of()
     train(Lamb(ours, lr=1e-2, bias_correction=True, adapt=False), ours, range(50))
-    train(torch.optim.AdamW(theirs, lr=1e-2, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01), theirs, range(50))
+    train(
+        torch.optim.AdamW(theirs, lr=1e-2, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01),
+        theirs,
+        range(50),
+    )
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
 
@@ -130,7 +143,9 @@ def test_scaling_all_gradients_changes_nothing() -> None:
     for parameters, scale in ((one, 1.0), (many, 1024.0)):
         optimizer = Lamb(parameters, eps=0.0)
         for step in range(5):
-            for parameter, gradient in zip(parameters, draw(100 + step, torch.float64), strict=True):
+            for parameter, gradient in zip(
+                parameters, draw(100 + step, torch.float64), strict=True
+            ):
                 parameter.grad = gradient * scale
             optimizer.step()
     for a, b in zip(one, many, strict=True):
@@ -166,7 +181,8 @@ def test_loaded_state_is_a_copy() -> None:
 
 
 def test_bfloat16_parameters_follow_the_float32_run() -> None:
-    """A thousand steps far below half a unit in the last place still add up, since the float32 copy moves."""
+    """A thousand steps far below half a unit in the last place still add up, since the float32 copy
+    moves."""
     weight = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
     optimizer = Lamb([weight], lr=1e-4, weight_decay=0.0)
     for _ in range(1000):
@@ -250,4 +266,6 @@ def test_on_a_gpu_nothing_waits_and_the_result_is_the_cpus(dtype: torch.dtype) -
         finally:
             torch.cuda.set_sync_debug_mode("default")
     for a, b in zip(here, there, strict=True):
-        torch.testing.assert_close(a, b.cpu(), atol=1e-6 if dtype is torch.float32 else 4e-3, rtol=0)
+        torch.testing.assert_close(
+            a, b.cpu(), atol=1e-6 if dtype is torch.float32 else 4e-3, rtol=0
+        )

@@ -1,4 +1,5 @@
-"""A step taken apart is the step: with numbers on the device as with floats, and nothing is counted before it is done."""
+"""A step taken apart is the step: with numbers on the device as with floats, and nothing is counted
+before it is done."""
 
 import copy
 from typing import Any
@@ -30,10 +31,16 @@ SPECS = [
 ]
 
 
-def train(spec: OptimizerSpec, way: str, steps: int = 8) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights and state after some steps with a rising rate: whole, taken apart with floats, or with tensors."""
+def train(
+    spec: OptimizerSpec, way: str, steps: int = 8
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Weights and state after some steps with a rising rate: whole, taken apart with floats, or
+    with tensors."""
     generator = torch.Generator().manual_seed(0)
-    named = {name: torch.nn.Parameter(torch.randn(shape, generator=generator)) for name, shape in SHAPES.items()}
+    named = {
+        name: torch.nn.Parameter(torch.randn(shape, generator=generator))
+        for name, shape in SHAPES.items()
+    }
     optimizer = make_optimizer(named.items(), spec)
     for step in range(steps):
         for name, parameter in named.items():
@@ -41,7 +48,9 @@ def train(spec: OptimizerSpec, way: str, steps: int = 8) -> tuple[dict[str, torc
             parameter.grad = None if name in LATE and step < 3 else gradient
         for group in optimizer.param_groups:
             group["lr"] = spec.rate * (step + 1) / steps
-        is_young = way == "whole" or any(not optimizer.state[p] for p in named.values() if p.grad is not None)
+        is_young = way == "whole" or any(
+            not optimizer.state[p] for p in named.values() if p.grad is not None
+        )
         if is_young:  # torch's AdamW makes its state in a whole step
             optimizer.step()
             continue
@@ -69,7 +78,9 @@ def test_numbers_on_the_device_give_the_same_but_for_rounding(spec: OptimizerSpe
     for number, values in state["state"].items():
         assert values.keys() == other["state"][number].keys()
         assert [value for value in values.values() if not isinstance(value, torch.Tensor)] == [
-            value for value in other["state"][number].values() if not isinstance(value, torch.Tensor)
+            value
+            for value in other["state"][number].values()
+            if not isinstance(value, torch.Tensor)
         ]
 
 

@@ -1,4 +1,5 @@
-"""Muon turns every direction of a matrix alike, leaves the rest to AdamW, and survives its state_dict."""
+"""Muon turns every direction of a matrix alike, leaves the rest to AdamW, and survives its
+state_dict."""
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ SPEC = OptimizerSpec(name="muon", rate=0.01, weight_decay=0.1, momentum=0.9)
 
 
 def matrix(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 8), (8, 32), (32, 8), (1, 5)])
@@ -28,7 +31,9 @@ def test_singular_values_come_near_one_and_vectors_stay(rows: int, columns: int)
 
 
 def test_scale_does_not_matter() -> None:
-    torch.testing.assert_close(orthogonal(matrix(6, 9)[None]), orthogonal(1000 * matrix(6, 9)[None]), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        orthogonal(matrix(6, 9)[None]), orthogonal(1000 * matrix(6, 9)[None]), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_shapes_are_kept_apart() -> None:
@@ -38,7 +43,8 @@ def test_shapes_are_kept_apart() -> None:
 
 
 def test_one_step_worked_out() -> None:
-    """The first update of a matrix: momentum is (1 − μ) g, Nesterov's (1 − μ) g + μ (1 − μ) g, whose direction is g's."""
+    """The first update of a matrix: momentum is (1 − μ) g, Nesterov's (1 − μ) g + μ (1 − μ) g,
+    whose direction is g's."""
     weight = torch.nn.Parameter(matrix(4, 9))
     before, gradient = weight.detach().clone(), matrix(4, 9, 7)
     weight.grad = gradient.clone()
@@ -53,11 +59,15 @@ def test_groups_are_matrices_tables_and_the_exempt() -> None:
     matrices, decayed, exempt = parameter_groups(model.named_parameters(), SPEC)
     inner = {name for name, _ in matrices["params"]}
     assert "encoder.attentions.0.query.weight" in inner
-    assert {"encoder.embedding.mapping.weight", "encoder.pooler.weight", "heads.masked.dense.weight"} <= inner
+    assert {
+        "encoder.embedding.mapping.weight",
+        "encoder.pooler.weight",
+        "heads.masked.dense.weight",
+    } <= inner
     tables = {name for name, _ in decayed["params"]}
-    assert tables == {f"encoder.embedding.{kind}.weight" for kind in ("token", "position", "segment")} | {
-        "heads.order.output.weight"
-    }
+    assert tables == {
+        f"encoder.embedding.{kind}.weight" for kind in ("token", "position", "segment")
+    } | {"heads.order.output.weight"}
     assert all(name.endswith("bias") or "norm" in name for name, _ in exempt["params"])
     assert "momentum" not in decayed
 
@@ -66,7 +76,9 @@ def test_what_is_no_matrix_moves_as_with_adamw() -> None:
     start = matrix(5, 3).float()
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
     mine = make_optimizer([("encoder.embedding.token.weight", ours)], SPEC)
-    adamw = torch.optim.AdamW([theirs], lr=0.01, betas=SPEC.betas, eps=SPEC.epsilon, weight_decay=0.1)
+    adamw = torch.optim.AdamW(
+        [theirs], lr=0.01, betas=SPEC.betas, eps=SPEC.epsilon, weight_decay=0.1
+    )
     for step in range(5):
         ours.grad = theirs.grad = matrix(5, 3, step).float()
         mine.step()

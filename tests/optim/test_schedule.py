@@ -14,7 +14,10 @@ JOINED = [decay for decay in get_args(Decay) if decay != "reference"]
 
 def test_paper_recipe_has_the_reference_rates() -> None:
     spec = named("paper").optimizer
-    rates = {step: rate_at(spec, step, 125_000) for step in (0, 1, 3_124, 3_125, 62_500, 124_999, 125_000, 200_000)}
+    rates = {
+        step: rate_at(spec, step, 125_000)
+        for step in (0, 1, 3_124, 3_125, 62_500, 124_999, 125_000, 200_000)
+    }
     assert rates[0] == 0.0
     assert rates[1] == pytest.approx(1.76e-3 / 3_125)
     assert rates[3_124] == pytest.approx(1.76e-3 * 3_124 / 3_125)
@@ -34,13 +37,17 @@ def test_reference_with_power_and_end() -> None:
 @pytest.mark.parametrize("warmup", [0, 1, 30, 0.1])
 @pytest.mark.parametrize("end", [0.0, 0.25])
 def test_laws_of_the_joined_forms(decay: Decay, warmup: float, end: float) -> None:
-    spec = OptimizerSpec(rate=2.0, warmup=warmup, decay=decay, decay_end=end, decay_power=1.5, decay_fraction=0.3)
+    spec = OptimizerSpec(
+        rate=2.0, warmup=warmup, decay=decay, decay_end=end, decay_power=1.5, decay_fraction=0.3
+    )
     rates = [rate_at(spec, step, 200) for step in range(201)]
     top = spec.warmup_steps(200)
     assert all(0 < rate <= 2.0 for rate in rates[:200])
     assert max(rates) == rates[top] == 2.0  # the peak is reached, and warm-up joins it
     assert rates[:top] == pytest.approx([2.0 * (step + 1) / top for step in range(top)])
-    assert all(later <= earlier for earlier, later in zip(rates[top:], rates[top + 1 :], strict=False))
+    assert all(
+        later <= earlier for earlier, later in zip(rates[top:], rates[top + 1 :], strict=False)
+    )
     assert rates[200] == pytest.approx(2.0 if decay == "constant" else 2.0 * end)
     assert rate_at(spec, 1000, 200) == rates[200]
 
@@ -56,7 +63,9 @@ def test_half_way(decay: Decay, expected: float) -> None:
 
 def test_stable_falls_over_the_stated_part_of_the_run() -> None:
     spec = OptimizerSpec(rate=1.0, warmup=20, decay="stable", decay_fraction=0.2)
-    assert [rate_at(spec, step, 100) for step in (20, 80, 90, 95)] == pytest.approx([1.0, 1.0, 0.5, 0.25])
+    assert [rate_at(spec, step, 100) for step in (20, 80, 90, 95)] == pytest.approx(
+        [1.0, 1.0, 0.5, 0.25]
+    )
     always = OptimizerSpec(rate=1.0, warmup=20, decay="stable", decay_fraction=1.0)
     assert rate_at(always, 60, 100) == pytest.approx(0.5)
 

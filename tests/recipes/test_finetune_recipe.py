@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.recipes import TABLE_14, FinetuneRecipe, OptimizerSpec, PretrainRecipe, difference, paper_recipe
+from litebert.recipes import (
+    TABLE_14,
+    FinetuneRecipe,
+    OptimizerSpec,
+    PretrainRecipe,
+    difference,
+    paper_recipe,
+)
 from litebert.recipes.finetune import PRACTICAL
 from litebert.recipes.table14 import LIKE
 
@@ -19,7 +26,9 @@ OTHER = FinetuneRecipe(
     steps=70,
     batch_size=5,
     max_length=64,
-    optimizer=OptimizerSpec(name="lamb", rate=1e-3, betas=(0.8, 0.9), norm_clamp=(0.0, 10.0), warmup=7),
+    optimizer=OptimizerSpec(
+        name="lamb", rate=1e-3, betas=(0.8, 0.9), norm_clamp=(0.0, 10.0), warmup=7
+    ),
     encoder_dropout=0.2,
     head_dropout=0.0,
     seed=3,
@@ -57,11 +66,16 @@ squad1 5e-5 48  0  3649  365  384
 squad2 3e-5 48  0  8144  814  512
 race   1e-5 32  0  12000 1000 512
 """
-"""ALBERT Table 14: rate, batch, dropout, steps, warm-up, length; RACE with the v2 release's rate and dropout."""
+"""ALBERT Table 14: rate, batch, dropout, steps, warm-up, length; RACE with the v2 release's rate
+and dropout."""
 
 
-def base(task: str, num_examples: int, hidden_size: int = 4096, max_positions: int = 512) -> FinetuneRecipe:
-    return paper_recipe(task, num_examples=num_examples, hidden_size=hidden_size, max_positions=max_positions)
+def base(
+    task: str, num_examples: int, hidden_size: int = 4096, max_positions: int = 512
+) -> FinetuneRecipe:
+    return paper_recipe(
+        task, num_examples=num_examples, hidden_size=hidden_size, max_positions=max_positions
+    )
 
 
 @pytest.mark.parametrize("line", PAPER.split("\n")[1:-1], ids=lambda line: line.split()[0])
@@ -69,8 +83,16 @@ def test_for_the_papers_model_and_data_it_is_the_papers_table(line: str) -> None
     task, rate, batch, dropout, steps, warmup, length = line.split()
     recipe = base(task, TABLE_14[task].examples)
     assert recipe.optimizer.rate == pytest.approx(float(rate))
-    assert (recipe.batch_size, recipe.steps, recipe.optimizer.warmup) == (int(batch), int(steps), int(warmup))
-    assert (recipe.encoder_dropout, recipe.head_dropout, recipe.max_length) == (float(dropout), 0.1, int(length))
+    assert (recipe.batch_size, recipe.steps, recipe.optimizer.warmup) == (
+        int(batch),
+        int(steps),
+        int(warmup),
+    )
+    assert (recipe.encoder_dropout, recipe.head_dropout, recipe.max_length) == (
+        float(dropout),
+        0.1,
+        int(length),
+    )
 
 
 def test_a_narrower_model_has_a_higher_rate_and_a_shorter_one_shorter_inputs() -> None:
@@ -83,7 +105,13 @@ def test_a_narrower_model_has_a_higher_rate_and_a_shorter_one_shorter_inputs() -
     ("task", "num_examples", "batch_size", "steps", "warmup"),
     [
         ("squad1", 43_800, 48, 1825, 183),  # half the questions, half the steps: two epochs still
-        ("mnli", 7_800, 128, 609, 61),  # 3.3 epochs would be 199 steps; 800 steps would be 13 epochs: ten epochs
+        (
+            "mnli",
+            7_800,
+            128,
+            609,
+            61,
+        ),  # 3.3 epochs would be 199 steps; 800 steps would be 13 epochs: ten epochs
         ("squad2", 9_500, 48, 800, 80),  # three epochs would be 594 steps: 800
         ("classify", 200, 8, 250, 15),  # batches of 8, since 200 / 50 is less
         ("classify", 1_000, 20, 500, 30),
@@ -102,15 +130,21 @@ def test_ones_own_files_take_the_row_of_the_task_they_are_like() -> None:
     for kind, like in LIKE.items():
         mine, theirs = (base(name, 5_000) for name in (kind, like))
         assert replace(mine, task=like) == theirs
-    null = paper_recipe("answer", num_examples=5_000, hidden_size=64, max_positions=512, has_null=True)
+    null = paper_recipe(
+        "answer", num_examples=5_000, hidden_size=64, max_positions=512, has_null=True
+    )
     assert null.max_length == 512
-    with pytest.raises(ConfigError, match="there is no task with a recipe 'diagnostic'; known: cola"):
+    with pytest.raises(
+        ConfigError, match="there is no task with a recipe 'diagnostic'; known: cola"
+    ):
         base("diagnostic", 10)
 
 
 def test_other_really_differs_everywhere_and_round_trips() -> None:
     default = FinetuneRecipe(task="sst2", epochs=1)
-    assert not [f.name for f in fields(default) if getattr(default, f.name) == getattr(OTHER, f.name)]
+    assert not [
+        f.name for f in fields(default) if getattr(default, f.name) == getattr(OTHER, f.name)
+    ]
     for recipe in (OTHER, default, base("race", 10_000)):
         again = FinetuneRecipe.from_json(recipe.to_json())
         assert again == recipe
@@ -124,11 +158,17 @@ def test_every_setting_has_a_docstring() -> None:
             assert isinstance(after, ast.Expr), ast.unparse(node)
 
 
-@pytest.mark.parametrize("name", [f.name for f in fields(FinetuneRecipe) if f.name not in ("epochs", "steps")])
+@pytest.mark.parametrize(
+    "name", [f.name for f in fields(FinetuneRecipe) if f.name not in ("epochs", "steps")]
+)
 def test_difference_and_fingerprint_agree_on_what_is_practical(name: str) -> None:
     default = FinetuneRecipe(task="sst2", steps=500)
     other = replace(default, **{name: getattr(OTHER, name)})
-    assert bool(difference(default, other)) == (default.fingerprint != other.fingerprint) == (name not in PRACTICAL)
+    assert (
+        bool(difference(default, other))
+        == (default.fingerprint != other.fingerprint)
+        == (name not in PRACTICAL)
+    )
 
 
 def test_steps_of_epochs() -> None:

@@ -1,4 +1,5 @@
-"""Recipes round-trip exactly, count their steps, refuse what cannot run, and tell two runs apart."""
+"""Recipes round-trip exactly, count their steps, refuse what cannot run, and tell two runs
+apart."""
 
 import ast
 import inspect
@@ -12,7 +13,15 @@ from typing import Any
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.recipes import NAMED, PRACTICAL, OptimizerSpec, PretrainRecipe, Stages, difference, named
+from litebert.recipes import (
+    NAMED,
+    PRACTICAL,
+    OptimizerSpec,
+    PretrainRecipe,
+    Stages,
+    difference,
+    named,
+)
 
 # Every setting at a value that is not its default.
 OTHER = PretrainRecipe(
@@ -68,8 +77,14 @@ OTHER = PretrainRecipe(
 
 def test_other_really_differs_everywhere() -> None:
     default = PretrainRecipe()
-    assert not [f.name for f in fields(default) if getattr(default, f.name) == getattr(OTHER, f.name)]
-    assert not [f.name for f in fields(OptimizerSpec) if getattr(default.optimizer, f.name) == getattr(OTHER.optimizer, f.name)]
+    assert not [
+        f.name for f in fields(default) if getattr(default, f.name) == getattr(OTHER, f.name)
+    ]
+    assert not [
+        f.name
+        for f in fields(OptimizerSpec)
+        if getattr(default.optimizer, f.name) == getattr(OTHER.optimizer, f.name)
+    ]
 
 
 @pytest.mark.parametrize("recipe", [OTHER, *NAMED.values()], ids=["other", *NAMED])
@@ -110,7 +125,13 @@ def test_difference_names_what_changed() -> None:
 def test_difference_and_fingerprint_agree_on_what_is_practical(name: str) -> None:
     """Each setting alone: either both see it, or it is practical and neither does."""
     value: Any = getattr(OTHER, name)
-    one = {"preset": "albert-large-v2", "overrides": (), "steps": 5, "tokens": None, "depth": Stages.parse("0:3,0.5:12")}
+    one = {
+        "preset": "albert-large-v2",
+        "overrides": (),
+        "steps": 5,
+        "tokens": None,
+        "depth": Stages.parse("0:3,0.5:12"),
+    }
     base = PretrainRecipe()
     changes: dict[str, Any] = {name: one.get(name, value)}
     if name in ("steps", "tokens"):
@@ -130,12 +151,17 @@ def test_budget_in_tokens_becomes_steps() -> None:
 
 def test_budget_counts_every_stage() -> None:
     recipe = PretrainRecipe(
-        tokens=1_000_000, batch_size=Stages.parse("0:8,20:16,40:64"), sequence_length=Stages.parse("0:32,0.25:128")
+        tokens=1_000_000,
+        batch_size=Stages.parse("0:8,20:16,40:64"),
+        sequence_length=Stages.parse("0:32,0.25:128"),
     )
     steps = recipe.total_steps
 
     def counted(total: int) -> int:
-        return sum(recipe.batch_size.at(i, total) * recipe.sequence_length.at(i, total) for i in range(total))
+        return sum(
+            recipe.batch_size.at(i, total) * recipe.sequence_length.at(i, total)
+            for i in range(total)
+        )
 
     assert recipe.tokens_in(steps) == counted(steps) >= 1_000_000
     assert counted(steps - 1) < 1_000_000
@@ -143,10 +169,19 @@ def test_budget_counts_every_stage() -> None:
 
 def test_paper_recipe_is_the_paper() -> None:
     paper = named("paper")
-    assert (paper.total_steps, str(paper.batch_size), str(paper.sequence_length)) == (125_000, "4096", "512")
+    assert (paper.total_steps, str(paper.batch_size), str(paper.sequence_length)) == (
+        125_000,
+        "4096",
+        "512",
+    )
     spec = paper.optimizer
     assert (spec.name, spec.rate, spec.betas, spec.epsilon) == ("lamb", 1.76e-3, (0.9, 0.999), 1e-6)
-    assert (spec.weight_decay, spec.warmup, spec.bias_correction, spec.norm_clamp) == (0.01, 3_125, False, None)
+    assert (spec.weight_decay, spec.warmup, spec.bias_correction, spec.norm_clamp) == (
+        0.01,
+        3_125,
+        False,
+        None,
+    )
     assert paper.encoder.norm == "post"
 
 
@@ -170,13 +205,25 @@ def test_named_recipes_stand_for_their_models() -> None:
         ({"overrides": (("depth", 3),)}, "there is no EncoderConfig setting 'depth'"),
         ({"overrides": (("norm", "pre"), ("norm", "post"))}, "overrides name each setting once"),
         ({"overrides": ("norm",)}, r"overrides are \(setting, value\) pairs"),
-        ({"sequence_length": Stages.constant(1024)}, "sequence_length reaches 1024, the encoder reads at most 512"),
+        (
+            {"sequence_length": Stages.constant(1024)},
+            "sequence_length reaches 1024, the encoder reads at most 512",
+        ),
         ({"sequence_length": Stages.constant(4)}, "sequence_length is at least 5"),
-        ({"sequence_length": 128}, "sequence_length is stages, as in 128 or 0:128,0.5:512; got 128"),
+        (
+            {"sequence_length": 128},
+            "sequence_length is stages, as in 128 or 0:128,0.5:512; got 128",
+        ),
         ({"extend_positions": "yes"}, "extend_positions is true or false; got 'yes'"),
         ({"microbatch_tokens": 127}, "microbatch_tokens is 127, too few for one sequence of 128"),
-        ({"depth": Stages.parse("0:3,0.5:6")}, "depth ends at the encoder's 12 layers, and none is more; got 0:3,0.5:6"),
-        ({"depth": Stages.parse("0:24,0.5:12")}, "depth ends at the encoder's 12 layers, and none is more"),
+        (
+            {"depth": Stages.parse("0:3,0.5:6")},
+            "depth ends at the encoder's 12 layers, and none is more; got 0:3,0.5:6",
+        ),
+        (
+            {"depth": Stages.parse("0:24,0.5:12")},
+            "depth ends at the encoder's 12 layers, and none is more",
+        ),
         ({"order": "son"}, "order is one of sop, nsp, none; got 'son'"),
         ({"copies": 0}, "copies is a whole number from 1 to .*, or none; got 0"),
         ({"dtype": "float16"}, "dtype is one of auto, float32, bfloat16"),
@@ -186,7 +233,10 @@ def test_named_recipes_stand_for_their_models() -> None:
         ({"seed": -1}, "seed is a whole number from 0"),
         ({"max_skips": True}, "max_skips is a whole number"),
         ({"optimizer": {}}, "optimizer is an OptimizerSpec"),
-        ({"tokens": None, "steps": 5, "optimizer": OptimizerSpec(warmup=6)}, "warm-up takes 6 steps, the run has 5"),
+        (
+            {"tokens": None, "steps": 5, "optimizer": OptimizerSpec(warmup=6)},
+            "warm-up takes 6 steps, the run has 5",
+        ),
     ],
 )
 def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -202,11 +252,17 @@ def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> No
         ({"betas": (0.9,)}, "betas are two numbers"),
         ({"betas": (0.9, 1.0)}, "betas are two numbers from 0 to below 1"),
         ({"norm_clamp": (0.0, 10.0)}, "norm_clamp belongs to lamb"),
-        ({"name": "lamb", "norm_clamp": (3.0, 1.0)}, "norm_clamp is a lower and an upper bound, or none"),
+        (
+            {"name": "lamb", "norm_clamp": (3.0, 1.0)},
+            "norm_clamp is a lower and an upper bound, or none",
+        ),
         ({"warmup": 1.5}, "warmup is a number of steps or a fraction of the run below 1; got 1.5"),
         ({"warmup": -1}, "warmup is a whole number from 0"),
         ({"bias_correction": 1}, "bias_correction is true or false; got 1"),
-        ({"decay": "expo"}, "decay is one of reference, polynomial, linear, cosine, constant, stable"),
+        (
+            {"decay": "expo"},
+            "decay is one of reference, polynomial, linear, cosine, constant, stable",
+        ),
     ],
 )
 def test_wrong_optimizers_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -233,7 +289,9 @@ def test_wrong_files_are_refused(text: str, message: str) -> None:
 
 def test_json_may_state_plain_numbers_and_leave_settings_out() -> None:
     recipe = PretrainRecipe.from_json(json.dumps({"batch_size": 64, "optimizer": {"rate": 1e-3}}))
-    assert recipe == PretrainRecipe(batch_size=Stages.constant(64), optimizer=OptimizerSpec(rate=1e-3))
+    assert recipe == PretrainRecipe(
+        batch_size=Stages.constant(64), optimizer=OptimizerSpec(rate=1e-3)
+    )
 
 
 def test_no_torch() -> None:

@@ -12,7 +12,9 @@ from litebert.recipes import Stages
 def stages(draw: st.DrawFn) -> Stages:
     kind = draw(st.sampled_from([st.integers(1, 10**6), st.floats(0.001, 0.999)]))
     starts = sorted(draw(st.sets(kind, max_size=5)))
-    values = draw(st.lists(st.integers(1, 10**6), min_size=len(starts) + 1, max_size=len(starts) + 1))
+    values = draw(
+        st.lists(st.integers(1, 10**6), min_size=len(starts) + 1, max_size=len(starts) + 1)
+    )
     return Stages(tuple(zip([0, *starts], values, strict=True)))
 
 

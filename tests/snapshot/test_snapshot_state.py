@@ -1,4 +1,5 @@
-"""A run resumed from a snapshot equals the undisturbed one bitwise; what does not fit is refused; nothing is unpickled."""
+"""A run resumed from a snapshot equals the undisturbed one bitwise; what does not fit is refused;
+nothing is unpickled."""
 
 import subprocess
 import sys
@@ -17,15 +18,21 @@ from litebert.snapshot import Snapshot, SnapshotStore, random_states, restore_ra
 
 SPECS = {
     "lamb": OptimizerSpec(name="lamb", bias_correction=False, rate=0.01),
-    "lamb of the paper": OptimizerSpec(name="lamb", bias_correction=True, rate=0.01, norm_clamp=(0.0, 10.0)),
+    "lamb of the paper": OptimizerSpec(
+        name="lamb", bias_correction=True, rate=0.01, norm_clamp=(0.0, 10.0)
+    ),
     "adamw": OptimizerSpec(rate=0.01),
     "adamw without correction": OptimizerSpec(bias_correction=False, rate=0.01),
 }
 
 
-def make(spec: OptimizerSpec, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, torch.optim.Optimizer]:
+def make(
+    spec: OptimizerSpec, dtype: torch.dtype = torch.float32
+) -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.BatchNorm1d(8), nn.Linear(8, 2)).to(dtype)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.BatchNorm1d(8), nn.Linear(8, 2)).to(
+        dtype
+    )
     return model, make_optimizer(model.named_parameters(), spec)
 
 
@@ -60,7 +67,9 @@ def assert_equal(a: Any, b: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-def test_resumed_equals_undisturbed(tmp_path: Path, spec: OptimizerSpec, dtype: torch.dtype) -> None:
+def test_resumed_equals_undisturbed(
+    tmp_path: Path, spec: OptimizerSpec, dtype: torch.dtype
+) -> None:
     whole_model, whole_optimizer = make(spec, dtype)
     train(whole_model, whole_optimizer, range(8))
 
@@ -99,7 +108,9 @@ def test_a_snapshot_owns_its_tensors(tmp_path: Path) -> None:
 def test_random_states_round_trip() -> None:
     states = random_states()
     first = torch.rand(5)
-    restore_random_states({**states, "cuda:99": states["cpu"]})  # a device of another machine is passed over
+    restore_random_states(
+        {**states, "cuda:99": states["cpu"]}
+    )  # a device of another machine is passed over
     assert torch.equal(torch.rand(5), first)
 
 
@@ -116,7 +127,9 @@ def test_resumed_equals_undisturbed_on_a_gpu(tmp_path: Path, spec: OptimizerSpec
     with torch.device("cuda"):
         model, optimizer = start()
         train(model, optimizer, range(3))
-        SnapshotStore(tmp_path).save(Snapshot.capture(model, optimizer, step=3, epoch=0, index=0, recipe="r"))
+        SnapshotStore(tmp_path).save(
+            Snapshot.capture(model, optimizer, step=3, epoch=0, index=0, recipe="r")
+        )
         train(model, optimizer, range(3, 8))
         whole = weights(model)
         model, optimizer = start()
@@ -129,7 +142,8 @@ def test_resumed_equals_undisturbed_on_a_gpu(tmp_path: Path, spec: OptimizerSpec
 
 
 def test_settings_of_the_machine_stay(tmp_path: Path) -> None:
-    """A snapshot of an optimizer that is not fused resumes in one that is, as after a change of machine."""
+    """A snapshot of an optimizer that is not fused resumes in one that is, as after a change of
+    machine."""
     model, optimizer = make(SPECS["adamw"])
     train(model, optimizer, range(2))
     for group in optimizer.param_groups:
@@ -153,7 +167,9 @@ def test_tied_and_sliced_tensors_are_written(tmp_path: Path) -> None:
 def test_another_model_or_optimizer_is_refused() -> None:
     model, optimizer = make(SPECS["adamw"])
     snapshot = Snapshot.capture(model, optimizer, step=0, epoch=0, index=0, recipe="r")
-    with pytest.raises(CheckpointError, match=r"another model: 3\.bias is torch\.float32 \[2\] in it, absent here"):
+    with pytest.raises(
+        CheckpointError, match=r"another model: 3\.bias is torch\.float32 \[2\] in it, absent here"
+    ):
         snapshot.restore(nn.Sequential(*list(model)[:3]), optimizer)
     wider = nn.Sequential(*list(model)[:3], nn.Linear(8, 3))
     with pytest.raises(CheckpointError, match=r"another model: 3\.(weight|bias) is"):
@@ -164,10 +180,19 @@ def test_another_model_or_optimizer_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{", '{"format": "litebert-snapshot", "version": 99}', '{"format": "x", "version": 1}', "[" * 10**5]
+    "text",
+    [
+        "[]",
+        "{",
+        '{"format": "litebert-snapshot", "version": 99}',
+        '{"format": "x", "version": 1}',
+        "[" * 10**5,
+    ],
 )
 def test_a_whole_folder_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
-    target = write_folder(tmp_path / "x", lambda folder: (folder / "snapshot.json").write_text(text) and None)
+    target = write_folder(
+        tmp_path / "x", lambda folder: (folder / "snapshot.json").write_text(text) and None
+    )
     with pytest.raises(CheckpointError, match="is not a snapshot that this litebert reads"):
         Snapshot.read(target)
 
@@ -175,7 +200,9 @@ def test_a_whole_folder_of_another_kind_is_refused(tmp_path: Path, text: str) ->
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     model, optimizer = make(SPECS["lamb"])
     train(model, optimizer, range(2))
-    SnapshotStore(tmp_path).save(Snapshot.capture(model, optimizer, step=2, epoch=0, index=0, recipe="r"))
+    SnapshotStore(tmp_path).save(
+        Snapshot.capture(model, optimizer, step=2, epoch=0, index=0, recipe="r")
+    )
     code = """
 import pickle, sys
 from litebert.snapshot import SnapshotStore

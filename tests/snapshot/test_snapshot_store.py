@@ -1,4 +1,5 @@
-"""The newest valid snapshot wins, whatever happened to the others: kills, damage, a full disk, pruning."""
+"""The newest valid snapshot wins, whatever happened to the others: kills, damage, a full disk,
+pruning."""
 
 import errno
 import json
@@ -21,7 +22,14 @@ ROOT = Path(__file__).parents[2]
 
 def make(step: int, size: int = 100) -> Snapshot:
     model = {"weight": torch.full((size,), float(step))}
-    return Snapshot(step=step, epoch=0, index=step, recipe="r", model=model, optimizer={"state": {}, "param_groups": []})
+    return Snapshot(
+        step=step,
+        epoch=0,
+        index=step,
+        recipe="r",
+        model=model,
+        optimizer={"state": {}, "param_groups": []},
+    )
 
 
 def filled(folder: Path, steps: range, keep: int = 10) -> tuple[SnapshotStore, list[str]]:
@@ -118,7 +126,9 @@ def test_leftovers_of_a_killed_process_are_cleared_by_the_next_save(tmp_path: Pa
     assert names(tmp_path) == ["step-00000000", "step-00000001"]
 
 
-def test_too_little_space_is_seen_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_space_is_seen_before_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshots, reports = filled(tmp_path, range(2))
     monkeypatch.setattr(store.shutil, "disk_usage", lambda path: SimpleNamespace(free=1_000_000))
     monkeypatch.setattr(store, "write_folder", lambda *args, **kwargs: pytest.fail("wrote"))
@@ -130,10 +140,18 @@ def test_too_little_space_is_seen_before_writing(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "target", ["litebert.snapshot.state.save_file", "json.dumps", "litebert.atomic._manifest_bytes", "os.fsync"]
+    "target",
+    [
+        "litebert.snapshot.state.save_file",
+        "json.dumps",
+        "litebert.atomic._manifest_bytes",
+        "os.fsync",
+    ],
 )
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, number: int) -> None:
+def test_a_disk_that_fills_up_while_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, number: int
+) -> None:
     snapshots, reports = filled(tmp_path, range(2))
 
     def full(*args: object, **kwargs: object) -> None:
@@ -148,14 +166,18 @@ def test_a_disk_that_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.
     assert snapshots.save(make(3)) is not None  # space again, and the run has gone on
 
 
-def test_other_errors_of_the_system_are_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_of_the_system_are_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshots, _ = filled(tmp_path, range(1))
 
     def broken(*args: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(CheckpointError, match=r"snapshot of step 1 could not be written: .*Input/output error"):
+    with pytest.raises(
+        CheckpointError, match=r"snapshot of step 1 could not be written: .*Input/output error"
+    ):
         snapshots.save(make(1))
 
 
@@ -164,7 +186,9 @@ def test_kills_and_damage_in_small(tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "bench" / "torture_snapshot.py"]
     sizes = ["--kills", "10", "--flips", "20", "--truncations", "10", "--size", "100000"]
     environment = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *sizes], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, *sizes], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["sigkill"]["kills"] == 10
 
@@ -173,7 +197,9 @@ def test_kills_and_damage_in_small(tmp_path: Path) -> None:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], check=False
+    )
     if mounted.returncode:
         pytest.skip("a small disk needs the right to mount one")
     yield folder
@@ -182,7 +208,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.system
 @pytest.mark.parametrize("checked", [True, False], ids=["seen before", "met while writing"])
-def test_twenty_saves_on_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
+def test_twenty_saves_on_a_full_disk(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, checked: bool
+) -> None:
     snapshots, reports = filled(small_disk, range(2), keep=2)
     (small_disk / "ballast").write_bytes(bytes(5 * 2**20))
     if not checked:

@@ -14,14 +14,22 @@ from litebert.snapshot.tree import flatten, unflatten
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 TREES = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(st.text() | st.integers(), inner)
+    ),
 )
 
 
 def kinds(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value), [kinds(item) for item in value]
-    return [(key, kinds(item)) for key, item in value.items()] if isinstance(value, dict) else type(value)
+    return (
+        [(key, kinds(item)) for key, item in value.items()]
+        if isinstance(value, dict)
+        else type(value)
+    )
 
 
 @given(TREES)
@@ -33,7 +41,10 @@ def test_round_trip_through_json_is_exact(value: Any) -> None:
 
 def test_tensors_are_named_by_their_path() -> None:
     tensors: dict[str, torch.Tensor] = {}
-    value = {"state": {0: {"first": torch.ones(2), "step": 3}}, "groups": [{"lr": torch.tensor(0.1)}]}
+    value = {
+        "state": {0: {"first": torch.ones(2), "step": 3}},
+        "groups": [{"lr": torch.tensor(0.1)}],
+    }
     plain = flatten(value, tensors)
     assert set(tensors) == {"state.0.first", "groups.0.lr"}
     again = unflatten(json.loads(json.dumps(plain)), tensors)
@@ -42,7 +53,9 @@ def test_tensors_are_named_by_their_path() -> None:
 
 
 def test_what_has_no_exact_form_is_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"cannot hold extra\.when of type object; use plain values"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot hold extra\.when of type object; use plain values"
+    ):
         flatten({"extra": {"when": object()}}, {})
     with pytest.raises(CheckpointError, match=r"keys are strings or whole numbers; got 1\.5"):
         flatten({1.5: 0}, {})

@@ -1,4 +1,5 @@
-"""Predictions stand in the order of the examples whatever shares a batch with what, and spans are the best there are."""
+"""Predictions stand in the order of the examples whatever shares a batch with what, and spans are
+the best there are."""
 
 import random
 from dataclasses import replace
@@ -87,11 +88,15 @@ def test_labels_are_not_looked_at(tokenizer: Tokenizer, kind: Any, head: Any) ->
 def test_probabilities_add_up_and_the_likeliest_is_named(tokenizer: Tokenizer) -> None:
     for kind in ("classify", "pair", "choose"):
         card, examples = made_card(kind), made_examples(kind)
-        for example, one in zip(examples, predict(made_model(card, tokenizer), card, examples, tokenizer), strict=True):
+        for example, one in zip(
+            examples, predict(made_model(card, tokenizer), card, examples, tokenizer), strict=True
+        ):
             np.testing.assert_allclose(sum(numbers(one)), 1, rtol=1e-6)
             if isinstance(one, LabelPrediction):
                 assert tuple(one.probabilities) == card.task.labels
-                assert one.label == max(one.probabilities, key=lambda label: one.probabilities[label])
+                assert one.label == max(
+                    one.probabilities, key=lambda label: one.probabilities[label]
+                )
             else:
                 assert isinstance(one, ChoicePrediction)
                 assert len(one.probabilities) == len(example.options)  # type: ignore[union-attr]
@@ -100,16 +105,25 @@ def test_probabilities_add_up_and_the_likeliest_is_named(tokenizer: Tokenizer) -
 
 def test_every_word_has_a_tag(tokenizer: Tokenizer) -> None:
     card = made_card("tag", max_length=16)
-    examples = [TagExample(key="a", words=()), *made_examples("tag", 5), TagExample(key="b", words=("\u0301", "ship"))]
-    for example, one in zip(examples, predict(made_model(card, tokenizer), card, examples, tokenizer), strict=True):
+    examples = [
+        TagExample(key="a", words=()),
+        *made_examples("tag", 5),
+        TagExample(key="b", words=("\u0301", "ship")),
+    ]
+    for example, one in zip(
+        examples, predict(made_model(card, tokenizer), card, examples, tokenizer), strict=True
+    ):
         assert isinstance(one, TagPrediction)
         assert isinstance(example, TagExample)
         assert len(one.tags) == len(one.probabilities) == len(example.words)
         assert all(1 / 3 <= chance <= 1 for chance in one.probabilities)
 
 
-def brute_force(model: Any, card: Any, example: AnswerExample, tokenizer: Tokenizer) -> tuple[list[Any], float]:
-    """All spans of all windows as (score, start, end), the best first, and the null score; by the definition, in Python."""
+def brute_force(
+    model: Any, card: Any, example: AnswerExample, tokenizer: Tokenizer
+) -> tuple[list[Any], float]:
+    """All spans of all windows as (score, start, end), the best first, and the null score; by the
+    definition, in Python."""
     inputs = encode(card, [example], tokenizer)
     offsets = tokenizer.encode_with_offsets([example.context])[0].offsets
     found: dict[tuple[int, int], float] = {}
@@ -129,10 +143,15 @@ def brute_force(model: Any, card: Any, example: AnswerExample, tokenizer: Tokeni
         else:
             start, end = head(states)[0, inside].log_softmax(0).T
         for (i, first), (j, last) in product(enumerate(inside), repeat=2):
-            if not (inputs.cores[unit, 0] <= first < inputs.cores[unit, 1] and first <= last < first + card.max_answer):
+            if not (
+                inputs.cores[unit, 0] <= first < inputs.cores[unit, 1]
+                and first <= last < first + card.max_answer
+            ):
                 continue
             if isinstance(head, JointSpanHead):
-                end = head.end_logits(states, batch.allowed, torch.tensor([[first]]))[0, 0, inside].log_softmax(0)
+                end = head.end_logits(states, batch.allowed, torch.tensor([[first]]))[
+                    0, 0, inside
+                ].log_softmax(0)
             score = float(start[i] + end[j])
             best = max(best, score)
             shift = int(inputs.second[unit, 0]) - before
@@ -140,7 +159,9 @@ def brute_force(model: Any, card: Any, example: AnswerExample, tokenizer: Tokeni
             found[place] = max(score, found.get(place, -np.inf))
         if not isinstance(head, JointSpanHead):
             nulls.append(float(start[0] + end[0]) - best)
-    ranked = sorted(((score, *place) for place, score in found.items() if place[0] < place[1]), reverse=True)
+    ranked = sorted(
+        ((score, *place) for place, score in found.items() if place[0] < place[1]), reverse=True
+    )
     return ranked[:N_BEST], min(nulls)
 
 
@@ -154,8 +175,12 @@ def test_the_best_spans_are_the_best_of_all(tokenizer: Tokenizer, head: Any) -> 
         (one,) = predict(model, card, [example], tokenizer)
         assert isinstance(one, SpanPrediction)
         ranked, null_score = brute_force(model, card, example, tokenizer)
-        np.testing.assert_allclose([span.score for span in one.spans], [score for score, *_ in ranked], rtol=1e-5)
-        assert {(span.start, span.end) for span in one.spans[:5]} == {(start, end) for _, start, end in ranked[:5]}
+        np.testing.assert_allclose(
+            [span.score for span in one.spans], [score for score, *_ in ranked], rtol=1e-5
+        )
+        assert {(span.start, span.end) for span in one.spans[:5]} == {
+            (start, end) for _, start, end in ranked[:5]
+        }
         np.testing.assert_allclose(one.null_score, null_score, rtol=1e-4, atol=1e-5)
         assert all(span.text == example.context[span.start : span.end] for span in one.spans)
         assert one.null_threshold == 0.5
@@ -166,7 +191,10 @@ def test_a_beam_follows_its_starts_only(tokenizer: Tokenizer) -> None:
     card, wide = (made_card("answer", "joint_span", beam=beam) for beam in (2, 32))
     model, examples = made_model(card, tokenizer), made_examples("answer", 8)
     for example, narrow, full in zip(
-        examples, predict(model, card, examples, tokenizer), predict(model, wide, examples, tokenizer), strict=True
+        examples,
+        predict(model, card, examples, tokenizer),
+        predict(model, wide, examples, tokenizer),
+        strict=True,
     ):
         assert isinstance(narrow, SpanPrediction)
         assert isinstance(full, SpanPrediction)
@@ -181,7 +209,8 @@ def test_a_beam_follows_its_starts_only(tokenizer: Tokenizer) -> None:
 def test_a_context_without_words_has_no_answer(tokenizer: Tokenizer, head: Any) -> None:
     card = made_card("answer", head)
     examples = [
-        AnswerExample(key=str(number), question="who ?", context=context) for number, context in enumerate(["", " ", "a"])
+        AnswerExample(key=str(number), question="who ?", context=context)
+        for number, context in enumerate(["", " ", "a"])
     ]
     found = predict(made_model(card, tokenizer), card, examples, tokenizer)
     for one in found[:2]:
@@ -226,5 +255,7 @@ def test_a_model_in_training_stays_so_and_is_asked_without_dropout(tokenizer: To
 
 def test_a_model_without_the_head_is_refused(tokenizer: Tokenizer) -> None:
     model = made_model(made_card("classify"), tokenizer)
-    with pytest.raises(ConfigError, match="regress is answered by a regress head, the model has: classify"):
+    with pytest.raises(
+        ConfigError, match="regress is answered by a regress head, the model has: classify"
+    ):
         predict(model, made_card("regress"), made_examples("regress"), tokenizer)

@@ -40,9 +40,14 @@ def test_probabilities_and_numbers_by_hand() -> None:
     ]
     both = only(average(TASKS["classify"], said), LabelPrediction)[0]
     assert (both.label, both.probabilities["yes"]) == ("yes", pytest.approx(0.6))
-    numbers = average(TASKS["regress"], [[NumberPrediction(value=1.0)], [NumberPrediction(value=4.0)]])
+    numbers = average(
+        TASKS["regress"], [[NumberPrediction(value=1.0)], [NumberPrediction(value=4.0)]]
+    )
     assert numbers == [NumberPrediction(value=2.5)]
-    options = [[ChoicePrediction(index=0, probabilities=(0.6, 0.4))], [ChoicePrediction(index=1, probabilities=(0.1, 0.9))]]
+    options = [
+        [ChoicePrediction(index=0, probabilities=(0.6, 0.4))],
+        [ChoicePrediction(index=1, probabilities=(0.1, 0.9))],
+    ]
     assert average(TASKS["choose"], options) == [
         ChoicePrediction(index=1, probabilities=(pytest.approx(0.35), pytest.approx(0.65)))
     ]
@@ -52,20 +57,36 @@ def test_probabilities_and_numbers_by_hand() -> None:
         [TagPrediction(tags=("O", "O"), probabilities=(0.5, 0.5))],
     ]
     found = only(average(TASKS["tag"], tagged), TagPrediction)[0]
-    assert (found.tags, found.probabilities) == (("O", "B-X"), (pytest.approx(1 / 3), pytest.approx(0.4)))
+    assert (found.tags, found.probabilities) == (
+        ("O", "B-X"),
+        (pytest.approx(1 / 3), pytest.approx(0.4)),
+    )
 
 
-def spans(*scores: tuple[int, float], null: float = 0.0, threshold: float | None = None) -> list[SpanPrediction]:
-    found = tuple(Span(text=str(place), start=place, end=place + 1, score=score) for place, score in scores)
+def spans(
+    *scores: tuple[int, float], null: float = 0.0, threshold: float | None = None
+) -> list[SpanPrediction]:
+    found = tuple(
+        Span(text=str(place), start=place, end=place + 1, score=score) for place, score in scores
+    )
     return [SpanPrediction(spans=found, null_score=null, null_threshold=threshold)]
 
 
 def test_a_span_that_all_name_is_preferred() -> None:
     """Who does not name a span gives it the score of the last that it names."""
-    both = only(average(TASKS["answer"], [spans((0, -0.1), (1, -1.0)), spans((2, -0.5), (1, -0.9))]), SpanPrediction)[0]
-    assert [(span.start, span.score) for span in both.spans] == [(0, pytest.approx(-0.5)), (2, pytest.approx(-0.75))]
+    both = only(
+        average(TASKS["answer"], [spans((0, -0.1), (1, -1.0)), spans((2, -0.5), (1, -0.9))]),
+        SpanPrediction,
+    )[0]
+    assert [(span.start, span.score) for span in both.spans] == [
+        (0, pytest.approx(-0.5)),
+        (2, pytest.approx(-0.75)),
+    ]
     many = only(
-        average(TASKS["answer"], [spans((0, -0.1), (1, -0.2), (3, -9.0)), spans((2, -0.1), (1, -0.2), (4, -9.0))]),
+        average(
+            TASKS["answer"],
+            [spans((0, -0.1), (1, -0.2), (3, -9.0)), spans((2, -0.1), (1, -0.2), (4, -9.0))],
+        ),
         SpanPrediction,
     )[0]
     assert [span.start for span in many.spans] == [1, 0, 2]
@@ -75,7 +96,11 @@ def test_null_scores_count_from_their_own_threshold() -> None:
     """Models whose null scores have other units can be averaged."""
     task = TASKS["answer or none"]
     both = only(
-        average(task, [spans((0, 0.0), null=3.0, threshold=2.0), spans((0, 0.0), null=-9.0, threshold=-7.0)]), SpanPrediction
+        average(
+            task,
+            [spans((0, 0.0), null=3.0, threshold=2.0), spans((0, 0.0), null=-9.0, threshold=-7.0)],
+        ),
+        SpanPrediction,
     )[0]
     assert (both.null_score, both.null_threshold) == (-0.5, 0.0)
     assert both.best is not None

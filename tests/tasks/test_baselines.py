@@ -1,4 +1,5 @@
-"""Baselines: equal to scikit-learn where it has them, worked by hand where it has not; and blind to dev's labels."""
+"""Baselines: equal to scikit-learn where it has them, worked by hand where it has not; and blind to
+dev's labels."""
 
 from dataclasses import replace
 
@@ -9,10 +10,23 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from litebert.errors import DataError
 from litebert.tasks.baselines import bag_of_words, majority
-from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    Answer,
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.linear import LinearModel
 from litebert.tasks.measures import only
-from litebert.tasks.predictions import ChoicePrediction, LabelPrediction, NumberPrediction, SpanPrediction, TagPrediction
+from litebert.tasks.predictions import (
+    ChoicePrediction,
+    LabelPrediction,
+    NumberPrediction,
+    SpanPrediction,
+    TagPrediction,
+)
 from litebert.tasks.score import score
 from litebert.tasks.words import features, words_of
 from made_predictions import TASKS, made
@@ -26,16 +40,29 @@ def texts(size: int, labels: int, seed: int = 0) -> list[TextExample]:
     found = []
     for number in range(size):
         label = int(draw.integers(labels))
-        words = [f"w{draw.integers(30)}" for _ in range(8)] + [f"l{label if draw.random() < 0.7 else draw.integers(labels)}"]
-        found.append(TextExample(key=str(number), first=" ".join(words), second=" ".join(words[::2]), label="xyz"[label]))
+        words = [f"w{draw.integers(30)}" for _ in range(8)] + [
+            f"l{label if draw.random() < 0.7 else draw.integers(labels)}"
+        ]
+        found.append(
+            TextExample(
+                key=str(number),
+                first=" ".join(words),
+                second=" ".join(words[::2]),
+                label="xyz"[label],
+            )
+        )
     return found
 
 
 @pytest.mark.parametrize("labels", [2, 3])
 def test_words_are_weighed_as_by_scikit_learn(labels: int) -> None:
-    """Logistic regression at its minimum. Of two labels scikit-learn keeps the difference of weights: half the penalty."""
+    """Logistic regression at its minimum. Of two labels scikit-learn keeps the difference of
+    weights: half the penalty."""
     examples = texts(200, labels)
-    rows, targets = [features(each) for each in examples], ["xyz".index(str(each.label)) for each in examples]
+    rows, targets = (
+        [features(each) for each in examples],
+        ["xyz".index(str(each.label)) for each in examples],
+    )
     columns = DictVectorizer(sort=True)
     theirs = LogisticRegression(C=2.0 if labels == 2 else 1.0, tol=1e-8, max_iter=1000).fit(
         columns.fit_transform(rows), targets
@@ -46,14 +73,25 @@ def test_words_are_weighed_as_by_scikit_learn(labels: int) -> None:
 
 def test_numbers_are_guessed_as_by_scikit_learn() -> None:
     examples = texts(200, 3)
-    rows, targets = [features(each) for each in examples], [float("xyz".index(str(each.label))) + 50 for each in examples]
+    rows, targets = (
+        [features(each) for each in examples],
+        [float("xyz".index(str(each.label))) + 50 for each in examples],
+    )
     columns = DictVectorizer(sort=True)
-    theirs = Ridge(alpha=1.0).fit(columns.fit_transform(rows), targets).predict(columns.transform(rows[:50]))
-    assert LinearModel.ridge(rows, targets).outputs(rows[:50])[:, 0].numpy() == pytest.approx(theirs, abs=1e-3)
+    theirs = (
+        Ridge(alpha=1.0)
+        .fit(columns.fit_transform(rows), targets)
+        .predict(columns.transform(rows[:50]))
+    )
+    assert LinearModel.ridge(rows, targets).outputs(rows[:50])[:, 0].numpy() == pytest.approx(
+        theirs, abs=1e-3
+    )
 
 
 def test_what_a_bag_of_words_knows() -> None:
-    assert list(features(TextExample(key="", first="b a b c"))) == ["1 b", "1 a", "1 c"], "in an order that no hash decides"
+    assert list(features(TextExample(key="", first="b a b c"))) == ["1 b", "1 a", "1 c"], (
+        "in an order that no hash decides"
+    )
     assert words_of("It's 5%, É!") == ["it", "'", "s", "5", "%", ",", "é", "!"]
     pair = features(TextExample(key="", first="a b b", second="b c d"))
     assert pair == {
@@ -90,39 +128,61 @@ def test_baselines_are_predictions_and_do_not_look(kind: str, baseline) -> None:
 def _unlabelled(example: TaskExample) -> TaskExample:
     if isinstance(example, AnswerExample):
         return replace(example, answers=None)
-    return replace(example, tags=None) if isinstance(example, TagExample) else replace(example, label=None)
+    return (
+        replace(example, tags=None)
+        if isinstance(example, TagExample)
+        else replace(example, label=None)
+    )
 
 
 def test_the_majority_by_hand() -> None:
-    train: list[TaskExample] = [TextExample(key="", first="", label=label) for label in ("no", "yes", "yes")]
+    train: list[TaskExample] = [
+        TextExample(key="", first="", label=label) for label in ("no", "yes", "yes")
+    ]
     first = only(majority(TASKS["classify"], train, train[:1]), LabelPrediction)[0]
     assert first == LabelPrediction(label="yes", probabilities={"no": 1 / 3, "yes": 2 / 3})
     train = [TextExample(key="", first="", label=label) for label in (1.0, 2.0, 6.0)]
     assert majority(TASKS["regress"], train, train[:1]) == [NumberPrediction(value=3.0)]
-    train = [ChoiceExample(key="", context="", question="", options=("a", "b"), label=label) for label in (1, 0, 1)]
+    train = [
+        ChoiceExample(key="", context="", question="", options=("a", "b"), label=label)
+        for label in (1, 0, 1)
+    ]
     assert only(majority(TASKS["choose"], train, train[:1]), ChoicePrediction)[0].index == 1
     train = [TagExample(key="", words=("a", "b", "c"), tags=("O", "B-X", "O"))]
-    assert majority(TASKS["tag"], train, train) == [TagPrediction(tags=("O",) * 3, probabilities=(2 / 3,) * 3)]
+    assert majority(TASKS["tag"], train, train) == [
+        TagPrediction(tags=("O",) * 3, probabilities=(2 / 3,) * 3)
+    ]
 
 
 def test_a_frequent_answer_or_none() -> None:
-    """Of SQuAD 2 no answer; of SQuAD 1 the most frequent of train's answers that the context has, or its first word."""
+    """Of SQuAD 2 no answer; of SQuAD 1 the most frequent of train's answers that the context has,
+    or its first word."""
     answers = (Answer(text="1990", start=0),)
-    train: list[TaskExample] = [AnswerExample(key="", question="?", context="1990", answers=answers)]
+    train: list[TaskExample] = [
+        AnswerExample(key="", question="?", context="1990", answers=answers)
+    ]
     dev: list[TaskExample] = [
-        AnswerExample(key="", question="?", context=context) for context in ("Since 1990.", "“Rome” fell.", "")
+        AnswerExample(key="", question="?", context=context)
+        for context in ("Since 1990.", "“Rome” fell.", "")
     ]
     none = only(majority(TASKS["answer or none"], train, dev), SpanPrediction)
     assert [each.best for each in none] == [None] * 3
     some = only(majority(TASKS["answer"], train, dev), SpanPrediction)
-    assert [each.best and (each.best.text, each.best.start) for each in some] == [("1990", 6), ("Rome", 1), None]
+    assert [each.best and (each.best.text, each.best.start) for each in some] == [
+        ("1990", 6),
+        ("Rome", 1),
+        None,
+    ]
 
 
-CONTEXT = "The red fox lives in the cold north. The old goat eats dry grass all day. Nobody knows why."
+CONTEXT = (
+    "The red fox lives in the cold north. The old goat eats dry grass all day. Nobody knows why."
+)
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"), [("Where does the red fox live?", 2), ("What does the old goat eat all day?", 1)]
+    ("question", "answer"),
+    [("Where does the red fox live?", 2), ("What does the old goat eat all day?", 1)],
 )
 def test_the_option_whose_words_stand_together(question: str, answer: int) -> None:
     options = ("a ship", "dry grass", "cold north")
@@ -144,10 +204,17 @@ def test_the_answer_beside_the_question_s_words() -> None:
 def test_a_question_of_other_words_has_no_answer() -> None:
     """The null threshold comes from train."""
     known = AnswerExample(
-        key="", question="What does the old goat eat?", context=CONTEXT, answers=(Answer(text="dry grass", start=0),)
+        key="",
+        question="What does the old goat eat?",
+        context=CONTEXT,
+        answers=(Answer(text="dry grass", start=0),),
     )
-    unknown = AnswerExample(key="", question="Which sailor crossed twelve oceans?", context=CONTEXT, answers=())
-    said = only(bag_of_words(TASKS["answer or none"], [known, unknown], [known, unknown]), SpanPrediction)
+    unknown = AnswerExample(
+        key="", question="Which sailor crossed twelve oceans?", context=CONTEXT, answers=()
+    )
+    said = only(
+        bag_of_words(TASKS["answer or none"], [known, unknown], [known, unknown]), SpanPrediction
+    )
     assert [each.best is None for each in said] == [False, True]
 
 

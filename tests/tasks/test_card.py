@@ -1,4 +1,5 @@
-"""A task card comes back as it was, refuses what contradicts itself, and lies beside the weights it belongs to."""
+"""A task card comes back as it was, refuses what contradicts itself, and lies beside the weights it
+belongs to."""
 
 import json
 import random
@@ -18,7 +19,9 @@ from litebert.text.tokenizer import Tokenizer
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
 def test_a_card_comes_back_through_json(kind: Any, head: Any) -> None:
-    card = made_card(kind, head, stride=9, max_question=5, max_answer=3, beam=2, null_threshold=-1.5)
+    card = made_card(
+        kind, head, stride=9, max_question=5, max_answer=3, beam=2, null_threshold=-1.5
+    )
     assert TaskCard.from_dict(json.loads(json.dumps(card.to_dict()))) == card
 
 
@@ -29,7 +32,10 @@ def test_a_card_comes_back_through_json(kind: Any, head: Any) -> None:
         ({"stride": 0}, r"stride is a whole number from 1"),
         ({"beam": 2.5}, r"beam is a whole number"),
         ({"max_length": True}, r"max_length is a whole number"),
-        ({"null_threshold": float("nan")}, r"null_threshold is a number from -1e\+06 to 1e\+06, or none; got nan"),
+        (
+            {"null_threshold": float("nan")},
+            r"null_threshold is a number from -1e\+06 to 1e\+06, or none; got nan",
+        ),
         ({"strides": 3}, r"there is no TaskCard setting 'strides'; did you mean 'stride'\?"),
         ({"task": None}, r"task is an object that describes a task; got None"),
     ],
@@ -42,7 +48,10 @@ def test_a_setting_that_cannot_be_is_refused(change: dict[str, Any], message: st
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "guess"}, r"kind is one of classify, pair, regress, choose, answer, tag; got 'guess'"),
+        (
+            {"kind": "guess"},
+            r"kind is one of classify, pair, regress, choose, answer, tag; got 'guess'",
+        ),
         ({"head": "tag"}, r"a task of kind classify is answered by a classify head; got tag"),
         ({"labels": []}, r"a task of kind classify needs labels; got 0"),
         ({"labels": ["a", "a"]}, r"labels are all different; got 'a', 'a'"),
@@ -63,13 +72,30 @@ def test_what_is_missing_is_named() -> None:
     data = made_card("classify").to_dict()
     with pytest.raises(ConfigError, match="TaskCard needs task, max_length; max_length is missing"):
         TaskCard.from_dict({"task": data["task"]})
-    with pytest.raises(ConfigError, match="Task needs name, kind, scores, head; scores, head is missing"):
+    with pytest.raises(
+        ConfigError, match="Task needs name, kind, scores, head; scores, head is missing"
+    ):
         TaskCard.from_dict(data | {"task": {"name": "x", "kind": "tag"}})
 
 
 def test_mutated_cards_are_read_or_refused_and_never_more() -> None:
     draw = random.Random(0)
-    junk = [None, True, -1, 0, 1e300, float("inf"), "", "x" * 100, [], {}, [[]], {"task": {}}, [None], 2**70]
+    junk = [
+        None,
+        True,
+        -1,
+        0,
+        1e300,
+        float("inf"),
+        "",
+        "x" * 100,
+        [],
+        {},
+        [[]],
+        {"task": {}},
+        [None],
+        2**70,
+    ]
     for _ in range(500):
         data = made_card(*draw.choice(CASES)).to_dict()
         part = data["task"] if draw.random() < 0.6 else data
@@ -84,11 +110,18 @@ def test_a_model_that_does_not_fit_is_refused(tokenizer: Tokenizer) -> None:
     card = made_card("classify")
     config = made_model(card, tokenizer).config
     card.check_fits(config)
-    with pytest.raises(ConfigError, match="pair are 'no', 'maybe', 'yes', the model's are 'no', 'yes'; they do not belong"):
+    with pytest.raises(
+        ConfigError,
+        match="pair are 'no', 'maybe', 'yes', the model's are 'no', 'yes'; they do not belong",
+    ):
         made_card("pair").check_fits(config)
-    with pytest.raises(ConfigError, match="tag is answered by a tag head, the model has: classify; fine-tune it"):
+    with pytest.raises(
+        ConfigError, match="tag is answered by a tag head, the model has: classify; fine-tune it"
+    ):
         made_card("tag").check_fits(config)
-    with pytest.raises(ConfigError, match="max_length is 65, the model reads at most 64 tokens; lower it"):
+    with pytest.raises(
+        ConfigError, match="max_length is 65, the model reads at most 64 tokens; lower it"
+    ):
         replace(card, max_length=65).check_fits(config)
 
 
@@ -97,7 +130,9 @@ def test_a_card_lies_beside_the_weights(tokenizer: Tokenizer, tmp_path: Path) ->
     model = made_model(card, tokenizer)
     plain = Checkpoint.load(Checkpoint(model=model).save(tmp_path / "plain"))
     assert plain.task is None
-    folder = Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(tmp_path / "model")
+    folder = Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(
+        tmp_path / "model"
+    )
     found = Checkpoint.load(folder)
     assert found.task is not None
     assert TaskCard.from_dict(found.task) == card

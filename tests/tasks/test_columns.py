@@ -23,11 +23,27 @@ from litebert.tasks.row_example import row_to_example
         ("classify", "blurb label", Columns(text="blurb", label="label")),  # the only one left
         ("classify", "sentence mood", Columns(text="sentence", label="mood")),
         ("classify", "id blurb label", Columns(text="blurb", label="label", key="id")),
-        ("pair", "premise hypothesis gold_label", Columns(text="premise", second="hypothesis", label="gold_label")),
-        ("pair", "question sentence label", Columns(text="question", second="sentence", label="label")),
-        ("pair", "#1-String #2-String Quality", Columns(text="#1-String", second="#2-String", label="Quality")),
+        (
+            "pair",
+            "premise hypothesis gold_label",
+            Columns(text="premise", second="hypothesis", label="gold_label"),
+        ),
+        (
+            "pair",
+            "question sentence label",
+            Columns(text="question", second="sentence", label="label"),
+        ),
+        (
+            "pair",
+            "#1-String #2-String Quality",
+            Columns(text="#1-String", second="#2-String", label="Quality"),
+        ),
         ("regress", "text score", Columns(text="text", label="score")),
-        ("regress", "sentence1 sentence2 score", Columns(text="sentence1", second="sentence2", label="score")),
+        (
+            "regress",
+            "sentence1 sentence2 score",
+            Columns(text="sentence1", second="sentence2", label="score"),
+        ),
         (
             "choose",
             "article question options answer",
@@ -43,7 +59,11 @@ from litebert.tasks.row_example import row_to_example
             "ctx ending0 ending1 ending2 label",
             Columns(context="ctx", options=("ending0", "ending1", "ending2"), label="label"),
         ),
-        ("choose", "question A B C D answer", Columns(question="question", options=("A", "B", "C", "D"), label="answer")),
+        (
+            "choose",
+            "question A B C D answer",
+            Columns(question="question", options=("A", "B", "C", "D"), label="answer"),
+        ),
         (
             "choose",
             "question choice1 choice2 choice10 label",
@@ -57,7 +77,9 @@ from litebert.tasks.row_example import row_to_example
         (
             "answer",
             "question passage answer answer_start",
-            Columns(context="passage", question="question", answer="answer", answer_start="answer_start"),
+            Columns(
+                context="passage", question="question", answer="answer", answer_start="answer_start"
+            ),
         ),
         ("tag", "id tokens ner_tags", Columns(key="id", words="tokens", tags="ner_tags")),
     ],
@@ -78,13 +100,32 @@ def test_columns_are_recognised(kind: Kind, names: str, columns: Columns) -> Non
             {},
             DataError,
             r"f\.csv: no column is recognised as the label of classify \(by names such as label,"
-            r".*; the table has: 'txt', 'lbl'; say which one it is with --label NAME, or give the table a header line",
+            r".*; the table has: 'txt', 'lbl'; say which one it is with --label NAME, or give the "
+            r"table a header line",
         ),
         ("classify", "text kind_of label2", {}, DataError, "recognised as the label of classify"),
-        ("pair", "sentence1 label", {}, DataError, "no column is recognised as the second of pair .*--second NAME"),
+        (
+            "pair",
+            "sentence1 label",
+            {},
+            DataError,
+            "no column is recognised as the second of pair .*--second NAME",
+        ),
         ("choose", "options answer", {}, DataError, "recognised as the question of choose"),
-        ("answer", "question answer_start context", {}, DataError, "recognised as the answer of answer .*--answer NAME"),
-        ("classify", "text label", {"label": "lable"}, DataError, "there is no column 'lable' for label; did you mean 'label'"),
+        (
+            "answer",
+            "question answer_start context",
+            {},
+            DataError,
+            "recognised as the answer of answer .*--answer NAME",
+        ),
+        (
+            "classify",
+            "text label",
+            {"label": "lable"},
+            DataError,
+            "there is no column 'lable' for label; did you mean 'label'",
+        ),
         (
             "classify",
             "text label",
@@ -92,7 +133,13 @@ def test_columns_are_recognised(kind: Kind, names: str, columns: Columns) -> Non
             DataError,
             "there is no column 'body' for text; the table has: 'text', 'label'",
         ),
-        ("classify", "text label", {"second": "b"}, ConfigError, "classify has no column for second; it has: label, text"),
+        (
+            "classify",
+            "text label",
+            {"second": "b"},
+            ConfigError,
+            "classify has no column for second; it has: label, text",
+        ),
     ],
 )
 def test_missing_columns_are_said(
@@ -107,9 +154,15 @@ def test_a_test_split_may_have_no_labels() -> None:
     assert find_columns("classify", ["blurb", "x", "y"], named)[0] == Columns(text="blurb")
     assert find_columns("classify", ["blurb"])[0] == Columns(text="blurb")  # the only one left
     assert find_columns("classify", ["text"])[0] == Columns(text="text")
-    assert find_columns("answer", ["question", "context"])[0] == Columns(question="question", context="context")
-    assert row_to_example("classify", {"text": "x"}, Columns(text="text")) == TextExample(key="", first="x")
-    assert row_to_example("tag", {"text": "x y"}, Columns(words="text")) == TagExample(key="", words=("x", "y"))
+    assert find_columns("answer", ["question", "context"])[0] == Columns(
+        question="question", context="context"
+    )
+    assert row_to_example("classify", {"text": "x"}, Columns(text="text")) == TextExample(
+        key="", first="x"
+    )
+    assert row_to_example("tag", {"text": "x y"}, Columns(words="text")) == TagExample(
+        key="", words=("x", "y")
+    )
     unknown = row_to_example("answer", {"q": "?", "c": "x"}, Columns(question="q", context="c"))
     assert isinstance(unknown, AnswerExample)
     assert unknown.answers is None
@@ -152,10 +205,25 @@ TEXT = "one two one"
             {"c": TEXT, "q": "?", "a": ["two", "one"], "s": [4, 8]},
             (Answer(text="two", start=4), Answer(text="one", start=8)),
         ),
-        ("answer", A, {"c": TEXT, "q": "?", "a": {"text": ["one"], "answer_start": [8]}}, (Answer(text="one", start=8),)),
-        ("answer", A, {"c": TEXT, "q": "?", "a": [{"text": "one", "answer_start": 8}]}, (Answer(text="one", start=8),)),
+        (
+            "answer",
+            A,
+            {"c": TEXT, "q": "?", "a": {"text": ["one"], "answer_start": [8]}},
+            (Answer(text="one", start=8),),
+        ),
+        (
+            "answer",
+            A,
+            {"c": TEXT, "q": "?", "a": [{"text": "one", "answer_start": 8}]},
+            (Answer(text="one", start=8),),
+        ),
         ("answer", A, {"c": "a [1] b", "q": "?", "a": "[1] b"}, (Answer(text="[1] b", start=2),)),
-        ("answer", A, {"c": TEXT, "q": "?", "a": '{"text": ["two"], "answer_start": [4]}'}, (Answer(text="two", start=4),)),
+        (
+            "answer",
+            A,
+            {"c": TEXT, "q": "?", "a": '{"text": ["two"], "answer_start": [4]}'},
+            (Answer(text="two", start=4),),
+        ),
         ("answer", A, {"c": TEXT, "q": "?", "a": "", "s": ""}, ()),
         ("answer", A, {"c": TEXT, "q": "?", "a": None}, ()),
         ("answer", A, {"c": TEXT, "q": "?", "a": {"text": [], "answer_start": []}}, ()),
@@ -166,7 +234,9 @@ TEXT = "one two one"
         ("tag", W, {"w": "a b", "t": ""}, None),
     ],
 )
-def test_rows_become_examples(kind: Kind, columns: Columns, row: dict[str, Any], truth: Any) -> None:
+def test_rows_become_examples(
+    kind: Kind, columns: Columns, row: dict[str, Any], truth: Any
+) -> None:
     example = row_to_example(kind, row, columns)
     found = (
         example.answers
@@ -192,18 +262,48 @@ def test_rows_become_examples(kind: Kind, columns: Columns, row: dict[str, Any],
         ("classify", T, {"t": 3, "l": "x"}, "the field 't' holds int, expected text"),
         ("classify", T, {"t": "a\0b", "l": "x"}, "the field 't' holds a NUL character"),
         ("classify", T, {"t": "a\ud800", "l": "x"}, "the field 't' holds half of a surrogate pair"),
-        ("classify", T, {"t": "a", "l": ["x"]}, "the field 'l' holds list, expected a word or a number"),
+        (
+            "classify",
+            T,
+            {"t": "a", "l": ["x"]},
+            "the field 'l' holds list, expected a word or a number",
+        ),
         ("pair", L, {"t": "a", "s": "", "l": "x"}, "the field 's' is empty"),
-        ("regress", T, {"t": "a", "l": "many"}, "the field 'l' is 'many', expected a finite number"),
+        (
+            "regress",
+            T,
+            {"t": "a", "l": "many"},
+            "the field 'l' is 'many', expected a finite number",
+        ),
         ("regress", T, {"t": "a", "l": float("inf")}, "'inf', expected a finite number"),
-        ("choose", C, {**ABC, "l": "D"}, "the right option is 'D', expected a letter A to C, a number 0 to 2, or an option"),
+        (
+            "choose",
+            C,
+            {**ABC, "l": "D"},
+            "the right option is 'D', expected a letter A to C, a number 0 to 2, or an option",
+        ),
         ("choose", C, {**ABC, "l": 3}, "the right option is '3'"),
-        ("choose", C, {**ABC, "l": "2"}, "the right option '2' may be option 1 or 2, counted from 0"),
+        (
+            "choose",
+            C,
+            {**ABC, "l": "2"},
+            "the right option '2' may be option 1 or 2, counted from 0",
+        ),
         ("choose", C, {**ABC, "l": "b"}, "the right option 'b' may be option 1 or 2"),
         ("choose", C, {**ABC, "o": ["x"], "l": "A"}, "there are 1 options, expected two or more"),
         ("choose", C, {**ABC, "o": "x, y", "l": "A"}, "the field 'o' is no list of texts"),
-        ("answer", A, {"c": TEXT, "q": "?", "a": "three"}, "the answer 'three' is not in the context"),
-        ("answer", A, {"c": TEXT, "q": "?", "a": "one", "s": "x"}, "the answer's start is 'x', expected a whole number"),
+        (
+            "answer",
+            A,
+            {"c": TEXT, "q": "?", "a": "three"},
+            "the answer 'three' is not in the context",
+        ),
+        (
+            "answer",
+            A,
+            {"c": TEXT, "q": "?", "a": "one", "s": "x"},
+            "the answer's start is 'x', expected a whole number",
+        ),
         ("answer", A, {"c": TEXT, "q": "?", "a": 3}, "an answer is int, expected text"),
         ("tag", W, {"w": "a b", "t": "X"}, "there are 2 words and 1 tags"),
         ("tag", W, {"w": "", "t": "X"}, "there are no words"),
@@ -216,12 +316,19 @@ def test_rows_become_examples(kind: Kind, columns: Columns, row: dict[str, Any],
             {"w": "['a', 'b']", "t": "['X', 'O']"},
             r"the field 'w' is a list that is no JSON; expected it written as \[",
         ),
-        ("tag", W, {"w": "['a' \"b's\"]", "t": "['X' 'O']"}, "the field 'w' is a list that is no JSON"),
+        (
+            "tag",
+            W,
+            {"w": "['a' \"b's\"]", "t": "['X' 'O']"},
+            "the field 'w' is a list that is no JSON",
+        ),
         ("tag", W, {"w": "a b", "t": "['X', 'O']"}, "the field 't' is a list that is no JSON"),
         ("tag", W, {"w": "a b", "t": "[1 0]"}, "the field 't' is a list that is no JSON"),
     ],
 )
-def test_rows_that_cannot_be_used(kind: Kind, columns: Columns, row: dict[str, Any], message: str) -> None:
+def test_rows_that_cannot_be_used(
+    kind: Kind, columns: Columns, row: dict[str, Any], message: str
+) -> None:
     with pytest.raises(BadRowError, match=message):
         row_to_example(kind, row, columns)
 
@@ -235,13 +342,24 @@ SCALARS = (
     | st.sampled_from(["x", "[", "{", '["a"]', "1"])
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "answer_start"]), inner)
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["text", "answer_start"]), inner)
+    ),
 )
 
 
-@given(st.sampled_from([("classify", T), ("pair", L), ("regress", T), ("choose", C), ("answer", A), ("tag", W)]), st.data())
+@given(
+    st.sampled_from(
+        [("classify", T), ("pair", L), ("regress", T), ("choose", C), ("answer", A), ("tag", W)]
+    ),
+    st.data(),
+)
 @settings(max_examples=150, deadline=None)
-def test_no_value_makes_anything_but_an_example_or_a_reason(case: tuple[Kind, Columns], data: st.DataObject) -> None:
+def test_no_value_makes_anything_but_an_example_or_a_reason(
+    case: tuple[Kind, Columns], data: st.DataObject
+) -> None:
     kind, columns = case
     row = {name: data.draw(VALUES) for name in "tslcqoaw"}
     for name in data.draw(st.sets(st.sampled_from("tcq"))):
@@ -249,4 +367,7 @@ def test_no_value_makes_anything_but_an_example_or_a_reason(case: tuple[Kind, Co
     with contextlib.suppress(BadRowError):
         example = row_to_example(kind, row, columns, labelled=True)
         if isinstance(example, AnswerExample):
-            assert all(example.context[answer.start :].startswith(answer.text) for answer in example.answers or ())
+            assert all(
+                example.context[answer.start :].startswith(answer.text)
+                for answer in example.answers or ()
+            )

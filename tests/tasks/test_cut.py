@@ -1,6 +1,6 @@
-"""A cut divides, keeps together what belongs together, and depends on nothing but the examples and the seed."""
+"""A cut divides, keeps together what belongs together, and depends on nothing but the examples and
+the seed."""
 
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -19,7 +19,12 @@ def first(example: TaskExample) -> tuple[str, ...]:
     return (example.first,)
 
 
-@given(st.lists(st.integers(0, 30).map(str), min_size=2, max_size=80), st.floats(0.05, 0.9), st.integers(0, 5), st.randoms())
+@given(
+    st.lists(st.integers(0, 30).map(str), min_size=2, max_size=80),
+    st.floats(0.05, 0.9),
+    st.integers(0, 5),
+    st.randoms(),
+)
 @settings(max_examples=200, deadline=None)
 def test_a_cut_divides_keeps_equals_together_and_does_not_look_at_the_order(
     names: list[str], part: float, seed: int, shuffle: Any
@@ -40,7 +45,10 @@ def test_a_cut_divides_keeps_equals_together_and_does_not_look_at_the_order(
 
 def test_a_cut_keeps_what_is_joined_through_others_together() -> None:
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("e", "f"), ("g", "h"), ("i", "j")]
-    group: Callable[[TaskExample], tuple[str, ...]] = lambda example: (example.first, example.second)  # type: ignore  # noqa: E731
+
+    def group(example: Any) -> tuple[str, ...]:
+        return example.first, example.second
+
     examples = [TextExample(key="", first=one, second=other) for one, other in pairs]
     for seed in range(20):
         rest, taken = cut(examples, 0.5, group, seed=seed)

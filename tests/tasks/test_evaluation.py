@@ -26,19 +26,29 @@ def test_the_whole_is_its_parts(kind: str) -> None:
 
 def test_slices_by_truth_by_length_and_by_what_is_asked() -> None:
     task, examples, predictions = made("pair")
-    assert {part.name for part in evaluate(task, examples, predictions).slices["truth"]} == {"x", "y", "z"}
+    assert {part.name for part in evaluate(task, examples, predictions).slices["truth"]} == {
+        "x",
+        "y",
+        "z",
+    }
     task, _, predictions = made("answer", 3)
     asked = ["In WHICH year?", "Name it.", "How and why?"]
     questions = [
-        AnswerExample(key="", question=question, context="a " * size, answers=()) for size, question in enumerate(asked)
+        AnswerExample(key="", question=question, context="a " * size, answers=())
+        for size, question in enumerate(asked)
     ]
     slices = evaluate(task, questions, predictions).slices
     assert {part.name for part in slices["question"]} == {"which", "other", "how"}
-    assert [part.name for part in slices["length"]] == ["3 to 4 words", "over 4 words"] or len(slices["length"]) >= 2
+    assert [part.name for part in slices["length"]] == ["3 to 4 words", "over 4 words"] or len(
+        slices["length"]
+    ) >= 2
     assert "slice" not in slices
 
 
 def test_whether_the_truth_is_known() -> None:
-    known = [TextExample(key="", first="", label=0.0), AnswerExample(key="", question="", context="", answers=())]
+    known = [
+        TextExample(key="", first="", label=0.0),
+        AnswerExample(key="", question="", context="", answers=()),
+    ]
     assert is_labelled(known)
     assert not is_labelled([*known, TagExample(key="", words=())])

@@ -1,4 +1,5 @@
-"""GLUE's files as they are in the wild: every task reads, whatever its files' oddities, and whatever is wrong is told."""
+"""GLUE's files as they are in the wild: every task reads, whatever its files' oddities, and
+whatever is wrong is told."""
 
 import gzip
 from pathlib import Path
@@ -25,7 +26,9 @@ def texts(data: TaskData, split: str) -> list[tuple[str, str, str | None, str | 
     found = data.splits[split]
     assert all(isinstance(example, TextExample) for example in found)
     return [
-        (example.key, example.first, example.second, example.label) for example in found if isinstance(example, TextExample)
+        (example.key, example.first, example.second, example.label)
+        for example in found
+        if isinstance(example, TextExample)
     ]
 
 
@@ -38,10 +41,16 @@ def test_every_task_reads_from_its_folder_and_from_the_parent(tmp_path: Path, na
     assert data.notes == ()
     own = open_task(name, parent / GLUE[name].folders[0])
     assert own == data
-    assert all(example.label is None for example in data.splits["test"] if isinstance(example, TextExample))
+    assert all(
+        example.label is None for example in data.splits["test"] if isinstance(example, TextExample)
+    )
     for split in set(counts) - {"test"}:
         labels = [label for _, _, _, label in texts(data, split)]
-        known = all(isinstance(label, float) for label in labels) if name == "stsb" else set(labels) == set(data.task.labels)
+        known = (
+            all(isinstance(label, float) for label in labels)
+            if name == "stsb"
+            else set(labels) == set(data.task.labels)
+        )
         assert known
 
 
@@ -57,13 +66,22 @@ def test_cola_has_no_header_in_train_and_dev_but_one_in_test(tmp_path: Path) -> 
 
 def test_mrpc_begins_with_a_byte_order_mark(tmp_path: Path) -> None:
     row = '1\t11\t22\tHe said : " no " .\t" No , " he said .\r\n'
-    write(tmp_path / "dev.tsv", b"\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + row.encode())
-    assert texts(open_task("mrpc", tmp_path), "dev") == [("0", 'He said : " no " .', '" No , " he said .', "1")]
+    write(
+        tmp_path / "dev.tsv",
+        b"\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + row.encode(),
+    )
+    assert texts(open_task("mrpc", tmp_path), "dev") == [
+        ("0", 'He said : " no " .', '" No , " he said .', "1")
+    ]
 
 
 def test_quotes_are_characters_and_only_a_line_feed_ends_a_row(tmp_path: Path) -> None:
     """A csv reader would join the first two rows; str.splitlines would cut the third in two."""
-    rows = ['0\t"One\ttwo"\tentailment', '1\tthree "\t"four\tnot_entailment', "2\tfi\u2028ve\tsi\x85x\x0b\tentailment"]
+    rows = [
+        '0\t"One\ttwo"\tentailment',
+        '1\tthree "\t"four\tnot_entailment',
+        "2\tfi\u2028ve\tsi\x85x\x0b\tentailment",
+    ]
     write(tmp_path / "dev.tsv", NLI_HEADER + "\n".join(rows) + "\n")
     assert texts(open_task("rte", tmp_path), "dev") == [
         ("0", '"One', 'two"', "entailment"),
@@ -73,8 +91,13 @@ def test_quotes_are_characters_and_only_a_line_feed_ends_a_row(tmp_path: Path) -
 
 
 def test_stsb_has_ten_columns_and_numbers(tmp_path: Path) -> None:
-    header = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
-    write(tmp_path / "train.tsv", header + "5\tmain-news\tMSR\t2012\t0\tnone\tnone\tA b.\tC d.\t3.800\n")
+    header = (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+    )
+    write(
+        tmp_path / "train.tsv",
+        header + "5\tmain-news\tMSR\t2012\t0\tnone\tnone\tA b.\tC d.\t3.800\n",
+    )
     data = open_task("stsb", tmp_path)
     assert texts(data, "train") == [("5", "A b.", "C d.", 3.8)]
     assert data.splits["train"][0].slice == "main-news"
@@ -83,7 +106,8 @@ def test_stsb_has_ten_columns_and_numbers(tmp_path: Path) -> None:
 
 def test_mnli_has_two_devs_and_two_tests_with_other_columns(tmp_path: Path) -> None:
     write(
-        tmp_path / "train.tsv", "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n0\tfiction\ta\tb\tneutral\tneutral\n"
+        tmp_path / "train.tsv",
+        "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n0\tfiction\ta\tb\tneutral\tneutral\n",
     )
     labels = "label1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label"
     dev = f"index\tgenre\tsentence1\tsentence2\t{labels}\n0\ttravel\tc\td\tneutral\t\t\t\t\tentailment\n"
@@ -94,13 +118,18 @@ def test_mnli_has_two_devs_and_two_tests_with_other_columns(tmp_path: Path) -> N
     data = open_task("mnli", tmp_path)
     assert list(data.splits) == ["train", "dev", "dev_mismatched", "test", "test_mismatched"]
     assert texts(data, "dev_mismatched") == [("0", "c", "d", "entailment")]
-    assert [example.slice for example in (*data.splits["train"], *data.splits["dev_mismatched"])] == ["fiction", "letters"]
+    assert [
+        example.slice for example in (*data.splits["train"], *data.splits["dev_mismatched"])
+    ] == ["fiction", "letters"]
     assert list(open_task("mnli", tmp_path, splits=["dev_mismatched"]).splits) == ["dev_mismatched"]
 
 
 def test_the_diagnostic_set_with_its_labels(tmp_path: Path) -> None:
     header = "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel\n"
-    write(tmp_path / "diagnostic-full.tsv", header + "Quantifiers\t\t\t\tNews\tAll.\tSome.\tentailment\n")
+    write(
+        tmp_path / "diagnostic-full.tsv",
+        header + "Quantifiers\t\t\t\tNews\tAll.\tSome.\tentailment\n",
+    )
     data = open_task("diagnostic", tmp_path)
     assert texts(data, "test") == [("0", "All.", "Some.", "entailment")]
     assert data.splits["test"][0].slice == "News"
@@ -114,7 +143,10 @@ def test_labels_of_test_that_are_filled_in(tmp_path: Path, filler: str) -> None:
 
 def test_broken_lines_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
     header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    write(tmp_path / "train.tsv", header + "1\t2\t3\tWhy?\tHow?\t0\n4\t5\tcut off\n6\t7\t8\tWho?\tWhat?\t1\n")
+    write(
+        tmp_path / "train.tsv",
+        header + "1\t2\t3\tWhy?\tHow?\t0\n4\t5\tcut off\n6\t7\t8\tWho?\tWhat?\t1\n",
+    )
     data = open_task("qqp", tmp_path)
     assert texts(data, "train") == [("1", "Why?", "How?", "0"), ("6", "Who?", "What?", "1")]
     assert data.notes == (f"1 bad row was left out; the first: {tmp_path}/train.tsv, line 3: the row has 3 fields, "
@@ -141,9 +173,18 @@ def test_bad_rows_are_left_out_and_kept(tmp_path: Path, bad_rows: str) -> None:
     [
         ("", r"dev\.tsv, line 1: the file is empty"),
         (NLI_HEADER, r"dev\.tsv: there is no usable example for dev of rte"),
-        ("Quality\t#1 String\n1\tx\n", r"no column 'sentence1', which rte has; the file has: Quality, #1 String; is it GLUE's"),
-        (NLI_HEADER + "0\ta\tb\t-\n", r"line 2: the label is '-', rte has: entailment, not_entailment; .*--bad-rows skip"),
-        (NLI_HEADER + "0\ta\n", r"line 2: the row has 2 fields, the header names 4; the separators do not fit"),
+        (
+            "Quality\t#1 String\n1\tx\n",
+            r"no column 'sentence1', which rte has; the file has: Quality, #1 String; is it GLUE's",
+        ),
+        (
+            NLI_HEADER + "0\ta\tb\t-\n",
+            r"line 2: the label is '-', rte has: entailment, not_entailment; .*--bad-rows skip",
+        ),
+        (
+            NLI_HEADER + "0\ta\n",
+            r"line 2: the row has 2 fields, the header names 4; the separators do not fit",
+        ),
         ("a\ta\n1\t2\n", r"the header names the column 'a' more than once"),
     ],
 )
@@ -164,14 +205,17 @@ def test_missing_splits_are_named_with_what_was_looked_for(tmp_path: Path) -> No
     (parent / "RTE/train.tsv").unlink()
     assert list(open_task("rte", parent).splits) == ["dev", "test"]
     with pytest.raises(
-        DataError, match=r"holds no train \(train.tsv\) of rte, .* folder RTE, rte; there is: dev, test; --split-dev"
+        DataError,
+        match=r"holds no train \(train.tsv\) of rte, .* folder RTE, rte; there is: dev, test; --split-dev",
     ):
         open_task("rte", parent, splits=["train", "dev"])
     with pytest.raises(DataError, match=r"holds no train \(train.tsv\); dev \(dev_matched.tsv\)"):
         open_task("mnli", parent)
     with pytest.raises(DataError, match="rte has no split 'valid'; it has: train, dev, test"):
         open_task("rte", parent, splits=["valid"])
-    with pytest.raises(DataError, match="nowhere: no such file or folder; expected the data of rte"):
+    with pytest.raises(
+        DataError, match="nowhere: no such file or folder; expected the data of rte"
+    ):
         open_task("rte", tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="there is no task 'sst-2'; did you mean 'sst2'"):
         open_task("sst-2", parent)
@@ -192,7 +236,9 @@ def test_dev_alone_is_cut_once_and_no_text_stands_on_both_sides(tmp_path: Path) 
     parent = tiny_task(tmp_path, "qnli", scale=20)
     (parent / "QNLI/train.tsv").unlink()
     # many premises stand in several pairs, as in MNLI
-    rows = [f"{number}\tpremise {number // 3}\thypothesis {number}\tentailment" for number in range(300)]
+    rows = [
+        f"{number}\tpremise {number // 3}\thypothesis {number}\tentailment" for number in range(300)
+    ]
     write(parent / "QNLI/dev.tsv", "index\tquestion\tsentence\tlabel\n" + "\n".join(rows))
     options = TableOptions(split_dev=0.2)
     data = open_task("qnli", parent, options=options)
@@ -200,8 +246,14 @@ def test_dev_alone_is_cut_once_and_no_text_stands_on_both_sides(tmp_path: Path) 
     assert len(dev) == 60
     assert len(train) == 240
     assert not {first for _, first, _, _ in train} & {first for _, first, _, _ in dev}
-    assert "240 examples to train on and 60 to score on (seed 0); the score is not the official one" in data.notes[0]
-    assert open_task("qnli", parent, options=options, splits=["dev"]).splits["dev"] == data.splits["dev"]
+    assert (
+        "240 examples to train on and 60 to score on (seed 0); the score is not the official one"
+        in data.notes[0]
+    )
+    assert (
+        open_task("qnli", parent, options=options, splits=["dev"]).splits["dev"]
+        == data.splits["dev"]
+    )
     other = open_task("qnli", parent, options=TableOptions(split_dev=0.2, cut_seed=1))
     assert texts(other, "dev") != dev
 

@@ -28,7 +28,14 @@ def test_any_text_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "text"),
-    [(1, "{}"), (1, "{"), (1, '{"task": {"name": "x"}}'), (3, "[]"), (3, '{"example": {"key": 1}, "prediction": {}}'), (2, "")],
+    [
+        (1, "{}"),
+        (1, "{"),
+        (1, '{"task": {"name": "x"}}'),
+        (3, "[]"),
+        (3, '{"example": {"key": 1}, "prediction": {}}'),
+        (2, ""),
+    ],
 )
 def test_a_broken_file_names_its_line(line: int, text: str, tmp_path: Path) -> None:
     task, examples, predictions = made("classify", 4)

@@ -1,4 +1,5 @@
-"""From examples to losses to predictions: what a model has learned by heart it says again, in every kind of task."""
+"""From examples to losses to predictions: what a model has learned by heart it says again, in every
+kind of task."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,13 @@ from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.tasks.apply import predict_inputs
 from litebert.tasks.encode import encode
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.losses import task_losses
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -49,9 +56,13 @@ def true(example: TaskExample) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
-def test_what_was_learned_by_heart_is_said_again(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+def test_what_was_learned_by_heart_is_said_again(
+    tokenizer: Tokenizer, kind: Any, head: Any
+) -> None:
     card = made_card(kind, head, max_length=48, null_threshold=0.0)
-    examples = [told(example, number) for number, example in enumerate(made_examples(kind, 6, seed=1))]
+    examples = [
+        told(example, number) for number, example in enumerate(made_examples(kind, 6, seed=1))
+    ]
     inputs, model = encode(card, examples, tokenizer), made_model(card, tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     batch = inputs.batch(np.arange(len(inputs)))
@@ -73,7 +84,9 @@ def told(example: TaskExample, number: int) -> TaskExample:
             return replace(example, first=f"{mark} {first}")
         case ChoiceExample(options=options):
             return replace(
-                example, context=f"{mark} {example.context}", options=tuple(f"{o} {n}" for n, o in enumerate(options))
+                example,
+                context=f"{mark} {example.context}",
+                options=tuple(f"{o} {n}" for n, o in enumerate(options)),
             )
         case AnswerExample(question=question):
             return replace(example, question=f"{mark} {question}")

@@ -1,10 +1,17 @@
-"""The truth, said as a prediction, is worth 100 in every score of every task, read from its own files."""
+"""The truth, said as a prediction, is worth 100 in every score of every task, read from its own
+files."""
 
 from pathlib import Path
 
 import pytest
 
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.kept import load_predictions, save_predictions
 from litebert.tasks.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import (
@@ -22,7 +29,8 @@ from litebert.testing import tiny_task
 
 
 def perfect(example: TaskExample) -> Prediction:
-    """What is true. Of questions without an answer something is said too: the null threshold has to leave it out."""
+    """What is true. Of questions without an answer something is said too: the null threshold has to
+    leave it out."""
     if isinstance(example, TextExample):
         if isinstance(example.label, float):
             return NumberPrediction(value=example.label)
@@ -51,7 +59,8 @@ def test_perfect_predictions_score_100(name: str, tmp_path: Path) -> None:
         predictions = list(at_threshold(spans, best_threshold(questions, spans)))
     found = score(read.task, examples, predictions)
     assert found == pytest.approx(
-        dict.fromkeys(found, 1.0) | ({"mean_squared_error": 0.0} if "mean_squared_error" in found else {})
+        dict.fromkeys(found, 1.0)
+        | ({"mean_squared_error": 0.0} if "mean_squared_error" in found else {})
     )
     save_predictions(tmp_path / "kept.jsonl", read.task, examples, predictions)
     assert score(*load_predictions(tmp_path / "kept.jsonl")) == found

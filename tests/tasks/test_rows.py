@@ -1,4 +1,5 @@
-"""Rows of tables: every kind of file gives the same rows, nothing is lost in silence, memory stays bounded."""
+"""Rows of tables: every kind of file gives the same rows, nothing is lost in silence, memory stays
+bounded."""
 
 import bz2
 import contextlib
@@ -38,7 +39,9 @@ def as_csv(table: list[dict[str, Any]], delimiter: str = ",") -> bytes:
 
 
 def as_tsv(table: list[dict[str, Any]]) -> bytes:
-    return "".join("\t".join(cells) + "\n" for cells in [list(table[0]), *(row.values() for row in table)]).encode()
+    return "".join(
+        "\t".join(cells) + "\n" for cells in [list(table[0]), *(row.values() for row in table)]
+    ).encode()
 
 
 def as_jsonl(table: list[dict[str, Any]]) -> bytes:
@@ -77,18 +80,27 @@ def read(path: Path, **options: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("pack", PACKS)
 @pytest.mark.parametrize("kind", WRITERS)
-def test_every_kind_and_compression_gives_the_same_rows(tmp_path: Path, kind: str, pack: str) -> None:
+def test_every_kind_and_compression_gives_the_same_rows(
+    tmp_path: Path, kind: str, pack: str
+) -> None:
     assert read(write(tmp_path / f"a{kind}{pack}", PACKS[pack](WRITERS[kind](ROWS)))) == ROWS
 
 
-@pytest.mark.parametrize(("kind", "places"), [(".csv", "a.csv:2 a.csv:3 a.csv:4"), (".jsonl", "a.jsonl:1 a.jsonl:2 a.jsonl:3")])
+@pytest.mark.parametrize(
+    ("kind", "places"),
+    [(".csv", "a.csv:2 a.csv:3 a.csv:4"), (".jsonl", "a.jsonl:1 a.jsonl:2 a.jsonl:3")],
+)
 def test_rows_know_their_place(tmp_path: Path, kind: str, places: str) -> None:
     path = write(tmp_path / f"a{kind}", WRITERS[kind](ROWS))
     assert [str(place) for place, _ in read_rows(path)] == places.split()
 
 
 def test_plain_text_is_a_row_a_line_also_where_it_is_blank(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\n\n two\n")) == [{"text": "one"}, {"text": ""}, {"text": " two"}]
+    assert read(write(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\n\n two\n")) == [
+        {"text": "one"},
+        {"text": ""},
+        {"text": " two"},
+    ]
 
 
 def test_csv_with_a_mark_semicolons_line_feeds_and_blank_lines(tmp_path: Path) -> None:
@@ -100,8 +112,17 @@ def test_csv_with_a_mark_semicolons_line_feeds_and_blank_lines(tmp_path: Path) -
     ]
 
 
-@given(st.lists(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\0")), min_size=2, max_size=2), max_size=6))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.lists(
+            st.text(st.characters(codec="utf-8", exclude_characters="\r\0")), min_size=2, max_size=2
+        ),
+        max_size=6,
+    )
+)
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_what_pythons_writer_wrote_is_read_back(tmp_path: Path, cells: list[list[str]]) -> None:
     table = [{"a": first, "b": second} for first, second in cells]
     path = write(tmp_path / "a.csv", as_csv([{"a": "", "b": ""}, *table]))
@@ -126,7 +147,9 @@ def test_what_pythons_writer_wrote_is_read_back(tmp_path: Path, cells: list[list
         ("a.xls", b"", r"a\.xls: the name does not say what the file holds; expected \.csv, \.tsv, \.jsonl or \.parquet"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_what_is_wrong_is_said_with_its_place(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         read(write(tmp_path / name, data))
     with pytest.raises(DataError, match=r"gone\.csv: cannot be opened \(No such file"):
@@ -143,7 +166,9 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, data: b
         ("a.tsv.gz", gzip.compress(b"a\tb\n" + b"1\t2\n" * 3, mtime=0)[:-4], ["1"] * 3),
     ],
 )
-def test_the_rest_is_read_where_bad_rows_are_left_out(tmp_path: Path, name: str, data: bytes, good: list[str]) -> None:
+def test_the_rest_is_read_where_bad_rows_are_left_out(
+    tmp_path: Path, name: str, data: bytes, good: list[str]
+) -> None:
     path = write(tmp_path / name, data)
     bad = BadRows("skip")
     assert [row["a"] for _, row in read_rows(path, bad=bad)] == good
@@ -169,9 +194,13 @@ def test_texts_of_parquet_that_are_not_utf8(tmp_path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet
 
-    column = arrow.StringArray.from_buffers(3, arrow.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0"), arrow.py_buffer(b"x\xffz"))
+    column = arrow.StringArray.from_buffers(
+        3, arrow.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0"), arrow.py_buffer(b"x\xffz")
+    )
     arrow.parquet.write_table(arrow.table({"a": column}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a\.parquet, row 2: a text is not UTF-8 \(invalid start byte\)"):
+    with pytest.raises(
+        DataError, match=r"a\.parquet, row 2: a text is not UTF-8 \(invalid start byte\)"
+    ):
         read(tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", policy="skip") == [{"a": "x"}, {"a": "z"}]
 
@@ -181,7 +210,10 @@ def test_a_column_of_parquet_has_a_name_of_its_own(tmp_path: Path) -> None:
     import pyarrow.parquet
 
     arrow.parquet.write_table(arrow.table([["x"], ["y"]], names=["a", "a"]), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a\.parquet names the column 'a' more than once; give each column a name of its own"):
+    with pytest.raises(
+        DataError,
+        match=r"a\.parquet names the column 'a' more than once; give each column a name of its own",
+    ):
         read(tmp_path / "a.parquet", policy="skip")
 
 
@@ -190,7 +222,9 @@ def test_parquet_keeps_types_lists_and_categories(tmp_path: Path) -> None:
     import pyarrow.parquet
 
     labels = arrow.array(["a", None, "b"]).dictionary_encode()
-    table = arrow.table({"words": [["x"], [], None], "label": labels, "n": arrow.array([1, 2, 3], arrow.int16())})
+    table = arrow.table(
+        {"words": [["x"], [], None], "label": labels, "n": arrow.array([1, 2, 3], arrow.int16())}
+    )
     arrow.parquet.write_table(table, tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == [
         {"words": ["x"], "label": "a", "n": 1}, {"words": [], "label": None, "n": 2}, {"words": None, "label": "b", "n": 3},
@@ -204,9 +238,15 @@ def test_the_quarantine_holds_the_rows_and_appears_whole_or_not_at_all(tmp_path:
         assert len(list(read_rows(path, bad=bad))) == 1
         assert not kept.exists()
     found = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert [(row["line"], row.get("row") or row["row_base64"]) for row in found] == [(3, "3"), (4, '"4"x,5'), (5, "Nv8sNw==")]
+    assert [(row["line"], row.get("row") or row["row_base64"]) for row in found] == [
+        (3, "3"),
+        (4, '"4"x,5'),
+        (5, "Nv8sNw=="),
+    ]
     assert {row["file"] for row in found} == {str(path)}
-    assert bad.notes[0].startswith(f"3 bad rows were left out, kept in {kept}; the first: {path}, line 3: the row has 1 fields")
+    assert bad.notes[0].startswith(
+        f"3 bad rows were left out, kept in {kept}; the first: {path}, line 3: the row has 1 fields"
+    )
     with contextlib.suppress(KeyError), BadRows("quarantine", tmp_path / "other.jsonl") as bad:
         list(read_rows(path, bad=bad))
         raise KeyError
@@ -218,7 +258,10 @@ def test_a_quarantine_that_cannot_be_written(tmp_path: Path) -> None:
     with BadRows("quarantine", tmp_path / "new/folder/kept.jsonl") as bad:
         assert list(read_rows(path, bad=bad)) == []
     assert len((tmp_path / "new/folder/kept.jsonl").read_text().splitlines()) == 2
-    with pytest.raises(DataError, match=r"a\.csv/kept\.jsonl: bad rows cannot be kept there \(.*\); name another file"):
+    with pytest.raises(
+        DataError,
+        match=r"a\.csv/kept\.jsonl: bad rows cannot be kept there \(.*\); name another file",
+    ):
         read(path, policy="quarantine", quarantine=path / "kept.jsonl")
 
 
@@ -237,10 +280,14 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
-def test_an_endless_line_is_passed_over_in_bounded_memory(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_passed_over_in_bounded_memory(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lines, "MAX_ROW_BYTES", 2**20)
     good = WRITERS[name[1:]](ROWS)
-    path = write(tmp_path / name, good + b"x" * 20_000_000 + b"\n" + good.splitlines(keepends=True)[-1])
+    path = write(
+        tmp_path / name, good + b"x" * 20_000_000 + b"\n" + good.splitlines(keepends=True)[-1]
+    )
     bad = BadRows("skip")
     tracemalloc.start()
     found = [row for _, row in read_rows(path, bad=bad)]
@@ -255,7 +302,10 @@ def test_an_endless_quote_is_bounded_too(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(csv_records, "MAX_ROW_BYTES", 2**18)
     path = write(tmp_path / "a.csv", b'a,b\n1,2\n"' + b"3,4\n" * 400_000)
     tracemalloc.start()
-    with pytest.raises(DataError, match=r"line 3: the row breaks CSV's rules \(field larger than field limit \(262144\)\)"):
+    with pytest.raises(
+        DataError,
+        match=r"line 3: the row breaks CSV's rules \(field larger than field limit \(262144\)\)",
+    ):
         read(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -263,8 +313,16 @@ def test_an_endless_quote_is_bounded_too(tmp_path: Path, monkeypatch: pytest.Mon
     assert peak < 8e6  # csv takes four bytes a character, and twice while it grows
 
 
-@given(st.sampled_from([*WRITERS, ".json"]), st.sampled_from(OWN), st.binary(max_size=200), st.booleans(), st.integers(0, 400))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from([*WRITERS, ".json"]),
+    st.sampled_from(OWN),
+    st.binary(max_size=200),
+    st.booleans(),
+    st.integers(0, 400),
+)
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_no_bytes_make_anything_but_a_clear_error(
     tmp_path: Path, kind: str, task: str, noise: bytes, whole: bool, place: int
 ) -> None:

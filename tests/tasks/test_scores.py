@@ -1,4 +1,5 @@
-"""Scores equal those of scikit-learn, scipy and torchmetrics on random cases, with and without weights."""
+"""Scores equal those of scikit-learn, scipy and torchmetrics on random cases, with and without
+weights."""
 
 import warnings
 
@@ -37,16 +38,24 @@ def test_labels_are_scored_as_by_scikit_learn_and_torchmetrics(seed: int, labels
     counts = classes.count(true, guessed, weights, labels)
     for row, mine in enumerate(weights):
         a, b = repeated(true, mine), repeated(guessed, mine)
-        assert classes.accuracy(counts)[row] == pytest.approx(sklearn.metrics.accuracy_score(a, b), abs=1e-12)
-        assert classes.matthews(counts)[row] == pytest.approx(sklearn.metrics.matthews_corrcoef(a, b), abs=1e-12)
-        assert classes.macro_f1(counts)[row] == pytest.approx(sklearn.metrics.f1_score(a, b, average="macro"), abs=1e-12)
+        assert classes.accuracy(counts)[row] == pytest.approx(
+            sklearn.metrics.accuracy_score(a, b), abs=1e-12
+        )
+        assert classes.matthews(counts)[row] == pytest.approx(
+            sklearn.metrics.matthews_corrcoef(a, b), abs=1e-12
+        )
+        assert classes.macro_f1(counts)[row] == pytest.approx(
+            sklearn.metrics.f1_score(a, b, average="macro"), abs=1e-12
+        )
         theirs = sklearn.metrics.f1_score(a, b, labels=[1], average="macro", zero_division=0)
         assert np.nan_to_num(classes.f1(counts)[row]) == pytest.approx(theirs, abs=1e-12)
         tensors = torch.from_numpy(b), torch.from_numpy(a)
         mcc = reference.matthews_corrcoef(*tensors, task="multiclass", num_classes=labels)
         assert classes.matthews(counts)[row] == pytest.approx(float(mcc), abs=1e-6)
         if labels == 2:
-            assert classes.f1(counts)[row] == pytest.approx(float(reference.f1_score(*tensors, task="binary")), abs=1e-6)
+            assert classes.f1(counts)[row] == pytest.approx(
+                float(reference.f1_score(*tensors, task="binary")), abs=1e-6
+            )
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -60,10 +69,16 @@ def test_numbers_are_scored_as_by_scipy_and_torchmetrics(seed: int, ties: bool) 
     weights = resamples(draw, 40)
     for row, mine in enumerate(weights):
         a, b = repeated(true, mine), repeated(guessed, mine)
-        assert numbers.pearson(true, guessed, weights)[row] == pytest.approx(scipy.stats.pearsonr(a, b)[0], abs=1e-12)
-        assert numbers.spearman(true, guessed, weights)[row] == pytest.approx(scipy.stats.spearmanr(a, b)[0], abs=1e-12)
+        assert numbers.pearson(true, guessed, weights)[row] == pytest.approx(
+            scipy.stats.pearsonr(a, b)[0], abs=1e-12
+        )
+        assert numbers.spearman(true, guessed, weights)[row] == pytest.approx(
+            scipy.stats.spearmanr(a, b)[0], abs=1e-12
+        )
         error = sklearn.metrics.mean_squared_error(a, b)
-        assert numbers.mean_squared_error(true, guessed, weights)[row] == pytest.approx(error, abs=1e-12)
+        assert numbers.mean_squared_error(true, guessed, weights)[row] == pytest.approx(
+            error, abs=1e-12
+        )
         theirs = float(reference.spearman_corrcoef(torch.from_numpy(b), torch.from_numpy(a)))
         assert numbers.spearman(true, guessed, weights)[row] == pytest.approx(theirs, abs=1e-6)
 
@@ -73,7 +88,10 @@ def test_a_correlation_survives_numbers_far_from_zero() -> None:
     draw = np.random.default_rng(0)
     true, guessed = draw.random(50), draw.random(50)
     weights = np.ones((1, 50))
-    near, far = numbers.pearson(true, guessed, weights), numbers.pearson(true + 1e8, guessed, weights)
+    near, far = (
+        numbers.pearson(true, guessed, weights),
+        numbers.pearson(true + 1e8, guessed, weights),
+    )
     assert far[0] == pytest.approx(near[0], abs=1e-6)
 
 
@@ -105,7 +123,8 @@ def test_answers_of_squad_by_hand(guess: str, right: list[str], exact: float, f1
 
 
 def test_no_answer_rules_of_squad_2() -> None:
-    """No answer is right where there is none and only there; an accepted answer without a word does not count."""
+    """No answer is right where there is none and only there; an accepted answer without a word does
+    not count."""
     none = answers.accepted([], has_null=True)
     assert (answers.exact("", none), answers.f1("", none)) == (1, 1)
     assert (answers.exact("paris", none), answers.f1("paris", none)) == (0, 0)
@@ -129,7 +148,9 @@ def test_answers_are_scored_as_by_torchmetrics(seed: int) -> None:
         target = {"answers": {"answer_start": [0] * 3, "text": right}, "id": "1"}
         theirs = squad([{"prediction_text": guess, "id": "1"}], [target])
         said, known = answers.normalize(guess), answers.accepted(right, has_null=False)
-        assert answers.exact(said, known) * 100 == pytest.approx(float(theirs["exact_match"]), abs=1e-4)
+        assert answers.exact(said, known) * 100 == pytest.approx(
+            float(theirs["exact_match"]), abs=1e-4
+        )
         assert answers.f1(said, known) * 100 == pytest.approx(float(theirs["f1"]), abs=1e-4)
 
 

@@ -1,4 +1,5 @@
-"""SQuAD's files: answers stand where they say, no answer is told from an unknown one, and what is wrong is told."""
+"""SQuAD's files: answers stand where they say, no answer is told from an unknown one, and what is
+wrong is told."""
 
 import json
 import lzma
@@ -20,7 +21,9 @@ CONTEXT = "Denver  beat\nCarolina 24–10. Denver won."
 
 
 def squad(*questions: dict[str, Any], context: str = CONTEXT, title: str = "T") -> dict[str, Any]:
-    return {"data": [{"title": title, "paragraphs": [{"context": context, "qas": list(questions)}]}]}
+    return {
+        "data": [{"title": title, "paragraphs": [{"context": context, "qas": list(questions)}]}]
+    }
 
 
 def ask(key: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
@@ -28,7 +31,9 @@ def ask(key: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
     return {"id": key, "question": "Who?", "answers": found, **more}
 
 
-def read(folder: Path, content: object, name: str = "squad1", split: str = "dev", **options: Any) -> list[AnswerExample]:
+def read(
+    folder: Path, content: object, name: str = "squad1", split: str = "dev", **options: Any
+) -> list[AnswerExample]:
     (folder / f"{split}.json").write_text(json.dumps(content))
     found = open_task(name, folder, options=TableOptions(**options)).splits[split]
     return [example for example in found if isinstance(example, AnswerExample)]
@@ -37,12 +42,20 @@ def read(folder: Path, content: object, name: str = "squad1", split: str = "dev"
 @pytest.mark.parametrize("name", ["squad1", "squad2"])
 def test_files_read_and_contexts_are_shared(tmp_path: Path, name: str) -> None:
     data = open_task(name, tiny_task(tmp_path, name))
-    assert {split: len(examples) for split, examples in data.splits.items()} == {s: TINY_SPLITS[s] for s in ("train", "dev")}
+    assert {split: len(examples) for split, examples in data.splits.items()} == {
+        s: TINY_SPLITS[s] for s in ("train", "dev")
+    }
     train = [example for example in data.splits["train"] if isinstance(example, AnswerExample)]
     assert len({id(example.context) for example in train}) == len(train) // 4
-    assert all(example.context[a.start :].startswith(a.text) for example in train for a in example.answers or ())
+    assert all(
+        example.context[a.start :].startswith(a.text)
+        for example in train
+        for a in example.answers or ()
+    )
     assert any(example.answers == () for example in train) == (name == "squad2")
-    assert (data.task.head, data.task.has_null) == (("span", False) if name == "squad1" else ("joint_span", True))
+    assert (data.task.head, data.task.has_null) == (
+        ("span", False) if name == "squad1" else ("joint_span", True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +67,11 @@ def test_files_read_and_contexts_are_shared(tmp_path: Path, name: str) -> None:
         ("Denver", 12, (0, "Denver")),  # the nearer of two
         ("Denver", 30, (29, "Denver")),
         (" Denver ", 28, (29, "Denver")),  # blanks of its own
-        ("Denver beat Carolina", 0, (0, "Denver  beat\nCarolina")),  # one blank for two, and for a line feed
+        (
+            "Denver beat Carolina",
+            0,
+            (0, "Denver  beat\nCarolina"),
+        ),  # one blank for two, and for a line feed
         ("beat Carolina", 900, (8, "beat\nCarolina")),
         ("Carolina\u00a024–10", -3, (13, "Carolina 24–10")),
         ("Denver", None, (0, "Denver")),
@@ -64,8 +81,12 @@ def test_files_read_and_contexts_are_shared(tmp_path: Path, name: str) -> None:
         ("Oslo", 3, None),
     ],
 )
-def test_answers_are_moved_to_where_the_context_has_them(text: str, start: int | None, found: tuple[int, str] | None) -> None:
-    assert align(CONTEXT, text, start) == (None if found is None else Answer(text=found[1], start=found[0]))
+def test_answers_are_moved_to_where_the_context_has_them(
+    text: str, start: int | None, found: tuple[int, str] | None
+) -> None:
+    assert align(CONTEXT, text, start) == (
+        None if found is None else Answer(text=found[1], start=found[0])
+    )
 
 
 @given(st.data(), st.text("ab.( \n\u00a0é", max_size=40), st.integers(-5, 50))
@@ -87,7 +108,9 @@ def test_an_answer_cut_out_of_the_context_is_found_whatever_its_white_space(
 
 
 def test_answers_come_once_each_in_their_order(tmp_path: Path) -> None:
-    (example,) = read(tmp_path, squad(ask("a", ("Denver", 29), ("Carolina", 13), ("Denver", 28), ("Denver", 0))))
+    (example,) = read(
+        tmp_path, squad(ask("a", ("Denver", 29), ("Carolina", 13), ("Denver", 28), ("Denver", 0)))
+    )
     assert example.answers == (
         Answer(text="Denver", start=29),
         Answer(text="Carolina", start=13),
@@ -98,18 +121,32 @@ def test_answers_come_once_each_in_their_order(tmp_path: Path) -> None:
 
 def test_no_answer_and_an_unknown_answer_are_two_things(tmp_path: Path) -> None:
     unknown = {"id": "d", "question": "Who?"}
-    impossible = ask("b", is_impossible=True, plausible_answers=[{"text": "Denver", "answer_start": 0}])
+    impossible = ask(
+        "b", is_impossible=True, plausible_answers=[{"text": "Denver", "answer_start": 0}]
+    )
     blank = ask("c", ("", 0))
-    found = read(tmp_path, squad(ask("a", is_impossible=False), impossible, blank, unknown), "squad2")
+    found = read(
+        tmp_path, squad(ask("a", is_impossible=False), impossible, blank, unknown), "squad2"
+    )
     assert [example.answers for example in found] == [(), (), (), None]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (squad(ask("a", ("Oslo", 0))), r"dev\.json, question 1: the answer 'Oslo' is not in the context; .*--bad-rows skip"),
-        (squad(ask("a", ("Denver", 0)), ask("a", ("Denver", 0))), r"question 2: the id 'a' was there before"),
-        (squad(ask("a")), r"question 1: the question has no answer, and in SQuAD 1 each has one; the task squad2 reads such"),
+        (
+            squad(ask("a", ("Oslo", 0))),
+            r"dev\.json, question 1: the answer 'Oslo' is not in the context; .*--bad-rows skip",
+        ),
+        (
+            squad(ask("a", ("Denver", 0)), ask("a", ("Denver", 0))),
+            r"question 2: the id 'a' was there before",
+        ),
+        (
+            squad(ask("a")),
+            r"question 1: the question has no answer, and in SQuAD 1 each has one; the task "
+            r"squad2 reads such",
+        ),
         (squad({"id": "a"}), "the question has no text or no id"),
         (
             squad({"id": "a", "question": "?", "answers": ["x"]}),
@@ -121,7 +158,10 @@ def test_no_answer_and_an_unknown_answer_are_two_things(tmp_path: Path) -> None:
         ),
         ({"data": [{"title": "x"}]}, r"there is no 'paragraphs'; expected SQuAD's \{data: "),
         ([1], "expected SQuAD's"),
-        ({"data": [{"paragraphs": [{"context": 3, "qas": []}]}]}, "a context is int; expected SQuAD's"),
+        (
+            {"data": [{"paragraphs": [{"context": 3, "qas": []}]}]},
+            "a context is int; expected SQuAD's",
+        ),
         ({"data": []}, r"dev\.json: there is no usable example for dev of squad1"),
     ],
 )
@@ -133,7 +173,9 @@ def test_what_is_wrong_is_said(tmp_path: Path, content: object, message: str) ->
 def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     whole = json.dumps(squad(ask("a", ("Denver", 0)))).encode()
     (tmp_path / "dev.json").write_bytes(whole[:-7])
-    with pytest.raises(DataError, match=r"dev\.json: not readable as JSON .* expected a whole file in UTF-8"):
+    with pytest.raises(
+        DataError, match=r"dev\.json: not readable as JSON .* expected a whole file in UTF-8"
+    ):
         open_task("squad1", tmp_path)
     (tmp_path / "dev.json").unlink()
     (tmp_path / "dev.json.xz").write_bytes(lzma.compress(whole)[:-20])
@@ -144,12 +186,21 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_train_needs_answers_and_bad_questions_can_be_left_out(tmp_path: Path) -> None:
-    content = squad(ask("a", ("Denver", 0)), {"id": "b", "question": "?"}, ask("c", ("Oslo", 0)), ask("d", ("won", 36)))
+    content = squad(
+        ask("a", ("Denver", 0)),
+        {"id": "b", "question": "?"},
+        ask("c", ("Oslo", 0)),
+        ask("d", ("won", 36)),
+    )
     with pytest.raises(
-        DataError, match=r"train\.json, question 2: the question has no answers, from which a model could learn"
+        DataError,
+        match=r"train\.json, question 2: the question has no answers, from which a model could learn",
     ):
         read(tmp_path, content, split="train")
-    assert [example.key for example in read(tmp_path, content, split="train", bad_rows="skip")] == ["a", "d"]
+    assert [example.key for example in read(tmp_path, content, split="train", bad_rows="skip")] == [
+        "a",
+        "d",
+    ]
 
 
 def test_one_folder_holds_both_versions_and_questions_of_ones_own(tmp_path: Path) -> None:
@@ -160,8 +211,13 @@ def test_one_folder_holds_both_versions_and_questions_of_ones_own(tmp_path: Path
     assert {example.where.split(":")[0] for example in two.splits["dev"]} == {"dev-v2.0.json"}
     (tmp_path / "squad/train-v1.1.json").unlink()
     for name in ("reddit", "amazon"):
-        (tmp_path / f"squad/train-{name}.json").write_text(json.dumps(squad(ask(name, ("Denver", 0)))))
-    assert [example.key for example in open_task("squad1", tmp_path).splits["train"]] == ["amazon", "reddit"]
+        (tmp_path / f"squad/train-{name}.json").write_text(
+            json.dumps(squad(ask(name, ("Denver", 0))))
+        )
+    assert [example.key for example in open_task("squad1", tmp_path).splits["train"]] == [
+        "amazon",
+        "reddit",
+    ]
     given = open_task("squad1", tmp_path / "squad/train-reddit.json")
     assert {split: len(examples) for split, examples in given.splits.items()} == {"train": 1}
 
@@ -170,7 +226,9 @@ def test_dev_alone_is_cut_by_title(tmp_path: Path) -> None:
     tiny_task(tmp_path, "squad2", scale=10)
     (tmp_path / "train-v2.0.json").unlink()
     data = open_task("squad2", tmp_path, options=TableOptions(split_dev=0.2))
-    titles = {split: {example.slice for example in examples} for split, examples in data.splits.items()}
+    titles = {
+        split: {example.slice for example in examples} for split, examples in data.splits.items()
+    }
     assert not titles["train"] & titles["dev"]
     assert (len(data.splits["train"]), len(data.splits["dev"])) == (128, 32)
     assert "dev was cut by title, 128 examples to train on and 32 to score on" in data.notes[0]

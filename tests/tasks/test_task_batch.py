@@ -1,4 +1,5 @@
-"""A batch holds its units whole and nothing else; batches hold every unit once with little padding."""
+"""A batch holds its units whole and nothing else; batches hold every unit once with little
+padding."""
 
 from dataclasses import fields
 from itertools import pairwise
@@ -20,18 +21,27 @@ from litebert.text.tokenizer import Tokenizer
 def listed(batch: TaskBatch) -> dict[str, Any]:
     """The batch as lists, to be compared."""
     values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
+    return {
+        name: value.tolist() if isinstance(value, Tensor) else value
+        for name, value in values.items()
+    }
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
-def test_rows_of_a_batch_are_a_batch_of_fewer_units(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+def test_rows_of_a_batch_are_a_batch_of_fewer_units(
+    tokenizer: Tokenizer, kind: Any, head: Any
+) -> None:
     inputs = encode(made_card(kind, head), made_examples(kind), tokenizer)
     units = np.random.default_rng(0).permutation(len(inputs))
     batch = inputs.batch(units)
     assert len(batch) == len(units)
     for start, stop in ((0, 3), (3, 4), (5, len(units)), (2, 2)):
         part, told = batch.rows(start, stop), inputs.batch(units[start:stop])
-        assert (len(part), part.num_targets, part.num_tokens) == (len(told), told.num_targets, told.num_tokens)
+        assert (len(part), part.num_targets, part.num_tokens) == (
+            len(told),
+            told.num_targets,
+            told.num_tokens,
+        )
         assert listed(part) == listed(told) or start == stop
         assert listed(part.to("cpu")) == listed(part)
 
@@ -64,7 +74,10 @@ def test_an_epoch_holds_every_unit_once_and_little_padding() -> None:
     assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
     padded = sum(len(batch) * lengths[batch].max() for batch in batches)
     assert padded < 1.1 * lengths.sum()
-    again, other = epoch_batches(lengths, 16, seed=3, epoch=1), epoch_batches(lengths, 16, seed=3, epoch=2)
+    again, other = (
+        epoch_batches(lengths, 16, seed=3, epoch=1),
+        epoch_batches(lengths, 16, seed=3, epoch=2),
+    )
     assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(batches, other, strict=False))
 
@@ -74,7 +87,9 @@ def test_an_epoch_holds_every_unit_once_and_little_padding() -> None:
 def test_a_budget_is_kept_and_used(units: list[tuple[int, int]], tokens: int) -> None:
     lengths, sizes = np.array(units, np.int64).reshape(-1, 2).T
     batches = budget_batches(lengths, tokens=tokens, sizes=sizes)
-    assert sorted(number for batch in batches for number in batch.tolist()) == list(range(len(units)))
+    assert sorted(number for batch in batches for number in batch.tolist()) == list(
+        range(len(units))
+    )
     for batch in batches:
         assert len(batch) == 1 or sizes[batch].sum() * lengths[batch].max() <= tokens
     for longer, shorter in pairwise(batches):

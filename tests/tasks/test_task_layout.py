@@ -1,4 +1,5 @@
-"""Laws of packed units: states, losses, gradients and predictions are those of padded units, and filling counts for nothing."""
+"""Laws of packed units: states, losses, gradients and predictions are those of padded units, and
+filling counts for nothing."""
 
 from dataclasses import asdict
 from typing import Any
@@ -28,20 +29,32 @@ def told(model: Model, batch: Units) -> dict[str, torch.Tensor]:
     model.zero_grad()
     sums = task_losses(model, batch)
     sums.loss.backward()  # type: ignore[no-untyped-call]
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    gradients = {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
     return {**sums.detach().numbers(), **gradients}
 
 
 @pytest.mark.parametrize("filled", [False, True])
 @pytest.mark.parametrize(("kind", "head"), CASES)
-def test_packed_units_are_the_padded_ones(tokenizer: Tokenizer, kind: Any, head: Any, filled: bool) -> None:
+def test_packed_units_are_the_padded_ones(
+    tokenizer: Tokenizer, kind: Any, head: Any, filled: bool
+) -> None:
     model, inputs = made(kind, head, tokenizer)
     batch = inputs.batch(np.arange(len(inputs)))
     laid = packed(batch, longest=32, filled=filled, most_tokens=2048).tensors()
     padded, end_to_end = told(model, batch), told(model, laid)
     assert padded.keys() == end_to_end.keys()
     for name, value in padded.items():  # losses are float32 in both
-        torch.testing.assert_close(end_to_end[name], value, rtol=1e-5, atol=1e-5, msg=lambda said, name=name: f"{name}: {said}")
+        torch.testing.assert_close(
+            end_to_end[name],
+            value,
+            rtol=1e-5,
+            atol=1e-5,
+            msg=lambda said, name=name: f"{name}: {said}",
+        )
     assert end_to_end["correct"] == padded["correct"]
 
 
@@ -49,7 +62,10 @@ def test_packed_units_are_the_padded_ones(tokenizer: Tokenizer, kind: Any, head:
 def test_states_are_those_of_padded_rows(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
     model, inputs = made(kind, head, tokenizer)
     batch = inputs.batch(np.arange(len(inputs)))
-    side_by_side, end_to_end = task_states(model, batch), packed_states(model, packed(batch, longest=32).tensors())
+    side_by_side, end_to_end = (
+        task_states(model, batch),
+        packed_states(model, packed(batch, longest=32).tensors()),
+    )
     if head == "tag":
         assert batch.mask is not None
         side_by_side = side_by_side[batch.mask][None]
@@ -59,7 +75,9 @@ def test_states_are_those_of_padded_rows(tokenizer: Tokenizer, kind: Any, head: 
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
-def test_a_batch_that_is_not_learned_from_has_no_loss_and_no_gradient(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+def test_a_batch_that_is_not_learned_from_has_no_loss_and_no_gradient(
+    tokenizer: Tokenizer, kind: Any, head: Any
+) -> None:
     model, inputs = made(kind, head, tokenizer)
     batch = inputs.batch(np.arange(3))
     found = told(model, packed(batch, longest=32, filled=True, learned=False).tensors())
@@ -83,11 +101,14 @@ def test_shapes_are_few(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
 
 
 def test_bounds_are_as_many_whatever_the_tokens(tokenizer: Tokenizer) -> None:
-    """What is compiled once for a free number of tokens is not compiled again for more rows that fill up."""
+    """What is compiled once for a free number of tokens is not compiled again for more rows that
+    fill up."""
     _, inputs = made("classify", "classify", tokenizer)
     longest = int(inputs.lengths.max())
     sizes = {
-        packed(inputs.batch(np.repeat(unit, 64)), longest=longest, filled=True, most_tokens=4096).arrays["bounds"].shape
+        packed(inputs.batch(np.repeat(unit, 64)), longest=longest, filled=True, most_tokens=4096)
+        .arrays["bounds"]
+        .shape
         for unit in range(len(inputs))
     }
     assert len(sizes) == 1
@@ -112,7 +133,9 @@ def test_all_in_one_piece_and_back(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
-def test_predictions_are_the_same(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, kind: Any, head: Any) -> None:
+def test_predictions_are_the_same(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, kind: Any, head: Any
+) -> None:
     card, examples = made_card(kind, head), made_examples(kind, 13)
     model = made_model(card, tokenizer).double()
     plain = apply.predict(model, card, examples, tokenizer, batch_tokens=200)
@@ -145,10 +168,14 @@ def test_a_processor_and_float32_do_not_pack(tokenizer: Tokenizer) -> None:
     assert not can_pack(model, "cpu", 64)
 
 
-def test_attention_dropout_packs_where_kernels_drop(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_dropout_packs_where_kernels_drop(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = made_model(made_card("classify"), tokenizer, attention_dropout=0.1).bfloat16().train()
     for drops in (True, False):
-        monkeypatch.setattr(task_layout, "drops_packed", lambda config, longest, dtype, drops=drops: drops)
+        monkeypatch.setattr(
+            task_layout, "drops_packed", lambda config, longest, dtype, drops=drops: drops
+        )
         assert can_pack(model, "cuda", 64) is drops
         assert can_pack(model.eval(), "cuda", 64)
         model.train()

@@ -18,7 +18,8 @@ from litebert.text.tokenizer import Tokenizer
 
 
 def alone(model: Model, batch: TaskBatch) -> tuple[Tensor, int]:
-    """The loss of one unit, written out from the definitions; and how many of its targets were guessed."""
+    """The loss of one unit, written out from the definitions; and how many of its targets were
+    guessed."""
     assert batch.targets is not None
     states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
     head, right = model.head(batch.head), batch.targets
@@ -37,7 +38,9 @@ def alone(model: Model, batch: TaskBatch) -> tuple[Tensor, int]:
         inside = batch.allowed[0].nonzero()[:, 0]
         first, last = (int((inside == place).nonzero()) for place in right[0])
         start, end = head(states)[0, inside].log_softmax(0).T
-        return -(start[first] + end[last]) / 2, int(start.argmax() == first and end.argmax() == last)
+        return -(start[first] + end[last]) / 2, int(
+            start.argmax() == first and end.argmax() == last
+        )
     if batch.head == "tag":
         assert batch.positions is not None
         logits = head(states)[0, batch.positions].log_softmax(1)
@@ -56,7 +59,9 @@ def test_a_batch_is_the_sum_of_its_units(tokenizer: Tokenizer, kind: Any, head: 
     batch = inputs.batch(np.arange(len(inputs)))
     sums = task_losses(model, batch)
     told = [alone(model, inputs.batch(np.array([unit]))) for unit in range(len(inputs))]
-    torch.testing.assert_close(sums.loss, torch.stack([loss.reshape(()) for loss, _ in told]).sum(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        sums.loss, torch.stack([loss.reshape(()) for loss, _ in told]).sum(), rtol=1e-5, atol=1e-5
+    )
     assert sums.correct == sum(correct for _, correct in told)
 
 
@@ -81,17 +86,27 @@ def gradients(model: Model, batches: list[TaskBatch]) -> list[Tensor]:
         sums.loss.backward()  # type: ignore[no-untyped-call]
         total = sums.detach() if total is None else total + sums.detach()
     assert total is not None
-    found = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    found = [
+        parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
+    ]
     return [*found, *total.numbers().values()]
 
 
 def test_an_option_that_is_not_there_takes_no_part(tokenizer: Tokenizer) -> None:
     card = made_card("choose")
-    inputs, model = encode(card, made_examples("choose", 30), tokenizer), made_model(card, tokenizer)
+    inputs, model = (
+        encode(card, made_examples("choose", 30), tokenizer),
+        made_model(card, tokenizer),
+    )
     assert inputs.sizes is not None
     assert set(inputs.sizes.tolist()) == {2, 3, 4}
-    same = [task_losses(model, inputs.batch(np.flatnonzero(inputs.sizes == size))).loss for size in (2, 3, 4)]
-    torch.testing.assert_close(task_losses(model, inputs.batch(np.arange(30))).loss, sum(same), rtol=1e-5, atol=1e-4)
+    same = [
+        task_losses(model, inputs.batch(np.flatnonzero(inputs.sizes == size))).loss
+        for size in (2, 3, 4)
+    ]
+    torch.testing.assert_close(
+        task_losses(model, inputs.batch(np.arange(30))).loss, sum(same), rtol=1e-5, atol=1e-4
+    )
 
 
 def test_half_precision_is_summed_in_float(tokenizer: Tokenizer) -> None:
@@ -109,7 +124,10 @@ def test_without_labels_there_is_nothing_to_learn(tokenizer: Tokenizer) -> None:
     examples = made_examples("tag", 2)
     unlabelled = [type(example)(key=example.key, words=example.words) for example in examples]  # type: ignore[union-attr,call-arg]
     batch = encode(card, unlabelled, tokenizer).batch(np.array([0]))
-    with pytest.raises(DataError, match="these examples have no labels, so there is nothing to learn from; give a labelled"):
+    with pytest.raises(
+        DataError,
+        match="these examples have no labels, so there is nothing to learn from; give a labelled",
+    ):
         task_losses(made_model(card, tokenizer), batch)
 
 
@@ -124,7 +142,8 @@ def test_a_classifier_is_torch_cross_entropy(tokenizer: Tokenizer) -> None:
 
 
 def test_the_joint_loss_is_made_of_xlnets_parts(tokenizer: Tokenizer) -> None:
-    """Hugging Face's modules with our weights; answerability reads the expected start state, as it does at prediction there."""
+    """Hugging Face's modules with our weights; answerability reads the expected start state, as it
+    does at prediction there."""
     from transformers.models.xlnet import modeling_xlnet as xlnet
 
     card = made_card("answer", "joint_span")
@@ -132,10 +151,23 @@ def test_the_joint_loss_is_made_of_xlnets_parts(tokenizer: Tokenizer) -> None:
     batch, head = inputs.batch(np.arange(len(inputs))), model.head("joint_span")
     assert batch.allowed is not None
     assert batch.targets is not None
-    config = xlnet.XLNetConfig(d_model=32, n_head=4, layer_norm_eps=model.config.encoder.norm_epsilon)
-    parts = xlnet.XLNetPoolerStartLogits(config), xlnet.XLNetPoolerEndLogits(config), xlnet.XLNetPoolerAnswerClass(config)
-    ours = {"start": parts[0].dense, "end_dense": parts[1].dense_0, "end_norm": parts[1].LayerNorm, "end": parts[1].dense_1}
-    for name, theirs in (ours | {"answer_dense": parts[2].dense_0, "answer": parts[2].dense_1}).items():
+    config = xlnet.XLNetConfig(
+        d_model=32, n_head=4, layer_norm_eps=model.config.encoder.norm_epsilon
+    )
+    parts = (
+        xlnet.XLNetPoolerStartLogits(config),
+        xlnet.XLNetPoolerEndLogits(config),
+        xlnet.XLNetPoolerAnswerClass(config),
+    )
+    ours = {
+        "start": parts[0].dense,
+        "end_dense": parts[1].dense_0,
+        "end_norm": parts[1].LayerNorm,
+        "end": parts[1].dense_1,
+    }
+    for name, theirs in (
+        ours | {"answer_dense": parts[2].dense_0, "answer": parts[2].dense_1}
+    ).items():
         theirs.load_state_dict(head.get_submodule(name).state_dict())
     states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
     starts, ends = batch.targets.T
@@ -146,4 +178,6 @@ def test_the_joint_loss_is_made_of_xlnets_parts(tokenizer: Tokenizer) -> None:
     null = parts[2](states, start_states=expected, cls_index=torch.zeros_like(starts))
     means = (F.cross_entropy(start_logits, starts) + F.cross_entropy(end_logits, ends)) / 2
     told = means + 0.5 * F.binary_cross_entropy_with_logits(null, (starts == 0).float())
-    torch.testing.assert_close(task_losses(model, batch).loss / len(batch), told, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        task_losses(model, batch).loss / len(batch), told, rtol=1e-5, atol=1e-5
+    )

@@ -19,7 +19,9 @@ def test_a_worked_example() -> None:
 
 @settings(deadline=None)
 @given(SHAPES, st.integers(1, 40))
-def test_every_token_belongs_to_one_window_and_stands_in_it(shapes: list[tuple[int, int]], stride: int) -> None:
+def test_every_token_belongs_to_one_window_and_stands_in_it(
+    shapes: list[tuple[int, int]], stride: int
+) -> None:
     lengths, rooms = np.array(shapes).T
     found = windows(lengths, rooms, stride)
     for text, (length, room) in enumerate(shapes):
@@ -32,12 +34,16 @@ def test_every_token_belongs_to_one_window_and_stands_in_it(shapes: list[tuple[i
             assert start <= core[0] <= core[1] <= stop
             assert stop == length or stop - start == room
             for token in range(*core):
-                assert around(token, start, stop) == max(around(token, *ends(found, other)) for other in mine)
+                assert around(token, start, stop) == max(
+                    around(token, *ends(found, other)) for other in mine
+                )
 
 
 @settings(deadline=None)
 @given(st.integers(0, 200), st.integers(8, 60), st.integers(1, 60))
-def test_behind_a_token_of_the_core_comes_half_an_overlap(length: int, room: int, stride: int) -> None:
+def test_behind_a_token_of_the_core_comes_half_an_overlap(
+    length: int, room: int, stride: int
+) -> None:
     found = windows(np.array([length]), np.array([room]), stride)
     overlap = room - min(stride, room // 2)
     for window, (_, last) in enumerate(found.cores):

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TextExample
-from litebert.tasks.predictions import ChoicePrediction, LabelPrediction, NumberPrediction, Span, SpanPrediction, TagPrediction
+from litebert.tasks.predictions import (
+    ChoicePrediction,
+    LabelPrediction,
+    NumberPrediction,
+    Span,
+    SpanPrediction,
+    TagPrediction,
+)
 from litebert.tasks.score import score
 from litebert.tasks.worst import guessed_text, how_wrong, true_text, worst
 from made_predictions import TASKS, made
@@ -20,7 +27,10 @@ def test_the_worst_are_wrong_and_the_rest_is_right(kind: str) -> None:
     assert all(examples[each.number] is each.example for each in found)
     wrong = {each.number for each in found}
     right = [number for number in range(40) if number not in wrong]
-    alone = score(replace(task, scores=("exact",)) if "exact" in task.scores else task, *_chosen(examples, predictions, right))
+    alone = score(
+        replace(task, scores=("exact",)) if "exact" in task.scores else task,
+        *_chosen(examples, predictions, right),
+    )
     assert next(iter(alone.values())) == pytest.approx(1)
     assert worst(task, examples, predictions, count=3) == found[:3]
 
@@ -31,23 +41,36 @@ def _chosen(examples, predictions, numbers):  # type: ignore[no-untyped-def]
 
 def test_how_examples_read() -> None:
     text = TextExample(key="1", first="fine", label="good")
-    assert guessed_text(text, LabelPrediction(label="bad", probabilities={"good": 0.1, "bad": 0.9})) == "bad (90%)"
+    assert (
+        guessed_text(text, LabelPrediction(label="bad", probabilities={"good": 0.1, "bad": 0.9}))
+        == "bad (90%)"
+    )
     assert (true_text(text), true_text(replace(text, label=2.5))) == ("good", "2.5")
     assert guessed_text(text, NumberPrediction(value=1.23456)) == "1.23"
     choice = ChoiceExample(key="1", context="", question="", options=("red", "blue"), label=1)
     assert true_text(choice) == "B: blue"
-    assert guessed_text(choice, ChoicePrediction(index=0, probabilities=(0.75, 0.25))) == "A: red (75%)"
+    assert (
+        guessed_text(choice, ChoicePrediction(index=0, probabilities=(0.75, 0.25)))
+        == "A: red (75%)"
+    )
     tagged = TagExample(key="1", words=("Ada", "Lovelace", "wrote"), tags=("B-PER", "I-PER", "O"))
     assert true_text(tagged) == "Ada Lovelace [PER]"
-    assert guessed_text(tagged, TagPrediction(tags=("O",) * 3, probabilities=(1.0,) * 3)) == "(none)"
+    assert (
+        guessed_text(tagged, TagPrediction(tags=("O",) * 3, probabilities=(1.0,) * 3)) == "(none)"
+    )
 
 
 def test_how_answers_read() -> None:
     question = AnswerExample(
-        key="1", question="?", context="a b", answers=(Answer(text="b", start=2), Answer(text="b", start=2))
+        key="1",
+        question="?",
+        context="a b",
+        answers=(Answer(text="b", start=2), Answer(text="b", start=2)),
     )
     none = replace(question, answers=())
-    said = SpanPrediction(spans=(Span(text="b", start=2, end=3, score=0.0),), null_score=1.0, null_threshold=None)
+    said = SpanPrediction(
+        spans=(Span(text="b", start=2, end=3, score=0.0),), null_score=1.0, null_threshold=None
+    )
     assert (true_text(question), true_text(none)) == ("b", "(no answer)")
     assert guessed_text(question, said) == "b (100%)"
     assert guessed_text(question, replace(said, null_threshold=1.0)) == "b (50%)"
@@ -55,10 +78,13 @@ def test_how_answers_read() -> None:
 
 
 def test_confidence_and_distance_weigh() -> None:
-    """A number weighs its distance; half an answer half; each wrong word of a tagging its probability."""
+    """A number weighs its distance; half an answer half; each wrong word of a tagging its
+    probability."""
     number = TextExample(key="1", first="", label=2.0)
     assert how_wrong(TASKS["regress"], number, NumberPrediction(value=3.5)) == 1.5
-    question = AnswerExample(key="1", question="?", context="", answers=(Answer(text="red fox ran", start=0),))
+    question = AnswerExample(
+        key="1", question="?", context="", answers=(Answer(text="red fox ran", start=0),)
+    )
     said = SpanPrediction(spans=(Span(text="fox", start=0, end=3, score=0.0),), null_score=0.0)
     assert how_wrong(TASKS["answer"], question, said) == pytest.approx(0.5)
     tagged = TagExample(key="1", words=("a", "b", "c"), tags=("O", "O", "O"))

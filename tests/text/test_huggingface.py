@@ -1,4 +1,5 @@
-"""tokenizer.json: the same ids in Hugging Face's tokenizers, pairs with segments, and the texts where the two differ."""
+"""tokenizer.json: the same ids in Hugging Face's tokenizers, pairs with segments, and the texts
+where the two differ."""
 
 import random
 import re
@@ -18,10 +19,17 @@ from litebert.text.spiece import _fields
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
 
-RULES = [TextRules(), TextRules(lowercase=False), TextRules(keep_accents=True), TextRules(split_digit_commas=False)]
-# Letters of many scripts, marks, ligatures, spaces, quotes and control characters; digits are apart, see the named cases.
+RULES = [
+    TextRules(),
+    TextRules(lowercase=False),
+    TextRules(keep_accents=True),
+    TextRules(split_digit_commas=False),
+]
+# Letters of many scripts, marks, ligatures, spaces, quotes and control characters; digits are
+# apart, see the named cases.
 COMMON = st.sampled_from(
-    "aeiou the old sailor CAFE é\u0301\u0327ﬁ¨İıßµ\t\n\v\x1c\x00\x08\xa0\u2028\u3000\u200b\u00ad“”–…™☃жЩאعआक日本ωΩ'(.)-£\""
+    "aeiou the old sailor CAFE "
+    "é\u0301\u0327ﬁ¨İıßµ\t\n\v\x1c\x00\x08\xa0\u2028\u3000\u200b\u00ad“”–…™☃жЩאعआक日本ωΩ'(.)-£\""
 )
 
 
@@ -40,21 +48,30 @@ def both(request: pytest.FixtureRequest, tokenizer: Tokenizer) -> tuple[Tokenize
 def test_made_lines(both: tuple[Tokenizer, Any]) -> None:
     ours, peer = both
     lines = made_lines(3000, seed=1)
-    assert [each.ids for each in peer.encode_batch(lines, add_special_tokens=False)] == ours.encode_batch(lines)
+    assert [
+        each.ids for each in peer.encode_batch(lines, add_special_tokens=False)
+    ] == ours.encode_batch(lines)
 
 
 def test_any_text(both: tuple[Tokenizer, Any]) -> None:
     ours, peer = both
 
-    @given(st.text(COMMON))  # inside, since hypothesis prints arguments, and the peer prints itself at length
+    @given(
+        st.text(COMMON)
+    )  # inside, since hypothesis prints arguments, and the peer prints itself at length
     @settings(deadline=None)
     @example("¨a ¨ b¨")
     @example("ΑΣ Σ ΑΣΑ")
     @example(" \v a\x1cb \u2028")
     @example("")
     def same(text: str) -> None:
-        # Two named cases: with accents dropped, a mark before all letters; with accents kept, any mark.
-        text = re.sub("[\u0301\u0327]", "", text) if ours.rules.keep_accents else text.lstrip("\u0301\u0327")
+        # Two named cases: with accents dropped, a mark before all letters; with accents kept, any
+        # mark.
+        text = (
+            re.sub("[\u0301\u0327]", "", text)
+            if ours.rules.keep_accents
+            else text.lstrip("\u0301\u0327")
+        )
         assert peer.encode(text, add_special_tokens=False).ids == ours.encode(text)
 
     same()
@@ -63,23 +80,43 @@ def test_any_text(both: tuple[Tokenizer, Any]) -> None:
 def test_letters_that_are_taken_apart_and_put_together_again() -> None:
     """Hangul syllables and the two-part vowels of Bengali, with a vocabulary that knows them."""
     draw = random.Random(0)
-    letters = [chr(code) for code in (*range(0xAC00, 0xAC60), *range(0x995, 0x9A8), 0x9CB, 0x9CC, *range(0x1100, 0x1106))]
-    lines = [" ".join("".join(draw.choices(letters, k=draw.randint(1, 4))) for _ in range(12)) for _ in range(1000)]
+    letters = [
+        chr(code)
+        for code in (
+            *range(0xAC00, 0xAC60),
+            *range(0x995, 0x9A8),
+            0x9CB,
+            0x9CC,
+            *range(0x1100, 0x1106),
+        )
+    ]
+    lines = [
+        " ".join("".join(draw.choices(letters, k=draw.randint(1, 4))) for _ in range(12))
+        for _ in range(1000)
+    ]
     ours = train_tokenizer(lines, VocabularyConfig(vocab_size=300, character_coverage=1))[0]
     assert any("각" in piece for piece in ours.pieces)
-    assert [each.ids for each in theirs(ours).encode_batch(lines, add_special_tokens=False)] == ours.encode_batch(lines)
+    assert [
+        each.ids for each in theirs(ours).encode_batch(lines, add_special_tokens=False)
+    ] == ours.encode_batch(lines)
 
 
 def test_pairs_carry_segments(tokenizer: Tokenizer) -> None:
     expected = tokenizer.pair("The old sailor", "two horses")
     found = theirs(tokenizer).encode("The old sailor", "two horses")
     assert (found.ids, found.type_ids) == (expected.token_ids, expected.segment_ids)
-    assert theirs(tokenizer).encode("The old sailor").ids == tokenizer.pair("The old sailor").token_ids
+    assert (
+        theirs(tokenizer).encode("The old sailor").ids == tokenizer.pair("The old sailor").token_ids
+    )
 
 
 def test_mask_in_a_text_takes_no_extra_space(tokenizer: Tokenizer) -> None:
     found = theirs(tokenizer).encode("the old [MASK], and [MASK] found", add_special_tokens=False)
-    left, middle, right = tokenizer.encode("the old"), tokenizer.encode("x, and")[-2:], tokenizer.encode("found")
+    left, middle, right = (
+        tokenizer.encode("the old"),
+        tokenizer.encode("x, and")[-2:],
+        tokenizer.encode("found"),
+    )
     assert found.ids == [*left, 4, *middle, 4, *right]
 
 
@@ -90,16 +127,28 @@ def test_transformers_loads_the_folder(tokenizer: Tokenizer, tmp_path: Path) -> 
         peer = loader.from_pretrained(tmp_path)
         expected = tokenizer.pair("The old sailor", "two horses")
         found = peer("The old sailor", "two horses")
-        assert (found["input_ids"], found["token_type_ids"]) == (expected.token_ids, expected.segment_ids)
-        ids = (peer.pad_token_id, peer.unk_token_id, peer.cls_token_id, peer.sep_token_id, peer.mask_token_id)
+        assert (found["input_ids"], found["token_type_ids"]) == (
+            expected.token_ids,
+            expected.segment_ids,
+        )
+        ids = (
+            peer.pad_token_id,
+            peer.unk_token_id,
+            peer.cls_token_id,
+            peer.sep_token_id,
+            peer.mask_token_id,
+        )
         assert ids == (0, 1, 2, 3, 4)
         assert peer.model_input_names == ["input_ids", "token_type_ids", "attention_mask"]
         line = "the old sailor (so far) sold bread – and salt."
-        assert peer.decode(tokenizer.encode(line)) == tokenizer.decode(tokenizer.encode(line)) == line
+        assert (
+            peer.decode(tokenizer.encode(line)) == tokenizer.decode(tokenizer.encode(line)) == line
+        )
 
 
 class TestNamedCases:
-    """Where the ids differ, and docs/tokenizer.md says so. If one of these fails, the peer got better: say so there."""
+    """Where the ids differ, and docs/tokenizer.md says so. If one of these fails, the peer got
+    better: say so there."""
 
     def test_special_tokens_written_out(self, tokenizer: Tokenizer) -> None:
         assert 3 in theirs(tokenizer).encode("the [SEP] old", add_special_tokens=False).ids
@@ -109,12 +158,18 @@ class TestNamedCases:
         assert _pieces(theirs(tokenizer), "\u0301a") == ["a"]
         assert [tokenizer.pieces[i] for i in tokenizer.encode("\u0301a")] == ["▁a"]
 
-    def test_kept_marks_on_characters_that_sentencepiece_rewrites(self, tokenizer: Tokenizer) -> None:
+    def test_kept_marks_on_characters_that_sentencepiece_rewrites(
+        self, tokenizer: Tokenizer
+    ) -> None:
         ours = Tokenizer(tokenizer.model, TextRules(keep_accents=True))
-        assert theirs(ours).encode("ﬁ\u0301", add_special_tokens=False).ids == ours.encode("ﬁ\u0301")[:-1]
+        assert (
+            theirs(ours).encode("ﬁ\u0301", add_special_tokens=False).ids
+            == ours.encode("ﬁ\u0301")[:-1]
+        )
 
     def test_a_piece_that_crosses_the_comma_of_a_number(self, tokenizer: Tokenizer) -> None:
-        """SentencePiece prefers "▁12," + "100", which is then cut; without the piece "▁12,", another way wins."""
+        """SentencePiece prefers "▁12," + "100", which is then cut; without the piece "▁12,",
+        another way wins."""
         scores = {"▁12,": -5, "▁12": -8, ",": -3, "100": -6, "▁1": -5, "2,100": -7}
         ours = made_tokenizer(scores, tokenizer)
         assert [ours.pieces[i] for i in ours.encode("12,100")] == ["▁12", ",", "100"]
@@ -122,8 +177,11 @@ class TestNamedCases:
         assert _pieces(theirs(ours), "12, 12,") == [ours.pieces[i] for i in ours.encode("12, 12,")]
 
     def test_two_ways_of_nearly_equal_score(self, tokenizer: Tokenizer) -> None:
-        """SentencePiece adds scores in 32 bits from the start of the line, they add in 64 from the start of the word."""
-        ours = made_tokenizer({"▁a": -5.0, "bc": -6.0, "▁ab": -5.00001, "c": -5.99998, "▁x": -9.0}, tokenizer)
+        """SentencePiece adds scores in 32 bits from the start of the line, they add in 64 from the
+        start of the word."""
+        ours = made_tokenizer(
+            {"▁a": -5.0, "bc": -6.0, "▁ab": -5.00001, "c": -5.99998, "▁x": -9.0}, tokenizer
+        )
         text = "x " * 1000 + "abc"
         assert _pieces(theirs(ours), text)[-2:] == _pieces(theirs(ours), "abc") == ["▁ab", "c"]
         assert [ours.pieces[i] for i in ours.encode("abc")] == ["▁ab", "c"]
@@ -132,7 +190,11 @@ class TestNamedCases:
     def test_a_final_sigma_in_an_abbreviation(self, tokenizer: Tokenizer) -> None:
         ours = made_tokenizer({"α": -3, "σ": -4, "ς": -5, ".": -3, "▁": -2}, tokenizer)
         peer = theirs(ours)
-        assert "".join(_pieces(peer, "ΑΣ ΑΣΑ Σ")) == "".join(ours.pieces[i] for i in ours.encode("ΑΣ ΑΣΑ Σ")) == "▁ας▁ασα▁σ"
+        assert (
+            "".join(_pieces(peer, "ΑΣ ΑΣΑ Σ"))
+            == "".join(ours.pieces[i] for i in ours.encode("ΑΣ ΑΣΑ Σ"))
+            == "▁ας▁ασα▁σ"
+        )
         assert "".join(ours.pieces[i] for i in ours.encode("Α.Σ.")) == "▁α.ς."
         assert "".join(_pieces(peer, "Α.Σ.")) == "▁α.σ."
 
@@ -146,7 +208,14 @@ def made_tokenizer(scores: Mapping[str, float], like: Tokenizer) -> Tokenizer:
     kinds = {"<pad>": 3, "<unk>": 2, "[CLS]": 3, "[SEP]": 3, "[MASK]": 3}
     model = b""
     for piece, score in {**dict.fromkeys(kinds, 0.0), "▁": -20.0, **scores}.items():
-        field = b"\x0a" + _sized(piece.encode()) + b"\x15" + struct.pack("<f", score) + b"\x18" + bytes([kinds.get(piece, 1)])
+        field = (
+            b"\x0a"
+            + _sized(piece.encode())
+            + b"\x15"
+            + struct.pack("<f", score)
+            + b"\x18"
+            + bytes([kinds.get(piece, 1)])
+        )
         model += b"\x0a" + _sized(field)
     for number, value in _fields(like.model):
         if number in (2, 3):

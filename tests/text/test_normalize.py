@@ -12,7 +12,10 @@ ALBERT = TextRules()
 TEXTS = st.text(
     st.one_of(
         st.characters(exclude_categories=["Cs"]),
-        st.sampled_from("aA zZ\t\n\v\f\r\x1c\x1f\x00\x85\xa0\u1680\u2028\u3000 \u0301\u0327ﬁ½¨ıİΣσς΄ﷺ\u200b\u00ad“”–한각▁,1"),
+        st.sampled_from(
+            "aA zZ\t\n\v\f\r\x1c\x1f\x00\x85\xa0\u1680\u2028\u3000 "
+            "\u0301\u0327ﬁ½¨ıİΣσς΄ﷺ\u200b\u00ad“”–한각▁,1"
+        ),
     )
 )
 
@@ -52,7 +55,9 @@ def test_lone_surrogates_become_the_replacement_character() -> None:
     assert clean("a\ud800é", TextRules(keep_accents=True)) == "a\ufffdé"
 
 
-@pytest.mark.parametrize("rules", [ALBERT, TextRules(lowercase=False), TextRules(keep_accents=True)])
+@pytest.mark.parametrize(
+    "rules", [ALBERT, TextRules(lowercase=False), TextRules(keep_accents=True)]
+)
 def test_widths_of_all_characters(rules: TextRules) -> None:
     chars = [char for char in map(chr, range(0x30000)) if not char.isspace()]
     for start in range(0, len(chars), 256):

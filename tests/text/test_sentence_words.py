@@ -10,7 +10,8 @@ from litebert.text.sentence_words import sentence_words
 from litebert.text.sentences import split_sentences
 
 PARAGRAPHS = [param.values[0] for param in GOLDEN]
-# Pieces of which rules are made: known words, numbers, stops, quotes, white space of several kinds, scripts of several kinds.
+# Pieces of which rules are made: known words, numbers, stops, quotes, white space of several kinds,
+# scripts of several kinds.
 TABLES = sorted(TITLES | NUMBERED | EITHER)[::9]
 WORDS = [
     *TABLES,
@@ -51,7 +52,9 @@ GAPS = [
     "\u200b",
 ]
 PROSE = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(GAPS)), min_size=1, max_size=14)
-LINES = st.lists(PROSE.map(lambda parts: "".join(map("".join, parts)).strip()), min_size=1, max_size=6)
+LINES = st.lists(
+    PROSE.map(lambda parts: "".join(map("".join, parts)).strip()), min_size=1, max_size=6
+)
 
 
 def check(paragraphs: list[str]) -> None:
@@ -77,7 +80,12 @@ def test_the_golden_set() -> None:
 
 def test_plain_paragraphs_are_regular() -> None:
     found = sentence_words(
-        ["One two. Three four five! Yes.", "Café – “là”. Oui.", "今日は。 はい。はい。", "two  spaces. Cat d."]
+        [
+            "One two. Three four five! Yes.",
+            "Café – “là”. Oui.",
+            "今日は。 はい。はい。",
+            "two  spaces. Cat d.",
+        ]
     )
     assert found.num_sentences.tolist() == [3, 2, 3, 2]
     assert found.words[:5].tolist() == [2, 3, 1, 3, 1]
@@ -92,7 +100,12 @@ def test_same_as_one_by_one(paragraphs: list[str]) -> None:
     check([paragraph for paragraph in paragraphs if paragraph])
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=("Cs",)), max_size=30), max_size=5))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\n", exclude_categories=("Cs",)), max_size=30),
+        max_size=5,
+    )
+)
 @settings(max_examples=200, deadline=None)
 def test_any_text_at_all(paragraphs: list[str]) -> None:
     check([stripped for paragraph in paragraphs if (stripped := paragraph.strip())])

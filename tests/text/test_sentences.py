@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from litebert.text.sentences import split_sentences
 
-# Each line is a paragraph; | marks where a sentence ends. The bar and the spaces around it are the paragraph's space.
+# Each line is a paragraph; | marks where a sentence ends. The bar and the spaces around it are the
+# paragraph's space.
 SPACED = {
     "plain": """
         It rained. | We stayed in.
@@ -187,7 +188,20 @@ def test_golden(paragraph: str, expected: list[str]) -> None:
     assert split_sentences(paragraph) == expected
 
 
-WORDS = [*"aBc. !?…。।؟۔\"'”)(「」と３．1", "Dr", "U.S", "etc", " The", " he", "\u00a0", "\t", "\u3000", "é", "« ", " »"]
+WORDS = [
+    *"aBc. !?…。।؟۔\"'”)(「」と３．1",
+    "Dr",
+    "U.S",
+    "etc",
+    " The",
+    " he",
+    "\u00a0",
+    "\t",
+    "\u3000",
+    "é",
+    "« ",
+    " »",
+]
 PROSE = st.lists(st.sampled_from(WORDS), max_size=40).map("".join)
 
 
@@ -207,7 +221,10 @@ def test_no_sentence() -> None:
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("unit", [". ", "a", "。", "。と", "! ", '."', "A. ", "Dr. ", "...", "’” ", " ", "。”", "a.\u3000と"])
+@pytest.mark.parametrize(
+    "unit",
+    [". ", "a", "。", "。と", "! ", '."', "A. ", "Dr. ", "...", "’” ", " ", "。”", "a.\u3000と"],
+)
 def test_time_is_linear(unit: str) -> None:
     """Half a million characters of the worst kinds; the time limit is the assertion."""
     split_sentences(unit * (500_000 // len(unit)))

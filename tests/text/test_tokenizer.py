@@ -1,4 +1,5 @@
-"""The tokenizer: ids are SentencePiece's on cleaned text, places are exact, and what is damaged is refused."""
+"""The tokenizer: ids are SentencePiece's on cleaned text, places are exact, and what is damaged is
+refused."""
 
 import contextlib
 import io
@@ -35,9 +36,13 @@ WORDS = [
     "red-haired",
     "xyzzy",
 ]
-ODD = st.characters() | st.sampled_from("a \t\n\v\x1c\x00\xa0\u2028\u0301\u0327ﬁ½¨İΣ한각\u200b\u00ad▁,0☃")
+ODD = st.characters() | st.sampled_from(
+    "a \t\n\v\x1c\x00\xa0\u2028\u0301\u0327ﬁ½¨İΣ한각\u200b\u00ad▁,0☃"
+)
 TEXTS = (
-    st.text(ODD) | st.lists(st.sampled_from(WORDS)).map(" ".join) | st.lists(st.text(ODD) | st.sampled_from(WORDS)).map("".join)
+    st.text(ODD)
+    | st.lists(st.sampled_from(WORDS)).map(" ".join)
+    | st.lists(st.text(ODD) | st.sampled_from(WORDS)).map("".join)
 )
 
 
@@ -45,7 +50,12 @@ def reference_pieces(processor: sentencepiece.SentencePieceProcessor, cleaned: s
     """The reference's `encode_pieces`, with the ▁ that it means to take off taken off."""
     found = []
     for piece in processor.Encode(cleaned, out_type=str):
-        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit() and processor.PieceToId(piece) != processor.unk_id():
+        if (
+            len(piece) > 1
+            and piece[-1] == ","
+            and piece[-2].isdigit()
+            and processor.PieceToId(piece) != processor.unk_id()
+        ):
             parts = processor.Encode(piece[:-1].replace("▁", ""), out_type=str)
             if not piece.startswith("▁"):
                 parts = [part for part in (parts[0].removeprefix("▁"), *parts[1:]) if part]
@@ -79,14 +89,24 @@ def test_digit_commas_are_cut(tokenizer: Tokenizer) -> None:
     assert [pieces[i] for i in kept.encode("In 2010, the")] == ["▁in", "▁2010,", "▁the"]
 
 
-@given(st.lists(TEXTS, max_size=6), st.sampled_from([TextRules(), TextRules(lowercase=False), TextRules(keep_accents=True)]))
+@given(
+    st.lists(TEXTS, max_size=6),
+    st.sampled_from([TextRules(), TextRules(lowercase=False), TextRules(keep_accents=True)]),
+)
 @settings(deadline=None)
-@example(["abc¨", "e\u0301\u0327", " ½ ", "☃ ☃a☃", "한국 각", "a\u200bb \x01 c\x00", "▁▁a▁", "İ"], TextRules())
+@example(
+    ["abc¨", "e\u0301\u0327", " ½ ", "☃ ☃a☃", "한국 각", "a\u200bb \x01 c\x00", "▁▁a▁", "İ"],
+    TextRules(),
+)
 @example(["İİ e\u0301 한"], TextRules(keep_accents=True))
 def test_offsets(tokenizer: Tokenizer, texts: list[str], rules: TextRules) -> None:
     tokenizer = Tokenizer(tokenizer.model, rules)
     tokens = tokenizer.encode_with_offsets(texts)
-    assert [row.ids for row in tokens] == tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+    assert (
+        [row.ids for row in tokens]
+        == tokenizer.encode_batch(texts)
+        == [tokenizer.encode(text) for text in texts]
+    )
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     for text, row in zip(texts, tokens, strict=True):
         starts, ends = row.offsets.T
@@ -104,7 +124,8 @@ def test_offsets(tokenizer: Tokenizer, texts: list[str], rules: TextRules) -> No
 
 
 def _is_cut_inside(offsets: np.ndarray, start: int, end: int) -> bool:
-    """Whether another token shares a character of this place: one raw character that became several tokens."""
+    """Whether another token shares a character of this place: one raw character that became several
+    tokens."""
     starts, ends = offsets.T
     return int(((starts < end) & (ends > start)).sum()) > 1
 
@@ -113,7 +134,9 @@ def test_offsets_worked_example(tokenizer: Tokenizer) -> None:
     text = "  The  OLD\tCafe\u0301 (½) “a”."
     row = tokenizer.encode_with_offsets([text])[0]
     places = [text[start:end] for start, end in row.offsets]
-    found = [pair for pair in zip((tokenizer.pieces[i] for i in row.ids), places, strict=True) if pair[1]]
+    found = [
+        pair for pair in zip((tokenizer.pieces[i] for i in row.ids), places, strict=True) if pair[1]
+    ]
     assert found[:4] == [("▁the", "The"), ("▁old", "OLD"), ("▁cafe", "Cafe\u0301"), ("(", "(")]
     assert [place for _, place in found[4:]] == ["½", "½", "½", ")", "“", "a", "”", "."]
 
@@ -136,11 +159,18 @@ def test_pairs(tokenizer: Tokenizer) -> None:
     assert pair.offsets.tolist()[len(a) + 2] == [0, 4]
     assert tokenizer.pair("the old sailor").token_ids == [2, *a, 3]
     assert tokenizer.pair("the old sailor").segment_ids == [0] * (len(a) + 2)
-    assert tokenizer.pairs(["the old sailor"] * 2, ["sold two horses"] * 2)[1].token_ids == pair.token_ids
-    assert tokenizer.pairs([]) == tokenizer.encode_batch([]) == tokenizer.encode_with_offsets([]) == []
+    assert (
+        tokenizer.pairs(["the old sailor"] * 2, ["sold two horses"] * 2)[1].token_ids
+        == pair.token_ids
+    )
+    assert (
+        tokenizer.pairs([]) == tokenizer.encode_batch([]) == tokenizer.encode_with_offsets([]) == []
+    )
 
 
-@pytest.mark.parametrize(("truncate", "kept"), [("longest", (2, 2)), ("first", (1, 3)), ("second", (3, 1))])
+@pytest.mark.parametrize(
+    ("truncate", "kept"), [("longest", (2, 2)), ("first", (1, 3)), ("second", (3, 1))]
+)
 def test_truncation(tokenizer: Tokenizer, truncate: str, kept: tuple[int, int]) -> None:
     a, b = tokenizer.encode_batch(["the old sailor", "sold two horses"])
     example = tokenizer.pair("the old sailor", "sold two horses", max_length=7, truncate=truncate)  # type: ignore[arg-type]
@@ -148,7 +178,10 @@ def test_truncation(tokenizer: Tokenizer, truncate: str, kept: tuple[int, int]) 
 
 
 def test_what_does_not_fit_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(DataError, match=r"text has 12 tokens.*reads at most 8; shorten it, or pass truncate=\"longest\""):
+    with pytest.raises(
+        DataError,
+        match=r"text has 12 tokens.*reads at most 8; shorten it, or pass truncate=\"longest\"",
+    ):
         tokenizer.pair("the the the the the the the the the the", max_length=8)
     with pytest.raises(DataError, match="cutting the second text alone does not suffice"):
         tokenizer.pair("the the the the the the the the", "the", max_length=8, truncate="second")
@@ -168,11 +201,23 @@ def test_word_starts() -> None:
 
 
 def test_tables(tokenizer: Tokenizer) -> None:
-    ids = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    ids = (
+        tokenizer.pad_id,
+        tokenizer.unk_id,
+        tokenizer.cls_id,
+        tokenizer.sep_id,
+        tokenizer.mask_id,
+    )
     assert ids == (0, 1, 2, 3, 4)
     assert tokenizer.special_ids == {0, 1, 2, 3, 4}
     assert tokenizer.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-    assert len(tokenizer.pieces) == len(tokenizer.scores) == len(tokenizer.word_starts) == tokenizer.vocab_size == 150
+    assert (
+        len(tokenizer.pieces)
+        == len(tokenizer.scores)
+        == len(tokenizer.word_starts)
+        == tokenizer.vocab_size
+        == 150
+    )
     assert tokenizer.word_starts[:5].all()
     assert not tokenizer.word_starts[tokenizer.pieces.index("haired")]
 
@@ -184,19 +229,27 @@ def test_decode_gives_the_cleaned_text(tokenizer: Tokenizer) -> None:
         tokenizer.decode([5, 150])
 
 
-@pytest.mark.parametrize("rules", [TextRules(), TextRules(lowercase=False, keep_accents=True, split_digit_commas=False)])
+@pytest.mark.parametrize(
+    "rules", [TextRules(), TextRules(lowercase=False, keep_accents=True, split_digit_commas=False)]
+)
 def test_save_and_load(tokenizer: Tokenizer, tmp_path: Path, rules: TextRules) -> None:
     saved = Tokenizer(tokenizer.model, rules)
     saved.save(tmp_path / "t")
     loaded = Tokenizer.load(tmp_path / "t")
-    assert (loaded.rules, loaded.model, loaded.fingerprint) == (rules, tokenizer.model, saved.fingerprint)
+    assert (loaded.rules, loaded.model, loaded.fingerprint) == (
+        rules,
+        tokenizer.model,
+        saved.fingerprint,
+    )
     assert (loaded.fingerprint == tokenizer.fingerprint) == (rules == TextRules())
     assert Tokenizer.load(tmp_path / "t" / "spiece.model").rules == TextRules()
 
 
 def test_a_folder_that_cannot_be_written(tokenizer: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written to .*file.*; give another folder, or make room"):
+    with pytest.raises(
+        DataError, match=r"cannot be written to .*file.*; give another folder, or make room"
+    ):
         tokenizer.save(tmp_path / "file")
 
 
@@ -206,7 +259,9 @@ def test_damaged_files_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None
     file = tmp_path / "spiece.model"
     for size in range(0, len(tokenizer.model), max(1, len(tokenizer.model) // 150)):
         file.write_bytes(tokenizer.model[:size])
-        with pytest.raises(DataError, match=r"spiece.model cannot be read as a SentencePiece model"):
+        with pytest.raises(
+            DataError, match=r"spiece.model cannot be read as a SentencePiece model"
+        ):
             Tokenizer.load(tmp_path)
     file.write_text("This is not a model at all.")
     with pytest.raises(DataError, match="cannot be read as a SentencePiece model"):
@@ -236,7 +291,11 @@ def test_random_damage_never_escapes_as_another_error(tokenizer: Tokenizer) -> N
 def test_other_kinds_of_model_are_refused(tmp_path: Path) -> None:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(made_lines(200)), model_writer=model, model_type="bpe", vocab_size=90, minloglevel=2
+        sentence_iterator=iter(made_lines(200)),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=90,
+        minloglevel=2,
     )
     with pytest.raises(DataError, match="is a bpe model, litebert reads plain unigram models"):
         Tokenizer(model.getvalue())

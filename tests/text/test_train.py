@@ -1,4 +1,5 @@
-"""Learning a vocabulary: the paper's layout, the same bytes each time, nothing lost, and errors that say what to do."""
+"""Learning a vocabulary: the paper's layout, the same bytes each time, nothing lost, and errors
+that say what to do."""
 
 import json
 import signal
@@ -38,12 +39,16 @@ def test_same_lines_same_bytes() -> None:
 
 def test_switches_reach_the_pieces() -> None:
     lines = made_lines()
-    cased = train_tokenizer(lines, VocabularyConfig(vocab_size=130, rules=TextRules(lowercase=False, keep_accents=True)))[0]
+    cased = train_tokenizer(
+        lines, VocabularyConfig(vocab_size=130, rules=TextRules(lowercase=False, keep_accents=True))
+    )[0]
     assert "▁Café" in cased.pieces
     assert cased.rules == TextRules(lowercase=False, keep_accents=True)
     other = train_tokenizer(lines, VocabularyConfig(vocab_size=120, symbols=("sailor", "%")))[0]
     assert other.pieces[5:7] == ["sailor", "%"]
-    few = train_tokenizer([*lines, "Ωmega"], VocabularyConfig(vocab_size=100, character_coverage=0.99))[0]
+    few = train_tokenizer(
+        [*lines, "Ωmega"], VocabularyConfig(vocab_size=100, character_coverage=0.99)
+    )[0]
     assert "ω" not in few.pieces
 
 
@@ -68,9 +73,14 @@ def test_long_lines_are_cut_and_not_lost(line: str) -> None:
 
 
 def test_errors_say_what_to_do() -> None:
-    with pytest.raises(DataError, match=r"yields at most \d+ pieces, 30000 were asked for; give more text, or a vocab size of"):
+    with pytest.raises(
+        DataError,
+        match=r"yields at most \d+ pieces, 30000 were asked for; give more text, or a vocab size of",
+    ):
         train_tokenizer(made_lines(100))
-    with pytest.raises(DataError, match=r"needs at least \d+ pieces, 20 were asked for; raise the vocab size"):
+    with pytest.raises(
+        DataError, match=r"needs at least \d+ pieces, 20 were asked for; raise the vocab size"
+    ):
         train_tokenizer(made_lines(100), VocabularyConfig(vocab_size=20))
     for nothing in ([], ["", "  "]):
         with pytest.raises(DataError, match="no text to learn a vocabulary from"):
@@ -80,9 +90,14 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"character_coverage is 1\.5"):
         VocabularyConfig(character_coverage=1.5)
     for few in (0, 100):
-        with pytest.raises(ConfigError, match=f"max_lines is {few} and seed 0, expected at least 101 and 0"):
+        with pytest.raises(
+            ConfigError, match=f"max_lines is {few} and seed 0, expected at least 101 and 0"
+        ):
             VocabularyConfig(max_lines=few)
-    assert train_tokenizer(made_lines(), VocabularyConfig(vocab_size=100, max_lines=101))[0].vocab_size == 100
+    assert (
+        train_tokenizer(made_lines(), VocabularyConfig(vocab_size=100, max_lines=101))[0].vocab_size
+        == 100
+    )
 
 
 def test_the_corpus_readers_own_error_comes_through() -> None:
@@ -95,7 +110,8 @@ def test_the_corpus_readers_own_error_comes_through() -> None:
 
 
 def test_a_signal_ends_the_long_part_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's handlers wait for C++ to come back, which takes minutes; while lines are read they have their turn."""
+    """Python's handlers wait for C++ to come back, which takes minutes; while lines are read they
+    have their turn."""
     seen: dict[str, object] = {}
 
     def learn(*, sentence_iterator: Iterator[str], **_: object) -> None:
@@ -116,7 +132,9 @@ def test_a_signal_ends_the_long_part_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_bad_row_names_only_what_this_command_can_do(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\xff\n")
-    with pytest.raises(DataError, match=r"line 1: byte 0xff .*; mend it, or go on without it by --bad-rows skip$"):
+    with pytest.raises(
+        DataError, match=r"line 1: byte 0xff .*; mend it, or go on without it by --bad-rows skip$"
+    ):
         train((str(tmp_path / "a.txt"),), out=str(tmp_path / "t"))
 
 
@@ -135,6 +153,16 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     train((str(corpus),), out=str(tmp_path / "w"), vocab_size=120, max_lines=300)
     assert "120 pieces from 300 of 1,485 lines" in capfd.readouterr().out
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("\n".join(json.dumps({"body": line}) for line in made_lines()) + '\n{"body": 3}\n', encoding="utf-8")
-    train((str(rows),), out=str(tmp_path / "v"), vocab_size=150, field="body", bad_rows="skip", json=True)
+    rows.write_text(
+        "\n".join(json.dumps({"body": line}) for line in made_lines()) + '\n{"body": 3}\n',
+        encoding="utf-8",
+    )
+    train(
+        (str(rows),),
+        out=str(tmp_path / "v"),
+        vocab_size=150,
+        field="body",
+        bad_rows="skip",
+        json=True,
+    )
     assert "1 bad rows left out, the first: " in capfd.readouterr().err

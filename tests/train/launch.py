@@ -9,23 +9,81 @@ import time
 from pathlib import Path
 
 FLAGS = [
-    *("--preset", "tiny", "--encoder", "norm=pre", "--steps", "12", "--batch-size", "0:4,4:8", "--depth", "0:1,7:3"),
-    *("--sequence-length", "0:16,6:24", "--save-every", "4", "--evaluate-every", "5", "--heldout-fraction", "0.1"),
-    *("--rate", "2e-3", "--warmup", "0", "--device", "cpu", "--dtype", "float32", "--microbatch-tokens", "64"),
+    *(
+        "--preset",
+        "tiny",
+        "--encoder",
+        "norm=pre",
+        "--steps",
+        "12",
+        "--batch-size",
+        "0:4,4:8",
+        "--depth",
+        "0:1,7:3",
+    ),
+    *(
+        "--sequence-length",
+        "0:16,6:24",
+        "--save-every",
+        "4",
+        "--evaluate-every",
+        "5",
+        "--heldout-fraction",
+        "0.1",
+    ),
+    *(
+        "--rate",
+        "2e-3",
+        "--warmup",
+        "0",
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        "--microbatch-tokens",
+        "64",
+    ),
 ]
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--monitor-interval", "0.1"]
+TORCHRUN = [
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node",
+    "2",
+    "--monitor-interval",
+    "0.1",
+]
 
 
-def start(shards: Path, out: Path, *flags: str, ranks: int = 1, restarts: int = 0, workers: int = 0) -> "subprocess.Popen[str]":
+def start(
+    shards: Path, out: Path, *flags: str, ranks: int = 1, restarts: int = 0, workers: int = 0
+) -> "subprocess.Popen[str]":
     """`litebert pretrain` as a process of its own; its messages go to OUT.log."""
-    command = ["pretrain", "--data", str(shards), "--out", str(out), *FLAGS, *flags, "--workers", str(workers)]
+    command = [
+        "pretrain",
+        "--data",
+        str(shards),
+        "--out",
+        str(out),
+        *FLAGS,
+        *flags,
+        "--workers",
+        str(workers),
+    ]
     return start_command(command, out, ranks=ranks, restarts=restarts)
 
 
-def start_command(args: list[str], out: Path, *, ranks: int = 1, restarts: int = 0) -> "subprocess.Popen[str]":
+def start_command(
+    args: list[str], out: Path, *, ranks: int = 1, restarts: int = 0
+) -> "subprocess.Popen[str]":
     """Any command as a process of its own; its messages go to OUT.log."""
     how = ["-m"] if ranks == 1 else [*TORCHRUN, "--max-restarts", str(restarts), "-m"]
-    quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
+    quiet = {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore",
+    }
     with out.with_name(out.name + ".log").open("a") as log:
         return subprocess.Popen(
             [sys.executable, *how, "litebert.cli", *args],
@@ -45,7 +103,11 @@ def ranks_of(parent: int) -> dict[int, int]:
             status = (task / "stat").read_text().rpartition(")")[2].split()
             if int(status[1]) != parent:
                 continue
-            environment = dict(item.split("=", 1) for item in (task / "environ").read_text().split("\0") if "=" in item)
+            environment = dict(
+                item.split("=", 1)
+                for item in (task / "environ").read_text().split("\0")
+                if "=" in item
+            )
             if "RANK" in environment:
                 found[int(environment["RANK"])] = int(task.name)
         except (OSError, ValueError):
@@ -53,7 +115,9 @@ def ranks_of(parent: int) -> dict[int, int]:
     return found
 
 
-def wait_for_step(out: Path, step: int, process: "subprocess.Popen[str]", seconds: float = 60.0) -> bool:
+def wait_for_step(
+    out: Path, step: int, process: "subprocess.Popen[str]", seconds: float = 60.0
+) -> bool:
     """Until metrics hold so many steps; False where the process ended before."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -66,7 +130,8 @@ def wait_for_step(out: Path, step: int, process: "subprocess.Popen[str]", second
 
 
 def is_moving(process: "subprocess.Popen[str]", out: Path, seconds: float = 120.0) -> bool:
-    """Wait until the run of this very process takes steps (what a killed one wrote is cut away when it begins); whether."""
+    """Wait until the run of this very process takes steps (what a killed one wrote is cut away when
+    it begins); whether."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.poll() is None:
         try:

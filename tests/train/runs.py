@@ -22,20 +22,26 @@ CPU = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.floa
 
 
 def staged_recipe(**changes: Any) -> PretrainRecipe:
-    """A run that crosses stages of batch size, sequence length and depth, over several epochs, with dropout."""
+    """A run that crosses stages of batch size, sequence length and depth, over several epochs, with
+    dropout."""
     stages = {
         "batch_size": Stages.parse("0:6,4:8"),
         "sequence_length": Stages.parse("0:16,6:24,9:16"),
         "depth": Stages.parse("0:1,7:2"),
     }
     dropout = {"ffn_dropout": 0.1, "attention_dropout": 0.1}
-    return tiny_recipe(**({"steps": 12, "encoder": dropout, "microbatch_tokens": 64, **stages} | changes))
+    return tiny_recipe(
+        **({"steps": 12, "encoder": dropout, "microbatch_tokens": 64, **stages} | changes)
+    )
 
 
 class Watched(Pretraining):
-    """A pretraining that calls `at` before each microbatch, with the number of those before it, in evaluation too."""
+    """A pretraining that calls `at` before each microbatch, with the number of those before it, in
+    evaluation too."""
 
-    def __init__(self, *args: Any, at: Callable[[int], None] = lambda number: None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, at: Callable[[int], None] = lambda number: None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, say=lambda message: None, **kwargs)
         self.calls = 0
         losses = self.job.losses
@@ -72,7 +78,12 @@ def signalled(number: int, kind: signal.Signals = signal.SIGTERM) -> Callable[[i
 
 
 def train(
-    recipe: PretrainRecipe, shards: Path, out: Path, *, at: Callable[[int], None] = lambda number: None, **options: Any
+    recipe: PretrainRecipe,
+    shards: Path,
+    out: Path,
+    *,
+    at: Callable[[int], None] = lambda number: None,
+    **options: Any,
 ) -> Watched:
     """Run or resume; the Pretraining afterwards."""
     training = Watched(recipe, shards, CPU, at=at, **options)
@@ -83,7 +94,8 @@ def train(
 def essence(run: Path) -> list[Record]:
     """The metrics of a run without its clock."""
     return [
-        {name: value for name, value in record.items() if name != "seconds"} for record in read_records(run / "metrics.jsonl")
+        {name: value for name, value in record.items() if name != "seconds"}
+        for record in read_records(run / "metrics.jsonl")
     ]
 
 
@@ -105,4 +117,6 @@ def events(run: Path) -> list[Record]:
 
 
 def losses(run: Path) -> list[float]:
-    return [record["loss"] for record in read_records(run / "metrics.jsonl") if record["kind"] == "step"]
+    return [
+        record["loss"] for record in read_records(run / "metrics.jsonl") if record["kind"] == "step"
+    ]

@@ -72,7 +72,9 @@ assert counters["unique_graphs"] == 1, counters
 
 
 def test_compiled_gradients_are_the_plain_ones_and_layers_compile_once() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
 
@@ -95,7 +97,8 @@ def run(recompute):
     weights, kept = {parameter.data_ptr() for parameter in model.parameters()}, {}
     def keep(tensor):
         if tensor.data_ptr() not in weights:
-            kept[tensor.untyped_storage().data_ptr()] = tensor  # held, so that no other comes to lie there
+            # held, so that no other comes to lie there
+            kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         states = model.encoder(ids)
@@ -111,12 +114,15 @@ print(round(some / all_of_it, 3))
 
 
 def test_what_is_cheap_is_computed_again_where_asked_for_and_gradients_stay() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SPARING], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SPARING], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr
     assert 0.5 < float(done.stdout) < 0.9  # with the embedding, which keeps its own
 
 
-# rows end to end, of another length in every batch: the layer, the last layer at the tokens that are read, and the heads
+# rows end to end, of another length in every batch: the layer, the last layer at the tokens that
+# are read, and the heads
 PACKED = """
 import functools, numpy as np, torch
 from dataclasses import replace
@@ -157,6 +163,8 @@ assert counters["unique_graphs"] == 3, counters
 
 
 def test_packed_batches_of_any_length_share_three_compilations() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PACKED], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PACKED], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""

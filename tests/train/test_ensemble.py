@@ -1,4 +1,5 @@
-"""Laws of choosing an ensemble: no worse than its best model or all of them, and halves that do not see each other."""
+"""Laws of choosing an ensemble: no worse than its best model or all of them, and halves that do not
+see each other."""
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ def test_models_that_err_apart_are_better_together() -> None:
     task, examples, said = made_models("classify", [0.8] * 7, size=400)
     found = choose_on_dev(task, examples, said)
     assert len(found.members) > 1
-    assert min(found.together["accuracy"], found.crossed["accuracy"]) > max(single["accuracy"] for single in found.singles)
+    assert min(found.together["accuracy"], found.crossed["accuracy"]) > max(
+        single["accuracy"] for single in found.singles
+    )
 
 
 def test_a_model_that_says_nothing_new_is_left_out() -> None:
@@ -41,7 +44,9 @@ def test_a_model_that_says_nothing_new_is_left_out() -> None:
 def test_choosing_flatters_and_the_crossed_score_shows_it() -> None:
     """Coins are chosen for their luck: on the half that they were not chosen on they are coins."""
     draw, task = np.random.default_rng(1), TASKS["classify"]
-    examples: list[TaskExample] = [TextExample(key=str(n), first="", label=str(draw.choice(["no", "yes"]))) for n in range(300)]
+    examples: list[TaskExample] = [
+        TextExample(key=str(n), first="", label=str(draw.choice(["no", "yes"]))) for n in range(300)
+    ]
 
     def coin() -> list[Prediction]:
         chances = draw.random(300)

@@ -1,4 +1,5 @@
-"""litebert evaluate and ensemble: what they print is what scores say, files are handed in, misuse is answered in one line."""
+"""litebert evaluate and ensemble: what they print is what scores say, files are handed in, misuse
+is answered in one line."""
 
 import json
 import re
@@ -32,9 +33,15 @@ def tuned(folder: Path, name: str, data: Path, tokenizer: Tokenizer, *, seed: in
     """A checkpoint that answers for a task, with random weights far from zero."""
     task = open_task(name, data, splits=("dev",)).task
     torch.manual_seed(seed)
-    encoder = replace(PRESETS["albert-base-v2"], vocab_size=tokenizer.vocab_size, init_std=0.2, **dict(SHAPE))
-    model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind=task.head, labels=task.labels),)))
-    card = TaskCard(task=task, max_length=48, stride=16, null_threshold=0.0 if task.has_null else None)
+    encoder = replace(
+        PRESETS["albert-base-v2"], vocab_size=tokenizer.vocab_size, init_std=0.2, **dict(SHAPE)
+    )
+    model = Model(
+        ModelConfig(encoder=encoder, heads=(HeadConfig(kind=task.head, labels=task.labels),))
+    )
+    card = TaskCard(
+        task=task, max_length=48, stride=16, null_threshold=0.0 if task.has_null else None
+    )
     Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(folder)
     return folder
 
@@ -54,7 +61,19 @@ def test_evaluate_says_what_the_model_is_worth(
     model = tuned(tmp_path / "model", name, data, tokenizer)
     kept = tmp_path / "new" / "kept.jsonl"
     out, _ = ran(
-        capsys, "evaluate", name, "--model", model, "--data", data, "--samples", 50, "--out", kept, "--baselines", "--json"
+        capsys,
+        "evaluate",
+        name,
+        "--model",
+        model,
+        "--data",
+        data,
+        "--samples",
+        50,
+        "--out",
+        kept,
+        "--baselines",
+        "--json",
     )
     facts = json.loads(out)
     read = open_task(name, data, splits=("train", "dev"))
@@ -62,8 +81,12 @@ def test_evaluate_says_what_the_model_is_worth(
     said = open_tuned(model).says(dev)
     assert facts["scores"] == pytest.approx(score(read.task, dev, said))
     assert facts["num_examples"] == len(dev)
-    assert facts["baselines"]["majority"] == pytest.approx(score(read.task, dev, majority(read.task, train, dev)))
-    assert facts["baselines"]["bag of words"] == pytest.approx(score(read.task, dev, bag_of_words(read.task, train, dev)))
+    assert facts["baselines"]["majority"] == pytest.approx(
+        score(read.task, dev, majority(read.task, train, dev))
+    )
+    assert facts["baselines"]["bag of words"] == pytest.approx(
+        score(read.task, dev, bag_of_words(read.task, train, dev))
+    )
     assert load_predictions(kept)[1] == list(dev)
     assert ("best_threshold" in facts) == read.task.has_null
     assert facts.get("best_f1", 1) >= facts["scores"].get("f1", 0)
@@ -79,14 +102,21 @@ def test_brackets_and_colons_are_shown_as_they_are(
 ) -> None:
     """Labels, slices and paths are no markup, whatever they look like."""
     data = tmp_path / "t.csv"
-    data.write_text("text,label,slice\n" + "".join(f"x{n},{('[/no]', ':cat:')[n % 2]},[bold]{n % 3}\n" for n in range(60)))
+    data.write_text(
+        "text,label,slice\n"
+        + "".join(f"x{n},{('[/no]', ':cat:')[n % 2]},[bold]{n % 3}\n" for n in range(60))
+    )
     model = tuned(tmp_path / "[red]", "classify", data, tokenizer)
-    out, _ = ran(capsys, "evaluate", "classify", "--model", model, "--data", data, "--dev-fraction", 0.5)
+    out, _ = ran(
+        capsys, "evaluate", "classify", "--model", model, "--data", data, "--dev-fraction", 0.5
+    )
     shown = "".join(out.split())
     assert all(name in shown for name in ("[red]", "[/no]", ":cat:", "[bold]0"))
 
 
-def test_test_is_handed_in(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_test_is_handed_in(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A split without labels has no scores; a model of MNLI answers for the diagnostic set."""
     data = tiny_task(tmp_path / "data", "mnli")
     tiny_task(tmp_path / "data", "diagnostic")
@@ -128,17 +158,32 @@ def test_an_ensemble_stands_beside_its_models(
     assert all_of_them["scores"] == pytest.approx(facts["everyone"])
 
 
-def test_an_ensemble_hands_in_test(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ensemble_hands_in_test(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = tiny_task(tmp_path / "data", "rte")
     models = [tuned(tmp_path / f"m{seed}", "rte", data, tokenizer, seed=seed) for seed in range(2)]
-    ran(capsys, "ensemble", "rte", "--models", *models, "--data", data, "--submit", tmp_path / "handed", "--everyone")
+    ran(
+        capsys,
+        "ensemble",
+        "rte",
+        "--models",
+        *models,
+        "--data",
+        data,
+        "--submit",
+        tmp_path / "handed",
+        "--everyone",
+    )
     read = open_task("rte", data, splits=("test",))
     said = average(read.task, [open_tuned(model).says(read.splits["test"]) for model in models])
     lines = (tmp_path / "handed" / "RTE.tsv").read_text().splitlines()[1:]
     assert [line.split("\t")[1] for line in lines] == [each.label for each in said]  # type: ignore[union-attr]
 
 
-def test_misuse_is_answered_in_one_line(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_misuse_is_answered_in_one_line(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = tiny_task(tmp_path / "data", "mnli")
     for name in ("rte", "stsb"):
         tiny_task(tmp_path / "data", name)
@@ -147,21 +192,61 @@ def test_misuse_is_answered_in_one_line(tmp_path: Path, tokenizer: Tokenizer, ca
     Checkpoint(model=bare.model, tokenizer=tokenizer).save(tmp_path / "bare")
     file = model / "config.json"
     wrong = [
-        (("evaluate", "rte", "--model", model), 2, "the labels of rte are .*, those of the model in .* are 'contradiction'"),
-        (("evaluate", "stsb", "--model", model), 2, "stsb is a task of kind regress, the model in .* was fine-tuned on mnli"),
-        (("evaluate", "mnli", "--model", tmp_path / "bare"), 2, "answers for no task .*; run litebert finetune TASK first"),
+        (
+            ("evaluate", "rte", "--model", model),
+            2,
+            "the labels of rte are .*, those of the model in .* are 'contradiction'",
+        ),
+        (
+            ("evaluate", "stsb", "--model", model),
+            2,
+            "stsb is a task of kind regress, the model in .* was fine-tuned on mnli",
+        ),
+        (
+            ("evaluate", "mnli", "--model", tmp_path / "bare"),
+            2,
+            "answers for no task .*; run litebert finetune TASK first",
+        ),
         (("evaluate", "mnli", "--model", tmp_path / "none"), 3, "there is no .*none"),
         (("evaluate", "mnl", "--model", model), 2, "there is no task 'mnl'; did you mean 'mnli'"),
         (("evaluate", "mnli", "--model", model, "--split", "deb"), 3, "mnli has no split 'deb'"),
         (("evaluate", "mnli", "--model", model, "--samples", 0), 2, "samples is a number from 1"),
-        (("ensemble", "mnli", "--models", model, "--split", "test"), 2, "test of mnli has no labels to choose models by"),
+        (
+            ("ensemble", "mnli", "--models", model, "--split", "test"),
+            2,
+            "test of mnli has no labels to choose models by",
+        ),
         (("ensemble", "mnli", "--models", model, tmp_path / "bare"), 2, "answers for no task"),
-        (("evaluate", "mnli", "--model", model, "--out", data), 2, "data is a folder; --out is a file for the predictions"),
-        (("evaluate", "mnli", "--model", model, "--out", file / "x"), 3, r"x cannot be written \(.+\); choose another place"),
-        (("ensemble", "mnli", "--models", model, "--out", data), 2, "data is a folder; --out is a file for the predictions"),
-        (("ensemble", "mnli", "--models", model, "--out", file / "x"), 3, r"x cannot be written \(.+\); choose another place"),
-        (("evaluate", "mnli", "--model", model, "--submit", file), 2, "config.json is a file; --submit takes a folder"),
-        (("ensemble", "mnli", "--models", model, "--submit", file), 2, "config.json is a file; --submit takes a folder"),
+        (
+            ("evaluate", "mnli", "--model", model, "--out", data),
+            2,
+            "data is a folder; --out is a file for the predictions",
+        ),
+        (
+            ("evaluate", "mnli", "--model", model, "--out", file / "x"),
+            3,
+            r"x cannot be written \(.+\); choose another place",
+        ),
+        (
+            ("ensemble", "mnli", "--models", model, "--out", data),
+            2,
+            "data is a folder; --out is a file for the predictions",
+        ),
+        (
+            ("ensemble", "mnli", "--models", model, "--out", file / "x"),
+            3,
+            r"x cannot be written \(.+\); choose another place",
+        ),
+        (
+            ("evaluate", "mnli", "--model", model, "--submit", file),
+            2,
+            "config.json is a file; --submit takes a folder",
+        ),
+        (
+            ("ensemble", "mnli", "--models", model, "--submit", file),
+            2,
+            "config.json is a file; --submit takes a folder",
+        ),
     ]
     for args, code, said in wrong:
         _, told = ran(capsys, *args, "--data", data, code=code)
@@ -176,23 +261,55 @@ def test_a_split_with_some_labels_is_not_scored_and_says_why(
     model = tuned(tmp_path / "model", "classify", data, tokenizer)
     label = open_task("classify", data).task.labels[0]
     (tmp_path / "some.csv").write_text(f"text,label\nx,{label}\ny,\nz,\n")
-    command = ("evaluate", "classify", "--model", model, "--data", tmp_path / "some.csv", "--split", "test")
-    why = "2 of the 3 examples of test have no label, so that it is not scored; the first: some.csv:3"
+    command = (
+        "evaluate",
+        "classify",
+        "--model",
+        model,
+        "--data",
+        tmp_path / "some.csv",
+        "--split",
+        "test",
+    )
+    why = (
+        "2 of the 3 examples of test have no label, so that it is not scored; the first: some.csv:3"
+    )
     assert why in ran(capsys, *command, code=2)[1]
     assert why in ran(capsys, *command, "--out", tmp_path / "kept.jsonl")[1]
 
 
-def test_own_labels_are_those_of_the_model(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that lacks a label, or holds them in another order, is scored all the same; an unknown one is said."""
+def test_own_labels_are_those_of_the_model(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that lacks a label, or holds them in another order, is scored all the same; an unknown
+    one is said."""
     data = tiny_task(tmp_path / "data", "classify")
     model = tuned(tmp_path / "model", "classify", data, tokenizer)
     labels = open_tuned(model).card.task.labels
     few = tmp_path / "few.csv"
-    few.write_text("text,label\n" + "".join(f"the {word} sails,{labels[-1]}\n" for word in ("sailor", "whale", "ship")))
-    facts = json.loads(ran(capsys, "evaluate", "classify", "--model", model, "--data", few, "--split", "test", "--json")[0])
+    few.write_text(
+        "text,label\n"
+        + "".join(f"the {word} sails,{labels[-1]}\n" for word in ("sailor", "whale", "ship"))
+    )
+    facts = json.loads(
+        ran(
+            capsys,
+            "evaluate",
+            "classify",
+            "--model",
+            model,
+            "--data",
+            few,
+            "--split",
+            "test",
+            "--json",
+        )[0]
+    )
     assert facts["num_examples"] == 3
     few.write_text("text,label\nthe sailor sails,elsewhere\n")
-    _, told = ran(capsys, "evaluate", "classify", "--model", model, "--data", few, "--split", "test", code=3)
+    _, told = ran(
+        capsys, "evaluate", "classify", "--model", model, "--data", few, "--split", "test", code=3
+    )
     assert "elsewhere" in told
 
 

@@ -1,4 +1,5 @@
-"""What goes wrong in a real pretraining, and what it may cost: NaN, memory, a full disk, a loss that does not fall."""
+"""What goes wrong in a real pretraining, and what it may cost: NaN, memory, a full disk, a loss
+that does not fall."""
 
 import errno
 import json
@@ -57,11 +58,13 @@ def test_thirty_nans_never_reach_the_weights(shards: Path, tmp_path: Path) -> No
 
 
 def test_skip_then_roll_back_then_exit_4_with_the_examples(shards: Path, tmp_path: Path) -> None:
-    """Steps 6, 7, 8 are bad: two are skipped, the third goes back to step 4; bad again, it stops."""
+    """Steps 6, 7, 8 are bad: two are skipped, the third goes back to step 4; bad again, it
+    stops."""
     recipe = tiny_recipe(max_skips=2, max_rollbacks=1)
     training = Poisoned({6: 99, 7: 99, 8: 99}, recipe, shards, CPU)
     with pytest.raises(
-        DivergedError, match=r"diverged at step 8: loss nan .* epoch 0, examples \d+, .*; lower the rate"
+        DivergedError,
+        match=r"diverged at step 8: loss nan .* epoch 0, examples \d+, .*; lower the rate",
     ) as told:
         training.train(tmp_path / "run", progress=False)
     assert told.value.exit_code == 4
@@ -73,22 +76,32 @@ def test_skip_then_roll_back_then_exit_4_with_the_examples(shards: Path, tmp_pat
     assert rates[4] == training.job.rate(4) / 2  # half the rate after going back
 
 
-def test_a_bad_stretch_that_passes_is_survived_and_resumed_exactly(shards: Path, tmp_path: Path) -> None:
+def test_a_bad_stretch_that_passes_is_survived_and_resumed_exactly(
+    shards: Path, tmp_path: Path
+) -> None:
     """After the return the same steps are good; a run ended after it remembers the halved rate."""
     recipe = tiny_recipe(max_skips=1, max_rollbacks=1)
     once = {5: 1, 6: 1}
     Poisoned(dict(once), recipe, shards, CPU).train(tmp_path / "whole", progress=False)
     assert [event["event"] for event in events(tmp_path / "whole")] == ["rollback"]
     with pytest.raises(InterruptedRunError):
-        Poisoned(dict(once), recipe, shards, CPU, at=signalled(25)).train(tmp_path / "parts", progress=False)
+        Poisoned(dict(once), recipe, shards, CPU, at=signalled(25)).train(
+            tmp_path / "parts", progress=False
+        )
     train(recipe, shards, tmp_path / "parts")
     assert_same_run(tmp_path / "parts", tmp_path / "whole")
 
 
-def test_without_a_snapshot_to_go_back_to_it_stops(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_snapshot_to_go_back_to_it_stops(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(SnapshotStore, "save", lambda self, snapshot: None)
-    with pytest.raises(DivergedError, match=r"diverged at step 3: .*; and no snapshot was saved to go back to"):
-        Poisoned({3: 9}, tiny_recipe(max_skips=0), shards, CPU).train(tmp_path / "run", progress=False)
+    with pytest.raises(
+        DivergedError, match=r"diverged at step 3: .*; and no snapshot was saved to go back to"
+    ):
+        Poisoned({3: 9}, tiny_recipe(max_skips=0), shards, CPU).train(
+            tmp_path / "run", progress=False
+        )
 
 
 def test_weights_that_are_not_finite_are_not_saved(shards: Path, tmp_path: Path) -> None:
@@ -105,7 +118,8 @@ def test_weights_that_are_not_finite_are_not_saved(shards: Path, tmp_path: Path)
     with pytest.raises(DivergedError, match="diverged at step 5"):
         Overflowing(recipe, shards, CPU).train(tmp_path / "run", progress=False)
     assert any(
-        "weights are not finite any more, so they are not saved" in event["message"] for event in events(tmp_path / "run")
+        "weights are not finite any more, so they are not saved" in event["message"]
+        for event in events(tmp_path / "run")
     )
     snapshot = SnapshotStore(tmp_path / "run" / "snapshots").latest()
     assert snapshot is not None
@@ -114,8 +128,15 @@ def test_weights_that_are_not_finite_are_not_saved(shards: Path, tmp_path: Path)
 
 
 def test_twenty_times_out_of_memory_changes_no_loss(shards: Path, tmp_path: Path) -> None:
-    """At moments of its own in each of twenty steps; the microbatch shrinks, the batch and its order stay."""
-    recipe = tiny_recipe(steps=24, batch_size=Stages.constant(16), microbatch_tokens=24 * 16, evaluate_every=0, save_every=0)
+    """At moments of its own in each of twenty steps; the microbatch shrinks, the batch and its
+    order stay."""
+    recipe = tiny_recipe(
+        steps=24,
+        batch_size=Stages.constant(16),
+        microbatch_tokens=24 * 16,
+        evaluate_every=0,
+        save_every=0,
+    )
     undisturbed = train(recipe, shards, tmp_path / "whole")
     assert undisturbed.calls == 25 - 1 + len(undisturbed.evaluation.batches("sop", 24)) * 2  # type: ignore[union-attr]
 
@@ -155,17 +176,25 @@ def full(*args: Any, **kwargs: Any) -> Any:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_costs_snapshots_and_not_the_run(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_snapshots_and_not_the_run(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train(tiny_recipe(), shards, tmp_path / "whole")
     with monkeypatch.context() as patch:
         write = Snapshot.write
-        patch.setattr(Snapshot, "write", lambda self, folder: full() if self.step in (4, 8) else write(self, folder))
+        patch.setattr(
+            Snapshot,
+            "write",
+            lambda self, folder: full() if self.step in (4, 8) else write(self, folder),
+        )
         training = train(tiny_recipe(), shards, tmp_path / "run")
     assert training.result["steps"] == 12  # type: ignore[attr-defined]
     told = [event["message"] for event in events(tmp_path / "run")]
     assert len(told) == 2
     assert re.match(
-        r"no snapshot of step 4, the disk of .* is full: No space left on device\. The run goes on; .* step-00000000", told[0]
+        r"no snapshot of step 4, the disk of .* is full: No space left on device\. The run goes "
+        r"on; .* step-00000000",
+        told[0],
     )
     mine, theirs = weights(tmp_path / "run"), weights(tmp_path / "whole")
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
@@ -178,7 +207,8 @@ def test_interrupted_on_a_full_disk_it_says_that_nothing_was_saved(
     with monkeypatch.context() as patch:
         patch.setattr(Snapshot, "write", full)
         with pytest.raises(
-            InterruptedRunError, match="interrupted at step 5 of 12; not saved, the same command goes on from before"
+            InterruptedRunError,
+            match="interrupted at step 5 of 12; not saved, the same command goes on from before",
         ):
             train(tiny_recipe(), shards, tmp_path / "run", at=signalled(10))
     train(tiny_recipe(), shards, tmp_path / "run")
@@ -186,14 +216,20 @@ def test_interrupted_on_a_full_disk_it_says_that_nothing_was_saved(
 
 
 def test_metrics_and_status_wait_while_the_disk_is_full(
-    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shards: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nothing can be written from step 2 to step 9, then there is room again: no record is missing."""
+    """Nothing can be written from step 2 to step 9, then there is room again: no record is
+    missing."""
     train(tiny_recipe(), shards, tmp_path / "whole")
     drain, replaced = Log._drain, os.replace
     now = {"step": 0}
     monkeypatch.setattr(Log, "_drain", lambda self: full() if 2 <= now["step"] < 9 else drain(self))
-    monkeypatch.setattr(Path, "replace", lambda self, to: full() if 2 <= now["step"] < 9 else replaced(self, to))
+    monkeypatch.setattr(
+        Path, "replace", lambda self, to: full() if 2 <= now["step"] < 9 else replaced(self, to)
+    )
 
     class Telling(Watched):
         def beside(self, state: Any, stop: Any) -> None:
@@ -203,8 +239,13 @@ def test_metrics_and_status_wait_while_the_disk_is_full(
     Telling(tiny_recipe(), shards, CPU).train(tmp_path / "run", progress=False)
     assert capsys.readouterr().err.count("the disk is full, so metrics wait in memory") == 1
     told = [event["message"] for event in events(tmp_path / "run")]
-    assert told == [f"no snapshot of step {step}: the disk is too full even for metrics; free some space" for step in (4, 8)]
-    assert [record for record in essence(tmp_path / "run") if record["kind"] != "event"] == essence(tmp_path / "whole")
+    assert told == [
+        f"no snapshot of step {step}: the disk is too full even for metrics; free some space"
+        for step in (4, 8)
+    ]
+    assert [record for record in essence(tmp_path / "run") if record["kind"] != "event"] == essence(
+        tmp_path / "whole"
+    )
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "finished"
 
 
@@ -214,34 +255,54 @@ def test_a_disk_too_full_for_best_goes_on_and_for_final_says_what_to_do(
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", full)
         with pytest.raises(
-            CheckpointError, match=r"at its end, but the checkpoint .*final could not be written: .*No space left"
+            CheckpointError,
+            match=r"at its end, but the checkpoint .*final could not be written: .*No space left",
         ):
             train(tiny_recipe(), shards, tmp_path / "run")
-    assert sum("best could not be written" in event["message"] for event in events(tmp_path / "run")) >= 1
+    assert (
+        sum("best could not be written" in event["message"] for event in events(tmp_path / "run"))
+        >= 1
+    )
     again = train(tiny_recipe(), shards, tmp_path / "run")
     assert again.calls == 0
     assert weights(tmp_path / "run")
 
 
-LEARNS = {"steps": 150, "evaluate_every": 0, "save_every": 0, "microbatch_tokens": 24 * 32, "max_ngram": 1}
+LEARNS = {
+    "steps": 150,
+    "evaluate_every": 0,
+    "save_every": 0,
+    "microbatch_tokens": 24 * 32,
+    "max_ngram": 1,
+}
 """With a rate of 5e-3 this is far below the entropy of single tokens at its end."""
 WIDE = {"hidden_size": 64, "ffn_size": 128, "embedding_size": 64}
 
 
 @pytest.mark.parametrize("rate", [1e-5, 0.3])
-def test_a_run_with_a_bad_rate_says_that_it_is_on_the_plateau(shards: Path, tmp_path: Path, rate: float) -> None:
-    recipe = tiny_recipe(**LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=75, rate=rate)
+def test_a_run_with_a_bad_rate_says_that_it_is_on_the_plateau(
+    shards: Path, tmp_path: Path, rate: float
+) -> None:
+    recipe = tiny_recipe(
+        **LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=75, rate=rate
+    )
     train(recipe, shards, tmp_path / "run")
     told = events(tmp_path / "run")
-    assert [(event["event"], event["step"]) for event in told] == [("plateau", 74), ("plateau", 149)]
+    assert [(event["event"], event["step"]) for event in told] == [
+        ("plateau", 74),
+        ("plateau", 149),
+    ]
     assert re.match(
-        r"the masked-token loss is \d+\.\d+, the entropy of single tokens 3\.\d+: after 75 steps", told[0]["message"]
+        r"the masked-token loss is \d+\.\d+, the entropy of single tokens 3\.\d+: after 75 steps",
+        told[0]["message"],
     )
     assert "try muon" in told[0]["message"]
 
 
 def test_a_run_with_a_good_rate_never_does(shards: Path, tmp_path: Path) -> None:
-    recipe = tiny_recipe(**LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=150, rate=5e-3)
+    recipe = tiny_recipe(
+        **LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=150, rate=5e-3
+    )
     train(recipe, shards, tmp_path / "run")
     assert events(tmp_path / "run") == []
     assert sum(losses(tmp_path / "run")[-10:]) / 10 < 3.0

@@ -1,4 +1,5 @@
-"""Laws of the feed: looking ahead changes neither the batches nor where a run stands; the rate follows the batch."""
+"""Laws of the feed: looking ahead changes neither the batches nor where a run stands; the rate
+follows the batch."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,9 @@ from .runs import CPU, staged_recipe
 
 def make_feed(shards: Path, workers: int = 0) -> Feed:
     recipe = staged_recipe()
-    return Feed(Stream.open(shards, example_spec(recipe), seed=recipe.seed), recipe, CPU, workers=workers)
+    return Feed(
+        Stream.open(shards, example_spec(recipe), seed=recipe.seed), recipe, CPU, workers=workers
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -36,7 +39,10 @@ def test_looking_ahead_changes_nothing(shards: Path, workers: int) -> None:
             assert following is eager.ahead(step + 1)
             assert eager.last is found
             assert np.array_equal(expected.token_ids, found.token_ids)
-            assert (plain.began, plain.position(step + 1)) == (eager.began, eager.position(step + 1))
+            assert (plain.began, plain.position(step + 1)) == (
+                eager.began,
+                eager.position(step + 1),
+            )
     finally:
         eager.close()
 
@@ -52,8 +58,13 @@ def test_what_was_looked_at_is_forgotten_where_the_feed_is_moved(shards: Path) -
     assert np.array_equal(feed.batch(1).token_ids, expected.token_ids)
 
 
-@pytest.mark.parametrize(("stated", "factors"), [(None, (1.0, 1.0)), (6, (1.0, (8 / 6) ** 0.5)), (24, (0.5, (8 / 24) ** 0.5))])
-def test_the_rate_follows_the_batch_by_its_root(shards: Path, stated: int | None, factors: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    ("stated", "factors"),
+    [(None, (1.0, 1.0)), (6, (1.0, (8 / 6) ** 0.5)), (24, (0.5, (8 / 24) ** 0.5))],
+)
+def test_the_rate_follows_the_batch_by_its_root(
+    shards: Path, stated: int | None, factors: tuple[float, float]
+) -> None:
     """The staged recipe begins with 6 sequences and goes on with 8."""
     recipe = replace(staged_recipe(), rate_batch_size=stated)
     job = PretrainJob(recipe, make_feed(shards), CPU)
@@ -65,7 +76,9 @@ def test_the_rate_follows_the_batch_by_its_root(shards: Path, stated: int | None
 
 
 @pytest.mark.parametrize("tokens", [48, 10_000])
-def test_the_first_microbatch_of_the_next_step_is_there_before_it(shards: Path, tokens: int) -> None:
+def test_the_first_microbatch_of_the_next_step_is_there_before_it(
+    shards: Path, tokens: int
+) -> None:
     """The very object that the loop cuts off later, so that its layout need not be made again."""
     job = PretrainJob(replace(staged_recipe(), microbatch_tokens=tokens), make_feed(shards), CPU)
     for step in range(job.steps - 1):
@@ -77,7 +90,8 @@ def test_the_first_microbatch_of_the_next_step_is_there_before_it(shards: Path, 
 
 
 def test_no_layout_is_larger_than_that_of_the_largest(shards: Path) -> None:
-    """Packed rows of a microbatch, and the same rows without padding: of each array no less, and as many rows."""
+    """Packed rows of a microbatch, and the same rows without padding: of each array no less, and as
+    many rows."""
     job = PretrainJob(staged_recipe(), make_feed(shards), CPU)
     assert job.largest(job.batch(0)) is None
     job.pack = True
@@ -87,11 +101,16 @@ def test_no_layout_is_larger_than_that_of_the_largest(shards: Path) -> None:
         assert len(batch) == len(job.largest(batch))
         rows, seq = batch.token_ids.shape
         assert most.arrays["token_ids"].shape == (1, -(-rows * seq // MULTIPLE) * MULTIPLE)
-        assert all(array.size <= most.arrays[name].size for name, array in found.arrays.items() if "bounds" not in name)
+        assert all(
+            array.size <= most.arrays[name].size
+            for name, array in found.arrays.items()
+            if "bounds" not in name
+        )
 
 
 def test_the_largest_can_be_computed(shards: Path) -> None:
-    """Whatever stands where padding was: a pass over it makes room, and nobody reads what it gives."""
+    """Whatever stands where padding was: a pass over it makes room, and nobody reads what it
+    gives."""
     recipe = staged_recipe()
     job = PretrainJob(recipe, make_feed(shards), CPU)
     job.pack = True

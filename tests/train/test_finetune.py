@@ -1,4 +1,5 @@
-"""Fine-tuning learns every kind of task, keeps what was best on dev, and a run that was ended goes on bit for bit."""
+"""Fine-tuning learns every kind of task, keeps what was best on dev, and a run that was ended goes
+on bit for bit."""
 
 import json
 import os
@@ -38,30 +39,45 @@ def assert_same_tuning(one: Path, other: Path) -> None:
     mine, theirs = (load_file(run / "final" / "model.safetensors") for run in (one, other))
     assert mine.keys() == theirs.keys()
     assert [name for name in mine if not torch.equal(mine[name], theirs[name])] == []
-    assert (one / "final" / "task.json").read_bytes() == (other / "final" / "task.json").read_bytes()
-    assert (one / "dev_predictions.jsonl").read_bytes() == (other / "dev_predictions.jsonl").read_bytes()
+    assert (one / "final" / "task.json").read_bytes() == (
+        other / "final" / "task.json"
+    ).read_bytes()
+    assert (one / "dev_predictions.jsonl").read_bytes() == (
+        other / "dev_predictions.jsonl"
+    ).read_bytes()
     assert essence(one) == essence(other)
     results = [json.loads((run / "result.json").read_text()) for run in (one, other)]
     assert results[0] | {"seconds": 0} == results[1] | {"seconds": 0}
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_every_kind_of_task_is_learned_and_its_best_checkpoint_kept(kind: str, tmp_path: Path) -> None:
+def test_every_kind_of_task_is_learned_and_its_best_checkpoint_kept(
+    kind: str, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     training = tune(recipe(kind, epochs=8, rate=5e-3), run)
     result = training.result  # type: ignore[attr-defined]
-    steps = [record["loss"] for record in read_records(run / "metrics.jsonl") if record["kind"] == "step"]
+    steps = [
+        record["loss"] for record in read_records(run / "metrics.jsonl") if record["kind"] == "step"
+    ]
     assert sum(steps[-8:]) < 0.9 * sum(steps[:8])
-    noted = [record for record in read_records(run / "metrics.jsonl") if record["kind"] == "evaluation"]
+    noted = [
+        record for record in read_records(run / "metrics.jsonl") if record["kind"] == "evaluation"
+    ]
     assert len(noted) == 3
     best = max(noted, key=lambda record: record["score"])
-    assert (result["score"], result["best_step"]) == (pytest.approx(best["score"], abs=1e-6), best["step"])
+    assert (result["score"], result["best_step"]) == (
+        pytest.approx(best["score"], abs=1e-6),
+        best["step"],
+    )
     kept = Checkpoint.load(run / "final")
     assert kept.task is not None
     assert kept.tokenizer is not None
     dev = made(kind).splits["dev"]
     again = predict(kept.model, TaskCard.from_dict(kept.task), dev, kept.tokenizer)
-    assert score(TASKS[kind], dev, again)[TASKS[kind].scores[0]] == pytest.approx(result["score"], abs=1e-6)
+    assert score(TASKS[kind], dev, again)[TASKS[kind].scores[0]] == pytest.approx(
+        result["score"], abs=1e-6
+    )
     task, examples, predictions = load_predictions(run / "dev_predictions.jsonl")
     assert task == TASKS[kind]
     assert list(examples) == list(dev)
@@ -73,14 +89,19 @@ def test_every_kind_of_task_is_learned_and_its_best_checkpoint_kept(kind: str, t
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """An undisturbed run over two epochs, with dropout, and how many microbatches and batches of dev it has."""
+    """An undisturbed run over two epochs, with dropout, and how many microbatches and batches of
+    dev it has."""
     run = tmp_path_factory.mktemp("whole") / "run"
     return run, tune(recipe(), run).calls
 
 
 @pytest.mark.parametrize("part", [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.999])
-def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(whole: tuple[Path, int], tmp_path: Path, part: float) -> None:
-    with pytest.raises(InterruptedRunError, match=r"interrupted at step \d+ of 16; saved, the same command goes on"):
+def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
+    whole: tuple[Path, int], tmp_path: Path, part: float
+) -> None:
+    with pytest.raises(
+        InterruptedRunError, match=r"interrupted at step \d+ of 16; saved, the same command goes on"
+    ):
         tune(recipe(), tmp_path / "run", at=signalled(int(part * whole[1])))
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
     tune(recipe(), tmp_path / "run")
@@ -121,7 +142,11 @@ def test_a_process_that_just_vanishes_loses_only_what_follows_its_last_snapshot(
 def test_ended_at_its_very_end_it_ends_again(
     whole: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    where = {"predictions": "save_predictions", "result": "write_json", "renamed": "predict_inputs"}[moment]
+    where = {
+        "predictions": "save_predictions",
+        "result": "write_json",
+        "renamed": "predict_inputs",
+    }[moment]
 
     def gone(*args: Any, **kwargs: Any) -> Any:
         raise KeyboardInterrupt
@@ -136,7 +161,9 @@ def test_ended_at_its_very_end_it_ends_again(
 
 
 @pytest.mark.parametrize("step", [6, 16])
-def test_ctrl_c_inside_evaluation_is_saved(whole: tuple[Path, int], tmp_path: Path, step: int) -> None:
+def test_ctrl_c_inside_evaluation_is_saved(
+    whole: tuple[Path, int], tmp_path: Path, step: int
+) -> None:
     class Stopping(WatchedTuning):
         def evaluate(self, state: State, stop: StopSignal) -> None:
             if state.step == step:
@@ -157,15 +184,24 @@ def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int]) -> 
     assert {path.name: path.read_bytes() for path in whole[0].iterdir() if path.is_file()} == before
 
 
-def test_another_recipe_data_or_model_is_refused_with_the_difference(whole: tuple[Path, int], tmp_path: Path) -> None:
+def test_another_recipe_data_or_model_is_refused_with_the_difference(
+    whole: tuple[Path, int], tmp_path: Path
+) -> None:
     with pytest.raises(InterruptedRunError):
         tune(recipe(), tmp_path / "run", at=signalled(5))
-    with pytest.raises(ConfigError, match=r"another run.*: optimizer.rate: 0.003 in the run, 0.1 now; seed: 0 .*, 1 now"):
+    with pytest.raises(
+        ConfigError,
+        match=r"another run.*: optimizer.rate: 0.003 in the run, 0.1 now; seed: 0 .*, 1 now",
+    ):
         tune(recipe(rate=0.1, seed=1), tmp_path / "run")
     tokenizer = source().tokenizer
     assert tokenizer is not None
     data = made()
-    fewer = prepare(recipe(), replace(data, splits={**data.splits, "train": data.splits["train"][1:]}), tokenizer)
+    fewer = prepare(
+        recipe(),
+        replace(data, splits={**data.splits, "train": data.splits["train"][1:]}),
+        tokenizer,
+    )
     with pytest.raises(ConfigError, match=r"undo: train: \w{12}… in the run, \w{12}… now$"):
         Finetuning(recipe(), fewer, source(), CPU).train(tmp_path / "run", progress=False)
     torch.manual_seed(1)
@@ -175,14 +211,17 @@ def test_another_recipe_data_or_model_is_refused_with_the_difference(whole: tupl
 
 
 def test_a_run_without_gain_ends_early_and_resumes_so(tmp_path: Path) -> None:
-    """Perfect at first, then all the same: the first evaluation is the best, and after two more the run is over."""
+    """Perfect at first, then all the same: the first evaluation is the best, and after two more the
+    run is over."""
 
     class Falling(WatchedTuning):
         def ask(self, *args: Any) -> Any:
             card, predictions = super().ask(*args)
             truth = [example.label for example in self.prepared.dev.examples]
             labels = truth if self.evaluated < 0 else [TASKS["classify"].labels[0]] * len(truth)
-            return card, [replace(each, label=label) for each, label in zip(predictions, labels, strict=True)]
+            return card, [
+                replace(each, label=label) for each, label in zip(predictions, labels, strict=True)
+            ]
 
     wish = recipe(epochs=6, evaluations=12, patience=2)
     runs = []
@@ -197,12 +236,15 @@ def test_a_run_without_gain_ends_early_and_resumes_so(tmp_path: Path) -> None:
     result = json.loads((runs[0] / "result.json").read_text())
     assert (result["steps"], result["best_step"], result["ended_early"]) == (12, 4, True)
     (event,) = events(runs[0])
-    assert event["message"] == "no better on dev for 2 evaluations: the run ends here, 36 steps early"
+    assert (
+        event["message"] == "no better on dev for 2 evaluations: the run ends here, 36 steps early"
+    )
     assert_same_tuning(*runs)
 
 
 def test_the_threshold_for_no_answer_is_searched_where_it_is_asked_for(tmp_path: Path) -> None:
-    """On train: a tenth of its questions, by title, is kept aside; dev then has no part in the threshold."""
+    """On train: a tenth of its questions, by title, is kept aside; dev then has no part in the
+    threshold."""
     ours, theirs = (ready("answer", null_search=where) for where in ("train", "dev"))
     assert ours.aside is not None
     assert theirs.aside is None
@@ -224,7 +266,9 @@ def test_a_model_of_another_task_keeps_its_encoder_and_gets_a_new_head(tmp_path:
     first = Checkpoint.load(tmp_path / "first" / "final")
     training = Finetuning(recipe("pair"), ready("pair"), first, CPU)
     mine, theirs = training.model.state_dict(), first.model.state_dict()
-    assert all(torch.equal(mine[name], theirs[name]) for name in mine if name.startswith("encoder."))
+    assert all(
+        torch.equal(mine[name], theirs[name]) for name in mine if name.startswith("encoder.")
+    )
     assert mine["heads.classify.output.weight"].shape == (2, 32)
     assert training.model.config.encoder.ffn_dropout == 0.1
 
@@ -241,7 +285,9 @@ def test_a_pooler_is_made_where_the_head_needs_one_and_there_is_none() -> None:
     bare = replace(source(), model=Model(ModelConfig(encoder=config)))
     training = Finetuning(recipe(), ready("classify"), bare, CPU)
     assert training.model.encoder.pooler is not None
-    assert torch.equal(training.model.encoder.embedding.token.weight, bare.model.encoder.embedding.token.weight)
+    assert torch.equal(
+        training.model.encoder.embedding.token.weight, bare.model.encoder.embedding.token.weight
+    )
     assert Finetuning(recipe("tag"), ready("tag"), bare, CPU).model.encoder.pooler is None
 
 
@@ -250,9 +296,14 @@ def test_a_batch_is_divided_among_ranks_and_a_rank_without_units_counts_for_noth
     wish = recipe(batch_size=7)  # 64 = 9 × 7 + 1: one batch has a single unit
     alone = FinetuneJob(wish, inputs, CPU)
     ranks = [
-        FinetuneJob(wish, inputs, Runtime(rank=rank, world_size=2, device=CPU.device, dtype=CPU.dtype)) for rank in range(2)
+        FinetuneJob(
+            wish, inputs, Runtime(rank=rank, world_size=2, device=CPU.device, dtype=CPU.dtype)
+        )
+        for rank in range(2)
     ]
-    model = Finetuning(recipe(encoder_dropout=0.0, head_dropout=0.0), ready("classify"), source(), CPU).model
+    model = Finetuning(
+        recipe(encoder_dropout=0.0, head_dropout=0.0), ready("classify"), source(), CPU
+    ).model
     for step in range(alone.per_epoch):
         whole = alone.batch(step)
         counts = alone.counts(whole)
@@ -267,18 +318,39 @@ def test_wrong_inputs_say_what_to_do() -> None:
     tokenizer = source().tokenizer
     assert tokenizer is not None
     data = made()
-    with pytest.raises(ConfigError, match="the recipe is for pair, the data are classify; take the recipe of the task"):
+    with pytest.raises(
+        ConfigError,
+        match="the recipe is for pair, the data are classify; take the recipe of the task",
+    ):
         prepare(recipe("pair"), data, tokenizer)
-    with pytest.raises(DataError, match=r"scored on dev; its files have no train, only: dev; --split-dev 0.2 trains on a"):
+    with pytest.raises(
+        DataError,
+        match=r"scored on dev; its files have no train, only: dev; --split-dev 0.2 trains on a",
+    ):
         prepare(recipe(), replace(data, splits={"dev": data.splits["dev"]}), tokenizer)
-    nameless = replace(data, splits={**data.splits, "dev": [TextExample(key="0", first="the goat .")]})
-    with pytest.raises(DataError, match="dev of classify has 1 examples, and not all have an answer; label them all"):
+    nameless = replace(
+        data, splits={**data.splits, "dev": [TextExample(key="0", first="the goat .")]}
+    )
+    with pytest.raises(
+        DataError,
+        match="dev of classify has 1 examples, and not all have an answer; label them all",
+    ):
         prepare(recipe(), nameless, tokenizer)
     asked = made("answer")
     one_title = [replace(each, slice="a title") for each in asked.splits["train"]]  # type: ignore[type-var]
-    with pytest.raises(DataError, match=r"a tenth of the 64 training questions aside, by title, and there are too few titles"):
-        prepare(recipe("answer", null_search="train"), replace(asked, splits={**asked.splits, "train": one_title}), tokenizer)
-    with pytest.raises(CheckpointError, match=r"has no tokenizer, so it cannot read text; put its spiece.model there"):
+    with pytest.raises(
+        DataError,
+        match=r"a tenth of the 64 training questions aside, by title, and there are too few titles",
+    ):
+        prepare(
+            recipe("answer", null_search="train"),
+            replace(asked, splits={**asked.splits, "train": one_title}),
+            tokenizer,
+        )
+    with pytest.raises(
+        CheckpointError,
+        match=r"has no tokenizer, so it cannot read text; put its spiece.model there",
+    ):
         Finetuning(recipe(), ready("classify"), replace(source(), tokenizer=None), CPU)
     longer = recipe(max_length=128, microbatch_tokens=128)
     encoded = prepare(longer, data, tokenizer)

@@ -1,4 +1,5 @@
-"""litebert finetune through the command line: every task's files, one's own, resuming, seeds, and messages."""
+"""litebert finetune through the command line: every task's files, one's own, resuming, seeds, and
+messages."""
 
 import json
 import re
@@ -33,11 +34,26 @@ def rte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finetune(task: str, model: Path, data: Path, out: Path, *flags: str) -> int:
-    return cli.run(["finetune", task, "--model", str(model), "--data", str(data), "--out", str(out), *QUICK, *flags])
+    return cli.run(
+        [
+            "finetune",
+            task,
+            "--model",
+            str(model),
+            "--data",
+            str(data),
+            "--out",
+            str(out),
+            *QUICK,
+            *flags,
+        ]
+    )
 
 
 @pytest.mark.parametrize("task", [*(name for name in BENCHMARKS if name != "diagnostic"), *OWN])
-def test_every_task_runs_from_its_own_files(task: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_task_runs_from_its_own_files(
+    task: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = tiny_task(tmp_path / "data", task)
     assert finetune(task, model, data, tmp_path / "run", "--epochs", "1", "--json") == 0
     result = json.loads(capsys.readouterr().out)
@@ -53,16 +69,37 @@ def test_every_task_runs_from_its_own_files(task: str, model: Path, tmp_path: Pa
 def test_what_is_printed_and_the_recipe_again(
     model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--epochs", "4", "--rate", "5e-3", "--batch-size", "4", "--warmup", "3", "--tensorboard"]
+    flags = [
+        "--epochs",
+        "4",
+        "--rate",
+        "5e-3",
+        "--batch-size",
+        "4",
+        "--warmup",
+        "3",
+        "--tensorboard",
+    ]
     assert finetune("rte", model, rte, tmp_path / "run", *flags) == 0
     shown = capsys.readouterr()
     assert re.search(r"^accuracy +\d+\.\d$", shown.out, re.M)
-    assert "note: the paper starts rte from a model fine-tuned on mnli: --model may be such a run" in shown.err
-    assert f"the checkpoint is {tmp_path / 'run' / 'final'}, the curves: litebert report {tmp_path / 'run'}" in shown.err
+    assert (
+        "note: the paper starts rte from a model fine-tuned on mnli: --model may be such a run"
+        in shown.err
+    )
+    assert (
+        f"the checkpoint is {tmp_path / 'run' / 'final'}, the curves: litebert report "
+        f"{tmp_path / 'run'}" in shown.err
+    )
     assert list((tmp_path / "run" / "tensorboard").iterdir())
     written = tmp_path / "run" / "recipe.json"
-    assert finetune("rte", model, rte, tmp_path / "again", "--recipe", str(written), "--seed", "0") == 0
-    weights = [(tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("run", "again")]
+    assert (
+        finetune("rte", model, rte, tmp_path / "again", "--recipe", str(written), "--seed", "0")
+        == 0
+    )
+    weights = [
+        (tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("run", "again")
+    ]
     assert weights[0] == weights[1]
 
 
@@ -72,9 +109,15 @@ def test_a_run_a_hugging_face_folder_and_random_weights_can_be_started_from(
     data = tiny_task(tmp_path / "mnli", "mnli")
     assert finetune("mnli", model, data, tmp_path / "first", "--epochs", "1") == 0
     capsys.readouterr()
-    assert finetune("rte", tmp_path / "first", rte, tmp_path / "second", "--steps", "1", "--rate", "0") == 0
+    assert (
+        finetune("rte", tmp_path / "first", rte, tmp_path / "second", "--steps", "1", "--rate", "0")
+        == 0
+    )
     assert "the paper starts rte" not in capsys.readouterr().err
-    first, second = (Checkpoint.load(tmp_path / name / "final").model.encoder.state_dict() for name in ("first", "second"))
+    first, second = (
+        Checkpoint.load(tmp_path / name / "final").model.encoder.state_dict()
+        for name in ("first", "second")
+    )
     assert all(torch.equal(first[name], second[name]) for name in first)
     torch.manual_seed(0)
     post = ModelConfig(encoder=replace(source().model.config.encoder, norm="post", init_std=0.02))
@@ -82,18 +125,35 @@ def test_a_run_a_hugging_face_folder_and_random_weights_can_be_started_from(
     convert_folder(tmp_path / "ours", tmp_path / "theirs")
     for name in ("ours", "theirs"):
         assert finetune("rte", tmp_path / name, rte, tmp_path / f"from-{name}", "--steps", "3") == 0
-    ours, theirs = (Checkpoint.load(tmp_path / f"from-{name}" / "final").model.state_dict() for name in ("ours", "theirs"))
+    ours, theirs = (
+        Checkpoint.load(tmp_path / f"from-{name}" / "final").model.state_dict()
+        for name in ("ours", "theirs")
+    )
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert finetune("rte", model, rte, tmp_path / "fresh", "--random-weights", "--steps", "1", "--rate", "0") == 0
+    assert (
+        finetune(
+            "rte", model, rte, tmp_path / "fresh", "--random-weights", "--steps", "1", "--rate", "0"
+        )
+        == 0
+    )
     fresh = Checkpoint.load(tmp_path / "fresh" / "final").model.encoder.embedding.token.weight
     assert not torch.equal(fresh, source().model.encoder.embedding.token.weight)
 
 
-def test_another_batch_size_keeps_the_epochs_and_the_part_of_warmup(model: Path, rte: Path, tmp_path: Path) -> None:
-    """48 pairs: batches of 8 and the 10.3 epochs of the paper are 62 steps, of which a quarter warms up."""
+def test_another_batch_size_keeps_the_epochs_and_the_part_of_warmup(
+    model: Path, rte: Path, tmp_path: Path
+) -> None:
+    """48 pairs: batches of 8 and the 10.3 epochs of the paper are 62 steps, of which a quarter
+    warms up."""
     for name, flags in {"8": [], "4": ["--batch-size", "4"], "epochs": ["--epochs", "2"]}.items():
-        assert finetune("rte", model, rte, tmp_path / name, *flags, "--rate", "0", "--patience", "1") == 0
-    found = [json.loads((tmp_path / name / "recipe.json").read_text())["recipe"] for name in ("8", "4", "epochs")]
+        assert (
+            finetune("rte", model, rte, tmp_path / name, *flags, "--rate", "0", "--patience", "1")
+            == 0
+        )
+    found = [
+        json.loads((tmp_path / name / "recipe.json").read_text())["recipe"]
+        for name in ("8", "4", "epochs")
+    ]
     assert [(each["steps"], each["epochs"], each["optimizer"]["warmup"]) for each in found] == [
         (62, None, 16),
         (124, None, 16 / 62),
@@ -101,15 +161,39 @@ def test_another_batch_size_keeps_the_epochs_and_the_part_of_warmup(model: Path,
     ]
 
 
-def test_several_seeds(model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_seeds(
+    model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert finetune("rte", model, rte, tmp_path / "run", "--seeds", "2", "--epochs", "1") == 0
     shown = capsys.readouterr()
-    assert re.search(r"^accuracy +\d+\.\d   median of 2 seeds, \d+\.\d to \d+\.\d$", shown.out, re.M)
+    assert re.search(
+        r"^accuracy +\d+\.\d   median of 2 seeds, \d+\.\d to \d+\.\d$", shown.out, re.M
+    )
     assert "seed 1, 2 of 2" in shown.err
     assert f"the curves: litebert report {tmp_path / 'run' / 'seed-*'}" in shown.err
-    assert cli.run(["report", *map(str, (tmp_path / "run").glob("seed-*")), "--out", str(tmp_path / "page.html")]) == 0
+    assert (
+        cli.run(
+            [
+                "report",
+                *map(str, (tmp_path / "run").glob("seed-*")),
+                "--out",
+                str(tmp_path / "page.html"),
+            ]
+        )
+        == 0
+    )
     assert (tmp_path / "run" / "seed-1" / "result.json").exists()
-    assert finetune("stsb", tmp_path / "run", tiny_task(tmp_path / "stsb", "stsb"), tmp_path / "next", "--steps", "1") == 0
+    assert (
+        finetune(
+            "stsb",
+            tmp_path / "run",
+            tiny_task(tmp_path / "stsb", "stsb"),
+            tmp_path / "next",
+            "--steps",
+            "1",
+        )
+        == 0
+    )
 
 
 def test_one_seed_and_several_do_not_share_a_folder(
@@ -118,30 +202,62 @@ def test_one_seed_and_several_do_not_share_a_folder(
     """Each would replace the other's final, and leave its result beside it."""
     assert finetune("rte", model, rte, tmp_path / "one", "--steps", "1") == 0
     assert finetune("rte", model, rte, tmp_path / "two", "--steps", "1", "--seeds", "2") == 0
-    kept = {name: (tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("one", "two")}
+    kept = {
+        name: (tmp_path / name / "final" / "model.safetensors").read_bytes()
+        for name in ("one", "two")
+    }
     assert finetune("rte", model, rte, tmp_path / "one", "--steps", "1", "--seeds", "2") == 2
-    assert f"{tmp_path / 'one'} holds a run of one seed; choose another --out for several" in capsys.readouterr().err
+    assert (
+        f"{tmp_path / 'one'} holds a run of one seed; choose another --out for several"
+        in capsys.readouterr().err
+    )
     assert finetune("rte", model, rte, tmp_path / "two", "--steps", "1", "--seed", "1") == 2
-    assert f"{tmp_path / 'two'} holds runs of several seeds; choose another --out for one" in capsys.readouterr().err
-    assert kept == {name: (tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("one", "two")}
+    assert (
+        f"{tmp_path / 'two'} holds runs of several seeds; choose another --out for one"
+        in capsys.readouterr().err
+    )
+    assert kept == {
+        name: (tmp_path / name / "final" / "model.safetensors").read_bytes()
+        for name in ("one", "two")
+    }
 
 
-def test_a_benchmark_with_dev_alone_is_cut_once(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_benchmark_with_dev_alone_is_cut_once(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = tiny_task(tmp_path / "data", "squad2")
     for train in (tmp_path / "data").rglob("train*"):
         train.unlink()
     assert finetune("squad2", model, data, tmp_path / "none") == 3
-    assert re.search(r"no train .*; --split-dev 0.2 trains on a part of dev", capsys.readouterr().err)
+    assert re.search(
+        r"no train .*; --split-dev 0.2 trains on a part of dev", capsys.readouterr().err
+    )
     flags = ["--split-dev", "0.25", "--null-search", "train", "--epochs", "1", "--json"]
     assert finetune("squad2", model, data, tmp_path / "run", *flags) == 0
     shown = capsys.readouterr()
-    assert re.search(r"note: there is no train split: dev was cut by title, .* the score is not the official one", shown.err)
+    assert re.search(
+        r"note: there is no train split: dev was cut by title, .* the score is not the official "
+        r"one",
+        shown.err,
+    )
     assert json.loads(shown.out)["null_threshold"] is not None
 
 
 def test_a_signal_saves_and_the_same_command_goes_on(model: Path, tmp_path: Path) -> None:
     data = tiny_task(tmp_path / "data", "sst2", scale=4)
-    args = ["finetune", "sst2", "--model", str(model), "--data", str(data), *QUICK, "--steps", "150", "--evaluations", "20"]
+    args = [
+        "finetune",
+        "sst2",
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        *QUICK,
+        "--steps",
+        "150",
+        "--evaluations",
+        "20",
+    ]
     args += ["--save-every", "40", "--patience", "0"]
     out, whole = tmp_path / "run", tmp_path / "whole"
     process = start_command([*args, "--out", str(out)], out)
@@ -152,8 +268,12 @@ def test_a_signal_saves_and_the_same_command_goes_on(model: Path, tmp_path: Path
     assert "interrupted at step" in out.with_name("run.log").read_text()
     assert finish(start_command([*args, "--out", str(out)], out)) == 0
     assert finish(start_command([*args, "--out", str(whole)], whole)) == 0
-    assert (out / "final" / "model.safetensors").read_bytes() == (whole / "final" / "model.safetensors").read_bytes()
-    assert (out / "dev_predictions.jsonl").read_bytes() == (whole / "dev_predictions.jsonl").read_bytes()
+    assert (out / "final" / "model.safetensors").read_bytes() == (
+        whole / "final" / "model.safetensors"
+    ).read_bytes()
+    assert (out / "dev_predictions.jsonl").read_bytes() == (
+        whole / "dev_predictions.jsonl"
+    ).read_bytes()
 
 
 WRONG: dict[str, tuple[int, str]] = {
@@ -161,16 +281,27 @@ WRONG: dict[str, tuple[int, str]] = {
     "rte --seeds 0": (2, r"seeds is a number of runs from 1; got 0"),
     "rte --steps 3 --epochs 2": (2, r"a run has steps or epochs, the other none"),
     "rte --max-length 500": (2, r"the model reads at most 64 tokens; lower it"),
-    "rte --recipe nowhere.json": (2, r"nowhere.json cannot be read: No such file or directory; a recipe file is what a run"),
-    "rte --model nowhere": (3, r"there is no nowhere; expected the folder of a checkpoint, a run or a Hugging Face model"),
+    "rte --recipe nowhere.json": (
+        2,
+        r"nowhere.json cannot be read: No such file or directory; a recipe file is what a run",
+    ),
+    "rte --model nowhere": (
+        3,
+        r"there is no nowhere; expected the folder of a checkpoint, a run or a Hugging Face model",
+    ),
     "rte --data nowhere": (3, r"nowhere: no such file or folder; expected the data of rte"),
     "rte --batch-size 0": (2, r"batch_size is a whole number from 1"),
     "rte --device tpu9": (2, r"there is no device 'tpu9' here"),
 }
 
 
-def test_what_is_not_above_chance_is_said(model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for seeds, said in {"1": "the run not above chance", "2": "2 of 2 runs not above chance"}.items():
+def test_what_is_not_above_chance_is_said(
+    model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seeds, said in {
+        "1": "the run not above chance",
+        "2": "2 of 2 runs not above chance",
+    }.items():
         flags = ["--steps", "2", "--rate", "0", "--seeds", seeds]
         assert finetune("rte", model, rte, tmp_path / seeds, *flags) == 0
         assert said in capsys.readouterr().err
@@ -178,7 +309,12 @@ def test_what_is_not_above_chance_is_said(model: Path, rte: Path, tmp_path: Path
 
 @pytest.mark.parametrize("wish", WRONG)
 def test_wrong_wishes_are_answered_in_one_sentence(
-    wish: str, model: Path, rte: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wish: str,
+    model: Path,
+    rte: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, message = WRONG[wish]
@@ -187,12 +323,17 @@ def test_wrong_wishes_are_answered_in_one_sentence(
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_a_folder_of_another_run_is_refused(model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_another_run_is_refused(
+    model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert finetune("rte", model, rte, tmp_path / "run", "--steps", "2") == 0
     assert finetune("rte", model, rte, tmp_path / "run", "--steps", "3") == 2
     assert "holds another run, so it cannot go on" in capsys.readouterr().err
     before = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert before["inputs"].keys() == {"tokenizer", "model", "train", "dev", "labels"}
     (tmp_path / "recipe.json").write_text("[1]")
-    assert finetune("rte", model, rte, tmp_path / "other", "--recipe", str(tmp_path / "recipe.json")) == 2
+    assert (
+        finetune("rte", model, rte, tmp_path / "other", "--recipe", str(tmp_path / "recipe.json"))
+        == 2
+    )
     assert "holds no recipe" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""What goes wrong in a real fine-tuning, and what it may cost: chance, NaN, memory, a full disk; and what several seeds say."""
+"""What goes wrong in a real fine-tuning, and what it may cost: chance, NaN, memory, a full disk;
+and what several seeds say."""
 
 import errno
 import json
@@ -74,8 +75,11 @@ def test_a_bad_stretch_that_passes_is_survived_and_resumed_exactly(tmp_path: Pat
     assert_same_tuning(tmp_path / "parts", tmp_path / "whole")
 
 
-def test_a_run_that_diverges_begins_again_with_a_third_of_the_rate_and_twice_the_warmup(tmp_path: Path) -> None:
-    """Steps 6 and 7 are never good: the first attempt ends there, the second begins at that count and has 16 more."""
+def test_a_run_that_diverges_begins_again_with_a_third_of_the_rate_and_twice_the_warmup(
+    tmp_path: Path,
+) -> None:
+    """Steps 6 and 7 are never good: the first attempt ends there, the second begins at that count
+    and has 16 more."""
     wish = recipe(warmup=2, max_skips=1, max_rollbacks=0, retries=1)
     training = poisoned({6: 99, 7: 99}, wish)
     training.train(tmp_path, progress=False)
@@ -83,7 +87,9 @@ def test_a_run_that_diverges_begins_again_with_a_third_of_the_rate_and_twice_the
     assert told[:3] == [("skip", 6), ("stop", 7), ("retry", 7)]
     message = next(event["message"] for event in events(tmp_path) if event["event"] == "retry")
     assert re.search(
-        r"diverged at step 7: .*; begins again from the pretrained weights with the rate / 3 .*attempt 2 of 2", message
+        r"diverged at step 7: .*; begins again from the pretrained weights with the rate / 3 "
+        r".*attempt 2 of 2",
+        message,
     )
     steps = [record for record in essence(tmp_path) if record["kind"] == "step"]
     assert [record["step"] for record in steps] == [*range(7), *range(7, 23)]
@@ -95,7 +101,9 @@ def test_a_run_that_diverges_begins_again_with_a_third_of_the_rate_and_twice_the
 
 def test_a_run_that_diverges_in_every_attempt_ends_with_4(tmp_path: Path) -> None:
     wish = recipe(max_skips=0, max_rollbacks=0, retries=1)
-    with pytest.raises(DivergedError, match=r"diverged at step \d+: loss nan .* of training examples \d+, ") as told:
+    with pytest.raises(
+        DivergedError, match=r"diverged at step \d+: loss nan .* of training examples \d+, "
+    ) as told:
         poisoned(dict.fromkeys(range(99), 999), wish).train(tmp_path, progress=False)
     assert told.value.exit_code == 4
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "diverged"
@@ -111,7 +119,9 @@ def test_answers_that_are_not_numbers_are_a_divergence(tmp_path: Path) -> None:
                     next(self.model.parameters()).fill_(float("nan"))
             super().evaluate(state, stop)
 
-    Overflowing(recipe("answer", retries=1), ready("answer", null_search="dev"), source(), CPU).train(tmp_path, progress=False)
+    Overflowing(
+        recipe("answer", retries=1), ready("answer", null_search="dev"), source(), CPU
+    ).train(tmp_path, progress=False)
     assert "what the model says of answers is not a number" in events(tmp_path)[0]["message"]
     assert result(tmp_path)["attempts"] == 2
 
@@ -126,24 +136,40 @@ def hopeless(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return run, tune(recipe(**HOPELESS), run).calls
 
 
-def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(hopeless: tuple[Path, int]) -> None:
+def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(
+    hopeless: tuple[Path, int],
+) -> None:
     told = events(hopeless[0])
-    assert [(event["event"], event["step"]) for event in told] == [("retry", 16), ("retry", 32), ("chance", 48)]
+    assert [(event["event"], event["step"]) for event in told] == [
+        ("retry", 16),
+        ("retry", 32),
+        ("chance", 48),
+    ]
     pattern = (
-        r"it never left chance: accuracy on dev at best 0\.\d{3} where always saying the same has 0\.225, "
-        r"a loss of 1\.\d+ where guessing has 1\.3\d\d; begins again from the pretrained weights with the rate / 3 and "
+        r"it never left chance: accuracy on dev at best 0\.\d{3} where always saying the same has "
+        r"0\.225, "
+        r"a loss of 1\.\d+ where guessing has 1\.3\d\d; begins again from the pretrained weights "
+        r"with the rate / 3 and "
         r"the warm-up × 2, attempt 2 of 3"
     )
     assert re.fullmatch(pattern, told[0]["message"])
     assert told[2]["message"].endswith("; look at the data, or try another --rate or --epochs")
     found = result(hopeless[0])
     assert (found["attempts"], found["left_chance"], found["steps"]) == (3, False, 48)
-    firsts = [record for record in essence(hopeless[0]) if record["kind"] == "step" and record["step"] in (0, 16, 32)]
-    assert len({record["loss"] for record in firsts}) == 3  # another head and another order each time
+    firsts = [
+        record
+        for record in essence(hopeless[0])
+        if record["kind"] == "step" and record["step"] in (0, 16, 32)
+    ]
+    assert (
+        len({record["loss"] for record in firsts}) == 3
+    )  # another head and another order each time
 
 
 @pytest.mark.parametrize("part", [0.2, 0.34, 0.5, 0.8])
-def test_new_beginnings_resume_exactly(hopeless: tuple[Path, int], tmp_path: Path, part: float) -> None:
+def test_new_beginnings_resume_exactly(
+    hopeless: tuple[Path, int], tmp_path: Path, part: float
+) -> None:
     with pytest.raises(InterruptedRunError):
         tune(recipe(**HOPELESS), tmp_path / "run", at=signalled(int(part * hopeless[1])))
     tune(recipe(**HOPELESS), tmp_path / "run")
@@ -157,7 +183,8 @@ def test_a_run_that_learns_is_never_retried(tmp_path: Path) -> None:
 
 
 def test_what_chance_is() -> None:
-    """Above it on dev or in training is enough: a run that learned train and not dev has overfit, which is another thing."""
+    """Above it on dev or in training is enough: a run that learned train and not dev has overfit,
+    which is another thing."""
     watch = ChanceWatch(ready("classify"), steps=10)
     assert watch.failed
     watch.see_score(watch.chance + 0.9 / 40**0.5)  # within the noise of 40 examples
@@ -168,7 +195,9 @@ def test_what_chance_is() -> None:
     watch.begin()
     watch.see_score(watch.chance + 1.1 / 40**0.5)
     assert not watch.failed
-    assert chance_loss(ready("regress").train.inputs) == pytest.approx(2.0, rel=0.2)  # the variance of 0 … 4
+    assert chance_loss(ready("regress").train.inputs) == pytest.approx(
+        2.0, rel=0.2
+    )  # the variance of 0 … 4
     assert chance_loss(ready("choose").train.inputs) == pytest.approx(1.0986, abs=1e-4)  # ln 3
     assert chance_loss(ready("answer").train.inputs) is None
 
@@ -183,7 +212,14 @@ def test_what_is_gentler() -> None:
 
 
 def test_twenty_times_out_of_memory_changes_no_loss(tmp_path: Path) -> None:
-    wish = recipe(steps=24, batch_size=16, microbatch_tokens=4096, encoder_dropout=0.0, head_dropout=0.0, save_every=0)
+    wish = recipe(
+        steps=24,
+        batch_size=16,
+        microbatch_tokens=4096,
+        encoder_dropout=0.0,
+        head_dropout=0.0,
+        save_every=0,
+    )
     tune(wish, tmp_path / "whole")
 
     class Short(WatchedTuning):
@@ -220,7 +256,9 @@ def full(*args: Any, **kwargs: Any) -> Any:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_costs_snapshots_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_snapshots_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tune(recipe(), tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(Snapshot, "write", full)
@@ -230,8 +268,11 @@ def test_a_full_disk_costs_snapshots_and_not_the_run(tmp_path: Path, monkeypatch
     assert kept == essence(tmp_path / "whole")
 
 
-def test_the_best_weights_wait_in_memory_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first evaluation is best and cannot be written; the weights of that step are written later, not those of then."""
+def test_the_best_weights_wait_in_memory_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first evaluation is best and cannot be written; the weights of that step are written
+    later, not those of then."""
     save, room = Checkpoint.save, {"from": 2}
 
     def tight(self: Checkpoint, *args: Any, **kwargs: Any) -> Any:
@@ -244,7 +285,10 @@ def test_the_best_weights_wait_in_memory_while_the_disk_is_full(tmp_path: Path, 
         def ask(self, *args: Any) -> Any:
             card, predictions = super().ask(*args)
             truth = [example.label for example in self.prepared.dev.examples]
-            return card, [replace(p, label=t) if self.evaluated < 0 else p for p, t in zip(predictions, truth, strict=True)]
+            return card, [
+                replace(p, label=t) if self.evaluated < 0 else p
+                for p, t in zip(predictions, truth, strict=True)
+            ]
 
     First(recipe(), ready("classify"), source(), CPU).train(tmp_path / "whole", progress=False)
     with monkeypatch.context() as patch:
@@ -252,7 +296,9 @@ def test_the_best_weights_wait_in_memory_while_the_disk_is_full(tmp_path: Path, 
         First(recipe(), ready("classify"), source(), CPU).train(tmp_path / "run", progress=False)
     (event,) = (event for event in events(tmp_path / "run") if event["event"] == "snapshot")
     assert re.search(r"best could not be written: .*No space left", event["message"])
-    mine, theirs = (Checkpoint.load(tmp_path / name / "final").model.state_dict() for name in ("run", "whole"))
+    mine, theirs = (
+        Checkpoint.load(tmp_path / name / "final").model.state_dict() for name in ("run", "whole")
+    )
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
     assert result(tmp_path / "run")["best_step"] == 6
 
@@ -262,7 +308,10 @@ def test_a_disk_too_full_at_the_end_says_what_to_do_and_the_same_command_ends_it
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", full)
-        with pytest.raises(CheckpointError, match=r"at its end, but the checkpoint .*best could not be written: .*No space"):
+        with pytest.raises(
+            CheckpointError,
+            match=r"at its end, but the checkpoint .*best could not be written: .*No space",
+        ):
             tune(recipe(), tmp_path / "run")
     again = tune(recipe(), tmp_path / "run")
     assert Checkpoint.load(tmp_path / "run" / "final").task is not None
@@ -270,11 +319,16 @@ def test_a_disk_too_full_at_the_end_says_what_to_do_and_the_same_command_ends_it
 
 
 @pytest.mark.parametrize("what", ["save_predictions", "write_json"])
-def test_a_disk_too_full_for_the_result_says_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_a_disk_too_full_for_the_result_says_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     tune(recipe(), tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(conclusion, what, full)
-        with pytest.raises(CheckpointError, match=r"at its end, but its result could not be written: .*No space.*; free some"):
+        with pytest.raises(
+            CheckpointError,
+            match=r"at its end, but its result could not be written: .*No space.*; free some",
+        ):
             tune(recipe(), tmp_path / "run")
     assert tune(recipe(), tmp_path / "run").calls == 0
     assert_same_tuning(tmp_path / "run", tmp_path / "whole")
@@ -283,11 +337,16 @@ def test_a_disk_too_full_for_the_result_says_so_too(tmp_path: Path, monkeypatch:
 def test_a_damaged_result_says_what_to_do(tmp_path: Path) -> None:
     tune(recipe(steps=1), tmp_path)
     (tmp_path / "result.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"result.json cannot be read: .*; remove the folder, and give the same command"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"result.json cannot be read: .*; remove the folder, and give the same command",
+    ):
         tune(recipe(steps=1), tmp_path)
 
 
-def test_without_a_snapshot_to_go_back_to_it_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_snapshot_to_go_back_to_it_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(SnapshotStore, "save", lambda self, snapshot: None)
     poisoned({3: 1}, recipe(max_skips=0, retries=1)).train(tmp_path, progress=False)
     assert result(tmp_path)["attempts"] == 2
@@ -295,27 +354,39 @@ def test_without_a_snapshot_to_go_back_to_it_begins_again(tmp_path: Path, monkey
 
 def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None:
     wish, said = recipe(epochs=4), list[str]()
-    summary = train_seeds(wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append, progress=False)
+    summary = train_seeds(
+        wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append, progress=False
+    )
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     scores = [result(tmp_path / f"seed-{number}")["score"] for number in range(3)]
     assert len(set(scores)) > 1
     assert summary["score"] == sorted(scores)[1] == summary["scores"]["accuracy"]["median"]
-    assert (summary["scores"]["accuracy"]["lowest"], summary["scores"]["accuracy"]["highest"]) == (min(scores), max(scores))
+    assert (summary["scores"]["accuracy"]["lowest"], summary["scores"]["accuracy"]["highest"]) == (
+        min(scores),
+        max(scores),
+    )
     best = tmp_path / f"seed-{summary['best_seed']}" / "final" / "model.safetensors"
     assert (tmp_path / "final" / "model.safetensors").read_bytes() == best.read_bytes()
     assert Checkpoint.load(tmp_path / "final").task is not None
     assert said == ["seed 0, 1 of 3", "seed 1, 2 of 3", "seed 2, 3 of 3"]
     alone = tune(replace(wish, seed=1), tmp_path / "alone").result  # type: ignore[attr-defined]
     assert alone["score"] == scores[1]
-    assert train_seeds(wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append) == summary
+    assert (
+        train_seeds(wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append)
+        == summary
+    )
 
 
-def test_one_seed_that_diverges_is_part_of_the_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_seed_that_diverges_is_part_of_the_spread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from litebert.train import seeds
 
     class Sometimes(WatchedTuning):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{name: value for name, value in kwargs.items() if name != "say"})
+            super().__init__(
+                *args, **{name: value for name, value in kwargs.items() if name != "say"}
+            )
 
         def train(self, *args: Any, **kwargs: Any) -> Any:
             if self.recipe.seed == 1 or "all" in str(args[0]):
@@ -333,5 +404,7 @@ def test_one_seed_that_diverges_is_part_of_the_spread(tmp_path: Path, monkeypatc
 
 def test_a_spread_by_hand() -> None:
     found = spread([0.5, 0.8, 0.2])
-    assert found == pytest.approx({"median": 0.5, "mean": 0.5, "deviation": 0.3, "lowest": 0.2, "highest": 0.8})
+    assert found == pytest.approx(
+        {"median": 0.5, "mean": 0.5, "deviation": 0.3, "lowest": 0.2, "highest": 0.8}
+    )
     assert spread([0.7])["deviation"] == 0.0

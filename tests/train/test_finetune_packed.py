@@ -1,5 +1,5 @@
-"""Fine-tuning as a GPU does it, on a CPU: packed batches learn what padded ones do, and a pass that reads static memory alone,
-as a replayed graph does, learns it too.
+"""Fine-tuning as a GPU does it, on a CPU: packed batches learn what padded ones do, and a pass that
+reads static memory alone, as a replayed graph does, learns it too.
 """
 
 import json
@@ -27,7 +27,8 @@ PLAIN = {"encoder_dropout": 0.0, "head_dropout": 0.0, "steps": 8, "microbatch_to
 
 @dataclass
 class Pretended:
-    """In place of a CUDA graph: what was recorded runs again, from the memory that it was recorded with."""
+    """In place of a CUDA graph: what was recorded runs again, from the memory that it was recorded
+    with."""
 
     graphs: "PretendedGraphs"
     layout: TaskLayout
@@ -37,7 +38,9 @@ class Pretended:
     def replay(self) -> None:
         assert self.recorded is not None
         found = self.recorded
-        losses, gradients = self.graphs.run(self.layout.split(found.inputs), found.divisors, self.depth)
+        losses, gradients = self.graphs.run(
+            self.layout.split(found.inputs), found.divisors, self.depth
+        )
         for mine, new in zip(found.gradients, gradients, strict=True):
             if mine is not None and new is not None:
                 mine.copy_(new)
@@ -75,7 +78,9 @@ def make(kind: str, **changes: Any) -> Finetuning:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_packed_batches_learn_what_padded_ones_do(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_batches_learn_what_padded_ones_do(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     padded = losses_of(make(kind), tmp_path / "padded")
     monkeypatch.setattr(finetune, "can_pack", lambda *_: True)
     packed = make(kind)
@@ -85,14 +90,17 @@ def test_packed_batches_learn_what_padded_ones_do(kind: str, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_replayed_pass_reads_static_memory_alone(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replayed_pass_reads_static_memory_alone(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(finetune, "can_pack", lambda *_: True)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     plain = losses_of(make(kind, steps=16), tmp_path / "plain")
     training = make(kind, steps=16)
     training.passes = PretendedGraphs(training.job, training.working.model, pytest.fail)
-    # the gradients of a float32 master are the recorded ones themselves, which the optimizer's clipping would change
+    # the gradients of a float32 master are the recorded ones themselves, which the optimizer's
+    # clipping would change
     monkeypatch.setattr(training.working, "collect", lambda: keep_apart(training.model))
     assert losses_of(training, tmp_path / "replayed") == pytest.approx(plain, rel=1e-4)
     assert training.passes.recorded
@@ -128,7 +136,9 @@ def test_a_batch_drawn_ahead_of_a_new_beginning_is_drawn_again() -> None:
 
 
 def test_a_batch_in_parts_is_not_laid_out_ahead() -> None:
-    job = FinetuneJob(recipe(**PLAIN | {"microbatch_tokens": 32}), ready("classify").train.inputs, CPU)
+    job = FinetuneJob(
+        recipe(**PLAIN | {"microbatch_tokens": 32}), ready("classify").train.inputs, CPU
+    )
     job.batch(0)
     assert job.ahead(1) is None
 
@@ -158,7 +168,9 @@ def test_a_rank_without_units_learns_nothing_of_what_it_reads() -> None:
         ("off", True, 9.0, "off"),
     ],
 )
-def test_long_runs_over_packed_rows_pay_for_compiling(wish: Any, pack: bool, share: float, expected: str) -> None:
+def test_long_runs_over_packed_rows_pay_for_compiling(
+    wish: Any, pack: bool, share: float, expected: str
+) -> None:
     inputs = ready("classify").train.inputs
     tokens = float(np.mean(inputs.row_lengths)) * 8
     steps = max(int(share * COMPILE_TOKENS / tokens), 1)

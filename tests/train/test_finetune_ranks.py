@@ -1,4 +1,5 @@
-"""Fine-tuning on two ranks reads what one reads, learns the same within rounding, and both agree on when to stop."""
+"""Fine-tuning on two ranks reads what one reads, learns the same within rounding, and both agree on
+when to stop."""
 
 import os
 import signal
@@ -13,13 +14,25 @@ from .launch import finish, ranks_of, start_command, state, wait_for_step
 from .runs import losses
 from .tuning import source
 
-FLAGS = ["--max-length", "32", "--device", "cpu", "--retries", "0", "--patience", "0", "--head-dropout", "0"]
+FLAGS = [
+    "--max-length",
+    "32",
+    "--device",
+    "cpu",
+    "--retries",
+    "0",
+    "--patience",
+    "0",
+    "--head-dropout",
+    "0",
+]
 FLAGS += ["--batch-size", "7", "--evaluations", "8", "--dtype", "float32", "--rate", "1e-3"]
 
 
 @pytest.fixture
 def args(tmp_path: Path) -> list[str]:
-    """48 examples in batches of 7: the last batch of an epoch has 6, shared as 3 and 3; some shares are uneven."""
+    """48 examples in batches of 7: the last batch of an epoch has 6, shared as 3 and 3; some shares
+    are uneven."""
     model, data = source().save(tmp_path / "model"), tiny_task(tmp_path / "data", "sst2")
     return ["finetune", "sst2", "--model", str(model), "--data", str(data), *FLAGS]
 

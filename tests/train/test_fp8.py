@@ -1,4 +1,5 @@
-"""Pretraining in fp8, on a CPU: it learns as in bfloat16, rounds weights once a step, and is refused where it cannot run."""
+"""Pretraining in fp8, on a CPU: it learns as in bfloat16, rounds weights once a step, and is
+refused where it cannot run."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from litebert.train.log import Record
 from litebert.train.pretrain import Pretraining
 from litebert.train.runtime import Runtime, check_fp8
 
-SETTINGS: dict[str, Any] = {"steps": 10, "batch_size": Stages.constant(16), "microbatch_tokens": 24 * 4, "evaluate_every": 0}
+SETTINGS: dict[str, Any] = {
+    "steps": 10,
+    "batch_size": Stages.constant(16),
+    "microbatch_tokens": 24 * 4,
+    "evaluate_every": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +38,22 @@ def train(shards: Path, out: Path, dtype: Any, **changes: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("checkpoint_every", [0, 1])
-def test_a_run_follows_the_course_of_bfloat16(shards: Path, tmp_path: Path, checkpoint_every: int) -> None:
-    courses = {d: train(shards, tmp_path / d, d, checkpoint_every=checkpoint_every) for d in ("bfloat16", "fp8")}
+def test_a_run_follows_the_course_of_bfloat16(
+    shards: Path, tmp_path: Path, checkpoint_every: int
+) -> None:
+    courses = {
+        d: train(shards, tmp_path / d, d, checkpoint_every=checkpoint_every)
+        for d in ("bfloat16", "fp8")
+    }
     assert courses["fp8"] == pytest.approx(courses["bfloat16"], rel=2e-2)
     assert courses["fp8"] != courses["bfloat16"]
     assert courses["fp8"][-1] < courses["fp8"][0] - 0.1
     Checkpoint.load(tmp_path / "fp8" / "final")  # in float32, under the usual names
 
 
-def test_weights_are_rounded_once_a_step(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_rounded_once_a_step(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 4 microbatches, each through 2 applications of the layer; a rounding more at the start."""
     calls: list[Quantized] = []
     refresh = Quantized.refresh
@@ -48,7 +61,9 @@ def test_weights_are_rounded_once_a_step(shards: Path, tmp_path: Path, monkeypat
     losses = train(shards, tmp_path, "fp8")
     products = set(calls)
     assert len(losses) == 10
-    assert len(products) == 6  # query, key and value together; query; key and value; output; inner; outer
+    assert (
+        len(products) == 6
+    )  # query, key and value together; query; key and value; output; inner; outer
     assert len(calls) == 11 * len(products)
 
 
@@ -65,7 +80,9 @@ def test_the_working_copy_alone_is_in_8_bits_and_follows_the_master(shards: Path
         wide = torch.cat([linear.weight for linear in part.parts])
         assert wide.dtype == torch.bfloat16
         assert wide.min() > 0.5
-        torch.testing.assert_close(part.values.float() * part.scale, wide.float(), rtol=2**-4, atol=0)
+        torch.testing.assert_close(
+            part.values.float() * part.scale, wide.float(), rtol=2**-4, atol=0
+        )
     run.close()
 
 
@@ -79,7 +96,10 @@ def test_nothing_is_in_8_bits_unless_asked_for(shards: Path) -> None:
 
 def test_a_device_that_cannot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    with pytest.raises(ConfigError, match=r"needs a GPU of compute capability 8\.9 or more, and this is .* 8\.0; use --dtype"):
+    with pytest.raises(
+        ConfigError,
+        match=r"needs a GPU of compute capability 8\.9 or more, and this is .* 8\.0; use --dtype",
+    ):
         check_fp8(torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
     check_fp8(torch.device("cuda"))

@@ -74,11 +74,15 @@ def test_twenty_full_disks_cost_no_run(shards: Path, tmp_path: Path, small_disk:
     lost = 0
     for number in range(20):
         run = small_disk / str(number)
-        Filling(Filler(random.Random(number), small_disk), recipe, shards, CPU).train(run, progress=False)
+        Filling(Filler(random.Random(number), small_disk), recipe, shards, CPU).train(
+            run, progress=False
+        )
         lost += len(events(run))
         mine, theirs = weights(run), weights(tmp_path / "whole")
         assert all(bool((mine[name] == theirs[name]).all()) for name in theirs)
-        assert [record for record in essence(run) if record["kind"] != "event"] == essence(tmp_path / "whole")
+        assert [record for record in essence(run) if record["kind"] != "event"] == essence(
+            tmp_path / "whole"
+        )
         subprocess.run(["rm", "-r", str(run)], check=True)
     assert lost > 20  # it was full indeed
 
@@ -90,14 +94,15 @@ def test_twenty_full_disks_cost_no_fine_tuning(tmp_path: Path, small_disk: Path)
     lost = 0
     for number in range(20):
         run = small_disk / str(number)
-        FillingTuning(Filler(random.Random(number), small_disk), recipe, ready("classify"), source(), CPU).train(
-            run, progress=False
-        )
+        FillingTuning(
+            Filler(random.Random(number), small_disk), recipe, ready("classify"), source(), CPU
+        ).train(run, progress=False)
         lost += len(events(run))
         mine, theirs = weights(run), weights(tmp_path / "whole")
         assert all(bool((mine[name] == theirs[name]).all()) for name in theirs)
         kept, expected = (
-            [record for record in essence(each) if record["kind"] != "event"] for each in (run, tmp_path / "whole")
+            [record for record in essence(each) if record["kind"] != "event"]
+            for each in (run, tmp_path / "whole")
         )
         assert kept == expected
         subprocess.run(["rm", "-r", str(run)], check=True)

@@ -1,4 +1,5 @@
-"""What holds on a GPU: packed rows and replayed graphs err no more than plain steps, and a run goes on where it stopped.
+"""What holds on a GPU: packed rows and replayed graphs err no more than plain steps, and a run goes
+on where it stopped.
 
 Shape checks stand in the way of compiling: run it with --noconftest.
 """
@@ -27,7 +28,13 @@ from litebert.train.pretrain import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-SHAPE = {"embedding_size": 64, "hidden_size": 256, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 1024}
+SHAPE = {
+    "embedding_size": 64,
+    "hidden_size": 256,
+    "num_layers": 4,
+    "num_attention_heads": 4,
+    "ffn_size": 1024,
+}
 COUNTS = {"masked": 100.0, "examples": 32.0}
 
 
@@ -47,11 +54,15 @@ def job(shards: Path) -> PretrainJob:
 def make_model(job: PretrainJob) -> Model:
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, vocab_size=96, max_positions=64)
-    return Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))).cuda()
+    return Model(
+        ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))
+    ).cuda()
 
 
 def flat(gradients: list[torch.Tensor | None]) -> torch.Tensor:
-    return torch.cat([gradient.double().flatten() for gradient in gradients if gradient is not None])
+    return torch.cat(
+        [gradient.double().flatten() for gradient in gradients if gradient is not None]
+    )
 
 
 def gradient_of(model: Model, layout: Layout) -> torch.Tensor:
@@ -61,7 +72,8 @@ def gradient_of(model: Model, layout: Layout) -> torch.Tensor:
 
 
 def test_packed_and_replayed_passes_err_no_more_than_plain_ones(job: PretrainJob) -> None:
-    """The truth is the same weights in float64; the plain pass is padded, uncompiled and unrecorded bfloat16."""
+    """The truth is the same weights in float64; the plain pass is padded, uncompiled and unrecorded
+    bfloat16."""
     rounded = make_model(job).bfloat16()
     truth = copy.deepcopy(rounded).double()
     most = job.most_masked(24)
@@ -74,7 +86,9 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(job: PretrainJob
         replayed = flat([parameter.grad for parameter in graphs.parameters])
         found = {
             "plain": gradient_of(rounded, padded(batch)),
-            "packed": gradient_of(rounded, packed(batch, most_masked=most, fraction=job.recipe.mask_fraction)),
+            "packed": gradient_of(
+                rounded, packed(batch, most_masked=most, fraction=job.recipe.mask_fraction)
+            ),
             "replayed": replayed,
         }
         for name, gradient in found.items():

@@ -1,4 +1,5 @@
-"""All that is measured on a GPU, in order of importance: the plan holds together, and runs at tiny size on a CPU."""
+"""All that is measured on a GPU, in order of importance: the plan holds together, and runs at tiny
+size on a CPU."""
 
 import json
 import subprocess
@@ -16,12 +17,27 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parts_of_both_benches_run_in_one_process(tmp_path: Path) -> None:
-    words = ["--tiny", "--only", "memory", "loader", "tasks", "--out", str(tmp_path), "--seconds", "200"]
+    words = [
+        "--tiny",
+        "--only",
+        "memory",
+        "loader",
+        "tasks",
+        "--out",
+        str(tmp_path),
+        "--seconds",
+        "200",
+    ]
     command = [sys.executable, "-W", "ignore", BENCH / "gpu_campaign.py", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr + done.stdout
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert list(dict.fromkeys(row["part"] for row in rows)) == ["environment", "memory", "loader", "tasks"]
+    assert list(dict.fromkeys(row["part"] for row in rows)) == [
+        "environment",
+        "memory",
+        "loader",
+        "tasks",
+    ]
     tasks = {row["what"]: row for row in rows if row["part"] == "tasks"}
     assert tasks["epoch ours"]["epoch_seconds"] > 0
     assert tasks["ratio ours"]["×_seconds"] > 0
@@ -30,15 +46,28 @@ def test_parts_of_both_benches_run_in_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("bench")
-def test_without_time_every_part_says_that_it_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_time_every_part_says_that_it_was_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     from gpu_campaign import Campaign, arguments  # type: ignore[import-not-found]
 
     campaign = Campaign(arguments(["--tiny", "--seconds", "0.001"]))
     campaign.run()
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert list(dict.fromkeys(row["part"] for row in rows)) == ["speed", "memory", "loader", "tasks", "start", "largest"]
+    assert list(dict.fromkeys(row["part"] for row in rows)) == [
+        "speed",
+        "memory",
+        "loader",
+        "tasks",
+        "start",
+        "largest",
+    ]
     assert all("skipped" in row for row in rows)
-    Campaign(arguments(["--tiny", "--seconds", "0.001", "--only", "speed", "tasks", "--shapes", "tiny-fp8"])).run()
+    Campaign(
+        arguments(
+            ["--tiny", "--seconds", "0.001", "--only", "speed", "tasks", "--shapes", "tiny-fp8"]
+        )
+    ).run()
     assert {json.loads(line)["part"] for line in capsys.readouterr().out.splitlines()} == {"tasks"}
 
 
@@ -62,7 +91,15 @@ def test_the_plan_names_what_there_is() -> None:
 
 def test_the_step_runs_without_each_speed_up(tmp_path: Path) -> None:
     """On a CPU most of them are off anyway: the code that leaves them out runs."""
-    command = [sys.executable, "-W", "ignore", BENCH / "gpu_ablation.py", "--tiny", "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        BENCH / "gpu_ablation.py",
+        "--tiny",
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr + done.stdout
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]

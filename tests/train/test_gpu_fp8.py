@@ -1,4 +1,5 @@
-"""What holds of fp8 on a GPU that has it: products err as on a CPU, and recorded passes as unrecorded ones.
+"""What holds of fp8 on a GPU that has it: products err as on a CPU, and recorded passes as
+unrecorded ones.
 
 Shape checks stand in the way of compiling: run it with --noconftest.
 """
@@ -27,9 +28,16 @@ from litebert.train.runtime import FP8_CAPABILITY, Runtime
 from litebert.train.working import WorkingCopy
 
 pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() < FP8_CAPABILITY, reason="needs a GPU with fp8"
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < FP8_CAPABILITY,
+    reason="needs a GPU with fp8",
 )
-SHAPE = {"embedding_size": 64, "hidden_size": 256, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 1024}
+SHAPE = {
+    "embedding_size": 64,
+    "hidden_size": 256,
+    "num_layers": 4,
+    "num_attention_heads": 4,
+    "ffn_size": 1024,
+}
 COUNTS = {"masked": 100.0, "examples": 32.0}
 
 
@@ -43,22 +51,31 @@ def test_products_are_those_of_a_cpu(tokens: int) -> None:
     """The same roundings; sums on a GPU have fewer bits, forward least."""
     torch.manual_seed(0)
     parts = [nn.Linear(256, width) for width in (256, 256, 64)]
-    states, tangents = torch.randn(1, tokens, 256), [torch.randn(1, tokens, part.out_features) for part in parts]
+    states, tangents = (
+        torch.randn(1, tokens, 256),
+        [torch.randn(1, tokens, part.out_features) for part in parts],
+    )
 
     def outcome(device: str) -> list[torch.Tensor]:
         here = [copy.deepcopy(part).to(device, torch.bfloat16) for part in parts]
         leaf = states.to(device, torch.bfloat16).requires_grad_()
         outputs = torch.split(Quantized(*here)(leaf), [part.out_features for part in here], -1)
         inputs = [leaf, *(part.weight for part in here)]
-        gradients = torch.autograd.grad(outputs, inputs, [tangent.to(device, torch.bfloat16) for tangent in tangents])
+        gradients = torch.autograd.grad(
+            outputs, inputs, [tangent.to(device, torch.bfloat16) for tangent in tangents]
+        )
         return [found.detach().double().cpu() for found in (*outputs, *gradients)]
 
     for mine, theirs in zip(outcome("cuda"), outcome("cpu"), strict=True):
-        assert (mine - theirs).norm() <= 1e-2 * theirs.norm()  # rounding the factors costs 3.7e-2 and more
+        assert (
+            mine - theirs
+        ).norm() <= 1e-2 * theirs.norm()  # rounding the factors costs 3.7e-2 and more
 
 
 def flat(gradients: list[torch.Tensor | None]) -> torch.Tensor:
-    return torch.cat([gradient.double().flatten() for gradient in gradients if gradient is not None])
+    return torch.cat(
+        [gradient.double().flatten() for gradient in gradients if gradient is not None]
+    )
 
 
 def test_packed_and_replayed_passes_err_no_more_than_plain_ones(shards: Path) -> None:
@@ -68,7 +85,9 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(shards: Path) ->
     job = PretrainJob(recipe, feed, runtime, static_shapes=True)
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, vocab_size=96, max_positions=64)
-    master = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))).cuda()
+    master = Model(
+        ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))
+    ).cuda()
     working = WorkingCopy(master, torch.bfloat16, fp8=True)
     truth = copy.deepcopy(master).bfloat16().double()
 
@@ -83,7 +102,10 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(shards: Path) ->
         batch = job.batch(step)
         exact = plain(truth, batch)
         graphs(batch, step, COUNTS)
-        found = {"plain": plain(working.model, batch), "replayed": flat([parameter.grad for parameter in graphs.parameters])}
+        found = {
+            "plain": plain(working.model, batch),
+            "replayed": flat([parameter.grad for parameter in graphs.parameters]),
+        }
         for name, gradient in found.items():
             errors[name].append(float((gradient - exact).norm() / exact.norm()))
         for parameter in graphs.parameters:
@@ -97,7 +119,18 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(shards: Path) ->
 def test_a_recorded_run_sees_its_new_weights(shards: Path, tmp_path: Path) -> None:
     """A graph that read old roundings would learn nothing."""
     losses: list[float] = []
-    recipe = tiny_recipe(encoder=SHAPE, compile="on", dtype="fp8", steps=60, batch_size=Stages.constant(32), save_every=0)
+    recipe = tiny_recipe(
+        encoder=SHAPE,
+        compile="on",
+        dtype="fp8",
+        steps=60,
+        batch_size=Stages.constant(32),
+        save_every=0,
+    )
     run = Pretraining(recipe, shards, Runtime.start(dtype="fp8"))
-    run.train(tmp_path, sinks=(lambda r: losses.append(r["masked_loss"]) if r["kind"] == "step" else None,), progress=False)
+    run.train(
+        tmp_path,
+        sinks=(lambda r: losses.append(r["masked_loss"]) if r["kind"] == "step" else None,),
+        progress=False,
+    )
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.3

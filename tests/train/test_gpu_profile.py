@@ -46,7 +46,8 @@ def test_a_kernel_belongs_to_the_class_of_its_work(name: str, kind: str) -> None
 
 
 def test_times_and_gaps_of_a_worked_example() -> None:
-    """Two steps of 1 ms. In each a product, 2 µs later a copy beside which an attention kernel runs on, then a wait."""
+    """Two steps of 1 ms. In each a product, 2 µs later a copy beside which an attention kernel runs
+    on, then a wait."""
     from gpu_profile import Kernel, summary
 
     kernels = []

@@ -1,4 +1,5 @@
-"""The bench of the step on a GPU works before it meets one: all of its code at tiny size on a CPU, and its arithmetic."""
+"""The bench of the step on a GPU works before it meets one: all of its code at tiny size on a CPU,
+and its arithmetic."""
 
 import functools
 import json
@@ -24,22 +25,31 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_part_runs_on_a_cpu(tmp_path: Path) -> None:
     words = ["--tiny", "--batches", "1", "--parts", "speed", "memory", "loader", "largest"]
     words += ["--profile", "--out", str(tmp_path)]
-    done = subprocess.run([sys.executable, BENCH / "gpu_step.py", *words], capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, BENCH / "gpu_step.py", *words], capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert done.stdout.splitlines()[: len(rows)] == [json.dumps(row, ensure_ascii=False) for row in rows]
+    assert done.stdout.splitlines()[: len(rows)] == [
+        json.dumps(row, ensure_ascii=False) for row in rows
+    ]
     assert json.loads((tmp_path / "environment.json").read_text())["packages"]["torch"]
     speed = {(row["shape"], row["who"]): row for row in rows if row["part"] == "speed"}
-    assert list(speed) == [("tiny", w) for w in ("litebert", "huggingface padded", "huggingface full")] + [
-        ("tiny-fp8", "litebert")
-    ]
+    assert list(speed) == [
+        ("tiny", w) for w in ("litebert", "huggingface padded", "huggingface full")
+    ] + [("tiny-fp8", "litebert")]
     plain, fp8 = speed["tiny", "litebert"], speed["tiny-fp8", "litebert"]
     assert plain["is_exact"]
-    assert plain["errors"]["ours"] == pytest.approx(plain["errors"]["plain"])  # on a CPU they are the same pass
+    assert plain["errors"]["ours"] == pytest.approx(
+        plain["errors"]["plain"]
+    )  # on a CPU they are the same pass
     assert 1 < fp8["error_ratio"] < 10
     for row in speed.values():
         assert 0 < row["real_ktok_s"] <= row["positions_ktok_s"]
-    assert speed["tiny", "huggingface full"]["real_ktok_s"] == speed["tiny", "huggingface full"]["positions_ktok_s"]
+    assert (
+        speed["tiny", "huggingface full"]["real_ktok_s"]
+        == speed["tiny", "huggingface full"]["positions_ktok_s"]
+    )
     assert 0 <= plain["waited"] < 1
     profiles = [row for row in rows if row["part"] == "profile"]
     assert [(row["shape"], row["who"]) for row in profiles] == list(speed)
@@ -50,18 +60,32 @@ def test_every_part_runs_on_a_cpu(tmp_path: Path) -> None:
 
 
 def test_a_part_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
-    words = ["--data", str(tmp_path / "nowhere"), "--shapes", "base-512", "--parts", "loader", "memory"]
-    done = subprocess.run([sys.executable, BENCH / "gpu_step.py", *words], capture_output=True, text=True, timeout=200)
+    words = [
+        "--data",
+        str(tmp_path / "nowhere"),
+        "--shapes",
+        "base-512",
+        "--parts",
+        "loader",
+        "memory",
+    ]
+    done = subprocess.run(
+        [sys.executable, BENCH / "gpu_step.py", *words], capture_output=True, text=True, timeout=200
+    )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
     assert [row["part"] for row in rows] == ["environment", "loader", "memory"]
     assert all("failed" in row for row in rows[1:])
 
 
-@pytest.mark.parametrize(("fixed", "a_row", "limit"), [(2.0, 0.11, 24), (4.0, 1.3, 24), (0.5, 0.01, 9), (2.0, 0.7, 24)])
+@pytest.mark.parametrize(
+    ("fixed", "a_row", "limit"), [(2.0, 0.11, 24), (4.0, 1.3, 24), (0.5, 0.01, 9), (2.0, 0.7, 24)]
+)
 @pytest.mark.parametrize("bend", [0.0, 1e-3])
 @pytest.mark.usefixtures("bench")
-def test_the_largest_batch_is_found_in_few_tries(fixed: float, a_row: float, limit: float, bend: float) -> None:
+def test_the_largest_batch_is_found_in_few_tries(
+    fixed: float, a_row: float, limit: float, bend: float
+) -> None:
     """By a memory that grows with rows, straight or a little bent."""
     from gpu_meter import search  # type: ignore[import-not-found]
 
@@ -72,7 +96,10 @@ def test_the_largest_batch_is_found_in_few_tries(fixed: float, a_row: float, lim
         needs = fixed + a_row * rows * (1 + bend * rows)
         return needs if needs <= limit else None
 
-    best, most = search(peak, 8, limit), next(rows for rows in range(10_000, 0, -1) if peak(rows) is not None)
+    best, most = (
+        search(peak, 8, limit),
+        next(rows for rows in range(10_000, 0, -1) if peak(rows) is not None),
+    )
     tries = tried[: tried.index(10_000)]
     assert best in tries
     assert peak(best) is not None
@@ -92,9 +119,14 @@ def test_the_page_says_what_was_too_many() -> None:
     from gpu_table import table  # type: ignore[import-not-found]
 
     name = {"part": "largest", "shape": "base-512", "mode": "all kept", "limit_gib": 22.0}
-    tries = [name | {"rows": rows, "fits": fits} for rows, fits in ((64, True), (232, False), (144, True), (176, False))]
+    tries = [
+        name | {"rows": rows, "fits": fits}
+        for rows, fits in ((64, True), (232, False), (144, True), (176, False))
+    ]
     other = name | {"mode": "recompute", "rows": 8, "fits": False}
-    assert "| base-512 | all kept | 22.0 | 144 | 176 |" in table([*tries, other, name | {"largest": 144}])
+    assert "| base-512 | all kept | 22.0 | 144 | 176 |" in table(
+        [*tries, other, name | {"largest": 144}]
+    )
 
 
 @pytest.mark.usefixtures("bench")
@@ -102,7 +134,14 @@ def test_ratios_take_the_best_of_each_side_and_no_step_that_errs() -> None:
     from gpu_table import ratios  # type: ignore[import-not-found]
 
     def row(shape: str, who: str, real: float, positions: float, **more: Any) -> dict[str, Any]:
-        return {"part": "speed", "shape": shape, "who": who, "real_ktok_s": real, "positions_ktok_s": positions, **more}
+        return {
+            "part": "speed",
+            "shape": shape,
+            "who": who,
+            "real_ktok_s": real,
+            "positions_ktok_s": positions,
+            **more,
+        }
 
     rows = [
         row("xxlarge-512", "litebert", 40.0, 50.0, is_exact=True),
@@ -112,7 +151,12 @@ def test_ratios_take_the_best_of_each_side_and_no_step_that_errs() -> None:
         row("xxlarge-512", "huggingface padded", 20.0, 25.0),
         row("xxlarge-512", "huggingface padded", 16.0, 20.0),
         row("xxlarge-512", "huggingface full", 32.0, 32.0),
-        {"part": "speed", "shape": "xxlarge-512", "who": "huggingface full", "failed": "out of memory"},
+        {
+            "part": "speed",
+            "shape": "xxlarge-512",
+            "who": "huggingface full",
+            "failed": "out of memory",
+        },
     ]
     plain, fp8 = ratios(rows)
     assert plain["× huggingface padded"] == 2.0
@@ -129,7 +173,8 @@ def test_ratios_take_the_best_of_each_side_and_no_step_that_errs() -> None:
 def test_the_compiled_peer_asks_for_attention_that_fused_kernels_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, strides: tuple[int, ...] | None
 ) -> None:
-    """A mask's last stride is 1, which memory-efficient attention and cuDNN ask for; without a mask there is really none."""
+    """A mask's last stride is 1, which memory-efficient attention and cuDNN ask for; without a mask
+    there is really none."""
     from gpu_contenders import Theirs  # type: ignore[import-not-found]
     from gpu_step import TINY  # type: ignore[import-not-found]
 
@@ -149,7 +194,9 @@ def test_the_compiled_peer_asks_for_attention_that_fused_kernels_have(
 
 
 @pytest.mark.usefixtures("bench")
-def test_what_no_longer_fits_the_time_is_left_out_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_no_longer_fits_the_time_is_left_out_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     from gpu_meter import Meter
     from gpu_step import arguments
 
@@ -158,7 +205,9 @@ def test_what_no_longer_fits_the_time_is_left_out_and_says_so(capsys: pytest.Cap
     meter.attempt(lambda: {"found": 2}, needs=100, part="memory")
     usual = torch._dynamo.config.recompile_limit
     torch._dynamo.config.recompile_limit = 99  # as a run might leave it
-    meter.attempt(lambda: {"found": 3, "limit": torch._dynamo.config.recompile_limit}, part="memory")
+    meter.attempt(
+        lambda: {"found": 3, "limit": torch._dynamo.config.recompile_limit}, part="memory"
+    )
     first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["found"], third["found"], third["limit"]) == (1, 3, usual)
     assert second == {"part": "memory", "skipped": second["skipped"]}
@@ -185,4 +234,6 @@ def test_every_case_is_a_recipe_that_a_gpu_reads_packed() -> None:
             assert huggingface_settings(recipe.encoder)["hidden_act"] == "gelu_new"
     assert MEMORY.keys() <= CASES.keys() | TINY.keys()
     for _, mode, _ in MEMORY.values():
-        assert replace(CASES["base-512"], **MODES[mode]).recipe(64, 64) != CASES["base-512"].recipe(64, 64)
+        assert replace(CASES["base-512"], **MODES[mode]).recipe(64, 64) != CASES["base-512"].recipe(
+            64, 64
+        )

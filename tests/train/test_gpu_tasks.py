@@ -1,5 +1,5 @@
-"""What holds of fine-tuning and predicting on a GPU: packed and replayed passes err no more than plain ones, each replay drops
-other values, and answers in bfloat16 come in order.
+"""What holds of fine-tuning and predicting on a GPU: packed and replayed passes err no more than
+plain ones, each replay drops other values, and answers in bfloat16 come in order.
 
 Shape checks stand in the way of compiling: run it with --noconftest.
 """
@@ -29,7 +29,13 @@ from litebert.train.prepared import Prepared, prepare
 from litebert.train.runtime import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-SHAPE = {"embedding_size": 64, "hidden_size": 256, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 1024}
+SHAPE = {
+    "embedding_size": 64,
+    "hidden_size": 256,
+    "num_layers": 4,
+    "num_attention_heads": 4,
+    "ffn_size": 1024,
+}
 TASKS = ["sst2", "stsb", "race", "squad1", "squad2", "tag"]
 """One for each head."""
 
@@ -38,10 +44,22 @@ def made(folder: Path, name: str, **changes: Any) -> tuple[FinetuneRecipe, Prepa
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, vocab_size=tokenizer.vocab_size, max_positions=128)
-    settings: dict[str, Any] = {"epochs": 2, "batch_size": 8, "max_length": 64, "head_dropout": 0.0, "stride": 16}
-    recipe = FinetuneRecipe(task=name, **settings | changes, optimizer=OptimizerSpec(rate=1e-4, warmup=0.1))
+    settings: dict[str, Any] = {
+        "epochs": 2,
+        "batch_size": 8,
+        "max_length": 64,
+        "head_dropout": 0.0,
+        "stride": 16,
+    }
+    recipe = FinetuneRecipe(
+        task=name, **settings | changes, optimizer=OptimizerSpec(rate=1e-4, warmup=0.1)
+    )
     data: TaskData = open_task(name, tiny_task(folder / name, name, scale=2))
-    return recipe, prepare(recipe, data, tokenizer), Checkpoint(model=Model(ModelConfig(encoder=encoder)), tokenizer=tokenizer)
+    return (
+        recipe,
+        prepare(recipe, data, tokenizer),
+        Checkpoint(model=Model(ModelConfig(encoder=encoder)), tokenizer=tokenizer),
+    )
 
 
 def flat(model: Model) -> torch.Tensor:
@@ -49,7 +67,9 @@ def flat(model: Model) -> torch.Tensor:
     return torch.cat([gradient.double().flatten() for gradient in gradients])
 
 
-def plain_gradient(model: Model, job: FinetuneJob, batch: Any, counts: dict[str, float]) -> torch.Tensor:
+def plain_gradient(
+    model: Model, job: FinetuneJob, batch: Any, counts: dict[str, float]
+) -> torch.Tensor:
     model.zero_grad()
     job.mean(job.compute(model, batch.to("cuda")), counts).backward()  # type: ignore[no-untyped-call]
     return flat(model)
@@ -82,11 +102,17 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(tmp_path: Path, 
     assert means["replayed"] == pytest.approx(means["packed"], rel=0.05), means
 
 
-needs_kernels = pytest.mark.skipif(not has_short_kernels(), reason="attention drops weights in our own kernels alone")
+needs_kernels = pytest.mark.skipif(
+    not has_short_kernels(), reason="attention drops weights in our own kernels alone"
+)
 
 
-@pytest.mark.parametrize("where", ["head_dropout", pytest.param("encoder_dropout", marks=needs_kernels)])
-def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    "where", ["head_dropout", pytest.param("encoder_dropout", marks=needs_kernels)]
+)
+def test_each_replay_drops_other_values_and_a_seed_drops_the_same(
+    tmp_path: Path, where: str
+) -> None:
     recipe, prepared, source = made(tmp_path, "sst2", **{where: 0.5})
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     job, runtime = training.job, training.runtime
@@ -115,7 +141,13 @@ def test_each_replay_drops_other_values_and_a_seed_drops_the_same(tmp_path: Path
 @pytest.mark.parametrize("compile", ["auto", "on", "off"])
 @pytest.mark.filterwarnings("ignore")  # of compilers
 def test_a_run_learns(tmp_path: Path, compile: Any, dropout: float) -> None:
-    settings = {"compile": compile, "epochs": 6, "head_dropout": 0.1, "encoder_dropout": dropout, "patience": 0}
+    settings = {
+        "compile": compile,
+        "epochs": 6,
+        "head_dropout": 0.1,
+        "encoder_dropout": dropout,
+        "patience": 0,
+    }
     recipe, prepared, source = made(tmp_path, "sst2", **settings)
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     result = training.train(tmp_path / "run", progress=False)
@@ -127,16 +159,23 @@ def test_a_run_learns(tmp_path: Path, compile: Any, dropout: float) -> None:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.filterwarnings("ignore")  # of compilers
 def test_packed_vectors_are_the_padded_ones_in_order(tmp_path: Path, pooling: Any) -> None:
-    texts = [" ".join(sentences[: 1 + number % 5]) for number, sentences in enumerate(tiny_documents(300))]
+    texts = [
+        " ".join(sentences[: 1 + number % 5])
+        for number, sentences in enumerate(tiny_documents(300))
+    ]
     tokenizer = Tokenizer.load(tiny_tokenizer(tmp_path))
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, vocab_size=tokenizer.vocab_size, max_positions=128)
     model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"),)))
-    truth = Predictor(Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)).embed(texts, pooling=pooling)
+    truth = Predictor(Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)).embed(
+        texts, pooling=pooling
+    )
 
     def error(**settings: Any) -> float:
         checkpoint = Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)
-        found = Predictor(checkpoint, device="cuda", batch_tokens=2000, **settings).embed(texts, pooling=pooling)
+        found = Predictor(checkpoint, device="cuda", batch_tokens=2000, **settings).embed(
+            texts, pooling=pooling
+        )
         return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
 
     assert error(dtype="float32") < 5e-3  # TF32 or not

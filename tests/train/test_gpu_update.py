@@ -1,4 +1,5 @@
-"""What holds of the update on a GPU: replayed as a CUDA graph it is the plain one, whatever changes from step to step.
+"""What holds of the update on a GPU: replayed as a CUDA graph it is the plain one, whatever changes
+from step to step.
 
 Shape checks stand in the way of compiling: run it with --noconftest.
 """
@@ -27,12 +28,14 @@ from .updating import SPECS, Rig
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CLOSE = {"muon": 1e-2, "lamb": 1e-4, "google": 1e-4, "adamw": 1e-4}
-"""As a part of the way that the weights come; Muon's products are in bfloat16, and may be added up in another order."""
+"""As a part of the way that the weights come; Muon's products are in bfloat16, and may be added up
+in another order."""
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_replayed_steps_are_plain_steps(name: str) -> None:
-    """Under a warm-up, so each step has another rate; in bfloat16 the working copy is its master rounded."""
+    """Under a warm-up, so each step has another rate; in bfloat16 the working copy is its master
+    rounded."""
     plain, replayed = Rig(SPECS[name], "cuda").run(range(12)), Rig(SPECS[name], "cuda")
     update = replayed.recorded()
     replayed.run(range(12))
@@ -93,7 +96,13 @@ def test_a_replay_waits_for_nothing() -> None:
 
 
 STEPS = 16
-SHAPE = {"embedding_size": 64, "hidden_size": 256, "num_layers": 4, "num_attention_heads": 4, "ffn_size": 1024}
+SHAPE = {
+    "embedding_size": 64,
+    "hidden_size": 256,
+    "num_layers": 4,
+    "num_attention_heads": 4,
+    "ffn_size": 1024,
+}
 
 
 def finetuning(folder: Path, **optimizer: Any) -> Finetuning:
@@ -101,9 +110,18 @@ def finetuning(folder: Path, **optimizer: Any) -> Finetuning:
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, vocab_size=tokenizer.vocab_size, max_positions=128)
     spec = OptimizerSpec(rate=1e-4, warmup=0.1, **optimizer)
-    settings: dict[str, Any] = {"epochs": None, "batch_size": 8, "max_length": 64, "head_dropout": 0.0}
-    recipe = FinetuneRecipe(task="sst2", optimizer=spec, steps=STEPS, patience=0, retries=0, **settings)
-    prepared = prepare(recipe, open_task("sst2", tiny_task(folder / "sst2", "sst2", scale=2)), tokenizer)
+    settings: dict[str, Any] = {
+        "epochs": None,
+        "batch_size": 8,
+        "max_length": 64,
+        "head_dropout": 0.0,
+    }
+    recipe = FinetuneRecipe(
+        task="sst2", optimizer=spec, steps=STEPS, patience=0, retries=0, **settings
+    )
+    prepared = prepare(
+        recipe, open_task("sst2", tiny_task(folder / "sst2", "sst2", scale=2)), tokenizer
+    )
     source = Checkpoint(model=Model(ModelConfig(encoder=encoder)), tokenizer=tokenizer)
     return Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
 
@@ -140,6 +158,8 @@ def test_a_recording_that_fails_half_way_leaves_nothing_behind(name: str) -> Non
     update = rig.recorded(Failing)
     rig.run(range(8))
     assert not update.is_on
-    assert rig.said == ["the optimizer could not be recorded, so its steps run without a CUDA graph: half-way"]
+    assert rig.said == [
+        "the optimizer could not be recorded, so its steps run without a CUDA graph: half-way"
+    ]
     assert plain.distance(rig) < CLOSE[name]
     assert rig.ages() == plain.ages()

@@ -1,4 +1,5 @@
-"""Recorded passes and memory, graphs pretended: what a graph holds is given up where a pass outside of graphs needs it."""
+"""Recorded passes and memory, graphs pretended: what a graph holds is given up where a pass outside
+of graphs needs it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -64,12 +65,15 @@ class Job:
 
 
 class Small(Graphs):
-    """On a device where a plain pass of `large` rows has no room beside recorded ones, and none has of `huge`."""
+    """On a device where a plain pass of `large` rows has no room beside recorded ones, and none has
+    of `huge`."""
 
     large, huge = 8, 99
     records = 0
 
-    def run(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
+    def run(
+        self, batch: Any, divisors: Tensor, depth: int | None
+    ) -> tuple[Any, list[Tensor | None]]:
         if len(batch) == self.huge or (len(batch) == self.large and self.recorded):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return super().run(batch, divisors, depth)
@@ -81,7 +85,13 @@ class Small(Graphs):
         class Graph:
             def replay(self) -> None: ...
 
-        return Recorded(graph=Graph(), inputs=layout.flat(), divisors=torch.ones(count), losses=losses, gradients=gradients)  # type: ignore[arg-type]
+        return Recorded(
+            graph=Graph(),
+            inputs=layout.flat(),
+            divisors=torch.ones(count),
+            losses=losses,
+            gradients=gradients,
+        )  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Laws of the loop: resuming changes no bit, a NaN is never stepped on, memory and signals cost nothing but time."""
+"""Laws of the loop: resuming changes no bit, a NaN is never stepped on, memory and signals cost
+nothing but time."""
 
 import os
 import re
@@ -51,7 +52,9 @@ def test_a_run_interrupted_anywhere_equals_one_that_was_not(tmp_path: Path, at: 
     whole = ToyRun(tmp_path / "whole", ToyJob(micro=3))
     whole.run()
     first = ToyRun(tmp_path / "parts", SignalledJob(at))
-    with pytest.raises(InterruptedRunError, match=r"interrupted at step \d+ of 20; saved, the same command goes on"):
+    with pytest.raises(
+        InterruptedRunError, match=r"interrupted at step \d+ of 20; saved, the same command goes on"
+    ):
         first.run()
     second = ToyRun(tmp_path / "parts", ToyJob(micro=3))
     second.run()
@@ -88,7 +91,10 @@ def test_after_too_many_skips_the_run_goes_back_with_half_the_rate(tmp_path: Pat
     run = ToyRun(tmp_path, ToyJob(bad_steps=frozenset({11, 12, 13}), times=3))
     state = run.run()
     assert events(run) == ["skip", "skip", "rollback"]
-    assert re.search(r"step 13: loss nan .* not stepped on; back at step 10 with rate × 0.5", run.records[-11]["message"])
+    assert re.search(
+        r"step 13: loss nan .* not stepped on; back at step 10 with rate × 0.5",
+        run.records[-11]["message"],
+    )
     assert run.job.seen == [*range(14), *range(10, 20)]
     assert state.rate_scale == 0.5
     rates = [record["rate"] for record in run.records if record["kind"] == "step"]
@@ -98,7 +104,8 @@ def test_after_too_many_skips_the_run_goes_back_with_half_the_rate(tmp_path: Pat
 def test_a_run_that_stays_bad_stops_with_the_examples_named(tmp_path: Path) -> None:
     run = ToyRun(tmp_path, ToyJob(bad_steps=frozenset(range(7, 20))))
     with pytest.raises(
-        DivergedError, match=r"diverged at step 9: loss nan .* of examples 1, 2, 3: not stepped on; lower the rate"
+        DivergedError,
+        match=r"diverged at step 9: loss nan .* of examples 1, 2, 3: not stepped on; lower the rate",
     ):
         run.run()
     assert all(torch.isfinite(parameter).all() for parameter in run.model.parameters())
@@ -121,7 +128,8 @@ def test_a_spike_counts_as_bad_where_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fits", [1, 2, 3, 5])
 def test_out_of_memory_halves_the_microbatch_and_keeps_the_batch(tmp_path: Path, fits: int) -> None:
-    """Without dropout the losses are those of the undisturbed run; the step that failed is tried again."""
+    """Without dropout the losses are those of the undisturbed run; the step that failed is tried
+    again."""
     undisturbed = ToyRun(tmp_path / "a", ToyJob(dropout=0.0))
     short = ToyRun(tmp_path / "b", ToyJob(dropout=0.0, oom_above=fits))
     undisturbed.run()
@@ -153,5 +161,7 @@ def test_microbatches_add_up_in_bfloat16_too(tmp_path: Path) -> None:
         run = ToyRun(tmp_path / str(micro), ToyJob(steps=50, micro=micro), torch.bfloat16)
         run.run()
         assert all(parameter.dtype == torch.float32 for parameter in run.model.parameters())
-        assert all(parameter.dtype == torch.bfloat16 for parameter in run.working.model.parameters())
+        assert all(
+            parameter.dtype == torch.bfloat16 for parameter in run.working.model.parameters()
+        )
         assert losses(run)[-1] < losses(run)[0]

@@ -1,4 +1,5 @@
-"""Positions that a longer stage reads for the first time go on from the trained ones, wherever a run was ended."""
+"""Positions that a longer stage reads for the first time go on from the trained ones, wherever a
+run was ended."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,9 @@ FIRST = 3
 
 
 def make_recipe(**changes: Any) -> PretrainRecipe:
-    return tiny_recipe(**({"steps": 6, "sequence_length": STAGES, "evaluate_every": 0, "save_every": 0} | changes))
+    return tiny_recipe(
+        **({"steps": 6, "sequence_length": STAGES, "evaluate_every": 0, "save_every": 0} | changes)
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,11 +51,15 @@ def make_recipe(**changes: Any) -> PretrainRecipe:
         ("0:16,4:32", 8, {4: range(16, 32)}),
     ],
 )
-def test_which_positions_a_step_is_the_first_to_read(stages: str, trained: int, expected: dict[int, range]) -> None:
+def test_which_positions_a_step_is_the_first_to_read(
+    stages: str, trained: int, expected: dict[int, range]
+) -> None:
     recipe = make_recipe(steps=12, sequence_length=Stages.parse(stages))
     assert new_positions(recipe, trained=trained) == expected
     assert new_positions(replace(recipe, extend_positions=False), trained=trained) == {}
-    sinusoids = make_recipe(steps=12, sequence_length=recipe.sequence_length, encoder={"position_init": "sinusoidal"})
+    sinusoids = make_recipe(
+        steps=12, sequence_length=recipe.sequence_length, encoder={"position_init": "sinusoidal"}
+    )
     assert new_positions(sinusoids, trained=trained) == {}
 
 
@@ -73,18 +80,23 @@ def test_rows_are_repeated_in_place_and_twice_is_once() -> None:
 
 def turning(count: int) -> torch.Tensor:
     """Rows of three circles around a point off the origin, walked at different speeds."""
-    angles = torch.arange(count, dtype=torch.float64)[:, None] * torch.tensor([0.05, 0.31, 1.1], dtype=torch.float64)
+    angles = torch.arange(count, dtype=torch.float64)[:, None] * torch.tensor(
+        [0.05, 0.31, 1.1], dtype=torch.float64
+    )
     return (
         0.5
-        + torch.cat([angles.sin(), angles.cos()], 1) @ torch.randn(6, 24, generator=torch.Generator().manual_seed(1)).double()
+        + torch.cat([angles.sin(), angles.cos()], 1)
+        @ torch.randn(6, 24, generator=torch.Generator().manual_seed(1)).double()
     )
 
 
 def test_many_rows_go_on_as_they_went() -> None:
-    """Circles are a linear recurrence, which is found and followed far beyond the rows that were given."""
+    """Circles are a linear recurrence, which is found and followed far beyond the rows that were
+    given."""
     path = turning(512)
     rows = continued(path[:128], 384)
-    # a row's distance from the middle is not constant here, and is made so: directions are what can be compared
+    # a row's distance from the middle is not constant here, and is made so: directions are what can
+    # be compared
     away, truth = rows - path[4:124].mean(0), path[128:] - path[4:124].mean(0)
     assert torch.nn.functional.cosine_similarity(away, truth).min() > 0.97
 
@@ -96,7 +108,9 @@ def test_rows_that_go_on_have_the_size_of_the_others_whatever_they_are() -> None
         extend_positions(table, range(128, 256))
         assert torch.equal(table[:128], noise)
         sizes = (table[128:] - noise[4:124].mean(0)).norm(dim=1)
-        assert torch.allclose(sizes, (noise[4:124] - noise[4:124].mean(0)).norm(dim=1).mean().expand(128), rtol=1e-4)
+        assert torch.allclose(
+            sizes, (noise[4:124] - noise[4:124].mean(0)).norm(dim=1).mean().expand(128), rtol=1e-4
+        )
     still = torch.ones(128, 8)
     extend_positions(still, range(FEWEST, 128))
     assert torch.allclose(still, torch.ones(128, 8))
@@ -108,7 +122,9 @@ def test_what_is_said_of_them() -> None:
 
 
 @pytest.mark.parametrize("extend", [True, False])
-def test_a_run_copies_before_the_first_step_of_the_stage(shards: Path, tmp_path: Path, extend: bool) -> None:
+def test_a_run_copies_before_the_first_step_of_the_stage(
+    shards: Path, tmp_path: Path, extend: bool
+) -> None:
     """A rate of 0 shows that nothing else moved them."""
     recipe = make_recipe(rate=0.0, extend_positions=extend)
     start = Watched(recipe, shards, CPU).model.state_dict()[TABLE].clone()
@@ -119,13 +135,17 @@ def test_a_run_copies_before_the_first_step_of_the_stage(shards: Path, tmp_path:
     assert said == [("positions", 3, "positions 6 to 15 start as copies of the first 6")] * extend
 
 
-def test_copies_are_of_what_was_trained_and_the_first_step_reads_them(shards: Path, tmp_path: Path) -> None:
+def test_copies_are_of_what_was_trained_and_the_first_step_reads_them(
+    shards: Path, tmp_path: Path
+) -> None:
     """In bfloat16: the master has them, and the copy that computes has them rounded."""
     seen: list[torch.Tensor] = []
 
     def look(number: int) -> None:
         if number == FIRST:
-            master, rounded = (one.state_dict()[TABLE] for one in (training.model, training.working.model))
+            master, rounded = (
+                one.state_dict()[TABLE] for one in (training.model, training.working.model)
+            )
             assert torch.equal(master.bfloat16(), rounded)
             seen.append(master.clone())
 
@@ -141,8 +161,11 @@ def test_copies_are_of_what_was_trained_and_the_first_step_reads_them(shards: Pa
 
 
 @pytest.mark.parametrize("save_every", [0, 3])
-def test_ended_at_that_very_step_it_ends_as_if_it_had_not_been(shards: Path, tmp_path: Path, save_every: int) -> None:
-    """By a signal between its steps or inside it (a snapshot from after the copying), or by a kill (one from before it)."""
+def test_ended_at_that_very_step_it_ends_as_if_it_had_not_been(
+    shards: Path, tmp_path: Path, save_every: int
+) -> None:
+    """By a signal between its steps or inside it (a snapshot from after the copying), or by a kill
+    (one from before it)."""
 
     class Gone(BaseException):
         pass
@@ -167,7 +190,8 @@ def test_ended_at_that_very_step_it_ends_as_if_it_had_not_been(shards: Path, tmp
 
 
 def test_an_evaluation_at_the_switch_is_of_the_stage_before(shards: Path, tmp_path: Path) -> None:
-    """Ended inside it, nothing was copied yet; what goes on from there equals a run that was not ended."""
+    """Ended inside it, nothing was copied yet; what goes on from there equals a run that was not
+    ended."""
 
     class Stopping(Watched):
         def evaluate(self, state: State, stop: StopSignal) -> None:
@@ -181,13 +205,22 @@ def test_an_evaluation_at_the_switch_is_of_the_stage_before(shards: Path, tmp_pa
     assert events(tmp_path / "parts") == []
     train(recipe, shards, tmp_path / "parts")
     assert_same_run(tmp_path / "parts", tmp_path / "whole")
-    lengths = [record["sequence_length"] for record in essence(tmp_path / "whole") if record["kind"] == "evaluation"]
+    lengths = [
+        record["sequence_length"]
+        for record in essence(tmp_path / "whole")
+        if record["kind"] == "evaluation"
+    ]
     assert lengths == [6, 16]
 
 
 def checkpoint(positions: int, tokenizer: Tokenizer, **encoder: Any) -> Checkpoint:
-    shape = replace(make_recipe().encoder, vocab_size=tokenizer.vocab_size, max_positions=positions, **encoder)
-    return Checkpoint(model=Model(ModelConfig(encoder=shape, heads=(HeadConfig(kind="masked"),))), tokenizer=tokenizer)
+    shape = replace(
+        make_recipe().encoder, vocab_size=tokenizer.vocab_size, max_positions=positions, **encoder
+    )
+    return Checkpoint(
+        model=Model(ModelConfig(encoder=shape, heads=(HeadConfig(kind="masked"),))),
+        tokenizer=tokenizer,
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,19 +232,28 @@ def checkpoint(positions: int, tokenizer: Tokenizer, **encoder: Any) -> Checkpoi
         ("sinusoidal", "sinusoidal", False),
     ],
 )
-def test_a_checkpoint_with_fewer_positions_is_continued_with_copies(shards: Path, then: str, now: str, copied: bool) -> None:
+def test_a_checkpoint_with_fewer_positions_is_continued_with_copies(
+    shards: Path, then: str, now: str, copied: bool
+) -> None:
     tokenizer = Tokenizer.load(shards / "tokenizer")
-    old, new = checkpoint(6, tokenizer, position_init=then), checkpoint(16, tokenizer, position_init=now)
+    old, new = (
+        checkpoint(6, tokenizer, position_init=then),
+        checkpoint(16, tokenizer, position_init=now),
+    )
     trained, start = old.model.state_dict()[TABLE], new.model.state_dict()[TABLE].clone()
     said = graft(new.model, old, tokenizer)
     expected = trained[[p % 6 for p in range(16)]] if copied else torch.cat([trained, start[6:]])
     assert torch.equal(new.model.state_dict()[TABLE], expected)
-    assert said.endswith("keep their rows" + "; positions 6 to 15 start as copies of the first 6" * copied)
+    assert said.endswith(
+        "keep their rows" + "; positions 6 to 15 start as copies of the first 6" * copied
+    )
     with pytest.raises(ConfigError, match="another shape: max_positions: 16 there, 6 here"):
         graft(old.model, new, tokenizer)
 
 
-@pytest.mark.parametrize(("positions", "expected"), [(64, {}), (10, {3: range(10, 16)}), (5, {3: range(6, 16)})])
+@pytest.mark.parametrize(
+    ("positions", "expected"), [(64, {}), (10, {3: range(10, 16)}), (5, {3: range(6, 16)})]
+)
 def test_positions_of_a_checkpoint_count_as_trained(
     shards: Path, tmp_path: Path, positions: int, expected: dict[int, range]
 ) -> None:
@@ -220,8 +262,11 @@ def test_positions_of_a_checkpoint_count_as_trained(
 
 
 def test_the_best_of_a_run_is_the_best_at_its_last_length(shards: Path, tmp_path: Path) -> None:
-    """Losses at another length say nothing of each other: the best weights are of the length that a user will read."""
+    """Losses at another length say nothing of each other: the best weights are of the length that a
+    user will read."""
     recipe = make_recipe(evaluate_every=3, rate=0.0)
     train(recipe, shards, tmp_path / "run")
     saved = Checkpoint.load(tmp_path / "run" / "best").model.state_dict()[TABLE]
-    assert torch.equal(saved[6:12], saved[:6])  # of the end, when the longer stage had been filled, though nothing was learned
+    assert torch.equal(
+        saved[6:12], saved[:6]
+    )  # of the end, when the longer stage had been filled, though nothing was learned

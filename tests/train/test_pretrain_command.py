@@ -1,4 +1,5 @@
-"""The command line of pretraining: what it refuses and how it says so, continued pretraining, the rehearsal."""
+"""The command line of pretraining: what it refuses and how it says so, continued pretraining, the
+rehearsal."""
 
 import json
 import re
@@ -36,7 +37,9 @@ def _signals() -> Iterator[None]:
 
 
 def pretrain(shards: Path, out: Path, *flags: str) -> int:
-    return litebert(["pretrain", "--data", str(shards), "--out", str(out), *FLAGS, "--workers", "0", *flags])
+    return litebert(
+        ["pretrain", "--data", str(shards), "--out", str(out), *FLAGS, "--workers", "0", *flags]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,16 @@ def finished(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_folder_holds_what_the_run_was_and_found(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
-    expected = {"recipe.json", "environment.json", "metrics.jsonl", "snapshots", "best", "final", "status.json", ".lock"}
+    expected = {
+        "recipe.json",
+        "environment.json",
+        "metrics.jsonl",
+        "snapshots",
+        "best",
+        "final",
+        "status.json",
+        ".lock",
+    }
     assert names == expected
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["packages"]["torch"] == torch.__version__
@@ -69,7 +81,11 @@ def test_a_run_folder_holds_what_the_run_was_and_found(finished: Path) -> None:
     ],
 )
 def test_a_changed_recipe_is_refused_with_the_difference(
-    finished: Path, shards: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], difference: str
+    finished: Path,
+    shards: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    difference: str,
 ) -> None:
     before = (finished / "status.json").read_text()
     assert pretrain(shards, finished, *flags) == 2
@@ -90,7 +106,10 @@ def test_a_recipe_edited_in_the_runs_own_folder_is_told(
     wrote["recipe"]["seed"] = 5
     (run / "recipe.json").write_text(json.dumps(wrote))
     assert pretrain(shards, run, "--seed", "5") == 0
-    assert re.search(r"snapshot of step 12 is of another recipe than .*recipe\.json says", capsys.readouterr().err)
+    assert re.search(
+        r"snapshot of step 12 is of another recipe than .*recipe\.json says",
+        capsys.readouterr().err,
+    )
 
 
 def test_settings_that_only_watch_are_not_refused(finished: Path, shards: Path) -> None:
@@ -103,30 +122,46 @@ def test_another_corpus_and_another_tokenizer_are_refused(finished: Path, tmp_pa
 
     for number, changes in enumerate(({"seed": 1}, {"vocab_size": 80})):
         other = tiny_shards(tmp_path / f"data-{number}", **changes)
-        expected = r"undo: corpus: \w{12}… in the run, \w{12}… now" if number == 0 else r"tokenizer: \w{12}… .*; corpus: "
+        expected = (
+            r"undo: corpus: \w{12}… in the run, \w{12}… now"
+            if number == 0
+            else r"tokenizer: \w{12}… .*; corpus: "
+        )
         with pytest.raises(ConfigError, match=expected):
             train(PretrainRecipe.from_dict(recipe), other, finished)
 
 
-def test_a_recipe_that_cannot_be_read_is_refused(finished: Path, shards: Path, tmp_path: Path) -> None:
+def test_a_recipe_that_cannot_be_read_is_refused(
+    finished: Path, shards: Path, tmp_path: Path
+) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"recipe\.json cannot be read as the recipe of a run: .*; choose another --out"):
+    with pytest.raises(
+        ConfigError,
+        match=r"recipe\.json cannot be read as the recipe of a run: .*; choose another --out",
+    ):
         train(tiny_recipe(), shards, tmp_path / "run")
 
 
-def test_two_processes_in_one_folder_are_refused(finished: Path, shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_processes_in_one_folder_are_refused(
+    finished: Path, shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     holder = RunFolder(finished)
     holder.hold()
     try:
         assert pretrain(shards, finished) == 2
     finally:
         holder.release()
-    assert f"another process is running in {finished}; wait for it, or choose another --out" in capsys.readouterr().err
+    assert (
+        f"another process is running in {finished}; wait for it, or choose another --out"
+        in capsys.readouterr().err
+    )
     assert pretrain(shards, finished) == 0
 
 
-def test_a_run_that_goes_on_elsewhere_says_that_bits_may_differ(shards: Path, finished: Path, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_elsewhere_says_that_bits_may_differ(
+    shards: Path, finished: Path, tmp_path: Path
+) -> None:
     moved = tmp_path / "run"
     shutil.copytree(finished, moved)
     environment = json.loads((moved / "environment.json").read_text())
@@ -137,14 +172,18 @@ def test_a_run_that_goes_on_elsewhere_says_that_bits_may_differ(shards: Path, fi
 
     recipe = PretrainRecipe.from_dict(json.loads((moved / "recipe.json").read_text())["recipe"])
     Pretraining(recipe, shards, CPU, say=said.append).train(moved, progress=False)
-    assert said == ["the run goes on, but not bit for bit as where it began: threads 64 then, 1 now"]
+    assert said == [
+        "the run goes on, but not bit for bit as where it began: threads 64 then, 1 now"
+    ]
 
 
 def test_a_recipe_file_gives_the_same_run(finished: Path, shards: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     flags = ["--recipe", str(finished / "recipe.json"), "--device", "cpu", "--workers", "0"]
     assert litebert(["pretrain", "--data", str(shards), "--out", str(run), *flags]) == 0
-    mine, theirs = (Checkpoint.load(folder / "final").model.state_dict() for folder in (run, finished))
+    mine, theirs = (
+        Checkpoint.load(folder / "final").model.state_dict() for folder in (run, finished)
+    )
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
@@ -182,7 +221,9 @@ def test_wrong_flags_are_answered_in_one_sentence(
     assert not (tmp_path / "run").exists()
 
 
-def test_recipe_files_that_are_no_recipes(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recipe_files_that_are_no_recipes(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for text, expected in (
         (b"\xff", "is not JSON"),
         (b"[1]", "recipe is a JSON object"),
@@ -211,30 +252,59 @@ def test_a_rehearsal_tells_what_a_run_takes_and_writes_nothing(
     assert found["memory_bytes"] > 2**20
     assert found["tokens_per_second"] > 0
     parameters = sum(parameter.numel() for parameter in tiny_model(shards).parameters())
-    assert found["disk_bytes"] > parameters * 4 * 11  # three snapshots with two moments, best and final
+    assert (
+        found["disk_bytes"] > parameters * 4 * 11
+    )  # three snapshots with two moments, best and final
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert pretrain(shards, tmp_path / "run", "--dry-run") == 0
     shown = capsys.readouterr().out
-    for line in ("largest batch   8 × 24 tokens, 2 at a time", "memory ", "speed ", "time ", "disk "):
+    for line in (
+        "largest batch   8 × 24 tokens, 2 at a time",
+        "memory ",
+        "speed ",
+        "time ",
+        "disk ",
+    ):
         assert line in shown
     assert not (tmp_path / "run").exists()
 
 
 def tiny_model(shards: Path) -> Model:
     size = Tokenizer.load(shards / "tokenizer").vocab_size
-    return Model(ModelConfig(encoder=replace(PRESETS["tiny"], vocab_size=size), heads=(HeadConfig(kind="masked"),)))
+    return Model(
+        ModelConfig(
+            encoder=replace(PRESETS["tiny"], vocab_size=size), heads=(HeadConfig(kind="masked"),)
+        )
+    )
 
 
 def test_continued_pretraining_starts_from_the_checkpoint(
     finished: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without flags for the shape it is the checkpoint's; a rate of 0 shows that nothing else moved."""
-    flags = ["--init", str(finished / "final"), "--rate", "0", "--steps", "2", "--batch-size", "4", "--sequence-length", "16"]
+    """Without flags for the shape it is the checkpoint's; a rate of 0 shows that nothing else
+    moved."""
+    flags = [
+        "--init",
+        str(finished / "final"),
+        "--rate",
+        "0",
+        "--steps",
+        "2",
+        "--batch-size",
+        "4",
+        "--sequence-length",
+        "16",
+    ]
     command = ["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags]
     more = ["--device", "cpu", "--heldout-fraction", "0.1", "--workers", "0"]
     assert litebert([*command, *more]) == 0
-    assert re.search(r"weights start from .*final: 88 of 88 pieces keep their rows\n", capsys.readouterr().err)
-    mine, theirs = (Checkpoint.load(folder / "final").model.state_dict() for folder in (tmp_path / "run", finished))
+    assert re.search(
+        r"weights start from .*final: 88 of 88 pieces keep their rows\n", capsys.readouterr().err
+    )
+    mine, theirs = (
+        Checkpoint.load(folder / "final").model.state_dict()
+        for folder in (tmp_path / "run", finished)
+    )
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
     without = ["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags[2:], *more]
     assert litebert(without) == 2
@@ -243,20 +313,51 @@ def test_continued_pretraining_starts_from_the_checkpoint(
 
 @pytest.mark.parametrize("run", [True, False])
 def test_a_run_and_a_model_of_the_package_are_starts_as_well(
-    run: bool, finished: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: bool,
+    finished: Path,
+    shards: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with finetune --model: the folder of a run, or a name."""
     embedded = EmbeddedModel(name="small", verbs=("fill",), folder=finished / "final")
     monkeypatch.setattr("litebert.models.index.embedded_models", lambda: (embedded,))
-    flags = ["--init", str(finished) if run else "small", "--rate", "0", "--steps", "1", "--batch-size", "4"]
-    more = ["--sequence-length", "16", "--device", "cpu", "--heldout-fraction", "0.1", "--workers", "0"]
-    assert litebert(["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags, *more]) == 0
-    assert re.search(r"weights start from .*final: 88 of 88 pieces keep their rows\n", capsys.readouterr().err)
+    flags = [
+        "--init",
+        str(finished) if run else "small",
+        "--rate",
+        "0",
+        "--steps",
+        "1",
+        "--batch-size",
+        "4",
+    ]
+    more = [
+        "--sequence-length",
+        "16",
+        "--device",
+        "cpu",
+        "--heldout-fraction",
+        "0.1",
+        "--workers",
+        "0",
+    ]
+    assert (
+        litebert(["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags, *more])
+        == 0
+    )
+    assert re.search(
+        r"weights start from .*final: 88 of 88 pieces keep their rows\n", capsys.readouterr().err
+    )
 
 
 def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_path: Path) -> None:
     old = Checkpoint.load(finished / "final")
-    texts = [f"the sailor meets the {word} of a harbour ." for word in ("keeper", "widow", "tavern", "lantern") * 5]
+    texts = [
+        f"the sailor meets the {word} of a harbour ."
+        for word in ("keeper", "widow", "tavern", "lantern") * 5
+    ]
     tokenizer = Tokenizer.load(tiny_tokenizer(tmp_path / "tokenizer", vocab_size=50, texts=texts))
     torch.manual_seed(1)
     config = replace(old.model.config.encoder, vocab_size=tokenizer.vocab_size)
@@ -268,7 +369,10 @@ def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_pa
     said = graft(model, old, tokenizer)
     assert said == f"{len(common)} of {tokenizer.vocab_size} pieces keep their rows"
     table, known = model.encoder.embedding.token.weight, old.model.encoder.embedding.token.weight
-    bias, known_bias = model.state_dict()["heads.masked.bias"], old.model.state_dict()["heads.masked.bias"]
+    bias, known_bias = (
+        model.state_dict()["heads.masked.bias"],
+        old.model.state_dict()["heads.masked.bias"],
+    )
     for number, piece in enumerate(tokenizer.pieces):
         if piece in common:
             then = old.tokenizer.pieces.index(piece)
@@ -276,43 +380,64 @@ def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_pa
             assert bias[number] == known_bias[then]
         else:
             assert torch.equal(table[number], before["encoder.embedding.token.weight"][number])
-    others = [name for name in before if name not in ("encoder.embedding.token.weight", "heads.masked.bias")]
-    assert all(torch.equal(model.state_dict()[name], old.model.state_dict()[name]) for name in others)
+    others = [
+        name
+        for name in before
+        if name not in ("encoder.embedding.token.weight", "heads.masked.bias")
+    ]
+    assert all(
+        torch.equal(model.state_dict()[name], old.model.state_dict()[name]) for name in others
+    )
 
 
-def test_another_shape_is_refused_with_the_difference(finished: Path, shards: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--init has another shape: .*hidden_size: 32 there, 64 here"):
+def test_another_shape_is_refused_with_the_difference(
+    finished: Path, shards: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"--init has another shape: .*hidden_size: 32 there, 64 here"
+    ):
         Watched(tiny_recipe(encoder={"hidden_size": 64}), shards, CPU, init=finished / "final")
 
 
-def test_a_checkpoint_without_tokenizer_needs_the_same_number_of_pieces(finished: Path, shards: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_without_tokenizer_needs_the_same_number_of_pieces(
+    finished: Path, shards: Path, tmp_path: Path
+) -> None:
     old = Checkpoint.load(finished / "final")
     Checkpoint(model=old.model).save(tmp_path / "bare")
     tokenizer = Tokenizer.load(shards / "tokenizer")
     assert old.tokenizer is not None
-    assert graft(old.model, Checkpoint.load(tmp_path / "bare"), old.tokenizer).startswith("88 of 88")
+    assert graft(old.model, Checkpoint.load(tmp_path / "bare"), old.tokenizer).startswith(
+        "88 of 88"
+    )
     other = Tokenizer.load(tiny_tokenizer(tmp_path / "other", vocab_size=70))
     with pytest.raises(
-        ConfigError, match=r"has no tokenizer and 88 pieces, the data \d+; put its spiece.model into its folder"
+        ConfigError,
+        match=r"has no tokenizer and 88 pieces, the data \d+; put its spiece.model into its folder",
     ):
         graft(old.model, Checkpoint.load(tmp_path / "bare"), other)
     assert tokenizer.vocab_size == 88
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_checkpoint_without_heads_or_pooler_gets_new_ones(shards: Path, tmp_path: Path, norm: str) -> None:
+def test_a_checkpoint_without_heads_or_pooler_gets_new_ones(
+    shards: Path, tmp_path: Path, norm: str
+) -> None:
     tokenizer = Tokenizer.load(shards / "tokenizer")
     size = {"vocab_size": tokenizer.vocab_size, "norm": norm}
     bare = Model(ModelConfig(encoder=replace(PRESETS["tiny"], **size, pooler=False), heads=()))
     model = Model(
-        ModelConfig(encoder=replace(PRESETS["tiny"], **size), heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))
+        ModelConfig(
+            encoder=replace(PRESETS["tiny"], **size),
+            heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")),
+        )
     )
     said = graft(model, Checkpoint(model=bare, tokenizer=tokenizer), tokenizer)
     assert said.endswith("pieces keep their rows; new: masked, order, pooler")
 
 
 def test_a_converted_checkpoint_is_trained_on(shards: Path, tmp_path: Path) -> None:
-    """Hugging Face's folder of a small ALBERT with this vocabulary, converted, then continued by the command line."""
+    """Hugging Face's folder of a small ALBERT with this vocabulary, converted, then continued by
+    the command line."""
     transformers = pytest.importorskip("transformers")
     tokenizer = Tokenizer.load(shards / "tokenizer")
     config = transformers.AlbertConfig(
@@ -329,9 +454,21 @@ def test_a_converted_checkpoint_is_trained_on(shards: Path, tmp_path: Path) -> N
     theirs.save_pretrained(tmp_path / "huggingface")
     tokenizer.save(tmp_path / "huggingface")
     convert_folder(tmp_path / "huggingface", tmp_path / "converted")
-    flags = ["--init", str(tmp_path / "converted"), "--steps", "3", "--batch-size", "4", "--sequence-length", "16"]
+    flags = [
+        "--init",
+        str(tmp_path / "converted"),
+        "--steps",
+        "3",
+        "--batch-size",
+        "4",
+        "--sequence-length",
+        "16",
+    ]
     more = ["--device", "cpu", "--heldout-fraction", "0.1", "--workers", "0", "--rate", "0"]
-    assert litebert(["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags, *more]) == 0
+    assert (
+        litebert(["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags, *more])
+        == 0
+    )
     final = Checkpoint.load(tmp_path / "run" / "final").model
     name = "albert.embeddings.word_embeddings.weight"
     assert torch.equal(final.encoder.embedding.token.weight, theirs.state_dict()[name])

@@ -1,4 +1,5 @@
-"""Two ranks equal one; a signal to one of them is a signal to all; a killed rank is started again and nothing shows.
+"""Two ranks equal one; a signal to one of them is a signal to all; a killed rank is started again
+and nothing shows.
 
 Gloo, through real torchrun. The long campaigns are in bench/torture_ranks.py.
 """
@@ -35,7 +36,9 @@ def test_two_ranks_equal_one_and_survive_a_signal_and_a_kill(shards: Path, tmp_p
     running = [start(shards, one, *LONG), start(shards, two, *LONG, ranks=2)]
     assert [finish(process) for process in running] == [0, 0]
     alone, together = essence(one), essence(two)
-    assert [(record["kind"], record["step"]) for record in together] == [(record["kind"], record["step"]) for record in alone]
+    assert [(record["kind"], record["step"]) for record in together] == [
+        (record["kind"], record["step"]) for record in alone
+    ]
     for mine, theirs in zip(together, alone, strict=True):
         numbers = {name: value for name, value in theirs.items() if isinstance(value, float)}
         assert {name: mine[name] for name in numbers} == pytest.approx(numbers, rel=1e-5, abs=1e-5)
@@ -43,7 +46,9 @@ def test_two_ranks_equal_one_and_survive_a_signal_and_a_kill(shards: Path, tmp_p
     first = start(shards, torn, *LONG, ranks=2)
     assert wait_for_step(torn, 5, first)
     os.kill(ranks_of(first.pid)[1], signal.SIGTERM)
-    assert finish(first) == 1  # torchrun's answer to any rank that did not return 0; the ranks themselves return 75
+    assert (
+        finish(first) == 1
+    )  # torchrun's answer to any rank that did not return 0; the ranks themselves return 75
     assert "exitcode  : 75" in (tmp_path / "torn.log").read_text()
     assert state(torn) == "interrupted"
 
@@ -57,7 +62,8 @@ def test_two_ranks_equal_one_and_survive_a_signal_and_a_kill(shards: Path, tmp_p
 
 @pytest.mark.parametrize("ranks", [2])
 def test_ranks_share_the_examples_of_one(shards: Path, ranks: int) -> None:
-    """The rows of rank 0, then those of rank 1, are the batch that one rank reads, at every stage."""
+    """The rows of rank 0, then those of rank 1, are the batch that one rank reads, at every
+    stage."""
     recipe = staged_recipe()
 
     def feed(runtime: Runtime) -> Feed:
@@ -67,29 +73,43 @@ def test_ranks_share_the_examples_of_one(shards: Path, ranks: int) -> None:
     for step in range(recipe.total_steps):
         whole, parts = alone.batch(step), [one.batch(step) for one in shared]
         for name in ("token_ids", "mask", "indices", "masked_labels", "order_labels"):
-            np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name))
+            np.testing.assert_array_equal(
+                np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name)
+            )
 
 
 def test_ranks_share_the_heldout_examples_and_pause_equally_often(shards: Path) -> None:
     stream = Stream.open(shards, example_spec(tiny_recipe()), seed=3)
     alone = Evaluation(stream, rank(0, 1), tokens=10**6).batches("sop", 8)
-    shared = [Evaluation(stream, rank(number, 3), tokens=10**6).batches("sop", 8) for number in range(3)]
+    shared = [
+        Evaluation(stream, rank(number, 3), tokens=10**6).batches("sop", 8) for number in range(3)
+    ]
     assert len({len(batches) for batches in shared}) == 1
-    found = [batch.indices for turn in zip(*shared, strict=True) for batch in turn if batch is not None]
-    np.testing.assert_array_equal(np.concatenate(found), np.concatenate([batch.indices for batch in alone if batch]))
+    found = [
+        batch.indices for turn in zip(*shared, strict=True) for batch in turn if batch is not None
+    ]
+    np.testing.assert_array_equal(
+        np.concatenate(found), np.concatenate([batch.indices for batch in alone if batch])
+    )
 
 
 def test_a_batch_that_does_not_divide_is_refused_before_the_run() -> None:
-    with pytest.raises(ConfigError, match="divided evenly among ranks, and 6 sequences are not among 4; change batch_size"):
+    with pytest.raises(
+        ConfigError,
+        match="divided evenly among ranks, and 6 sequences are not among 4; change batch_size",
+    ):
         check_ranks(staged_recipe(), rank(1, 4))
 
 
-def test_ranks_that_see_different_snapshots_are_refused(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_see_different_snapshots_are_refused(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second machine whose run folder is not the shared one."""
     monkeypatch.setattr(Runtime, "total", lambda self, numbers: dict(numbers) | {"number": 4.0})
     monkeypatch.setattr(Runtime, "wait", lambda self: None)
     training = Pretraining(tiny_recipe(), shards, rank(1, 2))
     with pytest.raises(
-        CheckpointError, match=r"rank 1 finds the snapshot of step -1 in .*, rank 0 that of 4; every machine must"
+        CheckpointError,
+        match=r"rank 1 finds the snapshot of step -1 in .*, rank 0 that of 4; every machine must",
     ):
         training.train(tmp_path / "run", progress=False)

@@ -1,4 +1,5 @@
-"""A run that was ended and goes on equals one that was not, bit for bit: at any microbatch, stage, evaluation, epoch."""
+"""A run that was ended and goes on equals one that was not, bit for bit: at any microbatch, stage,
+evaluation, epoch."""
 
 import json
 import os
@@ -28,14 +29,20 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 def test_the_undisturbed_run_crosses_stages_and_epochs(whole: tuple[Path, int]) -> None:
     steps = [record for record in essence(whole[0]) if record["kind"] == "step"]
     assert [record["step"] for record in steps] == list(range(12))
-    assert {(record["batch_size"], record["sequence_length"], record["depth"]) for record in steps} == {
+    assert {
+        (record["batch_size"], record["sequence_length"], record["depth"]) for record in steps
+    } == {
         (6, 16, 1),
         (8, 16, 1),
         (8, 24, 1),
         (8, 24, 2),
         (8, 16, 2),
     }
-    assert [record["step"] for record in essence(whole[0]) if record["kind"] == "evaluation"] == [5, 10, 12]
+    assert [record["step"] for record in essence(whole[0]) if record["kind"] == "evaluation"] == [
+        5,
+        10,
+        12,
+    ]
     status = json.loads((whole[0] / "status.json").read_text())
     assert (status["state"], status["step"], status["steps"]) == ("finished", 12, 12)
 
@@ -45,14 +52,18 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
     whole: tuple[Path, int], shards: Path, tmp_path: Path, part: float
 ) -> None:
     run, calls = whole
-    with pytest.raises(InterruptedRunError, match=r"interrupted at step \d+ of 12; saved, the same command goes on"):
+    with pytest.raises(
+        InterruptedRunError, match=r"interrupted at step \d+ of 12; saved, the same command goes on"
+    ):
         train(staged_recipe(), shards, tmp_path / "run", at=signalled(int(part * calls)))
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
     train(staged_recipe(), shards, tmp_path / "run")
     assert_same_run(tmp_path / "run", run)
 
 
-def test_interrupted_again_and_again_with_workers(whole: tuple[Path, int], shards: Path, tmp_path: Path) -> None:
+def test_interrupted_again_and_again_with_workers(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path
+) -> None:
     """Every sitting does a few microbatches; the number of workers may change between them."""
     sittings = 0
     for workers in (2, 1, 0, 0, 0, 0, 0, 0, 0, 0):
@@ -67,7 +78,9 @@ def test_interrupted_again_and_again_with_workers(whole: tuple[Path, int], shard
 
 
 @pytest.mark.parametrize("step", [5, 10, 12])
-def test_ctrl_c_inside_evaluation_is_saved(whole: tuple[Path, int], shards: Path, tmp_path: Path, step: int) -> None:
+def test_ctrl_c_inside_evaluation_is_saved(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path, step: int
+) -> None:
     """Also in the evaluation at the end, when all steps are done."""
 
     class Stopping(Watched):
@@ -87,7 +100,8 @@ def test_ctrl_c_inside_evaluation_is_saved(whole: tuple[Path, int], shards: Path
 def test_a_process_that_just_vanishes_loses_only_what_follows_its_last_snapshot(
     whole: tuple[Path, int], shards: Path, tmp_path: Path, part: float
 ) -> None:
-    """As after SIGKILL: no handler runs; a torn last line of metrics and half a snapshot are left behind."""
+    """As after SIGKILL: no handler runs; a torn last line of metrics and half a snapshot are left
+    behind."""
 
     class Gone(BaseException):
         pass
@@ -132,7 +146,9 @@ def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int], sha
     assert essence(whole[0]) == before
 
 
-def test_watching_settings_may_change_when_a_run_goes_on(whole: tuple[Path, int], shards: Path, tmp_path: Path) -> None:
+def test_watching_settings_may_change_when_a_run_goes_on(
+    whole: tuple[Path, int], shards: Path, tmp_path: Path
+) -> None:
     with pytest.raises(InterruptedRunError):
         train(staged_recipe(), shards, tmp_path / "run", at=signalled(whole[1] // 2))
     train(staged_recipe(save_every=3, keep_snapshots=1), shards, tmp_path / "run")
@@ -140,7 +156,8 @@ def test_watching_settings_may_change_when_a_run_goes_on(whole: tuple[Path, int]
 
 
 def test_what_the_guard_and_the_plateau_watch_know_survives(shards: Path, tmp_path: Path) -> None:
-    """A median of norms and an entropy of labels are memory too; without them a resumed run would judge differently."""
+    """A median of norms and an entropy of labels are memory too; without them a resumed run would
+    judge differently."""
     recipe = staged_recipe(spike_factor=1.05, plateau_steps=4, steps=30, max_skips=30)
     calls = train(recipe, shards, tmp_path / "whole").calls
     kinds = {event["event"] for event in events(tmp_path / "whole")}
@@ -169,4 +186,6 @@ def test_cutting_metrics_forgets_what_waits(tmp_path: Path) -> None:
     log.rewind(kept)
     log.write("step", 1, loss=2.0)
     log.close()
-    assert [json.loads(line)["loss"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1.0, 2.0]
+    assert [
+        json.loads(line)["loss"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    ] == [1.0, 2.0]

@@ -1,4 +1,5 @@
-"""The TensorBoard sink: what is read back equals the records; going back voids what stood; without the extra, a clear error."""
+"""The TensorBoard sink: what is read back equals the records; going back voids what stood; without
+the extra, a clear error."""
 
 import builtins
 import math
@@ -20,7 +21,10 @@ def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
     events = EventAccumulator(str(folder))
     events.Reload()
-    return {tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    return {
+        tag: [(each.step, each.value) for each in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
 
 
 def write(folder: Path, *records: tuple[str, int, dict[str, Any]]) -> None:
@@ -38,12 +42,24 @@ def test_what_is_read_back_equals_the_records(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert found["training/loss"] == [(1, 1.5), (2, 1.25)]
     assert found["training/masked_accuracy"] == [(1, 0.25), (2, 0.25)]
-    assert found["held_out/masked_loss"] == [(2, 2.5)], "after 2 steps, where the second step's point lies too"
-    assert set(found) == {"training/loss", "training/masked_accuracy", "training/tokens", "held_out/masked_loss"}
+    assert found["held_out/masked_loss"] == [(2, 2.5)], (
+        "after 2 steps, where the second step's point lies too"
+    )
+    assert set(found) == {
+        "training/loss",
+        "training/masked_accuracy",
+        "training/tokens",
+        "held_out/masked_loss",
+    }
 
 
 def test_a_loss_that_is_not_finite_and_an_event_pass_through(tmp_path: Path) -> None:
-    write(tmp_path, ("step", 0, {"loss": math.nan}), ("event", 1, {"event": "skip", "message": "loss nan"}), ("step", 1, STEP))
+    write(
+        tmp_path,
+        ("step", 0, {"loss": math.nan}),
+        ("event", 1, {"event": "skip", "message": "loss nan"}),
+        ("step", 1, STEP),
+    )
     (_, first), (_, second) = read(tmp_path)["training/loss"]
     assert math.isnan(first)
     assert second == 1.5
@@ -58,24 +74,45 @@ def test_going_back_voids_what_stood_from_there_on(tmp_path: Path) -> None:
 
 
 def test_an_event_voids_no_point(tmp_path: Path) -> None:
-    """It is told after its step's record, and belongs to the moment before it: no reason to go back there."""
+    """It is told after its step's record, and belongs to the moment before it: no reason to go back
+    there."""
     told = {"event": "positions", "message": "positions 16 to 31 start as copies"}
     held = {"masked_loss": 2.5}
-    write(tmp_path, ("step", 0, STEP), ("evaluation", 1, held), ("step", 1, STEP), ("event", 1, told), ("step", 2, STEP))
+    write(
+        tmp_path,
+        ("step", 0, STEP),
+        ("evaluation", 1, held),
+        ("step", 1, STEP),
+        ("event", 1, told),
+        ("step", 2, STEP),
+    )
     assert [step for step, _ in read(tmp_path)["training/loss"]] == [1, 2, 3]
     assert [step for step, _ in read(tmp_path)["held_out/masked_loss"]] == [1]
 
 
 def test_a_run_that_goes_on_keeps_what_it_did_before(tmp_path: Path) -> None:
-    """What stands at the step where it goes on was done before the snapshot: only what came later is redone."""
-    write(tmp_path, ("step", 0, STEP), ("step", 1, STEP), ("evaluation", 2, {"masked_loss": 2.5}), ("step", 2, STEP))
-    write(tmp_path, ("event", 2, {"event": "resumed", "message": "going on at step 2"}), ("step", 2, STEP | {"loss": 9.0}))
+    """What stands at the step where it goes on was done before the snapshot: only what came later
+    is redone."""
+    write(
+        tmp_path,
+        ("step", 0, STEP),
+        ("step", 1, STEP),
+        ("evaluation", 2, {"masked_loss": 2.5}),
+        ("step", 2, STEP),
+    )
+    write(
+        tmp_path,
+        ("event", 2, {"event": "resumed", "message": "going on at step 2"}),
+        ("step", 2, STEP | {"loss": 9.0}),
+    )
     found = read(tmp_path)
     assert found["training/loss"] == [(1, 1.5), (2, 1.5), (3, 9.0)]
     assert found["held_out/masked_loss"] == [(2, 2.5)]
 
 
-def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:
@@ -84,5 +121,8 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"TensorBoard events needs the package 'tensorboard'.*litebert\[tensorboard\]"):
+    with pytest.raises(
+        MissingExtraError,
+        match=r"TensorBoard events needs the package 'tensorboard'.*litebert\[tensorboard\]",
+    ):
         TensorBoardSink(tmp_path)

@@ -1,4 +1,5 @@
-"""Laws of a recorded update, its graph pretended: it is the plain one, whatever changes from step to step."""
+"""Laws of a recorded update, its graph pretended: it is the plain one, whatever changes from step
+to step."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from .updating import SPECS, Rig
 
 @dataclass
 class Pretended:
-    """In place of a CUDA graph: what was recorded runs again over the very tensors that it was recorded with."""
+    """In place of a CUDA graph: what was recorded runs again over the very tensors that it was
+    recorded with."""
 
     update: "PretendedUpdate"
     parts: list[Part]
@@ -106,7 +108,9 @@ def test_gradients_of_a_held_copy_are_in_the_same_memory_and_begin_anew() -> Non
     before = [parameter.grad for parameter in held.model.parameters()]
     for rig in (plain, held):
         rig.run(range(1, 2))
-    for one, mine, theirs in zip(before, held.model.parameters(), plain.model.parameters(), strict=True):
+    for one, mine, theirs in zip(
+        before, held.model.parameters(), plain.model.parameters(), strict=True
+    ):
         assert mine.grad is one
         assert theirs.grad is not None
         assert mine.grad is not None
@@ -114,7 +118,8 @@ def test_gradients_of_a_held_copy_are_in_the_same_memory_and_begin_anew() -> Non
 
 
 def test_a_run_that_skips_and_goes_back_is_the_same(tmp_path: Path) -> None:
-    """In the loop: what a skipped step left in the held gradients is gone, and the lower rate of a return is heard."""
+    """In the loop: what a skipped step left in the held gradients is gone, and the lower rate of a
+    return is heard."""
 
     def run(folder: Path) -> ToyRun:
         job = ToyJob(steps=24, bad_steps=frozenset({8, 17, 18, 19}), times=4)
@@ -176,7 +181,10 @@ def test_a_step_that_was_made_ready_and_not_taken_changes_nothing(name: str) -> 
 
 
 def test_a_step_is_made_ready_before_its_loss_is_judged(tmp_path: Path) -> None:
-    run, said = ToyRun(tmp_path, ToyJob(steps=3, bad_steps=frozenset({1}), times=1), torch.bfloat16), []
+    run, said = (
+        ToyRun(tmp_path, ToyJob(steps=3, bad_steps=frozenset({1}), times=1), torch.bfloat16),
+        [],
+    )
     judge = run.loop.guard.judge
 
     class Telling(PretendedUpdate):

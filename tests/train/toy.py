@@ -1,4 +1,5 @@
-"""A job small enough to run a thousand times: linear regression, its batches a pure function of the step."""
+"""A job small enough to run a thousand times: linear regression, its batches a pure function of the
+step."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,8 @@ class ToyBatch:
 
 @dataclass
 class ToyJob:
-    """Learns to add up eight numbers. `bad_steps` give NaN `times` times; `oom_above` rows run out of memory."""
+    """Learns to add up eight numbers. `bad_steps` give NaN `times` times; `oom_above` rows run out
+    of memory."""
 
     steps: int = 20
     seed: int = 5
@@ -83,7 +85,9 @@ class ToyJob:
     def rate(self, step: int) -> float:
         return 0.01
 
-    def describe(self, step: int, sums: dict[str, float], counts: dict[str, float]) -> dict[str, Any]:
+    def describe(
+        self, step: int, sums: dict[str, float], counts: dict[str, float]
+    ) -> dict[str, Any]:
         return {"loss": sums["error"] / counts["rows"], "tokens": 8}
 
     def name(self, batch: ToyBatch) -> str:
@@ -93,7 +97,9 @@ class ToyJob:
 class ToyRun:
     """A loop with snapshots every five steps in a folder."""
 
-    def __init__(self, folder: Path, job: ToyJob, dtype: torch.dtype = torch.float32, **guard: Any) -> None:
+    def __init__(
+        self, folder: Path, job: ToyJob, dtype: torch.dtype = torch.float32, **guard: Any
+    ) -> None:
         torch.manual_seed(0)
         self.job = job
         self.every = 5
@@ -117,7 +123,12 @@ class ToyRun:
 
     def save(self, state: State) -> None:
         extra = {"tokens": state.tokens, "seconds": state.seconds, "rate_scale": state.rate_scale}
-        where: dict[str, Any] = {"step": state.step, "epoch": 0, "index": state.step, "recipe": "toy"}
+        where: dict[str, Any] = {
+            "step": state.step,
+            "epoch": 0,
+            "index": state.step,
+            "recipe": "toy",
+        }
         self.store.save(Snapshot.capture(self.model, self.optimizer, **where, extra=extra))
 
     def restore(self) -> State:
@@ -136,4 +147,8 @@ class ToyRun:
         return self.loop.run(self.restore())
 
     def weights(self) -> list[float]:
-        return [number for parameter in self.model.parameters() for number in parameter.flatten().tolist()]
+        return [
+            number
+            for parameter in self.model.parameters()
+            for number in parameter.flatten().tolist()
+        ]

@@ -1,4 +1,5 @@
-"""Fine-tuning in this process, for tests: tiny tasks of every kind, a tiny model; start, end at a chosen moment, compare."""
+"""Fine-tuning in this process, for tests: tiny tasks of every kind, a tiny model; start, end at a
+chosen moment, compare."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +12,14 @@ from litebert.checkpoint import Checkpoint
 from litebert.config import ModelConfig, preset
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
-from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    Answer,
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.task import Task, TaskData
 from litebert.testing import WORLDS, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
@@ -24,12 +32,32 @@ HEROES = {world: subjects.split() for world, (subjects, _, _) in WORLDS.items()}
 THINGS = {world: things.split(";") for world, (_, _, things) in WORLDS.items()}
 
 TASKS = {
-    "classify": Task(name="classify", kind="classify", scores=("accuracy",), labels=tuple(sorted(WORLDS)), head="classify"),
-    "pair": Task(name="pair", kind="pair", scores=("accuracy", "f1"), labels=("other", "same"), head="classify"),
+    "classify": Task(
+        name="classify",
+        kind="classify",
+        scores=("accuracy",),
+        labels=tuple(sorted(WORLDS)),
+        head="classify",
+    ),
+    "pair": Task(
+        name="pair",
+        kind="pair",
+        scores=("accuracy", "f1"),
+        labels=("other", "same"),
+        head="classify",
+    ),
     "regress": Task(name="regress", kind="regress", scores=("pearson", "spearman"), head="regress"),
     "choose": Task(name="choose", kind="choose", scores=("accuracy",), head="choose"),
-    "answer": Task(name="answer", kind="answer", scores=("f1", "exact"), head="joint_span", has_null=True),
-    "tag": Task(name="tag", kind="tag", scores=("accuracy", "f1"), labels=("O", "B-WHO", "B-WHAT"), head="tag"),
+    "answer": Task(
+        name="answer", kind="answer", scores=("f1", "exact"), head="joint_span", has_null=True
+    ),
+    "tag": Task(
+        name="tag",
+        kind="tag",
+        scores=("accuracy", "f1"),
+        labels=("O", "B-WHO", "B-WHAT"),
+        head="tag",
+    ),
 }
 
 
@@ -46,16 +74,30 @@ def example(kind: str, draw: random.Random, key: str) -> TaskExample:
         return TextExample(key=key, first=text, second=second, label="same" if same else "other")
     if kind == "regress":
         count = draw.randint(0, 4)
-        return TextExample(key=key, first=" ".join([hero] * count + ["sees"] * (5 - count)), label=float(count))
+        return TextExample(
+            key=key, first=" ".join([hero] * count + ["sees"] * (5 - count)), label=float(count)
+        )
     if kind == "choose":
         right = draw.randrange(3)
         options = tuple(draw.choice(HEROES["sea" if i == right else "farm"]) for i in range(3))
-        return ChoiceExample(key=key, context=f"{thing} {thing} .", question="who sees _ ?", options=options, label=right)
+        return ChoiceExample(
+            key=key,
+            context=f"{thing} {thing} .",
+            question="who sees _ ?",
+            options=options,
+            label=right,
+        )
     if kind == "answer":
         known = draw.random() < 0.7
-        context = f"first {text} then the {draw.choice(HEROES[other])} leaves ." if known else "then the old barn leaves ."
+        context = (
+            f"first {text} then the {draw.choice(HEROES[other])} leaves ."
+            if known
+            else "then the old barn leaves ."
+        )
         answers = (Answer(text=thing, start=context.index(thing)),) if known else ()
-        return AnswerExample(key=key, question=f"who sees {world} ?", context=context, answers=answers, slice=world)
+        return AnswerExample(
+            key=key, question=f"who sees {world} ?", context=context, answers=answers, slice=world
+        )
     words = (*(["the"] * draw.randint(1, 3)), hero, "sees", thing.split()[-1])
     tags = ["B-WHO" if word == hero else "B-WHAT" if word == words[-1] else "O" for word in words]
     return TagExample(key=key, words=words, tags=tuple(tags))
@@ -63,7 +105,10 @@ def example(kind: str, draw: random.Random, key: str) -> TaskExample:
 
 def made(kind: str = "classify", *, train: int = 64, dev: int = 40) -> TaskData:
     draw = random.Random(7)
-    splits = {name: [example(kind, draw, str(n)) for n in range(count)] for name, count in (("train", train), ("dev", dev))}
+    splits = {
+        name: [example(kind, draw, str(n)) for n in range(count)]
+        for name, count in (("train", train), ("dev", dev))
+    }
     return TaskData(task=TASKS[kind], splits=splits)
 
 
@@ -77,14 +122,23 @@ def source() -> Checkpoint:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = Tokenizer.load(tiny_tokenizer(Path(folder)))
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "num_layers": 2, "ffn_size": 64, "max_positions": 64, "init_std": 0.1, "norm": "pre"}
+    shape = {
+        "hidden_size": 32,
+        "num_layers": 2,
+        "ffn_size": 64,
+        "max_positions": 64,
+        "init_std": 0.1,
+        "norm": "pre",
+    }
     encoder = replace(preset("tiny"), vocab_size=tokenizer.vocab_size, **shape)
     return Checkpoint(model=Model(ModelConfig(encoder=encoder)), tokenizer=tokenizer)
 
 
 def recipe(kind: str = "classify", **changes: Any) -> FinetuneRecipe:
     """A run of a second; settings of the optimizer may be among the changes."""
-    spec = {name: changes.pop(name) for name in ("name", "rate", "warmup", "decay") if name in changes}
+    spec = {
+        name: changes.pop(name) for name in ("name", "rate", "warmup", "decay") if name in changes
+    }
     base = FinetuneRecipe(
         task=kind,
         epochs=None if "steps" in changes else 2,
@@ -105,9 +159,12 @@ def recipe(kind: str = "classify", **changes: Any) -> FinetuneRecipe:
 
 
 class WatchedTuning(Finetuning):
-    """A fine-tuning that calls `at` before each microbatch and each batch of dev, with the number of those before it."""
+    """A fine-tuning that calls `at` before each microbatch and each batch of dev, with the number
+    of those before it."""
 
-    def __init__(self, *args: Any, at: Callable[[int], None] = lambda number: None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, at: Callable[[int], None] = lambda number: None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, say=lambda message: None, **kwargs)
         self.calls, self.at, losses = 0, at, self.job.losses
 
@@ -138,8 +195,12 @@ def ready(kind: str, **changes: Any) -> Prepared:
     return prepare(recipe(kind, **changes), made(kind), tokenizer)
 
 
-def tune(wish: FinetuneRecipe, out: Path, *, at: Callable[[int], None] = lambda number: None) -> WatchedTuning:
+def tune(
+    wish: FinetuneRecipe, out: Path, *, at: Callable[[int], None] = lambda number: None
+) -> WatchedTuning:
     """Run or resume; the Finetuning afterwards."""
-    training = WatchedTuning(wish, ready(wish.task, null_search=wish.null_search), source(), CPU, at=at)
+    training = WatchedTuning(
+        wish, ready(wish.task, null_search=wish.null_search), source(), CPU, at=at
+    )
     training.result = training.train(out, progress=False)  # type: ignore[attr-defined]
     return training

@@ -1,4 +1,5 @@
-"""Weights whose gradients are a function of the step, updated as usual or by a recording: for tests, on any device."""
+"""Weights whose gradients are a function of the step, updated as usual or by a recording: for
+tests, on any device."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -31,9 +32,12 @@ class Stack(nn.Module):
 
 
 class Rig:
-    """A master, its rounded copy and an optimizer; a layer in `late` gets gradients from that step on."""
+    """A master, its rounded copy and an optimizer; a layer in `late` gets gradients from that step
+    on."""
 
-    def __init__(self, spec: OptimizerSpec, device: str = "cpu", late: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, spec: OptimizerSpec, device: str = "cpu", late: dict[str, int] | None = None
+    ) -> None:
         torch.manual_seed(0)
         self.spec, self.device, self.late = spec, device, late or {}
         self.model = Stack().to(device)
@@ -58,7 +62,9 @@ class Rig:
             generator = torch.Generator().manual_seed(step)
             for name, parameter in self.working.model.named_parameters():
                 gradient = torch.randn(parameter.shape, generator=generator)
-                if not any(name.startswith(layer) and step < first for layer, first in self.late.items()):
+                if not any(
+                    name.startswith(layer) and step < first for layer, first in self.late.items()
+                ):
                     parameter.grad = gradient.to(self.device, torch.bfloat16)
             self.working.collect()
             # a warm-up, unless told otherwise
@@ -67,15 +73,22 @@ class Rig:
         return self
 
     def weights(self) -> Tensor:
-        return torch.cat([parameter.detach().flatten().double().cpu() for parameter in self.model.parameters()])
+        return torch.cat(
+            [parameter.detach().flatten().double().cpu() for parameter in self.model.parameters()]
+        )
 
     def distance(self, other: "Rig") -> float:
         """How far the two are from each other, in units of the way that this one came."""
-        return float((self.weights() - other.weights()).norm() / (self.weights() - self.start).norm())
+        return float(
+            (self.weights() - other.weights()).norm() / (self.weights() - self.start).norm()
+        )
 
     def ages(self) -> list[Any]:
         """What the optimizer counts on the host."""
-        return [{k: v for k, v in state.items() if not isinstance(v, Tensor)} for state in self.optimizer.state.values()]
+        return [
+            {k: v for k, v in state.items() if not isinstance(v, Tensor)}
+            for state in self.optimizer.state.values()
+        ]
 
     def is_rounded(self) -> bool:
         """Whether the copy is the master, rounded."""
@@ -83,20 +96,27 @@ class Rig:
         return all(torch.equal(master.to(torch.bfloat16), rounded) for master, rounded in pairs)
 
     def assert_like(self, other: "Rig", *, close: float) -> None:
-        """The same weights, up to `close`, the working copy their rounding, and a state that a snapshot holds alike."""
+        """The same weights, up to `close`, the working copy their rounding, and a state that a
+        snapshot holds alike."""
         assert other.distance(self) < close
         assert self.is_rounded()
         assert self.ages() == other.ages()
         kept, expected = (rig.optimizer.state_dict() for rig in (self, other))
         assert kept["param_groups"] == expected["param_groups"]
-        assert all(kept["state"][number].keys() == state.keys() for number, state in expected["state"].items())
+        assert all(
+            kept["state"][number].keys() == state.keys()
+            for number, state in expected["state"].items()
+        )
 
     def snapshot(self, step: int) -> Snapshot:
         """A copy of its own."""
         taken = Snapshot.capture(self.model, self.optimizer, step=step, epoch=0, index=0, recipe="")
         model = {name: tensor.detach().clone() for name, tensor in taken.model.items()}
         kept = {
-            number: {key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()}
+            number: {
+                key: value.clone() if isinstance(value, Tensor) else value
+                for key, value in state.items()
+            }
             for number, state in taken.optimizer["state"].items()
         }
         optimizer = {"state": kept, "param_groups": taken.optimizer["param_groups"]}

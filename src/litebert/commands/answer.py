@@ -1,4 +1,5 @@
-"""litebert answer: a question and a context in; the span of the context that answers, or no answer, out."""
+"""litebert answer: a question and a context in; the span of the context that answers, or no answer,
+out."""
 
 from typing import Annotated, Any
 
@@ -11,13 +12,23 @@ from litebert.tasks.examples import AnswerExample
 Question = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="QUESTION")]
 
 
-def answer(question: Question, /, *, context: str, model: str | None = None, device: str = "auto", json: bool = False) -> None:
+def answer(
+    question: Question,
+    /,
+    *,
+    context: str,
+    model: str | None = None,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
     """Answer from a text: litebert answer --model DIR "Who sings?" --context "The baker sings."
 
     Args:
         question: The question.
-        context: The text that holds the answer; "-" reads it from standard input. It may be of any length.
-        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+        context: The text that holds the answer; "-" reads it from standard input. It may be of any
+            length.
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert
+            models`; else the first of those
             that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object, with the other candidates.

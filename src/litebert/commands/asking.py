@@ -1,5 +1,5 @@
-"""What the one-liners have in common: a model by its folder or name, texts from the command line or from standard input, and
-the answers for a person or as JSON.
+"""What the one-liners have in common: a model by its folder or name, texts from the command line or
+from standard input, and the answers for a person or as JSON.
 """
 
 import json as jsonlib
@@ -20,7 +20,8 @@ Texts = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="
 
 
 def open_model(folder: str | None, device: str, verb: Verb) -> "Predictor":
-    """The model to ask, where none is named the package's own for this verb; what there is to know of it goes to stderr."""
+    """The model to ask, where none is named the package's own for this verb; what there is to know
+    of it goes to stderr."""
     chosen = default_model(verb).folder if folder is None else folder
     from litebert.infer.load import load  # torch only now: wrong flags are answered at once
 
@@ -31,12 +32,16 @@ def open_model(folder: str | None, device: str, verb: Verb) -> "Predictor":
 
 
 def given(texts: Sequence[str]) -> list[str]:
-    """The texts of the command line; where there are none, or `-` alone, the lines of standard input."""
+    """The texts of the command line; where there are none, or `-` alone, the lines of standard
+    input."""
     if texts and tuple(texts) != ("-",):
         return list(texts)
     if not texts and sys.stdin.isatty():
-        raise ConfigError("no text was given; write it behind the command, or send lines to standard input")
-    # Only a line feed ends a line, as in files (tasks/lines.py): what others call line ends stand inside texts.
+        raise ConfigError(
+            "no text was given; write it behind the command, or send lines to standard input"
+        )
+    # Only a line feed ends a line, as in files (tasks/lines.py): what others call line ends stand
+    # inside texts.
     lines = [line.removesuffix("\r") for line in read_input().split("\n") if line.strip()]
     if not lines:
         raise DataError("standard input holds no text; expected one a line")
@@ -48,10 +53,15 @@ def read_input() -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"standard input is not UTF-8 (byte {error.start + 1}: {error.reason}); convert it first") from error
+        raise DataError(
+            f"standard input is not UTF-8 (byte {error.start + 1}: {error.reason}); convert it "
+            "first"
+        ) from error
 
 
-def tell(answers: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], *, json: bool) -> None:
+def tell(
+    answers: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], *, json: bool
+) -> None:
     """One JSON object with all answers, or for each what `line` makes of it."""
     if json:
         print(jsonlib.dumps({"answers": list(answers)}, ensure_ascii=False))

@@ -25,19 +25,28 @@ def convert(
     hf_compat: bool = False,
     json: bool = False,
 ) -> None:
-    """Convert weights from and to Hugging Face, and from Google's checkpoints; the source's kind is recognised.
+    """Convert weights from and to Hugging Face, and from Google's checkpoints; the source's kind is
+    recognised.
 
     Args:
-        source: A litebert folder, a Hugging Face folder, or a TensorFlow checkpoint (its prefix or its folder).
+        source: A litebert folder, a Hugging Face folder, or a TensorFlow checkpoint (its prefix or
+            its folder).
         target: The folder to write; absent or empty.
-        to: What to write; by default Hugging Face's from a litebert folder, and litebert's from all others.
-        activation: Overrules what the source's config says: gelu_tanh is what Google trained ALBERT with.
-        head: What the output of a fine-tuned Google checkpoint is; a single output counts as regress.
-        allow_pickle: Read pytorch_model.bin, in a child process and tensors only. Files in safetensors need no such trust.
-        hf_compat: Train on as Hugging Face would, without feed-forward dropout and with one in the order head.
+        to: What to write; by default Hugging Face's from a litebert folder, and litebert's from all
+            others.
+        activation: Overrules what the source's config says: gelu_tanh is what Google trained ALBERT
+            with.
+        head: What the output of a fine-tuned Google checkpoint is; a single output counts as
+            regress.
+        allow_pickle: Read pytorch_model.bin, in a child process and tensors only. Files in
+            safetensors need no such trust.
+        hf_compat: Train on as Hugging Face would, without feed-forward dropout and with one in the
+            order head.
         json: Print one JSON object.
     """
-    options = Options(allow_pickle=allow_pickle, activation=activation, head=head, hf_compat=hf_compat)
+    options = Options(
+        allow_pickle=allow_pickle, activation=activation, head=head, hf_compat=hf_compat
+    )
     done = convert_folder(source, target, to=to, options=options)
     for note in done.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -46,7 +55,10 @@ def convert(
     else:
         heads = ", ".join(head.kind for head in done.config.heads) or "no head"
         tokenizer = "with its tokenizer" if done.has_tokenizer else "without a tokenizer"
-        print(f"{done.folder}: {done.num_parameters:,} parameters ({heads}), {done.source} to {done.target}, {tokenizer}")
+        print(
+            f"{done.folder}: {done.num_parameters:,} parameters ({heads}), {done.source} to "
+            f"{done.target}, {tokenizer}"
+        )
 
 
 def _report(done: Conversion) -> dict[str, object]:

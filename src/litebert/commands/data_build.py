@@ -1,4 +1,5 @@
-"""litebert data build: corpus files in, a folder of shards out; progress on stderr, a summary on stdout."""
+"""litebert data build: corpus files in, a folder of shards out; progress on stderr, a summary on
+stdout."""
 
 import json as jsonlib
 import os
@@ -42,22 +43,27 @@ def build(
     """Turn a corpus into shards of token ids. Interrupted, the same command again goes on.
 
     Args:
-        corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz, .bz2, .zst.
+        corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz,
+            .bz2, .zst.
         tokenizer: Folder of a tokenizer, or a SentencePiece model file.
         out: Folder for the shards.
         workers: Processes that encode; the shards are the same for any number.
-        engine: Where they run: on this machine, or on the Ray cluster of RAY_ADDRESS (without it, a local one).
+        engine: Where they run: on this machine, or on the Ray cluster of RAY_ADDRESS (without it, a
+            local one).
         shard_tokens: Tokens after which a shard ends, at the next end of a document.
         split: How sentences are found: by rules, or each line is one.
         documents: What ends a document of a text file: a blank line, or only the end of the file.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
-        bad_rows: What to do with a row that holds no usable text: stop, leave it out, or keep a copy in quarantine.jsonl.
+        bad_rows: What to do with a row that holds no usable text: stop, leave it out, or keep a
+            copy in quarantine.jsonl.
         max_row_bytes: Longest .jsonl row in bytes; a longer one is a bad row.
         overwrite: Replace the shards of another build in the same folder.
         json: Print the summary as one JSON object.
     """
     options = BuildOptions(
-        corpus=CorpusOptions(documents=documents, field=field, bad_rows=bad_rows, max_row_bytes=max_row_bytes),
+        corpus=CorpusOptions(
+            documents=documents, field=field, bad_rows=bad_rows, max_row_bytes=max_row_bytes
+        ),
         split=split,
         shard_tokens=shard_tokens,
         workers=workers,
@@ -67,7 +73,10 @@ def build(
     keep_level()
     ignored = ignored_files(corpus)
     if ignored:
-        _note(f"{len(ignored)} files are no corpus by their names and are left out, the first is {ignored[0]}")
+        _note(
+            f"{len(ignored)} files are no corpus by their names and are left out, the first is "
+            f"{ignored[0]}"
+        )
     sizes = [os.path.getsize(file.path) for file in find_files(corpus)]
     with _Watch(sizes) as watch:
         report = build_shards(corpus, tokenizer=tokenizer, out=out, options=options, watch=watch)
@@ -96,7 +105,9 @@ def _note(text: str) -> None:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    table = Table(title=facts["out"], show_header=False, box=None, title_justify="left", title_style="bold")
+    table = Table(
+        title=facts["out"], show_header=False, box=None, title_justify="left", title_style="bold"
+    )
     table.add_column(justify="left")
     table.add_column(justify="right")
     for key in ("documents", "sentences", "tokens"):
@@ -105,7 +116,9 @@ def _print(facts: dict[str, Any]) -> None:
     table.add_row("bad rows", f"{facts['bad_rows']:,}")
     table.add_row("shards (taken over)", f"{facts['shards']:,} ({facts['shards_reused']:,})")
     table.add_row("text", f"{facts['text_bytes'] / 1e6:,.1f} MB")
-    table.add_row("encoded now", f"{facts['encoded_bytes'] / 1e6:,.1f} MB in {facts['seconds']:,.1f} s")
+    table.add_row(
+        "encoded now", f"{facts['encoded_bytes'] / 1e6:,.1f} MB in {facts['seconds']:,.1f} s"
+    )
     table.add_row("speed", f"{facts['mb_per_second']:,.1f} MB/s")
     Console().print(table)
 
@@ -118,8 +131,15 @@ class _Watch:
         self._total = sum(sizes)
         self._began = self._told = time.monotonic()
         console = Console(stderr=True)
-        columns = (TextColumn("building"), BarColumn(), TextColumn("{task.fields[facts]}"), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+        columns = (
+            TextColumn("building"),
+            BarColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = (
+            Progress(*columns, console=console, transient=True) if console.is_terminal else None
+        )
 
     def __enter__(self) -> "_Watch":
         if self._bar:

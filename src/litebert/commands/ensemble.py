@@ -1,4 +1,5 @@
-"""litebert ensemble: fine-tuned models and a task's files in; the best of them together, beside each alone, out."""
+"""litebert ensemble: fine-tuned models and a task's files in; the best of them together, beside
+each alone, out."""
 
 import json as jsonlib
 import sys
@@ -32,14 +33,16 @@ def ensemble(
     table: Table = TableOptions(),  # noqa: B008 — frozen
     json: bool = False,
 ) -> None:
-    """Put fine-tuned models together: average what they say, choose on dev who belongs to it, print the singles beside it.
+    """Put fine-tuned models together: average what they say, choose on dev who belongs to it, print
+    the singles beside it.
 
-    Models may come from different seeds, pretraining steps and shapes. Choosing by a score flatters that score: "on the
-    other half" is chosen on one half of the split and scored on the other.
+    Models may come from different seeds, pretraining steps and shapes. Choosing by a score flatters
+    that score: "on the other half" is chosen on one half of the split and scored on the other.
 
     Args:
         task: The task that all of them were fine-tuned on.
-        models: Folders of fine-tuned checkpoints or runs; of `--seeds` give OUT/seed-0 OUT/seed-1 ….
+        models: Folders of fine-tuned checkpoints or runs; of `--seeds` give OUT/seed-0 OUT/seed-1
+            ….
         data: Folder or file of the task.
         split: Labelled split to choose on.
         everyone: Take all models, and choose none.
@@ -64,9 +67,17 @@ def ensemble(
     from litebert.train.tuned import Tuned, ask_all, open_for
 
     def opened(tuned: Tuned) -> TaskData:
-        found = open_for(tuned, task, data, table, [split] if submit is None else list(dict.fromkeys([split, submit_split])))
+        found = open_for(
+            tuned,
+            task,
+            data,
+            table,
+            [split] if submit is None else list(dict.fromkeys([split, submit_split])),
+        )
         if not is_labelled(found.splits[split]):
-            raise ConfigError(f"{split} of {task} has no labels to choose models by; take --split dev")
+            raise ConfigError(
+                f"{split} of {task} has no labels to choose models by; take --split dev"
+            )
         tell(found.notes)
         return found
 
@@ -86,16 +97,26 @@ def ensemble(
     if submit is not None:
         guesses = average(read.task, [said[submit_split][member] for member in members])
         with writing(submit):
-            handed = write_submission(read.task, submit_split, read.splits[submit_split], guesses, submit)
+            handed = write_submission(
+                read.task, submit_split, read.splits[submit_split], guesses, submit
+            )
         tell(handed.notes)
         written += [str(path) for path in handed.files]
     if json:
-        facts = measured.to_dict() | asdict(found) | {"models": models, "members": [models[number] for number in members]}
+        facts = (
+            measured.to_dict()
+            | asdict(found)
+            | {"models": models, "members": [models[number] for number in members]}
+        )
         print(jsonlib.dumps(facts | {"split": split, "written": written}, ensure_ascii=False))
         return
     chosen = f"{len(found.members)} chosen on {split}"
     rows = dict(zip(models, found.singles, strict=True))
-    rows |= {f"all {len(models)} together": found.everyone, chosen: found.together, "chosen, on the other half": found.crossed}
+    rows |= {
+        f"all {len(models)} together": found.everyone,
+        chosen: found.together,
+        "chosen, on the other half": found.crossed,
+    }
     print_scores(read.task, rows, {list(rows)[-3 if everyone else -2]: measured.intervals})
     print(f"members: {', '.join(models[number] for number in members)}")
     for path in written:

@@ -1,4 +1,5 @@
-"""litebert evaluate: a fine-tuned model and a task's files in; official scores, intervals, slices and worst examples out."""
+"""litebert evaluate: a fine-tuned model and a task's files in; official scores, intervals, slices
+and worst examples out."""
 
 import json as jsonlib
 import sys
@@ -38,10 +39,12 @@ def evaluate(
     table: Table = TableOptions(),  # noqa: B008 — frozen
     json: bool = False,
 ) -> None:
-    """Score a fine-tuned model on a split of a task: the official scores, their 95 % intervals, slices and worst examples.
+    """Score a fine-tuned model on a split of a task: the official scores, their 95 % intervals,
+    slices and worst examples.
 
     Args:
-        task: cola sst2 mrpc stsb qqp mnli qnli rte wnli diagnostic squad1 squad2 race, or of one's own files classify pair
+        task: cola sst2 mrpc stsb qqp mnli qnli rte wnli diagnostic squad1 squad2 race, or of one's
+            own files classify pair
             regress choose answer tag.
         model: Folder of a fine-tuned checkpoint or run.
         data: Folder or file of the task.
@@ -69,7 +72,9 @@ def evaluate(
         raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
     place = Runtime.start(device=device, dtype="float32").device
     tuned = open_tuned(model)
-    read = open_for(tuned, task, data, table, (split, "train") if baselines and split != "train" else (split,))
+    read = open_for(
+        tuned, task, data, table, (split, "train") if baselines and split != "train" else (split,)
+    )
     tell(read.notes)
     examples = read.splits[split]
     unknown = unlabelled(examples)
@@ -78,7 +83,8 @@ def evaluate(
         tell([f"{some}, so that it is not scored; the first: {unknown[0].where}"])
     if not is_labelled(examples) and out is None and submit is None:
         raise ConfigError(
-            f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE for its predictions"
+            f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE for "
+            "its predictions"
         )
     predictions = tuned.says(examples, device=place, batch_tokens=batch_tokens)
     facts: dict[str, Any] = {"model": model, "split": split, "notes": list(read.notes)}
@@ -92,19 +98,29 @@ def evaluate(
             handed = write_submission(read.task, split, examples, predictions, submit)
         facts["submission"] = [str(path) for path in handed.files]
         tell(handed.notes)
-    found = measured(read.task, examples, predictions, samples=samples, count=worst) if is_labelled(examples) else None
+    found = (
+        measured(read.task, examples, predictions, samples=samples, count=worst)
+        if is_labelled(examples)
+        else None
+    )
     rivals = baseline_scores(read, split) if baselines and found else {}
     if found and read.task.has_null:
         facts |= best_null(read, split, predictions)
     if json:
-        scored = found.to_dict() if found else {"task": read.task.name, "num_examples": len(examples)}
+        scored = (
+            found.to_dict() if found else {"task": read.task.name, "num_examples": len(examples)}
+        )
         print(jsonlib.dumps(facts | scored | {"baselines": rivals}, ensure_ascii=False))
         return
     if found:
         print_evaluation(found, {model: found.scores} | rivals)
     if "best_threshold" in facts:
         saved = tuned.card.null_threshold
-        used = "none is saved: all are answered" if saved is None else f"saved with the model: {saved:.4g}"
+        used = (
+            "none is saved: all are answered"
+            if saved is None
+            else f"saved with the model: {saved:.4g}"
+        )
         best = f"{facts['best_threshold']:.4g} would give f1 {100 * facts['best_f1']:.1f}"
         print(f"threshold for no answer, {used}; the best for this very split, {best}")
     for path in [*([out] if out else []), *facts.get("submission", [])]:
@@ -125,11 +141,16 @@ def writing(place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"{place} cannot be written ({error.strerror or error}); choose another place for it") from error
+        raise DataError(
+            f"{place} cannot be written ({error.strerror or error}); choose another place for it"
+        ) from error
 
 
-def best_null(read: "TaskData", split: str, predictions: "Sequence[Prediction]") -> dict[str, float]:
-    """The null threshold that would be best on this very split, and its F1: as SQuAD 2's script reports them."""
+def best_null(
+    read: "TaskData", split: str, predictions: "Sequence[Prediction]"
+) -> dict[str, float]:
+    """The null threshold that would be best on this very split, and its F1: as SQuAD 2's script
+    reports them."""
     from litebert.tasks.examples import AnswerExample
     from litebert.tasks.measures import only
     from litebert.tasks.null_threshold import at_threshold, best_threshold
@@ -138,7 +159,10 @@ def best_null(read: "TaskData", split: str, predictions: "Sequence[Prediction]")
 
     questions, spans = only(read.splits[split], AnswerExample), only(predictions, SpanPrediction)
     threshold = best_threshold(questions, spans)
-    return {"best_threshold": threshold, "best_f1": score(read.task, questions, at_threshold(spans, threshold))["f1"]}
+    return {
+        "best_threshold": threshold,
+        "best_f1": score(read.task, questions, at_threshold(spans, threshold))["f1"],
+    }
 
 
 def tell(notes: Iterable[str]) -> None:

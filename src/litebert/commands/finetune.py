@@ -1,4 +1,5 @@
-"""litebert finetune: a pretrained model and a task's files in; a run folder with metrics, predictions and a checkpoint out."""
+"""litebert finetune: a pretrained model and a task's files in; a run folder with metrics,
+predictions and a checkpoint out."""
 
 import json as jsonlib
 import sys
@@ -56,22 +57,28 @@ def finetune(
     table: Table = TableOptions(),  # noqa: B008 — frozen
     json: bool = False,
 ) -> None:
-    """Fine-tune a pretrained model for a task, or for one's own files. The same command again goes on where it stopped.
+    """Fine-tune a pretrained model for a task, or for one's own files. The same command again goes
+    on where it stopped.
 
-    Flags left out are the paper's for the task (Table 14), fitted to the model's width and the number of examples. The
-    checkpoint that is best on dev is kept.
+    Flags left out are the paper's for the task (Table 14), fitted to the model's width and the
+    number of examples. The checkpoint that is best on dev is kept.
 
     Args:
-        task: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race, or for one's own files classify pair regress
+        task: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race, or for one's own files
+            classify pair regress
             choose answer tag.
-        model: What to start from: a checkpoint, a run's folder, or a Hugging Face folder. Heads it has are left behind.
-        data: The task's folder, or one's own file (CSV, TSV, JSONL, Parquet) or a folder with train.* and dev.*.
+        model: What to start from: a checkpoint, a run's folder, or a Hugging Face folder. Heads it
+            has are left behind.
+        data: The task's folder, or one's own file (CSV, TSV, JSONL, Parquet) or a folder with
+            train.* and dev.*.
         out: Folder of the run.
-        recipe: A JSON file with a recipe (every run writes its own as recipe.json), instead of the paper's.
+        recipe: A JSON file with a recipe (every run writes its own as recipe.json), instead of the
+            paper's.
         epochs: Times that every example is read; instead of steps.
         steps: Optimizer updates; instead of epochs.
         batch_size: Texts, questions with their options, or windows in a step.
-        max_length: Tokens in an input; longer texts are cut, longer contexts of questions read in windows.
+        max_length: Tokens in an input; longer texts are cut, longer contexts of questions read in
+            windows.
         optimizer: Which optimizer changes the weights.
         rate: Peak of the learning rate.
         warmup: Linear warm-up: a number of steps from 1 up, or below 1 a fraction of the run.
@@ -79,16 +86,21 @@ def finetune(
         head_dropout: Probability of dropping a value before the head's last product.
         evaluations: Looks at dev, evenly over the run.
         patience: Looks at dev without a better score after which the run ends; 0 for never.
-        retries: New beginnings with a third of the rate and twice the warm-up where a run never left chance.
+        retries: New beginnings with a third of the rate and twice the warm-up where a run never
+            left chance.
         seed: Seed of the head, the order of examples and dropout.
-        seeds: Runs from as many seeds, in folders of their own; prints their median and spread, keeps the best.
+        seeds: Runs from as many seeds, in folders of their own; prints their median and spread,
+            keeps the best.
         random_weights: Forget the model's weights and keep its shape: what pretraining is worth.
-        null_search: Where the threshold for "no answer" is searched: dev, or a tenth of train kept aside for it.
+        null_search: Where the threshold for "no answer" is searched: dev, or a tenth of train kept
+            aside for it.
         save_every: Steps between snapshots.
         microbatch_tokens: Tokens in one forward and backward on one device; less needs less memory.
-        checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps all.
+        checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps
+            all.
         dtype: Arithmetic of the layers.
-        compile: Whether torch.compile is used; auto in long runs on a GPU; off also records no CUDA graphs.
+        compile: Whether torch.compile is used; auto in long runs on a GPU; off also records no CUDA
+            graphs.
         device: cpu, cuda, cuda:1 …, or auto.
         tensorboard: Write TensorBoard events into the run folder as well.
         table: How files are read.
@@ -140,7 +152,9 @@ def finetune(
         assert chosen.steps is not None
         if batch_size and "steps" not in changes:  # another batch, the same number of epochs
             changes["steps"] = max(round(chosen.steps * chosen.batch_size / batch_size), 1)
-        if "steps" in changes and "warmup" not in spec:  # the paper's part of the run, whatever its length
+        if (
+            "steps" in changes and "warmup" not in spec
+        ):  # the paper's part of the run, whatever its length
             spec["warmup"] = chosen.optimizer.warmup_steps(chosen.steps) / chosen.steps
     chosen = replace(chosen, **changes, optimizer=replace(chosen.optimizer, **spec))
     result = run(chosen, read, source, out, seeds=seeds, device=device, tensorboard=tensorboard)
@@ -160,7 +174,14 @@ def open_data(task: str, data: str, table: TableOptions) -> "TaskData":
 
 
 def run(
-    recipe: FinetuneRecipe, read: "TaskData", source: "Checkpoint", out: str, *, seeds: int, device: str, tensorboard: bool
+    recipe: FinetuneRecipe,
+    read: "TaskData",
+    source: "Checkpoint",
+    out: str,
+    *,
+    seeds: int,
+    device: str,
+    tensorboard: bool,
 ) -> dict[str, Any] | None:
     """The result; None for a rank that does not speak."""
     from litebert.train.finetune import Finetuning
@@ -183,9 +204,12 @@ def run(
             result = train_seeds(recipe, prepared, source, runtime, out, seeds=seeds, sinks=sinks)
         else:
             check_single(out)
-            result = Finetuning(recipe, prepared, source, runtime).train(out, sinks=sinks(Path(out)))
+            result = Finetuning(recipe, prepared, source, runtime).train(
+                out, sinks=sinks(Path(out))
+            )
     except (InterruptedRunError, DivergedError):
-        runtime.close()  # every rank is here; after any other error the others may be waiting for this one
+        # every rank is here; after any other error the others may be waiting for this one
+        runtime.close()
         raise
     runtime.close()
     return result if runtime.is_main else None
@@ -195,7 +219,10 @@ def advice(read: "TaskData", source: "Checkpoint") -> list[str]:
     """What the paper did and this run does not."""
     before = dict(source.task or {}).get("task", {}).get("name")
     if read.task.name in FROM_MNLI and before != "mnli":
-        return [f"the paper starts {read.task.name} from a model fine-tuned on mnli: --model may be such a run"]
+        return [
+            f"the paper starts {read.task.name} from a model fine-tuned on mnli: --model may be "
+            "such a run"
+        ]
     return []
 
 
@@ -206,7 +233,10 @@ def show(result: dict[str, Any], out: Path) -> None:
     for name, found in result["scores"].items():
         if isinstance(found, dict):
             ends = f"{printed(name, found['lowest'])} to {printed(name, found['highest'])}"
-            print(f"{name:<20}{printed(name, found['median']):>7}   median of {len(result['seeds'])} seeds, {ends}")
+            print(
+                f"{name:<20}{printed(name, found['median']):>7}   median of {len(result['seeds'])} "
+                f"seeds, {ends}"
+            )
         else:
             print(f"{name:<20}{printed(name, found):>7}")
     failed = result.get("failed", int(not result.get("left_chance", True)))
@@ -214,7 +244,10 @@ def show(result: dict[str, Any], out: Path) -> None:
         runs = f"{failed} of {len(result['seeds'])} runs" if "seeds" in result else "the run"
         print(f"{runs} not above chance: see the events in metrics.jsonl", file=sys.stderr)
     curves = out / "seed-*" if "seeds" in result else out
-    print(f"on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}", file=sys.stderr)
+    print(
+        f"on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}",
+        file=sys.stderr,
+    )
 
 
 def load_recipe(name: str) -> FinetuneRecipe:
@@ -224,11 +257,16 @@ def load_recipe(name: str) -> FinetuneRecipe:
         data = jsonlib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be read: {error.strerror}; a recipe file is what a run writes as recipe.json"
+            f"{path} cannot be read: {error.strerror}; a recipe file is what a run writes as "
+            "recipe.json"
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}; a recipe file is what a run writes as recipe.json") from error
+        raise ConfigError(
+            f"{path} is not JSON: {error}; a recipe file is what a run writes as recipe.json"
+        ) from error
     inner = data.get("recipe", data) if isinstance(data, dict) else data
     if not isinstance(inner, dict):
-        raise ConfigError(f"{path} holds no recipe; a recipe file is what a run writes as recipe.json")
+        raise ConfigError(
+            f"{path} holds no recipe; a recipe file is what a run writes as recipe.json"
+        )
     return FinetuneRecipe.from_dict(inner)

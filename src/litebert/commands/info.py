@@ -9,7 +9,13 @@ from rich.table import Table
 
 from litebert.config import PRESETS, EncoderConfig, HeadConfig, preset
 from litebert.errors import ConfigError
-from litebert.model.count import TRAINING_BYTES, activation_bytes, count_encoder, count_head, flops_per_token
+from litebert.model.count import (
+    TRAINING_BYTES,
+    activation_bytes,
+    count_encoder,
+    count_head,
+    flops_per_token,
+)
 
 MASKED_FRACTION = 0.15
 
@@ -47,11 +53,17 @@ def describe(config: EncoderConfig, *, seq: int, batch: int) -> dict[str, Any]:
     training = total + sum(heads.values())
     return {
         "config": config.to_dict(),
-        "parameters": {"encoder": total, **{f"encoder.{part}": n for part, n in parts.items()}, **heads},
+        "parameters": {
+            "encoder": total,
+            **{f"encoder.{part}": n for part, n in parts.items()},
+            **heads,
+        },
         "flops_per_token": {
             "seq": seq,
             "forward": flops_per_token(config, seq=seq),
-            "pretraining": flops_per_token(config, seq=seq, masked_fraction=MASKED_FRACTION, training=True),
+            "pretraining": flops_per_token(
+                config, seq=seq, masked_fraction=MASKED_FRACTION, training=True
+            ),
         },
         "bytes": {
             "weights_float32": 4 * total,
@@ -60,7 +72,9 @@ def describe(config: EncoderConfig, *, seq: int, batch: int) -> dict[str, Any]:
             "batch": batch,
             "activations_float32": activation_bytes(config, batch=batch, seq=seq),
             "activations_bfloat16": activation_bytes(config, batch=batch, seq=seq, width=2),
-            "activations_checkpointed": activation_bytes(config, batch=batch, seq=seq, checkpoint_every=1),
+            "activations_checkpointed": activation_bytes(
+                config, batch=batch, seq=seq, checkpoint_every=1
+            ),
         },
     }
 
@@ -70,7 +84,11 @@ def print_one(name: str, facts: dict[str, Any]) -> None:
     table.add_column(justify="left")
     table.add_column(justify="right")
     for part, number in facts["parameters"].items():
-        label = {"encoder": "parameters, encoder with pooler", "masked": "+ masked-token head", "order": "+ order head"}
+        label = {
+            "encoder": "parameters, encoder with pooler",
+            "masked": "+ masked-token head",
+            "order": "+ order head",
+        }
         if number:
             table.add_row(label.get(part, "    " + part.removeprefix("encoder.")), f"{number:,}")
     flops, sizes = facts["flops_per_token"], facts["bytes"]
@@ -78,16 +96,31 @@ def print_one(name: str, facts: dict[str, Any]) -> None:
     table.add_row("    pretraining step (15 % masked)", si(flops["pretraining"]))
     table.add_row("weights, float32", bytes_of(sizes["weights_float32"]))
     table.add_row("    bfloat16", bytes_of(sizes["weights_bfloat16"]))
-    table.add_row("training state (weights, gradients, two moments)", bytes_of(sizes["training_state"]))
-    table.add_row(f"activations, {sizes['batch']} × {flops['seq']} tokens, float32", bytes_of(sizes["activations_float32"]))
+    table.add_row(
+        "training state (weights, gradients, two moments)", bytes_of(sizes["training_state"])
+    )
+    table.add_row(
+        f"activations, {sizes['batch']} × {flops['seq']} tokens, float32",
+        bytes_of(sizes["activations_float32"]),
+    )
     table.add_row("    bfloat16", bytes_of(sizes["activations_bfloat16"]))
-    table.add_row("    float32, checkpointed every layer", bytes_of(sizes["activations_checkpointed"]))
+    table.add_row(
+        "    float32, checkpointed every layer", bytes_of(sizes["activations_checkpointed"])
+    )
     Console().print(table)
 
 
 def print_all(facts: dict[str, dict[str, Any]]) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in ("preset", "parameters", "+ masked", "+ order", "FLOPs/token", "weights", "training"):
+    for column in (
+        "preset",
+        "parameters",
+        "+ masked",
+        "+ order",
+        "FLOPs/token",
+        "weights",
+        "training",
+    ):
         table.add_column(column, justify="left" if column == "preset" else "right", no_wrap=True)
     for name, fact in facts.items():
         counts, sizes = fact["parameters"], fact["bytes"]

@@ -1,4 +1,5 @@
-"""litebert models: nothing in; the models that come with the package, with what their cards say, out."""
+"""litebert models: nothing in; the models that come with the package, with what their cards say,
+out."""
 
 import json as jsonlib
 from dataclasses import asdict
@@ -11,7 +12,8 @@ from litebert.models.index import EmbeddedModel, embedded_models
 
 
 def models(*, json: bool = False) -> None:
-    """List the models that come with litebert: name, size, parameters, verbs, license and scores. Each has a card, README.md.
+    """List the models that come with litebert: name, size, parameters, verbs, license and scores.
+    Each has a card, README.md.
 
     Args:
         json: Print one JSON object.
@@ -21,7 +23,10 @@ def models(*, json: bool = False) -> None:
         print(jsonlib.dumps({"models": found}, ensure_ascii=False))
         return
     if not found:
-        print("no model comes with this litebert; those of your own are named by their folders: litebert fill --model DIR …")
+        print(
+            "no model comes with this litebert; those of your own are named by their folders: "
+            "litebert fill --model DIR …"
+        )
         return
     console = Console(highlight=False)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -30,7 +35,14 @@ def models(*, json: bool = False) -> None:
     for fact in found:
         scores = ", ".join(f"{score['task']} {score['value']:g}" for score in fact["scores"])
         size = f"{fact['bytes'] / 1e6:.1f} MB"
-        table.add_row(fact["name"], size, f"{fact['parameters']:,}", ", ".join(fact["verbs"]), fact["license"], scores)
+        table.add_row(
+            fact["name"],
+            size,
+            f"{fact['parameters']:,}",
+            ", ".join(fact["verbs"]),
+            fact["license"],
+            scores,
+        )
     console.print(table)
     for fact in found:
         console.print(f"\n{fact['name']}: {fact['summary']}\n  {fact['card']}", soft_wrap=True)

@@ -11,13 +11,23 @@ First = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FIRST")]
 Second = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SECOND")]
 
 
-def pair(first: First, second: Second, /, *, model: str | None = None, device: str = "auto", json: bool = False) -> None:
-    """Label a pair of texts with a fine-tuned model: litebert pair --model DIR "A man sleeps." "Somebody is awake."
+def pair(
+    first: First,
+    second: Second,
+    /,
+    *,
+    model: str | None = None,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Label a pair of texts with a fine-tuned model: litebert pair --model DIR "A man sleeps."
+    "Somebody is awake."
 
     Args:
         first: The first text: a premise, a sentence.
         second: The second text: a hypothesis, another sentence.
-        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert
+            models`; else the first of those
             that can do this.
         device: cpu, cuda, cuda:1 …, or auto.
         json: Print one JSON object.

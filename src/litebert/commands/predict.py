@@ -1,4 +1,5 @@
-"""litebert predict: a file of rows and a model in; a file of predictions out, in order, in constant memory, restartable."""
+"""litebert predict: a file of rows and a model in; a file of predictions out, in order, in constant
+memory, restartable."""
 
 import json as jsonlib
 import sys
@@ -43,47 +44,69 @@ def predict(
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
-    """Predict for every row of a file of any size. Interrupted or killed, the same command again goes on.
+    """Predict for every row of a file of any size. Interrupted or killed, the same command again
+    goes on.
 
-    Columns left out are recognised by their names, and the choice is printed. What is longer than the model reads is cut at its
-    end, of a pair the longer text first; contexts to answer from and words to tag are read in overlapping windows instead.
+    Columns left out are recognised by their names, and the choice is printed. What is longer than
+    the model reads is cut at its end, of a pair the longer text first; contexts to answer from and
+    words to tag are read in overlapping windows instead.
 
     Args:
-        input: A .csv, .tsv, .jsonl, .parquet or .txt file (a text a line), plain or with .gz, .xz, .bz2, .zst.
+        input: A .csv, .tsv, .jsonl, .parquet or .txt file (a text a line), plain or with .gz, .xz,
+            .bz2, .zst.
         out: File for the predictions, one a line in the order of the input: .jsonl, .csv or .tsv.
-        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert models`; else the first of those
+        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert
+            models`; else the first of those
             that can do this.
-        verb: What to do where the model can do several things; a pretrained model can fill and embed.
+        verb: What to do where the model can do several things; a pretrained model can fill and
+            embed.
         text: Column of the text, or of a pair's first text.
         second: Column of a pair's second text.
         context: Column of the context that a question is about.
         question: Column of the question.
         options: Columns of the options to choose from, or a single one that holds a list.
         words: Column of the words to tag.
-        keep: Columns to copy into the output; a name that predictions use, such as label, becomes input:label.
+        keep: Columns to copy into the output; a name that predictions use, such as label, becomes
+            input:label.
         top: Guesses for each mask (fill).
         pooling: What a vector is: the mean of all tokens' states, or the state of [CLS] (embed).
         normalize: Scale every vector to length 1 (embed).
-        bad_rows: What to do with a row that cannot be used: stop, leave it out, or keep a copy in OUT.quarantine.jsonl.
+        bad_rows: What to do with a row that cannot be used: stop, leave it out, or keep a copy in
+            OUT.quarantine.jsonl.
         batch_tokens: Tokens computed at once, padding among them; less needs less memory.
         device: cpu, cuda, cuda:1 …, or auto.
         dtype: Arithmetic of the layers; auto is bfloat16 on a GPU that is made for it.
-        compile: Compile the layers first, which takes half a minute on a GPU and pays for many thousand rows.
+        compile: Compile the layers first, which takes half a minute on a GPU and pays for many
+            thousand rows.
         overwrite: Begin again, whatever the output's file holds.
         json: Print one JSON object.
     """
     chosen_model = default_model(verb).folder if model is None else model
     table = TableOptions(
-        text=text, second=second, context=context, question=question, options=options or None, words=words, bad_rows=bad_rows
+        text=text,
+        second=second,
+        context=context,
+        question=question,
+        options=options or None,
+        words=words,
+        bad_rows=bad_rows,
     )
     # torch only now: wrong flags are answered at once
     from litebert.infer.load import load
     from litebert.infer.predict_file import predict_file
     from litebert.infer.questions import PredictOptions
 
-    predictor = load(chosen_model, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile)
+    predictor = load(
+        chosen_model, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile
+    )
     chosen = PredictOptions(
-        verb=verb, table=table, keep=keep, top=top, pooling=pooling, normalize=normalize, overwrite=overwrite
+        verb=verb,
+        table=table,
+        keep=keep,
+        top=top,
+        pooling=pooling,
+        normalize=normalize,
+        overwrite=overwrite,
     )
     began = time.monotonic()
     for note in predictor.notes:
@@ -95,7 +118,10 @@ def predict(
         return
     earlier = f", {report.rows_before:,} of them by an earlier run" if report.rows_before else ""
     made = report.rows - report.rows_before
-    print(f"{out}: {report.rows:,} predictions{earlier}; {made / max(seconds, 1e-9):,.0f} a second", file=sys.stderr)
+    print(
+        f"{out}: {report.rows:,} predictions{earlier}; {made / max(seconds, 1e-9):,.0f} a second",
+        file=sys.stderr,
+    )
 
 
 def _note(text: str) -> None:

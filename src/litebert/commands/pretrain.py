@@ -1,4 +1,5 @@
-"""litebert pretrain: a folder of shards in; a run folder with metrics, snapshots and a checkpoint out."""
+"""litebert pretrain: a folder of shards in; a run folder with metrics, snapshots and a checkpoint
+out."""
 
 import json as jsonlib
 import sys
@@ -51,41 +52,49 @@ def pretrain(
     dry_run: bool = False,
     json: bool = False,
 ) -> None:
-    """Pretrain an encoder on shards made by `litebert data build`. The same command again goes on where it stopped.
+    """Pretrain an encoder on shards made by `litebert data build`. The same command again goes on
+    where it stopped.
 
-    Flags left out are as the recipe has them. Stages change a number during the run: "0:128,0.9:512" is 128, and 512 for
-    the last tenth; starts are fractions of the run or steps.
+    Flags left out are as the recipe has them. Stages change a number during the run:
+    "0:128,0.9:512" is 128, and 512 for the last tenth; starts are fractions of the run or steps.
 
     Args:
         data: Folder of shards.
         out: Folder of the run.
         recipe: A named recipe, or a JSON file with one (every run writes its own as recipe.json).
         preset: Shape of the encoder, such as albert-base-v2; see litebert info.
-        encoder: Settings in which the encoder differs from its preset, such as norm=post num_layers=6.
+        encoder: Settings in which the encoder differs from its preset, such as norm=post
+            num_layers=6.
         steps: Optimizer updates; instead of tokens.
         tokens: Tokens to read in all; instead of steps.
         batch_size: Sequences in a step, over all ranks; a number or stages.
         sequence_length: Tokens in a sequence; a number or stages.
         depth: Layers applied; a number or stages that end at the encoder's own.
         optimizer: Which optimizer changes the weights.
-        rate: Peak of the learning rate, whatever the batch; the recipe paper scales its own by the root of the batch.
+        rate: Peak of the learning rate, whatever the batch; the recipe paper scales its own by the
+            root of the batch.
         warmup: Linear warm-up: a number of steps from 1 up, or below 1 a fraction of the run.
         decay: Course of the rate: reference, polynomial, linear, cosine, constant or stable.
         order: Second objective: swapped segments, segments of another document, or none.
         seed: Seed of weights, order, cuts and masks.
-        init: Checkpoint, run or embedded model that weights, and the encoder's shape unless given, start from.
+        init: Checkpoint, run or embedded model that weights, and the encoder's shape unless given,
+            start from.
         save_every: Steps between snapshots.
         evaluate_every: Steps between evaluations on held-out text.
         heldout_fraction: Part of the documents kept for evaluation; 0 for none.
         microbatch_tokens: Tokens in one forward and backward on one device; less needs less memory.
-        checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps all.
-        recompute: Compute norms and activations of compiled layers again on the way back: less memory, for a little time.
-        dtype: Arithmetic of the layers; fp8 is bfloat16 with the large products in 8 bits, for wide models on a recent GPU.
+        checkpoint_every: Gradient checkpointing: keep the states of every n-th layer only; 0 keeps
+            all.
+        recompute: Compute norms and activations of compiled layers again on the way back: less
+            memory, for a little time.
+        dtype: Arithmetic of the layers; fp8 is bfloat16 with the large products in 8 bits, for wide
+            models on a recent GPU.
         compile: Whether torch.compile is used; auto where it pays.
         device: cpu, cuda, cuda:1 …, or auto.
         workers: Processes that make batches ahead; 0 makes them in this one.
         tensorboard: Write TensorBoard events into the run folder as well.
-        dry_run: Do a few real steps on the largest batch and print memory, speed, time and disk; write nothing.
+        dry_run: Do a few real steps on the largest batch and print memory, speed, time and disk;
+            write nothing.
         json: Print one JSON object at the end.
     """
     chosen = load_recipe(recipe)
@@ -129,8 +138,20 @@ def pretrain(
     spec: dict[str, Any] = {"name": optimizer, "rate": rate, "decay": decay}
     if warmup is not None:
         spec["warmup"] = int(warmup) if warmup >= 1 else warmup
-    changes["optimizer"] = replace(chosen.optimizer, **{name: value for name, value in spec.items() if value is not None})
-    run(replace(chosen, **changes), data, out, init, device, workers, tensorboard=tensorboard, dry_run=dry_run, json=json)
+    changes["optimizer"] = replace(
+        chosen.optimizer, **{name: value for name, value in spec.items() if value is not None}
+    )
+    run(
+        replace(chosen, **changes),
+        data,
+        out,
+        init,
+        device,
+        workers,
+        tensorboard=tensorboard,
+        dry_run=dry_run,
+        json=json,
+    )
 
 
 def run(
@@ -153,9 +174,14 @@ def run(
     runtime = Runtime.start(device=device, dtype=recipe.dtype)
     try:
         training = Pretraining(recipe, data, runtime, init=init, workers=workers)
-        result = rehearse(training, out) if dry_run else training.train(out, sinks=_sinks(out, tensorboard and runtime.is_main))
+        result = (
+            rehearse(training, out)
+            if dry_run
+            else training.train(out, sinks=_sinks(out, tensorboard and runtime.is_main))
+        )
     except (InterruptedRunError, DivergedError):
-        runtime.close()  # every rank is here; after any other error the others may be waiting for this one
+        # every rank is here; after any other error the others may be waiting for this one
+        runtime.close()
         raise
     runtime.close()
     if not runtime.is_main:
@@ -166,7 +192,10 @@ def run(
         for name, value in said(result).items():
             print(f"{name:<16}{value}")
     else:
-        print(f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}", file=sys.stderr)
+        print(
+            f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}",
+            file=sys.stderr,
+        )
 
 
 def _sinks(out: str, tensorboard: bool) -> "tuple[Sink, ...]":
@@ -178,13 +207,16 @@ def _sinks(out: str, tensorboard: bool) -> "tuple[Sink, ...]":
 
 
 def shape_of(folder: str) -> tuple[str, dict[str, int | float | bool | str]]:
-    """The encoder of a checkpoint as a preset and what differs from it; its vocabulary gives way to the data's."""
+    """The encoder of a checkpoint as a preset and what differs from it; its vocabulary gives way to
+    the data's."""
     from litebert.checkpoint import read_config
 
     there = read_config(Path(folder)).encoder.to_dict()
     name = "albert-base-v2"
     usual = PRESETS[name].to_dict()
-    return name, {key: value for key, value in there.items() if key != "vocab_size" and value != usual[key]}
+    return name, {
+        key: value for key, value in there.items() if key != "vocab_size" and value != usual[key]
+    }
 
 
 def load_recipe(name: str) -> PretrainRecipe:
@@ -196,16 +228,24 @@ def load_recipe(name: str) -> PretrainRecipe:
         text = path.read_text(encoding="utf-8")
         data = jsonlib.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}; a recipe file is what a run writes as recipe.json") from error
+        raise ConfigError(
+            f"{path} is not JSON: {error}; a recipe file is what a run writes as recipe.json"
+        ) from error
     inner = data.get("recipe") if isinstance(data, dict) else None
-    return PretrainRecipe.from_dict(inner) if isinstance(inner, dict) else PretrainRecipe.from_json(text)
+    return (
+        PretrainRecipe.from_dict(inner)
+        if isinstance(inner, dict)
+        else PretrainRecipe.from_json(text)
+    )
 
 
 def setting(text: str) -> tuple[str, int | float | bool | str]:
     """`norm=pre` as a pair; numbers, true and false become what they say."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"an encoder setting is written name=value, such as norm=pre; got {text!r}")
+        raise ConfigError(
+            f"an encoder setting is written name=value, such as norm=pre; got {text!r}"
+        )
     try:
         parsed = jsonlib.loads(value)
     except ValueError:

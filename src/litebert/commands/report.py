@@ -12,16 +12,22 @@ Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="R
 
 
 def report(runs: Runs, /, *, out: str = "", json: bool = False) -> None:
-    """Write one HTML file about runs: curves, recipe, environment, filled masks; of several runs, their comparison.
+    """Write one HTML file about runs: curves, recipe, environment, filled masks; of several runs,
+    their comparison.
 
     Args:
         runs: Folders of runs, finished or still running.
-        out: File to write; RUN/report.html for one run and report.html here for several when left out.
+        out: File to write; RUN/report.html for one run and report.html here for several when left
+            out.
         json: Print one JSON object.
     """
     written = write_report(runs, out or None)
     if json:
-        facts = {"report": str(written.path), "bytes": written.num_bytes, "runs": [describe(run) for run in written.runs]}
+        facts = {
+            "report": str(written.path),
+            "bytes": written.num_bytes,
+            "runs": [describe(run) for run in written.runs],
+        }
         print(jsonlib.dumps(facts))
     else:
         print(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
@@ -37,5 +43,7 @@ def describe(run: Run) -> dict[str, Any]:
         "steps": run.steps,
         "tokens": int(run.total("tokens")),
         "seconds": run.total("seconds"),
-        "evaluation": {name: value if math.isfinite(value) else None for name, value in last.items()},
+        "evaluation": {
+            name: value if math.isfinite(value) else None for name, value in last.items()
+        },
     }

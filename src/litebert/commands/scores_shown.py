@@ -6,7 +6,13 @@ from rich.console import Console
 from rich.table import Table
 
 from litebert.tasks.evaluation import Evaluation
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.score import SliceScores, printed, score
 from litebert.tasks.task import Task, TaskData
 
@@ -21,7 +27,10 @@ def baseline_scores(read: TaskData, split: str) -> dict[str, dict[str, float]]:
 
     train, examples = read.splits["train"], read.splits[split]
     named = {"majority": majority, "bag of words": bag_of_words}
-    return {name: score(read.task, examples, guess(read.task, train, examples)) for name, guess in named.items()}
+    return {
+        name: score(read.task, examples, guess(read.task, train, examples))
+        for name, guess in named.items()
+    }
 
 
 def print_scores(
@@ -30,7 +39,11 @@ def print_scores(
     intervals: Mapping[str, Mapping[str, tuple[float, float]]],
 ) -> None:
     """A row for each model, a column for each score; intervals under their rows' scores."""
-    names = [name for name in next(iter(rows.values())) if name in task.scores or name.endswith("answer_f1")]
+    names = [
+        name
+        for name in next(iter(rows.values()))
+        if name in task.scores or name.endswith("answer_f1")
+    ]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(task.name, overflow="fold", min_width=26)
     for name in names:
@@ -40,7 +53,9 @@ def print_scores(
         if row in intervals:
             ends = intervals[row]
             table.add_row(
-                "  95 % interval", *(f"{printed(n, ends[n][0])}–{printed(n, ends[n][1])}" for n in names), style="dim"
+                "  95 % interval",
+                *(f"{printed(n, ends[n][0])}–{printed(n, ends[n][1])}" for n in names),
+                style="dim",
             )
     _console().print(table)
 
@@ -49,7 +64,9 @@ def print_evaluation(found: Evaluation, rows: Mapping[str, Mapping[str, float]])
     """Scores beside those of baselines, then slices, then the worst examples."""
     console = _console()
     first = next(iter(rows))
-    console.print(f"{found.num_examples:,} examples; scores times 100", style="dim", highlight=False)
+    console.print(
+        f"{found.num_examples:,} examples; scores times 100", style="dim", highlight=False
+    )
     print_scores(found.task, rows, {first: found.intervals})
     for by, parts in found.slices.items():
         console.print()
@@ -61,7 +78,9 @@ def print_evaluation(found: Evaluation, rows: Mapping[str, Mapping[str, float]])
         console.print("most confidently wrong", style="bold")
     for each in found.worst:
         console.print(f"  {_shortened(said_of(each.example))}", highlight=False)
-        console.print(f"    true: {each.true}   said: {each.guessed}", highlight=False, style="yellow")
+        console.print(
+            f"    true: {each.true}   said: {each.guessed}", highlight=False, style="yellow"
+        )
 
 
 def said_of(example: TaskExample) -> str:
@@ -72,7 +91,9 @@ def said_of(example: TaskExample) -> str:
         case TagExample():
             return " ".join(example.words)
         case TextExample():
-            return example.first if example.second is None else f"{example.first} ‖ {example.second}"
+            return (
+                example.first if example.second is None else f"{example.first} ‖ {example.second}"
+            )
 
 
 def _console() -> Console:
@@ -89,7 +110,9 @@ def _slices(task: Task, by: str, parts: Sequence[SliceScores]) -> Table:
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for part in parts[:SHOWN_SLICES]:
-        scores = [printed(name, part.scores[name]) if name in part.scores else "–" for name in names]
+        scores = [
+            printed(name, part.scores[name]) if name in part.scores else "–" for name in names
+        ]
         table.add_row(part.name, f"{part.num_examples:,}", *scores)
     return table
 

@@ -31,16 +31,19 @@ def train(
     """Learn a SentencePiece vocabulary with the paper's flags.
 
     Args:
-        corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz, .bz2, .zst.
+        corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz,
+            .bz2, .zst.
         out: Folder for spiece.model, tokenizer.json and tokenizer_config.json.
         vocab_size: Number of pieces, special tokens included.
         character_coverage: Share of the text's characters that become pieces.
         max_lines: Lines to learn from; of a larger corpus, a random choice.
         seed: Of that choice.
-        lowercase: Whether every letter is lowered, as ALBERT does; --no-lowercase keeps them as they are.
+        lowercase: Whether every letter is lowered, as ALBERT does; --no-lowercase keeps them as
+            they are.
         keep_accents: Keep combining marks, for languages in which they tell words apart.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
-        bad_rows: What to do with a row that holds no usable text: stop, or leave it out and count it.
+        bad_rows: What to do with a row that holds no usable text: stop, or leave it out and count
+            it.
         json: Print one JSON object.
     """
     config = VocabularyConfig(
@@ -53,7 +56,9 @@ def train(
     make_folder(out)
     print(f"learning {vocab_size} pieces; a large corpus takes minutes", file=sys.stderr)
     bad: list[BadRow] = []
-    documents = read_documents(corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append)
+    documents = read_documents(
+        corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append
+    )
     paragraphs = (paragraph for document in documents for paragraph in document.paragraphs)
     tokenizer, report = train_tokenizer(paragraphs, config)
     tokenizer.save(out)
@@ -63,7 +68,9 @@ def train(
         print(jsonlib.dumps(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
         return
     measured = (
-        f"{report.num_held_out:,} lines held out" if report.num_held_out else "the text itself, too short to hold lines out"
+        f"{report.num_held_out:,} lines held out"
+        if report.num_held_out
+        else "the text itself, too short to hold lines out"
     )
     chosen = f"{max_lines:,} of " if report.num_lines > max_lines else ""
     print(f"{report.vocab_size:,} pieces from {chosen}{report.num_lines:,} lines, in {out}")

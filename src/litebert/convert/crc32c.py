@@ -1,14 +1,15 @@
-"""CRC-32C (Castagnoli), the checksum of TensorFlow's files: bytes in, a 32-bit number out, in numpy alone.
+"""CRC-32C (Castagnoli), the checksum of TensorFlow's files: bytes in, a 32-bit number out, in numpy
+alone.
+ The checksum is the remainder of the message, read as a polynomial over GF(2), divided by P of
+degree 32. Plain table code takes one step of Python a byte. Here the message is first shortened
+with exclusive-ors of whole arrays: P divides the four-term polynomial
 
-The checksum is the remainder of the message, read as a polynomial over GF(2), divided by P of degree 32. Plain table
-code takes one step of Python a byte. Here the message is first shortened with exclusive-ors of whole arrays: P divides
-the four-term polynomial
-
-    Q(x) = x^5685 + x^1362 + x^426 + 1        (found by search; below degree 5275 no multiple of P has so few terms)
-
-and, because squaring is linear over GF(2), also Q(x)^(2^k) = x^(5685 n) + x^(1362 n) + x^(426 n) + 1 with n = 2^k.
-Adding a multiple of Q does not change the remainder, so the first words of the message may be erased if they are added
-at three later places. With n a multiple of the word size these places are whole words, and no bit is ever shifted.
+    Q(x) = x^5685 + x^1362 + x^426 + 1        (found by search; below degree 5275 no multiple of P
+    has so few terms)
+ and, because squaring is linear over GF(2), also Q(x)^(2^k) = x^(5685 n) + x^(1362 n) + x^(426 n) +
+1 with n = 2^k. Adding a multiple of Q does not change the remainder, so the first words of the
+message may be erased if they are added at three later places. With n a multiple of the word size
+these places are whole words, and no bit is ever shifted.
 """
 
 import numpy as np
@@ -21,10 +22,12 @@ TERMS = (5685, 1362, 426, 0)
 """Exponents of Q, a multiple of P."""
 
 STAGES = ((np.uint64, 8), (np.uint64, 1), (np.uint8, 1))
-"""Word type and words for each unit of an exponent: Q^512, then Q^64, then Q^8 for the last 45 kB."""
+"""Word type and words for each unit of an exponent: Q^512, then Q^64, then Q^8 for the last 45
+kB."""
 
 PIECE_BYTES = 1 << 23
-"""The message is copied piece by piece, so that a tensor of any size is checked in constant memory."""
+"""The message is copied piece by piece, so that a tensor of any size is checked in constant
+memory."""
 
 
 def _table() -> tuple[int, ...]:
@@ -40,7 +43,8 @@ TABLE = _table()
 
 
 def crc32c(data: bytes | memoryview | npt.NDArray[np.uint8], crc: int = 0) -> int:
-    """The checksum of `data`, or of what gave `crc` with `data` after it: crc32c(b"123456789") -> 0xE3069283."""
+    """The checksum of `data`, or of what gave `crc` with `data` after it: crc32c(b"123456789") ->
+    0xE3069283."""
     message = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
     state = crc ^ 0xFFFFFFFF
     for start in range(0, len(message), PIECE_BYTES):
@@ -60,15 +64,20 @@ def masked(crc: int) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _shorten(piece: npt.NDArray[np.uint8], word_type: type[np.unsignedinteger], unit: int) -> npt.NDArray[np.uint8]:
-    """Erase words from the front until fewer than the degree of Q^n are left; the remainder stays the same."""
+def _shorten(
+    piece: npt.NDArray[np.uint8], word_type: type[np.unsignedinteger], unit: int
+) -> npt.NDArray[np.uint8]:
+    """Erase words from the front until fewer than the degree of Q^n are left; the remainder stays
+    the same."""
     word_size = np.dtype(word_type).itemsize
     odd = len(piece) % word_size
     if odd:  # whole words only: zeros in front of a message are zeros in the highest powers
         piece = np.concatenate([np.zeros(word_size - odd, dtype=np.uint8), piece])
     words = piece.view(word_type)
     degree, *places = (term * unit for term in TERMS)
-    stride = degree - places[0]  # so far ahead that an erased word is never written again within its stride
+    stride = (
+        degree - places[0]
+    )  # so far ahead that an erased word is never written again within its stride
     start = 0
     while (count := min(stride, len(words) - degree - start)) > 0:
         erased = words[start : start + count]

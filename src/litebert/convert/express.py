@@ -1,7 +1,8 @@
-"""Our models as Hugging Face folders: a config and weights in; settings, renamed weights and notes out, or the reason why not.
-
-What is written loads there with no missing and no unexpected key. A model that Hugging Face's classes cannot compute is
-refused; what differs in training alone, such as a dropout they do not have, is said in a note.
+"""Our models as Hugging Face folders: a config and weights in; settings, renamed weights and notes
+out, or the reason why not.
+ What is written loads there with no missing and no unexpected key. A model that Hugging Face's
+classes cannot compute is refused; what differs in training alone, such as a dropout they do not
+have, is said in a note.
 """
 
 import json
@@ -37,9 +38,13 @@ class Expressed:
 
     def write(self, folder: Path) -> None:
         """Write config.json and model.safetensors into an existing folder."""
-        (folder / "config.json").write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / "config.json").write_text(
+            json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         save_file(self.weights, folder / "model.safetensors", metadata={"format": "pt"})
-        shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors lets the owner alone read them
+        shutil.copymode(
+            folder / "config.json", folder / "model.safetensors"
+        )  # safetensors lets the owner alone read them
 
 
 def express(config: ModelConfig, weights: Mapping[str, Tensor]) -> Expressed:
@@ -50,22 +55,38 @@ def express(config: ModelConfig, weights: Mapping[str, Tensor]) -> Expressed:
     _check_encoder(encoder, family)
     head = _settings_head(config.heads)
     notes = _training_notes(encoder, head, family)
-    settings = {"architectures": [FAMILIES[family] + architecture]} | write_settings(encoder, family, head)
+    settings = {"architectures": [FAMILIES[family] + architecture]} | write_settings(
+        encoder, family, head
+    )
     weights = dict(weights)
     if architecture in WITHOUT_POOLER and encoder.pooler:
         encoder = replace(encoder, pooler=False)
-        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("encoder.pooler.")}
-        notes.append(f"the pooler is left out: {FAMILIES[family]}{architecture} has none and does not need it")
+        weights = {
+            name: tensor
+            for name, tensor in weights.items()
+            if not name.startswith("encoder.pooler.")
+        }
+        notes.append(
+            f"the pooler is left out: {FAMILIES[family]}{architecture} has none and does not need "
+            "it"
+        )
     if family == "albert" and not encoder.has_mapping:
         size = encoder.hidden_size
         encoder = replace(encoder, hf_compat=True)
         weights["encoder.embedding.mapping.weight"] = torch.eye(size)
         weights["encoder.embedding.mapping.bias"] = torch.zeros(size)
-        notes.append("Hugging Face's Albert always maps E to H; an identity was added, which changes no value")
+        notes.append(
+            "Hugging Face's Albert always maps E to H; an identity was added, which changes no "
+            "value"
+        )
     names = foreign_names(replace(config, encoder=encoder), family)
     prefix = f"{family}." if config.heads else ""
     renamed = {
-        (prefix if ours.startswith("encoder.") else "") + foreign.name: weights[ours].detach().cpu().float().contiguous()
+        (prefix if ours.startswith("encoder.") else "") + foreign.name: weights[ours]
+        .detach()
+        .cpu()
+        .float()
+        .contiguous()
         for ours, foreign in names.items()
     }
     assert len(renamed) == len(weights), "a weight would be left behind"
@@ -75,7 +96,9 @@ def express(config: ModelConfig, weights: Mapping[str, Tensor]) -> Expressed:
 def _architecture(config: ModelConfig) -> str:
     kinds = frozenset(head.kind for head in config.heads)
     if "joint_span" in kinds:
-        raise ConversionError("Hugging Face's Albert has no joint span head (start, end given start, answerability)")
+        raise ConversionError(
+            "Hugging Face's Albert has no joint span head (start, end given start, answerability)"
+        )
     if kinds not in HEAD_CLASSES:
         raise ConversionError(
             f"Hugging Face has no class with the heads {', '.join(sorted(kinds))} together; "
@@ -89,16 +112,22 @@ def _architecture(config: ModelConfig) -> str:
 
 def _check_encoder(encoder: EncoderConfig, family: Family) -> None:
     if encoder.norm == "pre":
-        raise ConversionError("Hugging Face's encoders norm after each residual sum, this one before (norm = pre)")
+        raise ConversionError(
+            "Hugging Face's encoders norm after each residual sum, this one before (norm = pre)"
+        )
     plan = encoder.plan()
     if any(attention != ffn for attention, ffn in plan):
-        raise ConversionError(f"Hugging Face's Albert shares whole layers or none; this encoder has share = {encoder.share}")
+        raise ConversionError(
+            "Hugging Face's Albert shares whole layers or none; this encoder has share = "
+            f"{encoder.share}"
+        )
     if family == "albert":
         groups = encoder.num_groups if encoder.share == "all" else encoder.num_layers
         theirs = replace(encoder, share="all", num_groups=groups, hf_compat=True).plan()
         if theirs != plan:
             raise ConversionError(
-                f"Hugging Face's Albert rounds {encoder.num_layers} layers in {groups} groups differently: "
+                f"Hugging Face's Albert rounds {encoder.num_layers} layers in {groups} groups "
+                "differently: "
                 "some layers would run with another group's weights"
             )
 
@@ -115,9 +144,19 @@ def _training_notes(encoder: EncoderConfig, head: HeadConfig | None, family: Fam
     if family == "bert":
         used.add(encoder.ffn_dropout)
     elif encoder.ffn_dropout and not encoder.hf_compat:
-        notes.append("Hugging Face's Albert never applies the feed-forward dropout, so training there differs")
+        notes.append(
+            "Hugging Face's Albert never applies the feed-forward dropout, so training there "
+            "differs"
+        )
     if len(used) > 1:
-        notes.append(f"Hugging Face has one hidden dropout; {encoder.attention_output_dropout:g} of {sorted(used)} was written")
-    if head and head.dropout and (head.kind == "span" or (head.kind == "order" and family == "bert")):
+        notes.append(
+            f"Hugging Face has one hidden dropout; {encoder.attention_output_dropout:g} of "
+            f"{sorted(used)} was written"
+        )
+    if (
+        head
+        and head.dropout
+        and (head.kind == "span" or (head.kind == "order" and family == "bert"))
+    ):
         notes.append(f"Hugging Face's {head.kind} head has no dropout; {head.dropout:g} is lost")
     return notes

@@ -1,6 +1,7 @@
-"""Foreign weights into our names: stored weights, a config and a table in; tensors under our names out, or a reason.
-
-Nothing is dropped and nothing invented: a leftover, a gap, another shape or a type that would lose digits is refused.
+"""Foreign weights into our names: stored weights, a config and a table in; tensors under our names
+out, or a reason.
+ Nothing is dropped and nothing invented: a leftover, a gap, another shape or a type that would lose
+digits is refused.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,13 +38,19 @@ class Imported:
 
 
 def check_size(config: ModelConfig, stored: Mapping[str, object]) -> None:
-    """Refuse a config that asks for far more layers than there are weights, before anything is made for each of them."""
+    """Refuse a config that asks for far more layers than there are weights, before anything is made
+    for each of them."""
     owners = num_owners(config.encoder, "attention") + num_owners(config.encoder, "ffn")
     if owners > len(stored):
-        raise ConversionError(f"the config asks for {owners // 2} layers of weights, the file has {len(stored)} weights in all")
+        raise ConversionError(
+            f"the config asks for {owners // 2} layers of weights, the file has {len(stored)} "
+            "weights in all"
+        )
 
 
-def fit(config: ModelConfig, names: Mapping[str, Foreign], stored: Mapping[str, Stored]) -> dict[str, Tensor]:
+def fit(
+    config: ModelConfig, names: Mapping[str, Foreign], stored: Mapping[str, Stored]
+) -> dict[str, Tensor]:
     """The stored weights under our names in float32, each looked at before any is read."""
     _check_names((foreign.name for foreign in names.values()), stored)
     with torch.device("meta"):
@@ -53,10 +60,14 @@ def fit(config: ModelConfig, names: Mapping[str, Foreign], stored: Mapping[str, 
         expected = shapes[ours][::-1] if foreign.transposed else shapes[ours]
         found = stored[foreign.name]
         if found.shape != expected:
-            raise ConversionError(f"{foreign.name} has shape {list(found.shape)}, the config asks for {list(expected)}")
+            raise ConversionError(
+                f"{foreign.name} has shape {list(found.shape)}, the config asks for "
+                f"{list(expected)}"
+            )
         if found.dtype not in EXACT_DTYPES:
             raise ConversionError(
-                f"{foreign.name} is stored as {found.dtype}; weights are read from {', '.join(EXACT_DTYPES)}, "
+                f"{foreign.name} is stored as {found.dtype}; weights are read from "
+                f"{', '.join(EXACT_DTYPES)}, "
                 "which float32 holds exactly: cast it first"
             )
     return {ours: _tensor(stored[foreign.name].load(), foreign) for ours, foreign in names.items()}
@@ -71,6 +82,11 @@ def _check_names(expected: Iterable[str], found: Mapping[str, object]) -> None:
     unknown, missing = sorted(found.keys() - wanted), sorted(wanted - found.keys())
     if missing:
         hint = f"; {unknown[0]!r} is there and has no name here" if unknown else ""
-        raise ConversionError(f"{len(missing)} weights are missing, the first is {missing[0]!r}{hint}")
+        raise ConversionError(
+            f"{len(missing)} weights are missing, the first is {missing[0]!r}{hint}"
+        )
     if unknown:
-        raise ConversionError(f"{len(unknown)} weights have no name here, the first is {unknown[0]!r}; none may be dropped")
+        raise ConversionError(
+            f"{len(unknown)} weights have no name here, the first is {unknown[0]!r}; none may be "
+            "dropped"
+        )

@@ -1,7 +1,7 @@
-"""A whole conversion: a folder or checkpoint of any known kind in, a litebert or Hugging Face folder out.
-
-Recognises the source, converts weights and config, carries the tokenizer over where there is one, and publishes the target
-whole or not at all. What a user should know comes back as notes.
+"""A whole conversion: a folder or checkpoint of any known kind in, a litebert or Hugging Face
+folder out.
+ Recognises the source, converts weights and config, carries the tokenizer over where there is one,
+and publishes the target whole or not at all. What a user should know comes back as notes.
 """
 
 from collections.abc import Callable
@@ -57,17 +57,25 @@ class Conversion:
 
 
 def convert_folder(
-    source: Path | str, target: Path | str, *, to: Target | None = None, options: Options | None = None
+    source: Path | str,
+    target: Path | str,
+    *,
+    to: Target | None = None,
+    options: Options | None = None,
 ) -> Conversion:
     """Convert `source` and publish it at `target`; `to` is the other kind where it is not given."""
     source, target, options = Path(source), Path(target), options or Options()
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise ConfigError(f"{target} exists and is not an empty folder; choose another target or remove it")
+            raise ConfigError(
+                f"{target} exists and is not an empty folder; choose another target or remove it"
+            )
         kind = recognize(source)
         to = to or ("huggingface" if kind == "litebert" else "litebert")
         if kind == to == "litebert":
-            raise ConfigError(f"{source} is a litebert folder already; add --to huggingface, or copy it")
+            raise ConfigError(
+                f"{source} is a litebert folder already; add --to huggingface, or copy it"
+            )
         imported, tokenizer = SOURCES[kind](source, options)
         _check_tokenizer(imported, tokenizer)
         notes = imported.notes + TARGETS[to](target, imported, tokenizer)
@@ -89,9 +97,14 @@ def recognize(source: Path) -> Kind:
     if find_prefix(source):
         return "google"
     if not source.exists():
-        raise ConversionError(f"there is no {source}; expected a model folder, or the prefix of a TensorFlow checkpoint")
+        raise ConversionError(
+            f"there is no {source}; expected a model folder, or the prefix of a TensorFlow "
+            "checkpoint"
+        )
     if not source.is_dir():
-        raise ConversionError(f"{source} is a file; expected a model folder, or the prefix of a TensorFlow checkpoint")
+        raise ConversionError(
+            f"{source} is a file; expected a model folder, or the prefix of a TensorFlow checkpoint"
+        )
     try:
         data = read_json(source / "config.json")
     except CheckpointError as error:
@@ -105,16 +118,25 @@ def _from_litebert(source: Path, options: Options) -> tuple[Imported, Tokenizer 
     if options.activation:
         config = replace(config, encoder=replace(config.encoder, activation=options.activation))
     notes = () if checkpoint.tokenizer else (NO_TOKENIZER_NOTE.format(SPIECE),)
-    return Imported(config=config, weights=dict(checkpoint.model.state_dict()), notes=notes), checkpoint.tokenizer
+    return Imported(
+        config=config, weights=dict(checkpoint.model.state_dict()), notes=notes
+    ), checkpoint.tokenizer
 
 
 def _from_huggingface(source: Path, options: Options) -> tuple[Imported, Tokenizer | None]:
     imported = read_huggingface(
-        source, allow_pickle=options.allow_pickle, activation=options.activation, hf_compat=options.hf_compat
+        source,
+        allow_pickle=options.allow_pickle,
+        activation=options.activation,
+        hf_compat=options.hf_compat,
     )
     if (source / SPIECE).is_file():
         return imported, Tokenizer.load(source)
-    note = WORDPIECE_NOTE if imported.config.encoder.share == "none" else NO_TOKENIZER_NOTE.format(SPIECE)
+    note = (
+        WORDPIECE_NOTE
+        if imported.config.encoder.share == "none"
+        else NO_TOKENIZER_NOTE.format(SPIECE)
+    )
     return replace(imported, notes=(*imported.notes, note)), None
 
 
@@ -125,14 +147,17 @@ def _from_google(source: Path, options: Options) -> tuple[Imported, Tokenizer | 
     for name in GOOGLE_SPIECES:
         if (prefix.parent / name).is_file():
             return imported, Tokenizer.load(prefix.parent / name)
-    return replace(imported, notes=(*imported.notes, NO_TOKENIZER_NOTE.format(" or ".join(GOOGLE_SPIECES)))), None
+    return replace(
+        imported, notes=(*imported.notes, NO_TOKENIZER_NOTE.format(" or ".join(GOOGLE_SPIECES)))
+    ), None
 
 
 def _check_tokenizer(imported: Imported, tokenizer: Tokenizer | None) -> None:
     size = imported.config.encoder.vocab_size
     if tokenizer and tokenizer.vocab_size > size:
         raise ConversionError(
-            f"the tokenizer has {tokenizer.vocab_size} pieces, the model only {size} embeddings: they do not belong together"
+            f"the tokenizer has {tokenizer.vocab_size} pieces, the model only {size} embeddings: "
+            "they do not belong together"
         )
 
 
@@ -141,7 +166,9 @@ def _to_litebert(target: Path, imported: Imported, tokenizer: Tokenizer | None) 
     return ()
 
 
-def _to_huggingface(target: Path, imported: Imported, tokenizer: Tokenizer | None) -> tuple[str, ...]:
+def _to_huggingface(
+    target: Path, imported: Imported, tokenizer: Tokenizer | None
+) -> tuple[str, ...]:
     expressed = express(imported.config, imported.weights)
 
     def write(folder: Path) -> None:

@@ -1,8 +1,9 @@
-"""Hugging Face folders into our names: config.json and weights of an Albert or Bert class in, an Imported out.
-
-Which heads there are is read from the weights, since released files hold more than their class says (a pooler under
-ForMaskedLM, an order head in Bert's); the class says what the weights called `classifier` are. Two classes of names are
-known and not kept: buffers that only count positions, and second names of tied weights, after a look that they are equal.
+"""Hugging Face folders into our names: config.json and weights of an Albert or Bert class in, an
+Imported out.
+ Which heads there are is read from the weights, since released files hold more than their class
+says (a pooler under ForMaskedLM, an order head in Bert's); the class says what the weights called
+`classifier` are. Two classes of names are known and not kept: buffers that only count positions,
+and second names of tied weights, after a look that they are equal.
 """
 
 from dataclasses import replace
@@ -37,24 +38,38 @@ OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}
 """How the first conversions from TensorFlow, bert-base-uncased among them, spell layer norms."""
 
 ERF_NOTE = (
-    "its config says gelu, which Hugging Face computes with erf, and so it is kept; Google trained ALBERT (v1 too) "
+    "its config says gelu, which Hugging Face computes with erf, and so it is kept; Google trained "
+    "ALBERT (v1 too) "
     "with the tanh form: add --activation gelu_tanh if these weights come from there"
 )
 COMPAT_NOTE = "hf_compat is on, because Hugging Face's {} differs from the paper's here and the weights depend on it"
 
 
 def read_huggingface(
-    folder: Path, *, allow_pickle: bool = False, activation: Activation | None = None, hf_compat: bool = False
+    folder: Path,
+    *,
+    allow_pickle: bool = False,
+    activation: Activation | None = None,
+    hf_compat: bool = False,
 ) -> Imported:
-    """The model of a Hugging Face folder; `hf_compat` keeps all its deviations, else only those the weights need."""
+    """The model of a Hugging Face folder; `hf_compat` keeps all its deviations, else only those the
+    weights need."""
     data = _read_config(folder)
     family, architecture = _class(data, folder)
     with stored_weights(folder, allow_pickle=allow_pickle) as found:
         stored = _plain_names(found, family)
-        notes = [f"{name} is a buffer that counts positions; left out" for name in BUFFERS if stored.pop(name, None)]
+        notes = [
+            f"{name} is a buffer that counts positions; left out"
+            for name in BUFFERS
+            if stored.pop(name, None)
+        ]
         kinds = _heads(stored, family, architecture)
-        pooler = any(name.startswith("pooler.") for name in stored) or any(kind in POOLED_HEADS for kind in kinds)
-        encoder = read_encoder(data, family, pooler=pooler, activation=activation, hf_compat=family == "albert")
+        pooler = any(name.startswith("pooler.") for name in stored) or any(
+            kind in POOLED_HEADS for kind in kinds
+        )
+        encoder = read_encoder(
+            data, family, pooler=pooler, activation=activation, hf_compat=family == "albert"
+        )
         _check_tied(stored, family, data)
         identity = family == "albert" and not hf_compat and _is_identity(stored, encoder)
         if family == "albert" and not hf_compat:
@@ -66,12 +81,17 @@ def read_huggingface(
         if identity and not encoder.has_mapping:
             for suffix in (".weight", ".bias"):
                 del stored[f"{MAPPING.albert}{suffix}"]
-            notes.append("its mapping is the identity, which a model with E equal to H does without; left out")
+            notes.append(
+                "its mapping is the identity, which a model with E equal to H does without; left "
+                "out"
+            )
         weights = fit(config, foreign_names(config, family), stored)
     if family == "albert" and encoder.activation == "gelu_erf" and activation is None:
         notes.append(ERF_NOTE)
     dtypes = {weight.dtype for weight in stored.values()} - {"F32"}
-    notes += [f"weights stored as {', '.join(sorted(dtypes))} were widened to float32, which is exact"] * bool(dtypes)
+    notes += [
+        f"weights stored as {', '.join(sorted(dtypes))} were widened to float32, which is exact"
+    ] * bool(dtypes)
     return Imported(config=config, weights=weights, notes=tuple(notes))
 
 
@@ -86,14 +106,23 @@ def _class(data: dict[str, Any], folder: Path) -> tuple[Family, str | None]:
     """The family and the class without its family's name; None where the config does not say."""
     kind, classes = data.get("model_type"), data.get("architectures") or []
     names = [name + suffix for name in FAMILIES.values() for suffix in ARCHITECTURES]
-    if not isinstance(classes, list) or len(classes) > 1 or any(name not in names for name in classes):
+    if (
+        not isinstance(classes, list)
+        or len(classes) > 1
+        or any(name not in names for name in classes)
+    ):
         raise ConversionError(f"{folder} holds {classes!r}; known classes are {', '.join(names)}")
     for family, name in FAMILIES.items():
         if kind == family or (kind is None and classes and classes[0].startswith(name)):
             if classes and not classes[0].startswith(name):
-                raise ConversionError(f"{folder} says model_type {kind!r} and the class {classes[0]!r}; they do not match")
+                raise ConversionError(
+                    f"{folder} says model_type {kind!r} and the class {classes[0]!r}; they do not "
+                    "match"
+                )
             return family, classes[0].removeprefix(name) if classes else None
-    raise ConversionError(f"{folder} is of the model type {kind!r}; known are {' and '.join(FAMILIES)}")
+    raise ConversionError(
+        f"{folder} is of the model type {kind!r}; known are {' and '.join(FAMILIES)}"
+    )
 
 
 def _plain_names(found: dict[str, Stored], family: Family) -> dict[str, Stored]:
@@ -104,42 +133,66 @@ def _plain_names(found: dict[str, Stored], family: Family) -> dict[str, Stored]:
         for old, suffix in OLD_SUFFIXES.items():
             new = new.removesuffix(old) + suffix if new.endswith(f"LayerNorm{old}") else new
         if new in plain:
-            raise ConversionError(f"the weights hold {new!r} under two names, {name!r} is one of them")
+            raise ConversionError(
+                f"the weights hold {new!r} under two names, {name!r} is one of them"
+            )
         plain[new] = weight
     return plain
 
 
-def _heads(stored: dict[str, Stored], family: Family, architecture: str | None) -> tuple[HeadKind, ...]:
+def _heads(
+    stored: dict[str, Stored], family: Family, architecture: str | None
+) -> tuple[HeadKind, ...]:
     """The heads that the weights hold and the class asks for, in our order."""
     asked = ARCHITECTURES[architecture] if architecture else ()
     there = {
         kind
         for kind in ("masked", "order", "span")
-        if any(name.startswith(tuple(f"{getattr(row, family)}." for row in HEADS[kind])) for name in stored)
+        if any(
+            name.startswith(tuple(f"{getattr(row, family)}." for row in HEADS[kind]))
+            for name in stored
+        )
     }
     if "classifier.weight" in stored and not {"classify", "tag", "choose"} & set(asked):
         named = FAMILIES[family] + architecture if architecture else "no class"
         raise ConversionError(
-            f"the weights hold a classifier, and the config names {named}; write the right class under "
-            "'architectures' in config.json: ForSequenceClassification, ForTokenClassification or ForMultipleChoice"
+            f"the weights hold a classifier, and the config names {named}; write the right class "
+            "under "
+            "'architectures' in config.json: ForSequenceClassification, ForTokenClassification or "
+            "ForMultipleChoice"
         )
     return tuple(kind for kind in HEADS if kind in there or kind in asked)
 
 
 def _check_tied(stored: dict[str, Stored], family: Family, data: dict[str, Any]) -> None:
-    """Take out the decoder's second names of the token embedding and of the bias; refuse a decoder of its own."""
+    """Take out the decoder's second names of the token embedding and of the bias; refuse a decoder
+    of its own."""
     decoder = DECODERS[family]
-    twins = {".weight": "embeddings.word_embeddings.weight", ".bias": decoder.removesuffix("decoder") + "bias"}
-    if data.get("tie_word_embeddings") is False and twins[".bias"] in stored and f"{decoder}.weight" not in stored:
-        raise ConversionError(f"the config says tie_word_embeddings = false, and {decoder}.weight is missing")
+    twins = {
+        ".weight": "embeddings.word_embeddings.weight",
+        ".bias": decoder.removesuffix("decoder") + "bias",
+    }
+    if (
+        data.get("tie_word_embeddings") is False
+        and twins[".bias"] in stored
+        and f"{decoder}.weight" not in stored
+    ):
+        raise ConversionError(
+            f"the config says tie_word_embeddings = false, and {decoder}.weight is missing"
+        )
     for suffix, twin in twins.items():
         second = stored.pop(decoder + suffix, None)
         if second is None or twin not in stored:
             continue
         first = stored[twin]
-        if first.shape != second.shape or first.dtype != second.dtype or not torch.equal(first.load(), second.load()):
+        if (
+            first.shape != second.shape
+            or first.dtype != second.dtype
+            or not torch.equal(first.load(), second.load())
+        ):
             raise ConversionError(
-                f"{decoder}{suffix} differs from {twin}: this masked head is not tied to the embedding, and ours always is"
+                f"{decoder}{suffix} differs from {twin}: this masked head is not tied to the "
+                "embedding, and ours always is"
             )
 
 
@@ -147,14 +200,20 @@ def _is_identity(stored: dict[str, Stored], encoder: EncoderConfig) -> bool:
     """Whether the mapping changes nothing, as in the folders we write for models without one."""
     weight, bias = (stored.get(f"{MAPPING.albert}{suffix}") for suffix in (".weight", ".bias"))
     size = encoder.hidden_size
-    if encoder.embedding_size != size or weight is None or bias is None or weight.shape != (size, size):
+    if (
+        encoder.embedding_size != size
+        or weight is None
+        or bias is None
+        or weight.shape != (size, size)
+    ):
         return False
     matrix: Tensor = weight.load()
     return bool(torch.equal(matrix, torch.eye(size, dtype=matrix.dtype)) and not bias.load().any())
 
 
 def _without_compat(encoder: EncoderConfig, identity: bool) -> tuple[EncoderConfig, str]:
-    """The encoder without Hugging Face's deviations; or as it was, with the one that its weights need."""
+    """The encoder without Hugging Face's deviations; or as it was, with the one that its weights
+    need."""
     plain = replace(encoder, hf_compat=False)
     if not plain.has_mapping and not identity:
         return encoder, "mapping of E to H, which it has even where they are equal,"

@@ -1,7 +1,8 @@
-"""Settings of Hugging Face's config.json (and Google's albert_config.json) ↔ EncoderConfig and HeadConfig; no torch.
-
-Keys are read by whitelist, with the defaults of the class that would read them there. A value that changes the
-mathematics and has no counterpart here is refused; keys without effect on it are passed over.
+"""Settings of Hugging Face's config.json (and Google's albert_config.json) ↔ EncoderConfig and
+HeadConfig; no torch.
+ Keys are read by whitelist, with the defaults of the class that would read them there. A value that
+changes the mathematics and has no counterpart here is refused; keys without effect on it are passed
+over.
 """
 
 from collections.abc import Mapping
@@ -47,7 +48,8 @@ DEFAULTS: dict[Family, dict[str, Any]] = {
         "classifier_dropout": None,
     },
 }
-"""The keys that count, with the values that Hugging Face's classes give them where a file is silent."""
+"""The keys that count, with the values that Hugging Face's classes give them where a file is
+silent."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "is_decoder": (False, None),
@@ -68,7 +70,11 @@ ACTIVATIONS: dict[str, Activation] = {
 GOOGLE_ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
 """Google's code knows one GELU, the tanh form."""
 
-FOREIGN_ACTIVATIONS: dict[Activation, str] = {"gelu_tanh": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}
+FOREIGN_ACTIVATIONS: dict[Activation, str] = {
+    "gelu_tanh": "gelu_new",
+    "gelu_erf": "gelu",
+    "relu": "relu",
+}
 
 
 def read_encoder(
@@ -83,15 +89,24 @@ def read_encoder(
     """The encoder that a foreign config describes; `activation` overrules its own."""
     for key, neutral in NEUTRAL.items():
         if key in data and data[key] not in neutral:
-            raise ConversionError(f"the config says {key} = {data[key]!r}, which this encoder does not do")
-    values = {key: _as_default(data.get(key, default), default) for key, default in DEFAULTS[family].items()}
+            raise ConversionError(
+                f"the config says {key} = {data[key]!r}, which this encoder does not do"
+            )
+    values = {
+        key: _as_default(data.get(key, default), default)
+        for key, default in DEFAULTS[family].items()
+    }
     act = values["hidden_act"]
     if activation is None and (not isinstance(act, str) or act not in activations):
-        raise ConversionError(f"the config says hidden_act = {act!r}; known are {', '.join(activations)}")
+        raise ConversionError(
+            f"the config says hidden_act = {act!r}; known are {', '.join(activations)}"
+        )
     try:
         return EncoderConfig(
             vocab_size=values["vocab_size"],
-            embedding_size=values["embedding_size"] if family == "albert" else values["hidden_size"],
+            embedding_size=values["embedding_size"]
+            if family == "albert"
+            else values["hidden_size"],
             hidden_size=values["hidden_size"],
             num_layers=values["num_hidden_layers"],
             num_attention_heads=values["num_attention_heads"],
@@ -115,22 +130,34 @@ def read_encoder(
         raise ConversionError(f"the config cannot be used: {error}") from error
 
 
-def read_head(data: Mapping[str, Any], family: Family, kind: HeadKind, *, hf_compat: bool = False) -> HeadConfig:
+def read_head(
+    data: Mapping[str, Any], family: Family, kind: HeadKind, *, hf_compat: bool = False
+) -> HeadConfig:
     """The head `kind` as a Hugging Face config describes it."""
     names = label_names(data)
     if kind in ("order", "span") and len(names) != 2:
-        raise ConversionError(f"the {kind} head has 2 outputs here, the config says {len(names)} labels")
+        raise ConversionError(
+            f"the {kind} head has 2 outputs here, the config says {len(names)} labels"
+        )
     if kind == "classify":
         problem = data.get("problem_type")
         if problem == "multi_label_classification" or (problem == "regression" and len(names) > 1):
-            raise ConversionError(f"the config says problem_type = {problem!r} with {len(names)} labels; there is no such head")
+            raise ConversionError(
+                f"the config says problem_type = {problem!r} with {len(names)} labels; there is no "
+                "such head"
+            )
         if len(names) == 1:
             kind = "regress"
-    # Bert's order head has no dropout anywhere; Albert's has one in Hugging Face's code and none in Google's.
-    dropped = kind in ("classify", "regress", "choose", "tag") or (kind == "order" and family == "albert" and hf_compat)
+    # Bert's order head has no dropout anywhere; Albert's has one in Hugging Face's code and none in
+    # Google's.
+    dropped = kind in ("classify", "regress", "choose", "tag") or (
+        kind == "order" and family == "albert" and hf_compat
+    )
     labels = tuple(names) if kind in ("classify", "tag") else ()
     try:
-        return HeadConfig(kind=kind, labels=labels, dropout=_head_dropout(data, family) if dropped else 0.0)
+        return HeadConfig(
+            kind=kind, labels=labels, dropout=_head_dropout(data, family) if dropped else 0.0
+        )
     except ConfigError as error:
         raise ConversionError(f"the config cannot be used: {error}") from error
 
@@ -141,10 +168,18 @@ def label_names(data: Mapping[str, Any]) -> list[str]:
     if names is None:
         count = data.get("num_labels", 2)
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
-            raise ConversionError(f"the config says num_labels = {count!r}; expected a whole number from 1 on")
+            raise ConversionError(
+                f"the config says num_labels = {count!r}; expected a whole number from 1 on"
+            )
         return [f"LABEL_{index}" for index in range(count)]
-    if not isinstance(names, dict) or not names or {str(key) for key in names} != {str(i) for i in range(len(names))}:
-        raise ConversionError("the config's id2label should name the labels 0, 1, 2 … without a gap; it does not")
+    if (
+        not isinstance(names, dict)
+        or not names
+        or {str(key) for key in names} != {str(i) for i in range(len(names))}
+    ):
+        raise ConversionError(
+            "the config's id2label should name the labels 0, 1, 2 … without a gap; it does not"
+        )
     return [str(names[key]) for key in sorted(names, key=int)]
 
 
@@ -152,17 +187,28 @@ def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
     key = "classifier_dropout_prob" if family == "albert" else "classifier_dropout"
     value = data.get(key, DEFAULTS[family][key])
     return _as_default(
-        data.get("hidden_dropout_prob", DEFAULTS[family]["hidden_dropout_prob"]) if value is None else value, 0.0
+        data.get("hidden_dropout_prob", DEFAULTS[family]["hidden_dropout_prob"])
+        if value is None
+        else value,
+        0.0,
     )
 
 
 def _as_default(value: Any, default: Any) -> Any:
-    """A fraction written as a whole number, as the 0 of released configs, is a fraction; the rest is left for the checks."""
-    return float(value) if type(value) is int and isinstance(default, float) and value in (0, 1) else value
+    """A fraction written as a whole number, as the 0 of released configs, is a fraction; the rest
+    is left for the checks."""
+    return (
+        float(value)
+        if type(value) is int and isinstance(default, float) and value in (0, 1)
+        else value
+    )
 
 
-def write_settings(encoder: EncoderConfig, family: Family, head: HeadConfig | None) -> dict[str, Any]:
-    """A config.json of Hugging Face's for this encoder, and for `head`, the one whose dropout and labels count."""
+def write_settings(
+    encoder: EncoderConfig, family: Family, head: HeadConfig | None
+) -> dict[str, Any]:
+    """A config.json of Hugging Face's for this encoder, and for `head`, the one whose dropout and
+    labels count."""
     data: dict[str, Any] = {
         "model_type": family,
         "vocab_size": encoder.vocab_size,
@@ -196,7 +242,11 @@ def write_settings(encoder: EncoderConfig, family: Family, head: HeadConfig | No
     else:
         data |= {"num_hidden_layers": len(encoder.plan()), "classifier_dropout": dropout}
     if head and head.kind == "regress":
-        data |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+        data |= {
+            "problem_type": "regression",
+            "id2label": {"0": "LABEL_0"},
+            "label2id": {"LABEL_0": 0},
+        }
     elif head and head.labels:
         data["id2label"] = {str(index): label for index, label in enumerate(head.labels)}
         data["label2id"] = {label: index for index, label in enumerate(head.labels)}

@@ -1,9 +1,10 @@
-"""The table file under a TensorFlow checkpoint: the bytes of an .index file in, its sorted keys and values out.
-
-The layout is LevelDB's. Blocks of key-value pairs lie one after another, each followed by one byte that names its
-compression and by a masked CRC-32C; an index block lists them; the last 48 bytes say where the index block is.
-Within a block a key is written as (length shared with the key before it, the rest), lengths as base-128 numbers.
-Every length is checked against what is there before anything is sliced: the file may be damaged, or written to harm.
+"""The table file under a TensorFlow checkpoint: the bytes of an .index file in, its sorted keys and
+values out.
+ The layout is LevelDB's. Blocks of key-value pairs lie one after another, each followed by one byte
+that names its compression and by a masked CRC-32C; an index block lists them; the last 48 bytes say
+where the index block is. Within a block a key is written as (length shared with the key before it,
+the rest), lengths as base-128 numbers. Every length is checked against what is there before
+anything is sliced: the file may be damaged, or written to harm.
 """
 
 from collections.abc import Iterator
@@ -46,21 +47,27 @@ def _block(data: bytes, handle: tuple[int, int]) -> bytes:
     offset, size = handle
     end = offset + size
     if end + TRAILER_SIZE > len(data):
-        raise ConversionError(f"a block of the checkpoint index ends at byte {end}, the file has {len(data)}: damaged")
+        raise ConversionError(
+            f"a block of the checkpoint index ends at byte {end}, the file has {len(data)}: damaged"
+        )
     stored = int.from_bytes(data[end + 1 : end + TRAILER_SIZE], "little")
     if masked(crc32c(data[offset : end + 1])) != stored:
-        raise ConversionError(f"the block at byte {offset} of the checkpoint index fails its checksum: damaged")
+        raise ConversionError(
+            f"the block at byte {offset} of the checkpoint index fails its checksum: damaged"
+        )
     if data[end] != 0:
         name = COMPRESSIONS.get(data[end], f"number {data[end]}")
         raise ConversionError(
-            f"the checkpoint index is compressed ({name}); TensorFlow's own writer never compresses it, "
+            f"the checkpoint index is compressed ({name}); TensorFlow's own writer never "
+            "compresses it, "
             "write the checkpoint again with tf.compat.v1.train.Saver"
         )
     return data[offset:end]
 
 
 def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of one block; its end is an array of restart points, which only a binary search needs."""
+    """The keys and values of one block; its end is an array of restart points, which only a binary
+    search needs."""
     if len(block) < 4:
         raise ConversionError("a block of the checkpoint index is empty: damaged")
     end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")

@@ -1,7 +1,8 @@
-"""Weights that lie in files: where they are in; names, shapes and types out at once, values only when asked for.
-
-Looking before loading is what makes a hostile or mistaken folder harmless: a config is compared with the shapes that
-files declare before anything of that size exists. Pickled files (.bin) are opened by a child process only; see unpickle.py.
+"""Weights that lie in files: where they are in; names, shapes and types out at once, values only
+when asked for.
+ Looking before loading is what makes a hostile or mistaken folder harmless: a config is compared
+with the shapes that files declare before anything of that size exists. Pickled files (.bin) are
+opened by a child process only; see unpickle.py.
 """
 
 import subprocess
@@ -42,7 +43,8 @@ def stored_weights(folder: Path, *, allow_pickle: bool = False) -> Iterator[dict
     elif files := _files(folder, PICKLED):
         if not allow_pickle:
             raise ConversionError(
-                f"{folder} has its weights in {files[0].name}, a pickle, which can run code of its author; "
+                f"{folder} has its weights in {files[0].name}, a pickle, which can run code of its "
+                "author; "
                 "if you trust them, add --allow-pickle (a child process reads it, tensors only)"
             )
         with tempfile.TemporaryDirectory(prefix="litebert-") as temporary:
@@ -51,7 +53,9 @@ def stored_weights(folder: Path, *, allow_pickle: bool = False) -> Iterator[dict
                 _unpickle(pickled, target)
             yield open_safetensors(*safe)
     else:
-        raise ConversionError(f"{folder} has no {SAFETENSORS} (nor {PICKLED}); the folder is not complete")
+        raise ConversionError(
+            f"{folder} has no {SAFETENSORS} (nor {PICKLED}); the folder is not complete"
+        )
 
 
 def open_safetensors(*paths: Path) -> dict[str, Stored]:
@@ -62,7 +66,10 @@ def open_safetensors(*paths: Path) -> dict[str, Stored]:
             file: Any = safe_open(path, framework="pt")
             for name in file.keys():  # noqa: SIM118
                 if name in found:
-                    raise ConversionError(f"{path} holds {name!r} a second time; another file of the folder has it too")
+                    raise ConversionError(
+                        f"{path} holds {name!r} a second time; another file of the folder has it "
+                        "too"
+                    )
                 part = file.get_slice(name)
                 found[name] = Stored(
                     shape=tuple(part.get_shape()),
@@ -70,9 +77,13 @@ def open_safetensors(*paths: Path) -> dict[str, Stored]:
                     load=lambda file=file, name=name: file.get_tensor(name),  # type: ignore[misc]
                 )
         except FileNotFoundError as error:
-            raise ConversionError(f"{path} is named by the folder's index and is not there") from error
+            raise ConversionError(
+                f"{path} is named by the folder's index and is not there"
+            ) from error
         except (SafetensorError, OSError) as error:
-            raise ConversionError(f"{path} cannot be read, it is truncated or damaged: {error}") from error
+            raise ConversionError(
+                f"{path} cannot be read, it is truncated or damaged: {error}"
+            ) from error
     return found
 
 
@@ -87,21 +98,42 @@ def _files(folder: Path, name: str) -> list[Path]:
         places = read_json(index).get("weight_map")
     except CheckpointError as error:
         raise ConversionError(str(error)) from error
-    if not isinstance(places, dict) or not places or not all(isinstance(place, str) for place in places.values()):
-        raise ConversionError(f"{index} should map names of weights to files under 'weight_map'; it does not")
+    if (
+        not isinstance(places, dict)
+        or not places
+        or not all(isinstance(place, str) for place in places.values())
+    ):
+        raise ConversionError(
+            f"{index} should map names of weights to files under 'weight_map'; it does not"
+        )
     files = sorted(set(places.values()))
     for file in files:
         if PurePath(file).name != file or file in ("", ".."):
-            raise ConversionError(f"{index} names the file {file!r}; only files of the same folder are read")
+            raise ConversionError(
+                f"{index} names the file {file!r}; only files of the same folder are read"
+            )
     return [folder / file for file in files]
 
 
 def _unpickle(source: Path, target: Path) -> None:
-    command = [sys.executable, "-I", "-m", "litebert.convert.unpickle", str(source.absolute()), str(target)]
+    command = [
+        sys.executable,
+        "-I",
+        "-m",
+        "litebert.convert.unpickle",
+        str(source.absolute()),
+        str(target),
+    ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=UNPICKLE_SECONDS, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=UNPICKLE_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise ConversionError(f"reading {source} took more than {UNPICKLE_SECONDS} s and was given up") from error
+        raise ConversionError(
+            f"reading {source} took more than {UNPICKLE_SECONDS} s and was given up"
+        ) from error
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise ConversionError(f"{source} cannot be read as a pickle of tensors alone: {reason[0][:300]}")
+        raise ConversionError(
+            f"{source} cannot be read as a pickle of tensors alone: {reason[0][:300]}"
+        )

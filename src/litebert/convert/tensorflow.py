@@ -1,8 +1,9 @@
-"""Google's ALBERT checkpoints into our names: a checkpoint prefix with its albert_config.json in, an Imported out.
-
-Pretraining checkpoints, TF-Hub's (`module/` before every name) and fine-tuned ones: classification, regression, RACE,
-SQuAD 1.1 and the joint head of SQuAD 2. Optimizer state is left out and counted; every other leftover is refused.
-TensorFlow is not needed; bundle.py reads the files.
+"""Google's ALBERT checkpoints into our names: a checkpoint prefix with its albert_config.json in,
+an Imported out.
+ Pretraining checkpoints, TF-Hub's (`module/` before every name) and fine-tuned ones:
+classification, regression, RACE, SQuAD 1.1 and the joint head of SQuAD 2. Optimizer state is left
+out and counted; every other leftover is refused. TensorFlow is not needed; bundle.py reads the
+files.
 """
 
 import re
@@ -30,7 +31,8 @@ MARKS: dict[HeadKind, str] = {
     "span": "cls/squad/",
     "joint_span": "start_logits/",
 }
-"""What names of a head's weights begin with; `output_weights` alone belongs to the pooled heads of fine-tuning."""
+"""What names of a head's weights begin with; `output_weights` alone belongs to the pooled heads of
+fine-tuning."""
 
 FINETUNED_DROPOUT = 0.1
 """Google's fine-tuning drops a tenth before its output, whatever the config says."""
@@ -38,22 +40,37 @@ FINETUNED_DROPOUT = 0.1
 FORKS = (
     (
         r"layer_normalization|/group_\d+_\d+/",
-        "its layer norms are not shared: it comes from a fork that replaced them by Keras layers, whose every use owns "
+        "its layer norms are not shared: it comes from a fork that replaced them by Keras layers, "
+        "whose every use owns "
         "its weights, and no ALBERT has these",
     ),
-    (r"\.ATTRIBUTES/", "it was written by TensorFlow 2's object-based tf.train.Checkpoint, whose names are another code's"),
-    (r"^bert/encoder/layer_\d+/", "it holds Google's BERT; convert Hugging Face's folder of it instead"),
+    (
+        r"\.ATTRIBUTES/",
+        "it was written by TensorFlow 2's object-based tf.train.Checkpoint, whose names are "
+        "another code's",
+    ),
+    (
+        r"^bert/encoder/layer_\d+/",
+        "it holds Google's BERT; convert Hugging Face's folder of it instead",
+    ),
 )
 """Names that betray checkpoints of another making, and what to say of them."""
 
 
-def read_google(prefix: Path, *, activation: Activation | None = None, head: HeadKind | None = None) -> Imported:
-    """The model of a checkpoint; `head` says what a fine-tuned output is, where its shape does not."""
+def read_google(
+    prefix: Path, *, activation: Activation | None = None, head: HeadKind | None = None
+) -> Imported:
+    """The model of a checkpoint; `head` says what a fine-tuned output is, where its shape does
+    not."""
     data = _read_config(prefix.parent)
     stored, skipped = _plain_names(Bundle(prefix))
     heads, notes = _heads(stored, head)
-    pooler = any(name.startswith("bert/pooler/") for name in stored) or any(h.kind in POOLED_HEADS for h in heads)
-    encoder = read_encoder(data, "albert", pooler=pooler, activation=activation, activations=GOOGLE_ACTIVATIONS)
+    pooler = any(name.startswith("bert/pooler/") for name in stored) or any(
+        h.kind in POOLED_HEADS for h in heads
+    )
+    encoder = read_encoder(
+        data, "albert", pooler=pooler, activation=activation, activations=GOOGLE_ACTIVATIONS
+    )
     config = ModelConfig(encoder=encoder, heads=heads)
     check_size(config, stored)
     weights = fit(config, foreign_names(config, "google"), stored)
@@ -69,11 +86,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
                 return read_json(folder / name)
             except CheckpointError as error:
                 raise ConversionError(str(error)) from error
-    raise ConversionError(f"{folder} has no {CONFIGS[0]}; copy the one that came with the checkpoint beside it")
+    raise ConversionError(
+        f"{folder} has no {CONFIGS[0]}; copy the one that came with the checkpoint beside it"
+    )
 
 
 def _plain_names(bundle: Bundle) -> tuple[dict[str, Stored], int]:
-    """The weights without TF-Hub's prefix, not yet read; and how many tensors of the optimizer were left out."""
+    """The weights without TF-Hub's prefix, not yet read; and how many tensors of the optimizer were
+    left out."""
     stored: dict[str, Stored] = {}
     skipped = 0
     for name, entry in bundle.entries.items():
@@ -101,24 +121,40 @@ def _spelled(dtype: str) -> str:
     return dtype[1].upper() + str(8 * int(dtype[2]))
 
 
-def _heads(stored: dict[str, Stored], head: HeadKind | None) -> tuple[tuple[HeadConfig, ...], list[str]]:
+def _heads(
+    stored: dict[str, Stored], head: HeadKind | None
+) -> tuple[tuple[HeadConfig, ...], list[str]]:
     kinds = [kind for kind, mark in MARKS.items() if any(name.startswith(mark) for name in stored)]
-    heads = [HeadConfig(kind=kind, dropout=FINETUNED_DROPOUT if kind == "joint_span" else 0.0) for kind in kinds]
+    heads = [
+        HeadConfig(kind=kind, dropout=FINETUNED_DROPOUT if kind == "joint_span" else 0.0)
+        for kind in kinds
+    ]
     notes = []
     output = stored.get("output_weights")
     if output is not None:
         rows = output.shape[0] if output.shape else 0
         kind = head or ("regress" if rows == 1 else "classify")
         if kind not in ("classify", "regress", "choose"):
-            raise ConversionError(f"the checkpoint's output_weights are of classify, regress or choose; got head = {kind}")
+            raise ConversionError(
+                "the checkpoint's output_weights are of classify, regress or choose; got head = "
+                f"{kind}"
+            )
         if kind == "classify" and not 1 <= rows <= 1_000_000:
-            raise ConversionError(f"output_weights has shape {list(output.shape)}; expected a row for each label")
+            raise ConversionError(
+                f"output_weights has shape {list(output.shape)}; expected a row for each label"
+            )
         if kind == "classify":
-            notes.append(f"a checkpoint does not name its {rows} labels; they are called LABEL_0 and so on")
+            notes.append(
+                f"a checkpoint does not name its {rows} labels; they are called LABEL_0 and so on"
+            )
         elif head is None:
-            notes.append("its single output was taken as regression; add --head choose if it comes from RACE")
+            notes.append(
+                "its single output was taken as regression; add --head choose if it comes from RACE"
+            )
         labels = tuple(f"LABEL_{row}" for row in range(rows)) if kind == "classify" else ()
         heads.append(HeadConfig(kind=kind, labels=labels, dropout=FINETUNED_DROPOUT))
     elif head is not None:
-        raise ConversionError(f"head = {head} was given, and the checkpoint has no output_weights to read it from")
+        raise ConversionError(
+            f"head = {head} was given, and the checkpoint has no output_weights to read it from"
+        )
     return tuple(heads), notes

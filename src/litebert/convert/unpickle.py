@@ -1,7 +1,7 @@
-"""The child that reads a foreign pickle: python -m litebert.convert.unpickle SOURCE.bin TARGET.safetensors
-
-The only place where a pickle is opened, never in the process of the user's command, and with torch's reader that
-builds tensors and plain containers and refuses everything else.
+"""The child that reads a foreign pickle: python -m litebert.convert.unpickle SOURCE.bin
+TARGET.safetensors
+ The only place where a pickle is opened, never in the process of the user's command, and with
+torch's reader that builds tensors and plain containers and refuses everything else.
 """
 
 import sys
@@ -12,10 +12,15 @@ from safetensors.torch import save_file
 
 def unpickle(source: str, target: str) -> None:
     weights = torch.load(source, map_location="cpu", weights_only=True)
-    if not isinstance(weights, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in weights.values()):
+    if not isinstance(weights, dict) or not all(
+        isinstance(tensor, torch.Tensor) for tensor in weights.values()
+    ):
         sys.exit("it should hold a dict of tensors by name")
     # tied weights share memory in a pickle and must not in safetensors
-    save_file({str(name): tensor.detach().clone().contiguous() for name, tensor in weights.items()}, target)
+    save_file(
+        {str(name): tensor.detach().clone().contiguous() for name, tensor in weights.items()},
+        target,
+    )
 
 
 if __name__ == "__main__":

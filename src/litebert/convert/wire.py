@@ -1,4 +1,5 @@
-"""Protocol buffers, as far as a checkpoint index needs them: bytes in, numbers and byte strings by field number out."""
+"""Protocol buffers, as far as a checkpoint index needs them: bytes in, numbers and byte strings by
+field number out."""
 
 from collections.abc import Mapping
 
@@ -25,7 +26,8 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_fields(message: bytes) -> dict[int, list[int | bytes]]:
-    """The values of a message by field number: varints and fixed lengths as int, the rest as bytes."""
+    """The values of a message by field number: varints and fixed lengths as int, the rest as
+    bytes."""
     fields: dict[int, list[int | bytes]] = {}
     position = 0
     while position < len(message):
@@ -39,12 +41,16 @@ def read_fields(message: bytes) -> dict[int, list[int | bytes]]:
             if not size:
                 size, position = read_varint(message, position)
             if position + size > len(message):
-                raise ConversionError("a field of the checkpoint index runs past its end: the file is damaged")
+                raise ConversionError(
+                    "a field of the checkpoint index runs past its end: the file is damaged"
+                )
             raw = message[position : position + size]
             position += size
             value = int.from_bytes(raw, "little") if wire_type in FIXED_SIZES else raw
         else:
-            raise ConversionError(f"a field of the checkpoint index has the unknown wire type {wire_type}: damaged")
+            raise ConversionError(
+                f"a field of the checkpoint index has the unknown wire type {wire_type}: damaged"
+            )
         fields.setdefault(number, []).append(value)
     return fields
 
@@ -53,7 +59,9 @@ def integer(fields: Fields, number: int) -> int:
     """The number in a field; 0 where absent, and the last where there are several."""
     value = fields.get(number, [0])[-1]
     if not isinstance(value, int):
-        raise ConversionError(f"field {number} of the checkpoint index should hold a number: the file is damaged")
+        raise ConversionError(
+            f"field {number} of the checkpoint index should hold a number: the file is damaged"
+        )
     return value
 
 
@@ -62,6 +70,8 @@ def messages(fields: Fields, number: int) -> list[dict[int, list[int | bytes]]]:
     found = []
     for value in fields.get(number, []):
         if not isinstance(value, bytes):
-            raise ConversionError(f"field {number} of the checkpoint index should hold a message: the file is damaged")
+            raise ConversionError(
+                f"field {number} of the checkpoint index should hold a message: the file is damaged"
+            )
         found.append(read_fields(value))
     return found

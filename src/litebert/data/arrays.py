@@ -1,5 +1,6 @@
-"""Arrays of int64 that travel to a device in one copy, and the shapes that compiled code and CUDA graphs meet. Named arrays in;
-one piece of pinned memory, and the same arrays as views of it wherever it lies, out.
+"""Arrays of int64 that travel to a device in one copy, and the shapes that compiled code and CUDA
+graphs meet. Named arrays in; one piece of pinned memory, and the same arrays as views of it
+wherever it lies, out.
 """
 
 from collections.abc import Mapping
@@ -28,15 +29,21 @@ class Arrays:
         return (*(array.shape for array in self.arrays.values()), (self.longest,))
 
     def flat(self) -> "torch.Tensor":
-        """All arrays in one piece of pinned memory: one copy to the device, which need not be waited for."""
+        """All arrays in one piece of pinned memory: one copy to the device, which need not be
+        waited for."""
         import torch
 
-        return torch.from_numpy(np.concatenate([array.reshape(-1) for array in self.arrays.values()])).pin_memory()
+        return torch.from_numpy(
+            np.concatenate([array.reshape(-1) for array in self.arrays.values()])
+        ).pin_memory()
 
     def views(self, flat: "torch.Tensor") -> "dict[str, torch.Tensor]":
         """The arrays that lie in `flat`, which `flat()` filled, by name."""
         parts = flat.split([array.size for array in self.arrays.values()])  # type: ignore[no-untyped-call]
-        return {name: part.view(array.shape) for (name, array), part in zip(self.arrays.items(), parts, strict=True)}
+        return {
+            name: part.view(array.shape)
+            for (name, array), part in zip(self.arrays.items(), parts, strict=True)
+        }
 
     def on(self, device: "torch.device | str") -> "dict[str, torch.Tensor]":
         """The arrays on a device, by name."""

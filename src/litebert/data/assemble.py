@@ -1,7 +1,7 @@
 """Parcels in, shards out, in order: what is there already is taken over, the rest is made.
-
-A shard ends where a parcel does, so that its beginning is a position in the corpus from which anyone may go on. It is
-published first and noted in the journal second: a build ended anywhere has lost only the shard that was open.
+ A shard ends where a parcel does, so that its beginning is a position in the corpus from which
+anyone may go on. It is published first and noted in the journal second: a build ended anywhere has
+lost only the shard that was open.
 """
 
 from collections.abc import Callable, Iterator
@@ -87,7 +87,9 @@ class Assembler:
             shard.abandon()
 
     def _open(self, number: int, start: Position) -> "_OpenShard":
-        return _OpenShard(self._journal, number, start, self._dtype, keep=self._options.bad_rows == "quarantine")
+        return _OpenShard(
+            self._journal, number, start, self._dtype, keep=self._options.bad_rows == "quarantine"
+        )
 
     def _add(self, shard: "_OpenShard", parcel: Parcel, encoded: Encoded, tokens: int) -> None:
         for row in encoded.bad:
@@ -99,13 +101,17 @@ class Assembler:
         if self._watch:
             file, offset = parcel.files[-1], parcel.pieces[-1].offset
             total = tokens + shard.num_tokens
-            self._watch(Progress(file=file, offset=offset, text_bytes=self.encoded_bytes, tokens=total))
+            self._watch(
+                Progress(file=file, offset=offset, text_bytes=self.encoded_bytes, tokens=total)
+            )
 
 
 class _OpenShard:
     """A shard and its bad rows, until they are published."""
 
-    def __init__(self, journal: Journal, number: int, start: Position, dtype: str, *, keep: bool) -> None:
+    def __init__(
+        self, journal: Journal, number: int, start: Position, dtype: str, *, keep: bool
+    ) -> None:
         name = shard_name(number)
         self._journal = journal
         self._number = number
@@ -127,7 +133,11 @@ class _OpenShard:
     def finish(self, end: Position) -> Record:
         self._finished = True
         self._quarantine.finish(self._journal.quarantine(self._number))
-        places = {"start": list(self._start), "end": list(end), "quarantined": self._quarantine.num_rows}
+        places = {
+            "start": list(self._start),
+            "end": list(end),
+            "quarantined": self._quarantine.num_rows,
+        }
         if not self.num_tokens:
             self._writer.abandon()
             return self._writer.record({}) | places

@@ -1,4 +1,5 @@
-"""Examples side by side, as arrays. In: both segments of each example. Out: a Batch, of which layout.py makes tensors."""
+"""Examples side by side, as arrays. In: both segments of each example. Out: a Batch, of which
+layout.py makes tensors."""
 
 from dataclasses import dataclass, field
 
@@ -45,7 +46,8 @@ class Batch:
         return bool(self.mask.all())
 
     def rows(self, start: int, stop: int) -> "Batch":
-        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part; this batch itself where it is all.
+        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part; this batch
+        itself where it is all.
 
         Asked for again it is the same object, so that what was made of it ahead of time is found.
         """

@@ -1,7 +1,7 @@
 """The build: corpus and tokenizer in, a folder of shards out, whatever interrupts it.
-
-The corpus is cut into parcels, an engine encodes them, an assembler writes shards and keeps a journal. Here is what goes
-around that: refusing what does not belong together, room on the disk, and the index, which comes last. (docs/data.md)
+ The corpus is cut into parcels, an engine encodes them, an assembler writes shards and keeps a
+journal. Here is what goes around that: refusing what does not belong together, room on the disk,
+and the index, which comes last. (docs/data.md)
 """
 
 import errno
@@ -34,7 +34,8 @@ _TEXT_BYTES = {"none": 1.0, "gzip": 3.0, "xz": 4.5, "bzip2": 4.5, "zstd": 4.0}
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """How shards are built. Only `workers`, `engine` and `overwrite` may differ when a build is started again."""
+    """How shards are built. Only `workers`, `engine` and `overwrite` may differ when a build is
+    started again."""
 
     corpus: CorpusOptions = field(default_factory=CorpusOptions)
     split: Literal["rules", "lines"] = "rules"
@@ -90,20 +91,28 @@ def build_shards(
     options: BuildOptions | None = None,
     watch: Callable[[Progress], None] | None = None,
 ) -> BuildReport:
-    """Build the shards of `corpus` in the folder `out`, or go on with them; `watch` is told of each parcel."""
+    """Build the shards of `corpus` in the folder `out`, or go on with them; `watch` is told of each
+    parcel."""
     began = time.monotonic()
     options = options or BuildOptions()
     own = os.path.abspath(Path(out) / QUARANTINE_FILE)  # where `out` lies inside the corpus
     files = [file for file in find_files(corpus) if os.path.abspath(file.path) != own]
     loaded = Tokenizer.load(Path(tokenizer))
-    recipe = EncoderRecipe(model=loaded.model, rules=loaded.rules, options=options.corpus, split=options.split)
+    recipe = EncoderRecipe(
+        model=loaded.model, rules=loaded.rules, options=options.corpus, split=options.split
+    )
     folder = _make_folder(out)
     journal = Journal(folder)
     with _alone(folder), _disk_errors(folder):
         signs = [_sign(file) for file in files]
         plan = make_plan(files, loaded, recipe, options.shard_tokens)
         assembler = Assembler(
-            files, options.corpus, journal, shard_tokens=options.shard_tokens, dtype=plan["dtype"], watch=watch
+            files,
+            options.corpus,
+            journal,
+            shard_tokens=options.shard_tokens,
+            dtype=plan["dtype"],
+            watch=watch,
         )
         complete = _is_complete(journal, plan)
         if not complete:
@@ -144,13 +153,20 @@ def _index(plan: Record, records: list[Record]) -> Record:
     totals = {key: sum(record[key] for record in records) for key in _COUNTS}
     if not totals["tokens"]:
         raise DataError(
-            f"there is no text in {len(plan['corpus'])} files, with {totals['bad_rows']} bad rows; name other files"
+            f"there is no text in {len(plan['corpus'])} files, with {totals['bad_rows']} bad rows; "
+            "name other files"
         )
     documents: Counter[str] = Counter()
     for record in records:
         documents.update(record["documents_by_file"])
-    described = [each | {"documents": documents[str(number)]} for number, each in enumerate(plan["corpus"])]
-    return plan | {"corpus": described, **totals, "shards": [record for record in records if record["tokens"]]}
+    described = [
+        each | {"documents": documents[str(number)]} for number, each in enumerate(plan["corpus"])
+    ]
+    return plan | {
+        "corpus": described,
+        **totals,
+        "shards": [record for record in records if record["tokens"]],
+    }
 
 
 def _check_space(folder: Path, files: list[CorpusFile]) -> None:
@@ -160,7 +176,8 @@ def _check_space(folder: Path, files: list[CorpusFile]) -> None:
     free = shutil.disk_usage(folder).free
     if free < missing:
         raise DataError(
-            f"the shards need about {missing / 1e9:.3f} GB more, {folder} has {free / 1e9:.3f} GB free; "
+            f"the shards need about {missing / 1e9:.3f} GB more, {folder} has {free / 1e9:.3f} GB "
+            "free; "
             "make room, or name a folder on another disk"
         )
 
@@ -176,7 +193,10 @@ def _sign(file: CorpusFile) -> tuple[int, int]:
 def _check_unchanged(files: list[CorpusFile], signs: list[tuple[int, int]]) -> None:
     changed = [file.path for file, sign in zip(files, signs, strict=True) if _sign(file) != sign]
     if changed:
-        raise DataError(f"{changed[0]} changed while it was read; start again when it is at rest, with --overwrite")
+        raise DataError(
+            f"{changed[0]} changed while it was read; start again when it is at rest, with "
+            "--overwrite"
+        )
 
 
 def _save_tokenizer(tokenizer: Tokenizer, journal: Journal) -> None:
@@ -203,19 +223,24 @@ def _make_folder(out: str | os.PathLike[str]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"the shards cannot be written to {folder} ({error.strerror}); name another folder") from error
+        raise DataError(
+            f"the shards cannot be written to {folder} ({error.strerror}); name another folder"
+        ) from error
     return folder
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder itself: it leaves no file behind, and the system drops it however the process ends."""
+    """Hold a lock on the folder itself: it leaves no file behind, and the system drops it however
+    the process ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise DataError(f"another build is at work in {folder}; wait for it, or name another folder") from error
+            raise DataError(
+                f"another build is at work in {folder}; wait for it, or name another folder"
+            ) from error
         yield
     finally:
         os.close(descriptor)
@@ -229,5 +254,6 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise DataError(
-            f"no space left in {folder}; finished shards are kept: make room, and the same command goes on"
+            f"no space left in {folder}; finished shards are kept: make room, and the same command "
+            "goes on"
         ) from error

@@ -1,7 +1,7 @@
 """What a build is to make, and what of it is there already.
-
-In: corpus, tokenizer, options and the output folder. Out: a plan, equal to another exactly when their shards are; and
-a Journal of the shards that are finished. A corpus is known by its files' content, not by their dates.
+ In: corpus, tokenizer, options and the output folder. Out: a plan, equal to another exactly when
+their shards are; and a Journal of the shards that are finished. A corpus is known by its files'
+content, not by their dates.
 """
 
 import json
@@ -23,7 +23,9 @@ QUARANTINE_FILE = "quarantine.jsonl"
 Record = dict[str, Any]
 
 
-def make_plan(files: list[CorpusFile], tokenizer: Tokenizer, recipe: EncoderRecipe, shard_tokens: int) -> Record:
+def make_plan(
+    files: list[CorpusFile], tokenizer: Tokenizer, recipe: EncoderRecipe, shard_tokens: int
+) -> Record:
     """The beginning of the index; everything that decides what the shards hold."""
     options = recipe.options
     return {
@@ -47,7 +49,11 @@ def make_plan(files: list[CorpusFile], tokenizer: Tokenizer, recipe: EncoderReci
 
 def _describe(file: CorpusFile) -> Record:
     try:
-        return {"file": file.path, "bytes": Path(file.path).stat().st_size, "sha256": sha256(file.path)}
+        return {
+            "file": file.path,
+            "bytes": Path(file.path).stat().st_size,
+            "sha256": sha256(file.path),
+        }
     except OSError as error:
         raise DataError(f"{file.path}: cannot be read ({error.strerror})") from error
 
@@ -69,7 +75,10 @@ def differences(old: Record, new: Record) -> list[str]:
     found += [f"{name} is gone" for name in theirs.keys() - ours.keys()]
     for name in ours.keys() & theirs.keys():
         if any(theirs[name][key] != ours[name][key] for key in ("bytes", "sha256")):
-            found.append(f"{name} has changed ({theirs[name]['bytes']} bytes before, {ours[name]['bytes']} now)")
+            found.append(
+                f"{name} has changed ({theirs[name]['bytes']} bytes before, {ours[name]['bytes']} "
+                "now)"
+            )
     if not found and list(ours) != list(theirs):
         found.append("the files come in another order")
     return sorted(found)
@@ -83,11 +92,17 @@ class Journal:
         self.folder = out / WORK_FOLDER
 
     def begin(self, plan: Record, *, overwrite: bool) -> None:
-        """Make the work folder ready for `plan`; refuse what another plan left, unless it may be replaced."""
+        """Make the work folder ready for `plan`; refuse what another plan left, unless it may be
+        replaced."""
         wrong = self.obstacles(plan)
         if wrong and not overwrite:
-            shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
-            raise DataError(f"{self.out} holds shards of another build ({shown}); name another folder, or pass --overwrite")
+            shown = "; ".join(wrong[:5]) + (
+                f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            )
+            raise DataError(
+                f"{self.out} holds shards of another build ({shown}); name another folder, or pass "
+                "--overwrite"
+            )
         if wrong:
             self._clear()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -95,13 +110,15 @@ class Journal:
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         publish_json(plan, self.folder / "plan.json.tmp", self.folder / PLAN_FILE)
         index = self.out / INDEX_FILE
-        if index.exists():  # a finished build that lost a shard: its records go back, and the index until it is true
+        # a finished build that lost a shard: its records go back, and the index until it is true
+        if index.exists():
             for number, record in enumerate(read_index(self.out)["shards"]):
                 self.write(number, record)
             index.unlink()
 
     def obstacles(self, plan: Record) -> list[str]:
-        """Why what lies in the folder is not a part of `plan`; empty when it is, or when nothing lies there."""
+        """Why what lies in the folder is not a part of `plan`; empty when it is, or when nothing
+        lies there."""
         for path in (self.out / INDEX_FILE, self.folder / PLAN_FILE):
             if path.exists():
                 try:
@@ -121,11 +138,13 @@ class Journal:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def find(self, number: int, start: Position) -> Record | None:
-        """The record of shard `number`, if it begins at `start` and its files are what the record says."""
+        """The record of shard `number`, if it begins at `start` and its files are what the record
+        says."""
         try:
             record: Record = json.loads((self.folder / f"{shard_name(number)}.json").read_bytes())
             whole = tuple(record["start"]) == start and all(
-                sha256(self.out / f"{record['name']}.{part}.npy") == digest for part, digest in record["sha256"].items()
+                sha256(self.out / f"{record['name']}.{part}.npy") == digest
+                for part, digest in record["sha256"].items()
             )
             # Bad rows that were kept must still be there to be gathered when the build ends.
             kept = not record["quarantined"] or self.quarantine(number).exists()

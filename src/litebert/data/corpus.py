@@ -1,7 +1,6 @@
 """The corpus as documents, for whoever wants to read it in one process: the public reader.
-
-In: files, folders, globs (see files.py). Out: an iterator of Documents in bounded memory. `litebert data build` reads
-the same pieces in the same way, only in several processes.
+ In: files, folders, globs (see files.py). Out: an iterator of Documents in bounded memory.
+`litebert data build` reads the same pieces in the same way, only in several processes.
 """
 
 import os
@@ -14,7 +13,16 @@ from litebert.data.files import CorpusFile, find_files, ignored_files
 from litebert.data.pieces import MAX_ROW_BYTES, PIECE_BYTES, Piece, read_pieces
 from litebert.errors import ConfigError, DataError
 
-__all__ = ["BadRow", "CorpusFile", "CorpusOptions", "Document", "Piece", "find_files", "ignored_files", "read_documents"]
+__all__ = [
+    "BadRow",
+    "CorpusFile",
+    "CorpusOptions",
+    "Document",
+    "Piece",
+    "find_files",
+    "ignored_files",
+    "read_documents",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +34,8 @@ class CorpusOptions:
     field: str = "text"
     """Field of a .jsonl row, column of a .parquet file, that holds the text."""
     bad_rows: Literal["error", "skip", "quarantine"] = "error"
-    """What to do with a row that holds no usable text: stop, leave it out, or leave it out and keep a copy."""
+    """What to do with a row that holds no usable text: stop, leave it out, or leave it out and keep
+    a copy."""
     piece_bytes: int = PIECE_BYTES
     """Bytes read at a time; a longer line of a text file is cut."""
     max_row_bytes: int = MAX_ROW_BYTES
@@ -45,7 +54,9 @@ class CorpusOptions:
 
     def pieces(self, file: CorpusFile) -> Iterator[Piece]:
         """The pieces of one file."""
-        return read_pieces(file, field=self.field, piece_bytes=self.piece_bytes, max_row_bytes=self.max_row_bytes)
+        return read_pieces(
+            file, field=self.field, piece_bytes=self.piece_bytes, max_row_bytes=self.max_row_bytes
+        )
 
     def read(self, piece: Piece) -> tuple[list[Document], list[BadRow]]:
         """The documents and bad rows of one piece."""
@@ -58,7 +69,8 @@ def read_documents(
     *,
     on_bad: Callable[[BadRow], None] | None = None,
 ) -> Iterator[Document]:
-    """All documents of a corpus. A bad row raises DataError, or with options.bad_rows="skip" is told to `on_bad`."""
+    """All documents of a corpus. A bad row raises DataError, or with options.bad_rows="skip" is
+    told to `on_bad`."""
     options = options or CorpusOptions()
     begun = False  # a document of which no paragraph has come yet
     for file in find_files(paths):

@@ -1,8 +1,7 @@
 """Pieces of files become documents.
-
-In: a Piece. Out: its Documents, paragraph by paragraph, and its BadRows, each with file and line. Pure: what a piece
-holds depends on nothing else, so any process may do it. Nothing is dropped without a BadRow, save white space and the
-byte-order mark at the beginning of a file.
+ In: a Piece. Out: its Documents, paragraph by paragraph, and its BadRows, each with file and line.
+Pure: what a piece holds depends on nothing else, so any process may do it. Nothing is dropped
+without a BadRow, save white space and the byte-order mark at the beginning of a file.
 """
 
 import json
@@ -25,7 +24,8 @@ class Document:
     line: int
     """Number of its first line, or of its row, from 1."""
     joined: bool = False
-    """True for a further part of the document before: a long document comes in parts, so that memory stays bounded."""
+    """True for a further part of the document before: a long document comes in parts, so that
+    memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +36,33 @@ class BadRow:
     line: int
     reason: str
     data: bytes = b""
-    """What was there; empty for a file that breaks off and for a row that is too long to be held."""
+    """What was there; empty for a file that breaks off and for a row that is too long to be
+    held."""
 
     def __str__(self) -> str:
         return f"{self.path}, line {self.line}: {self.reason}"
 
 
-def read_piece(piece: Piece, *, field: str = "text", one_document: bool = False) -> tuple[list[Document], list[BadRow]]:
-    """The documents of `piece` and what was wrong with it; `one_document`: a text file is one document.
+def read_piece(
+    piece: Piece, *, field: str = "text", one_document: bool = False
+) -> tuple[list[Document], list[BadRow]]:
+    """The documents of `piece` and what was wrong with it; `one_document`: a text file is one
+    document.
 
-    The last document may have no paragraph yet: it says that what is joined to it begins a document.
+    The last document may have no paragraph yet: it says that what is joined to it begins a
+    document.
     """
     bad: list[BadRow] = []
-    read = _text_documents(piece, one_document, bad) if piece.kind == "text" else _row_documents(piece, field, bad)
+    read = (
+        _text_documents(piece, one_document, bad)
+        if piece.kind == "text"
+        else _row_documents(piece, field, bad)
+    )
     documents = list(read)
     if piece.damage:
-        line = piece.line + (piece.data.count(b"\n") if isinstance(piece.data, bytes) else len(piece.data))
+        line = piece.line + (
+            piece.data.count(b"\n") if isinstance(piece.data, bytes) else len(piece.data)
+        )
         bad.append(BadRow(path=piece.path, line=line, reason=piece.damage))
     return documents, bad
 
@@ -71,12 +82,14 @@ def _text_documents(piece: Piece, one_document: bool, bad: list[BadRow]) -> Iter
                 paragraphs = []
             joined = False
     if paragraphs or not joined:
-        # Also without a paragraph: the next piece's first lines belong to this new document, not to the one before.
+        # Also without a paragraph: the next piece's first lines belong to this new document, not to
+        # the one before.
         yield Document(paragraphs=paragraphs, path=piece.path, line=first, joined=joined)
 
 
 def _lines(piece: Piece, bad: list[BadRow]) -> list[str | None]:
-    """Stripped lines; None for a bad one. Only a line feed ends a line: other marks do not in jsonl, nor in `wc -l`."""
+    """Stripped lines; None for a bad one. Only a line feed ends a line: other marks do not in
+    jsonl, nor in `wc -l`."""
     assert isinstance(piece.data, bytes)
     data = piece.data.removeprefix(_BOM) if piece.number == 0 else piece.data
     data = data.removesuffix(b"\n")
@@ -95,10 +108,14 @@ def _decode(row: bytes, piece: Piece, line: int, bad: list[BadRow]) -> str | Non
     try:
         text = row.decode()
         if "\0" in text:
-            reason = f"there is a NUL character at column {text.index(chr(0)) + 1}, which no text has"
+            reason = (
+                f"there is a NUL character at column {text.index(chr(0)) + 1}, which no text has"
+            )
     except UnicodeDecodeError as error:
         near = row[error.start : error.start + 1].hex()
-        reason = f"byte 0x{near} at byte {error.start + 1} of the line is not UTF-8 ({error.reason})"
+        reason = (
+            f"byte 0x{near} at byte {error.start + 1} of the line is not UTF-8 ({error.reason})"
+        )
     if reason:
         bad.append(BadRow(path=piece.path, line=line, reason=reason, data=row))
         return None
@@ -110,7 +127,10 @@ def _row_documents(piece: Piece, field: str, bad: list[BadRow]) -> Iterator[Docu
     if isinstance(piece.data, bytes):
         rows = _lines(piece, bad)
     else:
-        rows = [_column_text(row, piece, line, field, bad) for line, row in enumerate(piece.data, piece.line)]
+        rows = [
+            _column_text(row, piece, line, field, bad)
+            for line, row in enumerate(piece.data, piece.line)
+        ]
     for line, row in enumerate(rows, piece.line):
         if not row:
             continue
@@ -125,7 +145,9 @@ def _row_documents(piece: Piece, field: str, bad: list[BadRow]) -> Iterator[Docu
             yield Document(paragraphs=paragraphs, path=piece.path, line=line)
 
 
-def _column_text(row: bytes | None, piece: Piece, line: int, field: str, bad: list[BadRow]) -> str | None:
+def _column_text(
+    row: bytes | None, piece: Piece, line: int, field: str, bad: list[BadRow]
+) -> str | None:
     if row is None:
         bad.append(BadRow(path=piece.path, line=line, reason=f"the column {field!r} is null here"))
         return None
@@ -139,7 +161,11 @@ def _json_text(row: str, field: str) -> tuple[str, str]:
     except (ValueError, RecursionError) as error:
         return "", f"the row is not JSON ({error})"
     if not isinstance(read, dict):
-        return "", f"the row is JSON of type {type(read).__name__}, expected an object with a field {field!r}"
+        return (
+            "",
+            f"the row is JSON of type {type(read).__name__}, expected an object with a field "
+            f"{field!r}",
+        )
     text = read.get(field)
     if field in read and text is None:
         return "", f"the field {field!r} is null"

@@ -1,7 +1,7 @@
 """Parcels of pieces become arrays of token ids: the work that is done in parallel.
-
-In: a Parcel, some pieces of one file or of several small ones. Out: Encoded, its token ids with the bounds of sentences
-and documents, and what was wrong with it. Pure, given an Encoder, so that any process on any machine may do it.
+ In: a Parcel, some pieces of one file or of several small ones. Out: Encoded, its token ids with
+the bounds of sentences and documents, and what was wrong with it. Pure, given an Encoder, so that
+any process on any machine may do it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,15 +34,21 @@ class Parcel:
     """The number of each piece's file."""
 
 
-def parcels(files: list[CorpusFile], options: CorpusOptions, start: Position = (0, 0)) -> Iterator[Parcel]:
-    """The corpus from `start` on. Where parcels end does not depend on where among their ends one starts."""
+def parcels(
+    files: list[CorpusFile], options: CorpusOptions, start: Position = (0, 0)
+) -> Iterator[Parcel]:
+    """The corpus from `start` on. Where parcels end does not depend on where among their ends one
+    starts."""
     pieces: list[Piece] = []
     numbers: list[int] = []
     size = 0
     first = start
     for number in range(start[0], len(files)):
         for piece in options.pieces(files[number]):
-            if (number, piece.number) < start:  # a compressed file can only be read from its beginning
+            if (
+                number,
+                piece.number,
+            ) < start:  # a compressed file can only be read from its beginning
                 continue
             if not pieces:
                 first = (number, piece.number)
@@ -84,7 +90,8 @@ class EncoderRecipe:
     rules: TextRules
     options: CorpusOptions
     split: Literal["rules", "lines"]
-    """How a paragraph becomes sentences: by the rules, or each line is one, as in the reference's input."""
+    """How a paragraph becomes sentences: by the rules, or each line is one, as in the reference's
+    input."""
 
     @property
     def sentences(self) -> str:
@@ -111,8 +118,12 @@ class Encoder:
             documents += found
             files += [number] * len(found)
             bad += wrong
-        tokens, sentence_lengths, sentences = self._encode([text for each in documents for text in each.paragraphs])
-        paragraphs = np.fromiter((len(each.paragraphs) for each in documents), np.int64, len(documents))
+        tokens, sentence_lengths, sentences = self._encode(
+            [text for each in documents for text in each.paragraphs]
+        )
+        paragraphs = np.fromiter(
+            (len(each.paragraphs) for each in documents), np.int64, len(documents)
+        )
         owners = np.repeat(np.repeat(np.arange(len(documents)), paragraphs), sentences)
         kept = sentence_lengths > 0
         return Encoded(
@@ -131,9 +142,17 @@ class Encoder:
         """Tokens of all, tokens of each sentence, sentences of each paragraph."""
         parts = [self._encode_sentences(batch) for batch in _batches(paragraphs)]
         if not parts:
-            return np.zeros(0, dtype=self._dtype), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+            return (
+                np.zeros(0, dtype=self._dtype),
+                np.zeros(0, dtype=np.int64),
+                np.zeros(0, dtype=np.int64),
+            )
         tokens, lengths, sentences = zip(*parts, strict=True)
-        return np.concatenate(tokens, dtype=self._dtype, casting="unsafe"), np.concatenate(lengths), np.concatenate(sentences)
+        return (
+            np.concatenate(tokens, dtype=self._dtype, casting="unsafe"),
+            np.concatenate(lengths),
+            np.concatenate(sentences),
+        )
 
 
 def token_dtype(vocab_size: int) -> str:
@@ -142,4 +161,6 @@ def token_dtype(vocab_size: int) -> str:
 
 
 def _batches(paragraphs: list[str]) -> Iterable[list[str]]:
-    return (paragraphs[at : at + BATCH_PARAGRAPHS] for at in range(0, len(paragraphs), BATCH_PARAGRAPHS))
+    return (
+        paragraphs[at : at + BATCH_PARAGRAPHS] for at in range(0, len(paragraphs), BATCH_PARAGRAPHS)
+    )

@@ -1,7 +1,8 @@
-"""Where the encoding runs: in this process, in several processes, or on a Ray cluster. The result is the same.
-
-In: parcels. Out: (parcel, Encoded) in the same order. At most two parcels a worker are under way, so memory does not
-depend on the size of the corpus; and since parcels and order do not depend on the workers, neither do the shards.
+"""Where the encoding runs: in this process, in several processes, or on a Ray cluster. The result
+is the same.
+ In: parcels. Out: (parcel, Encoded) in the same order. At most two parcels a worker are under way,
+so memory does not depend on the size of the corpus; and since parcels and order do not depend on
+the workers, neither do the shards.
 """
 
 import logging
@@ -23,13 +24,15 @@ from litebert.errors import LitebertError, MissingExtraError
 Ask = Callable[[Parcel], Encoded]
 Run = Callable[[Iterator[Parcel]], Generator[tuple[Parcel, Encoded], None, None]]
 ENGINES = ("processes", "ray")
-# A worker is one core's work; numpy's libraries would start a thread for each core, and hold memory for each.
+# A worker is one core's work; numpy's libraries would start a thread for each core, and hold memory
+# for each.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @contextmanager
 def open_engine(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]:
-    """A function that encodes a stream of parcels; one worker of `processes` is this process itself."""
+    """A function that encodes a stream of parcels; one worker of `processes` is this process
+    itself."""
     if name == "processes" and workers == 1:
         encoder = Encoder(recipe)
         yield lambda parcels: ((parcel, encoder(parcel)) for parcel in parcels)
@@ -38,8 +41,11 @@ def open_engine(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]
         yield lambda parcels: _in_order(parcels, asks)
 
 
-def _in_order(parcels: Iterator[Parcel], asks: list[Ask]) -> Generator[tuple[Parcel, Encoded], None, None]:
-    """Each worker is asked by a thread of its own, which mostly waits; answers come out in the order of the parcels."""
+def _in_order(
+    parcels: Iterator[Parcel], asks: list[Ask]
+) -> Generator[tuple[Parcel, Encoded], None, None]:
+    """Each worker is asked by a thread of its own, which mostly waits; answers come out in the
+    order of the parcels."""
     idle: queue.SimpleQueue[Ask] = queue.SimpleQueue()
     for ask in asks:
         idle.put(ask)
@@ -63,7 +69,8 @@ def _in_order(parcels: Iterator[Parcel], asks: list[Ask]) -> Generator[tuple[Par
             first, future = pending.popleft()
             yield first, future.result()
     finally:
-        # Wait: whoever goes on elsewhere in the corpus asks the same workers, who must not be answering still.
+        # Wait: whoever goes on elsewhere in the corpus asks the same workers, who must not be
+        # answering still.
         pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -95,7 +102,9 @@ class _Child:
                 pass_fds=[number],
                 process_group=0,
                 stdin=subprocess.DEVNULL,
-                env=os.environ | _ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ
+                | _ENVIRONMENT
+                | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._connection = Connection(ours.detach())
         self._recipe: EncoderRecipe | None = recipe
@@ -109,8 +118,14 @@ class _Child:
             return cast(Encoded, self._connection.recv())
         except (EOFError, OSError) as error:
             code = self._process.wait()
-            how = f"was killed by signal {-code}, often for want of memory" if code < 0 else f"ended with code {code}"
-            raise LitebertError(f"a worker process {how}; what is done is kept, the same command goes on") from error
+            how = (
+                f"was killed by signal {-code}, often for want of memory"
+                if code < 0
+                else f"ended with code {code}"
+            )
+            raise LitebertError(
+                f"a worker process {how}; what is done is kept, the same command goes on"
+            ) from error
 
     def end(self) -> None:
         self._process.kill()
@@ -126,10 +141,17 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
         raise MissingExtraError("ray", extra="ray", purpose="--engine ray") from error
     started = not ray.is_initialized()
     if started:
-        # With RAY_ADDRESS the cluster that it names, else one on this machine for as long as the build takes.
+        # With RAY_ADDRESS the cluster that it names, else one on this machine for as long as the
+        # build takes.
         address = os.environ.get("RAY_ADDRESS")
         cpus = None if address else workers
-        ray.init(address=address, num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=address,
+            num_cpus=cpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     try:
         remote = ray.remote(num_cpus=1)(Encoder)
         actors = [remote.remote(recipe) for _ in range(workers)]
@@ -141,7 +163,8 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
                 except ray.exceptions.RayError as error:
                     reason = str(error).splitlines()[0]
                     raise LitebertError(
-                        f"a Ray worker failed ({reason}); what is done is kept, the same command goes on"
+                        f"a Ray worker failed ({reason}); what is done is kept, the same command "
+                        "goes on"
                     ) from error
 
             return ask

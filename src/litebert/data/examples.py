@@ -1,6 +1,7 @@
-"""From places in the corpus to a batch. In: texts, plans and the numbers of some examples. Out: masked, ordered rows.
-
-The stations in a row: pairs (which segment comes first), layout ([CLS] a [SEP] b [SEP]), masking. All of it is pure.
+"""From places in the corpus to a batch. In: texts, plans and the numbers of some examples. Out:
+masked, ordered rows.
+ The stations in a row: pairs (which segment comes first), layout ([CLS] a [SEP] b [SEP]), masking.
+All of it is pure.
 """
 
 import numpy as np
@@ -28,10 +29,14 @@ def make_batch(
     made = [make_pairs(texts, spec, plan, numbers, seed=seed) for plan, numbers in parts]
     pairs = Pairs(*(np.concatenate(columns) for columns in zip(*made, strict=True)))
     choose_keys, replace_keys = (
-        np.concatenate([keys(seeded(seed, why, spec.drawn_epoch(p.epoch)), p.starts[n]) for p, n in parts])
+        np.concatenate(
+            [keys(seeded(seed, why, spec.drawn_epoch(p.epoch)), p.starts[n]) for p, n in parts]
+        )
         for why in (Purpose.CHOOSE, Purpose.REPLACE)
     )
-    rows, segment_ids, mask = lay_out(texts, vocabulary, pairs, max_length=spec.max_length, pad_multiple=pad_multiple)
+    rows, segment_ids, mask = lay_out(
+        texts, vocabulary, pairs, max_length=spec.max_length, pad_multiple=pad_multiple
+    )
     hidden = hide(spec, vocabulary, rows, choose_keys, replace_keys)
     return Batch(
         token_ids=hidden.token_ids,
@@ -45,7 +50,12 @@ def make_batch(
 
 
 def lay_out(
-    texts: Texts, vocabulary: Vocabulary, pairs: Pairs, *, max_length: int, pad_multiple: int | None = None
+    texts: Texts,
+    vocabulary: Vocabulary,
+    pairs: Pairs,
+    *,
+    max_length: int,
+    pad_multiple: int | None = None,
 ) -> tuple[Rows, UInt8[np.ndarray, "batch seq"], Bool[np.ndarray, "batch seq"]]:
     """[CLS] a [SEP] b [SEP] and padding, nothing hidden yet; segment ids; which tokens are real."""
     shape = Rows(np.zeros((0, 0), np.int32), pairs.a_size, pairs.b_size)

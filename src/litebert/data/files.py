@@ -1,7 +1,7 @@
 """Which files make a corpus, and how each is read.
-
-In: names as typed at a prompt: files, folders, globs. Out: CorpusFile, each with its kind and its compression, every
-file once, in an order that depends on the names alone: arguments as given, files inside a folder or a glob sorted.
+ In: names as typed at a prompt: files, folders, globs. Out: CorpusFile, each with its kind and its
+compression, every file once, in an order that depends on the names alone: arguments as given, files
+inside a folder or a glob sorted.
 """
 
 import glob
@@ -12,7 +12,13 @@ from pathlib import Path
 
 from litebert.errors import DataError
 
-KINDS = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+KINDS = {
+    ".txt": "text",
+    ".text": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
 COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 EXPECTED = f"{', '.join(KINDS)}, each plain or with {', '.join(COMPRESSIONS)}"
 
@@ -39,7 +45,10 @@ def find_files(names: Iterable[str | os.PathLike[str]]) -> list[CorpusFile]:
             _expect(files, f"the folder {name} holds no corpus file; expected {EXPECTED}")
         elif os.path.exists(name):
             files = [file for file in [_recognise(name)] if file]
-            _expect(files, f"{name}: the name does not say what the file holds; expected one of {EXPECTED}")
+            _expect(
+                files,
+                f"{name}: the name does not say what the file holds; expected one of {EXPECTED}",
+            )
         else:
             paths = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
             files = [file for path in paths if (file := _recognise(path))]
@@ -51,15 +60,21 @@ def find_files(names: Iterable[str | os.PathLike[str]]) -> list[CorpusFile]:
 
 
 def ignored_files(names: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Files inside the folders of `names` that are no corpus files by their name: to be told, not to be lost."""
+    """Files inside the folders of `names` that are no corpus files by their name: to be told, not
+    to be lost."""
     folders = [os.fspath(name) for name in names if os.path.isdir(name)]
     return [path for folder in folders for path in _below(folder) if _recognise(path) is None]
 
 
 def _below(folder: str) -> list[str]:
-    """Visible files below `folder`, sorted by their parts, so that a folder's files stay together."""
+    """Visible files below `folder`, sorted by their parts, so that a folder's files stay
+    together."""
     paths = (path for path in Path(folder).rglob("*") if path.is_file())
-    inside = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    inside = [
+        path
+        for path in paths
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
     return [path.as_posix() for path in sorted(inside, key=lambda path: path.parts)]
 
 

@@ -1,8 +1,9 @@
-"""Whether the order of two segments shows without reading them. In: a stream. Out: the accuracy of one who only measures.
-
-The order loss should teach coherence (ALBERT §3.1). If lengths, the place of [SEP] or cut sentences betray the order, a
-model learns those. `features` is all that can be seen without reading; `accuracy` is how far a small logistic regression
-gets with it on documents that it has not seen: chance is 0.5.
+"""Whether the order of two segments shows without reading them. In: a stream. Out: the accuracy of
+one who only measures.
+ The order loss should teach coherence (ALBERT §3.1). If lengths, the place of [SEP] or cut
+sentences betray the order, a model learns those. `features` is all that can be seen without
+reading; `accuracy` is how far a small logistic regression gets with it on documents that it has not
+seen: chance is 0.5.
 """
 
 from typing import TYPE_CHECKING
@@ -18,17 +19,24 @@ if TYPE_CHECKING:
     from litebert.data.texts import Texts
 
 NAMES = ("a_size", "b_size", "sep_place", "a_begins", "a_ends", "b_begins", "b_ends")
-"""Sizes and the place of [SEP] in parts of the longest text; begins and ends: at a sentence's start or end."""
+"""Sizes and the place of [SEP] in parts of the longest text; begins and ends: at a sentence's start
+or end."""
 
 
 def features(
     stream: "Stream", *, epoch: int = 0, limit: int = 200_000
 ) -> tuple[Float[np.ndarray, "n 7"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """What shows of each example, its order label, and its document, for the first `limit` examples of an epoch's order."""
+    """What shows of each example, its order label, and its document, for the first `limit` examples
+    of an epoch's order."""
     plan = stream.plan(epoch)
     numbers = plan.order.span(0, min(limit, len(plan)))
     pairs = make_pairs(stream.texts, stream.spec, plan, numbers, seed=stream.seed)
-    edges = [pairs.a_start, pairs.a_start + pairs.a_size, pairs.b_start, pairs.b_start + pairs.b_size]
+    edges = [
+        pairs.a_start,
+        pairs.a_start + pairs.a_size,
+        pairs.b_start,
+        pairs.b_start + pairs.b_size,
+    ]
     flags = [at_sentence_edge(stream.texts, edge) for edge in edges]
     sizes = [pairs.a_size, pairs.b_size, pairs.a_size + 1]
     columns = [np.asarray(column / stream.spec.max_text) for column in sizes] + flags
@@ -54,12 +62,17 @@ def accuracy(stream: "Stream", *, epoch: int = 0, limit: int = 200_000) -> float
 
 
 def expand(inputs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
-    """A constant, the features, and their products in pairs: what depends on both segments together shows too."""
+    """A constant, the features, and their products in pairs: what depends on both segments together
+    shows too."""
     rows, columns = np.triu_indices(inputs.shape[1])
-    return np.concatenate([np.ones((len(inputs), 1)), inputs, inputs[:, rows] * inputs[:, columns]], axis=1)
+    return np.concatenate(
+        [np.ones((len(inputs), 1)), inputs, inputs[:, rows] * inputs[:, columns]], axis=1
+    )
 
 
-def fit(inputs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], *, steps: int = 12) -> Float[np.ndarray, " m"]:
+def fit(
+    inputs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], *, steps: int = 12
+) -> Float[np.ndarray, " m"]:
     """Weights of a logistic regression by Newton's method, held small by a slight ridge."""
     wide = expand(inputs)
     weights = np.zeros(wide.shape[1])

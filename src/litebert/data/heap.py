@@ -1,8 +1,9 @@
-"""A heap that gives back what it no longer needs, so that a long build holds no more memory than a short one.
-
-glibc raises, as a process goes on, the size from which a block is taken from the system and given back on its own, and
-keeps a heap for each thread. With buffers of a mebibyte coming and going, both make the heap creep: 15 % from half a
-gigabyte of text to four. Fixed bounds and one heap cost a few more page faults and keep it level.
+"""A heap that gives back what it no longer needs, so that a long build holds no more memory than a
+short one.
+ glibc raises, as a process goes on, the size from which a block is taken from the system and given
+back on its own, and keeps a heap for each thread. With buffers of a mebibyte coming and going, both
+make the heap creep: 15 % from half a gigabyte of text to four. Fixed bounds and one heap cost a few
+more page faults and keep it level.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
-"""A batch as the model reads it: padded rows side by side, or rows end to end without padding. In: a Batch. Out: arrays.
-
-Only the masked tokens and each row's [CLS] are read after the last layer, so their places are listed: `needed` has for each
-row [CLS], its masked tokens, and [CLS] again until every row has as many. Shapes follow from the number of rows, the most
-tokens a row hides and (packed) a rounded count of tokens: compiled code and CUDA graphs meet the same few shapes.
+"""A batch as the model reads it: padded rows side by side, or rows end to end without padding. In:
+a Batch. Out: arrays.
+ Only the masked tokens and each row's [CLS] are read after the last layer, so their places are
+listed: `needed` has for each row [CLS], its masked tokens, and [CLS] again until every row has as
+many. Shapes follow from the number of rows, the most tokens a row hides and (packed) a rounded
+count of tokens: compiled code and CUDA graphs meet the same few shapes.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ class Layout(Arrays):
 
     @property
     def is_static(self) -> bool:
-        """Whether the arrays are all there is, so that a CUDA graph can read it: a mask is none of them."""
+        """Whether the arrays are all there is, so that a CUDA graph can read it: a mask is none of
+        them."""
         return self.mask is None
 
     def tensors(self, device: "torch.device | str" = "cpu") -> "TensorBatch":
@@ -57,7 +59,8 @@ class TensorBatch:
     """(rows, seq), or (1, tokens) where rows are packed."""
     segment_ids: "torch.Tensor"
     needed: "torch.Tensor"
-    """(rows, needed), or (1, rows × needed): places of the tokens whose last states are read, row-major over all."""
+    """(rows, needed), or (1, rows × needed): places of the tokens whose last states are read,
+    row-major over all."""
     first: "torch.Tensor"
     """(rows,): where in `needed` each row's [CLS] stands."""
     masked: "torch.Tensor"
@@ -82,7 +85,8 @@ class TensorBatch:
 
 
 def padded(batch: Batch, *, most_masked: int | None = None) -> Layout:
-    """Rows side by side. `most_masked` tokens of a row at most make shapes that do not depend on the batch."""
+    """Rows side by side. `most_masked` tokens of a row at most make shapes that do not depend on
+    the batch."""
     rows, seq = batch.token_ids.shape
     needed, masked = _needed(batch, np.arange(rows) * seq, most_masked)
     labels = batch.masked_labels.astype(np.int64)
@@ -104,16 +108,21 @@ def padded(batch: Batch, *, most_masked: int | None = None) -> Layout:
 
 
 def packed(batch: Batch, *, most_masked: int, fraction: float, multiple: int = MULTIPLE) -> Layout:
-    """Rows end to end, filled up to a multiple of `multiple` tokens; `fraction` of the tokens are masked at most."""
+    """Rows end to end, filled up to a multiple of `multiple` tokens; `fraction` of the tokens are
+    masked at most."""
     rows, seq = batch.token_ids.shape
     sizes = batch.mask.sum(1)
     real = int(sizes.sum())
     tokens = -(-real // multiple) * multiple
-    filling = np.diff(np.minimum(np.arange(0, multiple + seq, seq), tokens - real))  # rows no longer than the others
+    filling = np.diff(
+        np.minimum(np.arange(0, multiple + seq, seq), tokens - real)
+    )  # rows no longer than the others
     bounds = np.concatenate([[0], np.cumsum(np.concatenate([sizes, filling]))])
     needed, masked = _needed(batch, bounds[:rows], most_masked)
     # each row hides its share, rounded, and one token at least
-    masked, labels = _filled(masked, batch.masked_labels.astype(np.int64), int(fraction * tokens) + rows)
+    masked, labels = _filled(
+        masked, batch.masked_labels.astype(np.int64), int(fraction * tokens) + rows
+    )
     positions = np.arange(tokens) - np.repeat(bounds[:-1], np.diff(bounds))
     spread = {name: np.zeros((1, tokens), np.int64) for name in ("token_ids", "segment_ids")}
     for name, array in spread.items():
@@ -137,7 +146,8 @@ def packed(batch: Batch, *, most_masked: int, fraction: float, multiple: int = M
 def _needed(
     batch: Batch, starts: Int[np.ndarray, " rows"], most_masked: int | None
 ) -> tuple[Int[np.ndarray, "rows needed"], Int[np.ndarray, " masked"]]:
-    """Places of the needed tokens, given where each row starts; and where the masked ones stand among them."""
+    """Places of the needed tokens, given where each row starts; and where the masked ones stand
+    among them."""
     rows, seq = batch.token_ids.shape
     row, column = np.divmod(batch.masked_positions, seq)
     counts = np.bincount(row, minlength=rows)

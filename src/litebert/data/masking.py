@@ -1,12 +1,11 @@
-"""Which tokens are hidden, and what stands in their place. ALBERT §4.1 (n-gram masking), BERT §3.1 (80/10/10).
-
-In: rows [CLS] a [SEP] b [SEP], where words begin, one key a row. Out: the rows with tokens replaced, the flat positions
-to predict, and what stood there.
-
-Candidates are runs of 1 … max_ngram whole words of one segment. They are tried in random order: a length n is drawn in
-proportion to 1/n, shortened until it fits into what is left of the row's budget, and taken unless it meets a word
-already taken, as in the reference. All rows take their turn at once, so that the loop runs once a candidate, not once
-a token.
+"""Which tokens are hidden, and what stands in their place. ALBERT §4.1 (n-gram masking), BERT §3.1
+(80/10/10).
+ In: rows [CLS] a [SEP] b [SEP], where words begin, one key a row. Out: the rows with tokens
+replaced, the flat positions to predict, and what stood there.
+ Candidates are runs of 1 … max_ngram whole words of one segment. They are tried in random order: a
+length n is drawn in proportion to 1/n, shortened until it fits into what is left of the row's
+budget, and taken unless it meets a word already taken, as in the reference. All rows take their
+turn at once, so that the loop runs once a candidate, not once a token.
 """
 
 from typing import NamedTuple
@@ -42,7 +41,9 @@ class Vocabulary(NamedTuple):
         everything = np.arange(tokenizer.vocab_size)
         return cls(
             word_starts=tokenizer.word_starts,
-            replacements=everything if random_specials else np.setdiff1d(everything, list(tokenizer.special_ids)),
+            replacements=everything
+            if random_specials
+            else np.setdiff1d(everything, list(tokenizer.special_ids)),
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,
             mask_id=tokenizer.mask_id,
@@ -51,7 +52,8 @@ class Vocabulary(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """[CLS] a [SEP] b [SEP] in each row, then padding. A row with b_sizes 0 has only [CLS] a [SEP]."""
+    """[CLS] a [SEP] b [SEP] in each row, then padding. A row with b_sizes 0 has only [CLS] a
+    [SEP]."""
 
     token_ids: Int[np.ndarray, "batch seq"]
     a_sizes: Int[np.ndarray, " batch"]
@@ -59,7 +61,9 @@ class Rows(NamedTuple):
 
     @property
     def sizes(self) -> Int[np.ndarray, " batch"]:
-        sizes: Int[np.ndarray, " batch"] = self.a_sizes + self.b_sizes + np.where(self.b_sizes > 0, 3, 2)
+        sizes: Int[np.ndarray, " batch"] = (
+            self.a_sizes + self.b_sizes + np.where(self.b_sizes > 0, 3, 2)
+        )
         return sizes
 
 
@@ -70,7 +74,8 @@ class Hidden(NamedTuple):
 
 
 def budgets(spec: ExampleSpec, sizes: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " batch"]:
-    """Tokens to predict in rows of these sizes: round(fraction × size), at least 1, at most max_masked."""
+    """Tokens to predict in rows of these sizes: round(fraction × size), at least 1, at most
+    max_masked."""
     wanted = np.maximum(1, np.rint(sizes * spec.mask_fraction).astype(np.int64))
     return wanted if spec.max_masked is None else np.minimum(wanted, spec.max_masked)
 
@@ -90,8 +95,12 @@ def hide(
     # 80/10/10 for each token by itself, as in the reference, not for each n-gram
     words = bits(replace_keys[positions // seq], positions % seq)
     kind = uniform(words)
-    pick = (((words & np.uint64(0xFFFFFFFF)) * np.uint64(len(vocabulary.replacements))) >> np.uint64(32)).astype(np.int64)
-    others = np.where(kind < MASKED + KEPT, labels, vocabulary.replacements[pick].astype(labels.dtype))
+    pick = (
+        ((words & np.uint64(0xFFFFFFFF)) * np.uint64(len(vocabulary.replacements))) >> np.uint64(32)
+    ).astype(np.int64)
+    others = np.where(
+        kind < MASKED + KEPT, labels, vocabulary.replacements[pick].astype(labels.dtype)
+    )
     flat[positions] = np.where(kind < MASKED, np.asarray(vocabulary.mask_id, labels.dtype), others)
     return Hidden(rows.token_ids, positions, labels)
 
@@ -100,7 +109,8 @@ class Words(NamedTuple):
     """The words of a batch, row after row."""
 
     breaks: Int[np.ndarray, " breaks"]
-    """Flat positions at which a word begins or a special token stands; each word ends where the next break is."""
+    """Flat positions at which a word begins or a special token stands; each word ends where the
+    next break is."""
     starts: Int[np.ndarray, " words"]
     """Which breaks are words."""
     counts: Int[np.ndarray, " batch"]
@@ -108,7 +118,8 @@ class Words(NamedTuple):
 
 
 def find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> Words:
-    """A word is a piece that begins one and those that follow; the first piece of a segment always begins one."""
+    """A word is a piece that begins one and those that follow; the first piece of a segment always
+    begins one."""
     batch, seq = rows.token_ids.shape
     line, last = np.arange(batch), rows.sizes - 1
     middle = rows.a_sizes + 1
@@ -126,7 +137,10 @@ def find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> Words:
 
 
 def choose(
-    spec: ExampleSpec, word_starts: Bool[np.ndarray, " vocab"], rows: Rows, keys: UInt64[np.ndarray, " batch"]
+    spec: ExampleSpec,
+    word_starts: Bool[np.ndarray, " vocab"],
+    rows: Rows,
+    keys: UInt64[np.ndarray, " batch"],
 ) -> Int[np.ndarray, " num_masked"]:
     """Flat positions of the tokens to hide, ascending."""
     words = find_words(word_starts, rows)
@@ -139,9 +153,13 @@ def choose(
 
 
 def take_ngrams(
-    spec: ExampleSpec, words: Words, budgets: Int[np.ndarray, " batch"], keys: UInt64[np.ndarray, " batch"]
+    spec: ExampleSpec,
+    words: Words,
+    budgets: Int[np.ndarray, " batch"],
+    keys: UInt64[np.ndarray, " batch"],
 ) -> Bool[np.ndarray, " breaks"]:
-    """Which words are hidden: all unfinished rows try a candidate, then the next, until none has budget left."""
+    """Which words are hidden: all unfinished rows try a candidate, then the next, until none has
+    budget left."""
     sizes = _ngram_sizes(words, spec.max_ngram)
     weights = 1 / np.arange(1, spec.max_ngram + 1)
     limits = [np.uint32(part * 2**32) for part in np.cumsum(weights)[:-1] / weights.sum()]
@@ -168,7 +186,8 @@ def take_ngrams(
 
 
 def _ngram_sizes(words: Words, max_ngram: int) -> list[Int[np.ndarray, " breaks"]]:
-    """Tokens in the run of 1, 2, … words from each break on; far too many where the segment ends before."""
+    """Tokens in the run of 1, 2, … words from each break on; far too many where the segment ends
+    before."""
     num = len(words.breaks)
     ends = np.append(words.breaks, np.full(max_ngram, words.breaks[-1] + 1)).astype(np.int32)
     outside = np.full(len(ends), True)
@@ -190,7 +209,8 @@ def _take(
     drawn: UInt32[np.ndarray, " rows"],
     left: Int[np.ndarray, " rows"],
 ) -> Int[np.ndarray, " rows"]:
-    """Take the drawn length, or the longest below it that fits, unless a word of it is taken; how many tokens it cost."""
+    """Take the drawn length, or the longest below it that fits, unless a word of it is taken; how
+    many tokens it cost."""
     cost = np.zeros_like(left)
     clash = np.full(left.shape, False)
     reaches = []

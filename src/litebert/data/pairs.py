@@ -1,8 +1,8 @@
-"""Which segment comes first, and what follows it. ALBERT §3.1 (sentence order), BERT §3.1 (next sentence).
-
-In: an epoch's plan and the numbers of some examples. Out: segments a and b as spans of the corpus, and the order label.
-sop: the two segments of a text, swapped for half of the examples (label 1). nsp: b is taken from another document for
-half (label 1). none: as the text has them.
+"""Which segment comes first, and what follows it. ALBERT §3.1 (sentence order), BERT §3.1 (next
+sentence).
+ In: an epoch's plan and the numbers of some examples. Out: segments a and b as spans of the corpus,
+and the order label. sop: the two segments of a text, swapped for half of the examples (label 1).
+nsp: b is taken from another document for half (label 1). none: as the text has them.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,9 @@ class Pairs(NamedTuple):
     labels: Int[np.ndarray, " n"]
 
 
-def make_pairs(texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndarray, " n"], *, seed: int) -> Pairs:
+def make_pairs(
+    texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndarray, " n"], *, seed: int
+) -> Pairs:
     """The pairs of examples `numbers` of the plan."""
     epoch = spec.drawn_epoch(plan.epoch)
     starts = plan.starts[numbers]
@@ -39,13 +41,23 @@ def make_pairs(texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndar
     pairs = Pairs(*segments[:4], np.zeros(len(starts), np.int32))
     if spec.order == "sop":
         pairs = _swap(pairs, flips & (pairs.b_size > 0))
-    strangers = pairs.b_size == 0 if spec.order != "none" and spec.one_segment == "random" else np.full(len(starts), False)
+    strangers = (
+        pairs.b_size == 0
+        if spec.order != "none" and spec.one_segment == "random"
+        else np.full(len(starts), False)
+    )
     if spec.order == "nsp":
         strangers = strangers | flips
-    return _replace(texts, spec, plan, numbers, pairs, strangers, seed=seed) if strangers.any() else pairs
+    return (
+        _replace(texts, spec, plan, numbers, pairs, strangers, seed=seed)
+        if strangers.any()
+        else pairs
+    )
 
 
-def cut_everywhere(texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndarray, " n"], *, seed: int) -> Segments:
+def cut_everywhere(
+    texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndarray, " n"], *, seed: int
+) -> Segments:
     """The segments of examples of any shards, in places of the corpus."""
     starts, rooms = plan.starts[numbers], plan.rooms[numbers]
     drawn = cut_keys(seed, spec.drawn_epoch(plan.epoch), starts)
@@ -54,7 +66,9 @@ def cut_everywhere(texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.
         first = starts[chosen] - part.first_token
         segments = cut(spec, part.boundaries, first, first + rooms[chosen], drawn[chosen])
         for name, values in segments._asdict().items():
-            getattr(found, name)[chosen] = values if name.endswith("size") else values + part.first_token
+            getattr(found, name)[chosen] = (
+                values if name.endswith("size") else values + part.first_token
+            )
     return found
 
 
@@ -78,7 +92,8 @@ def _replace(
     *,
     seed: int,
 ) -> Pairs:
-    """Put a segment of another document in the place of b, as long as b was or, where there was none, was to be."""
+    """Put a segment of another document in the place of b, as long as b was or, where there was
+    none, was to be."""
     chosen = np.flatnonzero(strangers)
     starts, epoch = plan.starts[numbers[chosen]], spec.drawn_epoch(plan.epoch)
     target, share = draw_sizes(spec, cut_keys(seed, epoch, starts))
@@ -101,16 +116,22 @@ def _replace(
 
 
 def _find_others(
-    texts: Texts, plan: Plan, starts: Int[np.ndarray, " n"], wanted: Int[np.ndarray, " n"], other_keys: np.ndarray
+    texts: Texts,
+    plan: Plan,
+    starts: Int[np.ndarray, " n"],
+    wanted: Int[np.ndarray, " n"],
+    other_keys: np.ndarray,
 ) -> Int[np.ndarray, " n"]:
-    """For each example the number of one of another document, and with room for the wanted tokens where one is met."""
+    """For each example the number of one of another document, and with room for the wanted tokens
+    where one is met."""
     tries = below(bits(other_keys[:, None], np.arange(TRIES)), len(plan))
     own = texts.documents_of(starts)
     away = texts.documents_of(plan.starts[tries.reshape(-1)]).reshape(tries.shape) != own[:, None]
     roomy = away & (plan.rooms[tries] >= wanted[:, None])
     pick = np.where(roomy.any(1), roomy.argmax(1), away.argmax(1))
     found: Int[np.ndarray, " n"] = tries[np.arange(len(starts)), pick]
-    # one document may hold nearly all examples: then take the next document's first, or the corpus's
+    # one document may hold nearly all examples: then take the next document's first, or the
+    # corpus's
     lost = np.flatnonzero(~away.any(1))
     if lost.size:
         owners = texts.documents_of(plan.starts)

@@ -1,7 +1,7 @@
 """A parquet file's column of text in pieces, by pyarrow (extra `parquet`).
-
-In: a CorpusFile of kind parquet and the column's name. Out: Pieces whose data are rows. Only that column is read, some
-rows at a time. A compressed parquet file, which can only be read from its end, is unpacked to a temporary file.
+ In: a CorpusFile of kind parquet and the column's name. Out: Pieces whose data are rows. Only that
+column is read, some rows at a time. A compressed parquet file, which can only be read from its end,
+is unpacked to a temporary file.
 """
 
 import shutil
@@ -20,7 +20,8 @@ BATCH_ROWS = 64
 
 def parquet_pieces(file: CorpusFile, *, field: str, piece_bytes: int) -> Iterator[Piece]:
     """All pieces of `file`."""
-    number, row, rows, size, damage = 0, 1, [], 0, ""  # type: int, int, list[bytes | None], int, str
+    # type: int, int, list[bytes | None], int, str
+    number, row, rows, size, damage = 0, 1, [], 0, ""
     with ExitStack() as stack:
         try:
             for batch in _batches(file, field, stack):
@@ -28,7 +29,9 @@ def parquet_pieces(file: CorpusFile, *, field: str, piece_bytes: int) -> Iterato
                     rows.append(text)
                     size += len(text or b"")
                     if size >= piece_bytes or len(rows) >= piece_bytes:
-                        yield Piece(path=file.path, kind="parquet", number=number, line=row, data=rows)
+                        yield Piece(
+                            path=file.path, kind="parquet", number=number, line=row, data=rows
+                        )
                         number, row, rows, size = number + 1, row + len(rows), [], 0
         except DamagedError as error:
             damage = str(error)
@@ -42,13 +45,20 @@ def _batches(file: CorpusFile, field: str, stack: ExitStack) -> Iterator[list[by
         import pyarrow as arrow
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError("pyarrow", extra="parquet", purpose="reading .parquet files") from error
+        raise MissingExtraError(
+            "pyarrow", extra="parquet", purpose="reading .parquet files"
+        ) from error
     try:
-        # Without pre_buffer and with a buffer, a column is read page by page instead of a row group at once.
-        table = arrow.parquet.ParquetFile(_seekable(file, stack), pre_buffer=False, buffer_size=2**20)
+        # Without pre_buffer and with a buffer, a column is read page by page instead of a row group
+        # at once.
+        table = arrow.parquet.ParquetFile(
+            _seekable(file, stack), pre_buffer=False, buffer_size=2**20
+        )
         schema = table.schema_arrow
         if field not in schema.names:
-            raise DamagedError(f"there is no column {field!r}; the file has: {', '.join(schema.names)}")
+            raise DamagedError(
+                f"there is no column {field!r}; the file has: {', '.join(schema.names)}"
+            )
         for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=[field], use_threads=False):
             yield _as_bytes(batch.column(0), field, arrow)
     except (arrow.ArrowException, OSError) as error:
@@ -64,7 +74,10 @@ def _as_bytes(column: Any, field: str, arrow: Any) -> list[bytes | None]:
         column = column.cast(arrow.large_binary())
     elif arrow.types.is_string(kind) or arrow.types.is_string_view(kind):
         column = column.cast(arrow.binary())
-    elif not any(test(kind) for test in (arrow.types.is_binary, arrow.types.is_large_binary, arrow.types.is_binary_view)):
+    elif not any(
+        test(kind)
+        for test in (arrow.types.is_binary, arrow.types.is_large_binary, arrow.types.is_binary_view)
+    ):
         raise DamagedError(f"the column {field!r} holds {kind}, expected text")
     return cast(list[bytes | None], column.to_pylist())
 

@@ -1,8 +1,8 @@
 """A file in pieces of about a mebibyte, cut where it does no harm.
-
-In: a CorpusFile. Out: Pieces, in order, in bounded memory whatever the file's size or the length of its lines. Where a
-piece ends depends on the file's bytes alone, so that a build cut short can go on at a piece's number, and any number
-of processes see the same pieces. Cutting is all that happens here; other processes make documents of the pieces.
+ In: a CorpusFile. Out: Pieces, in order, in bounded memory whatever the file's size or the length
+of its lines. Where a piece ends depends on the file's bytes alone, so that a build cut short can go
+on at a piece's number, and any number of processes see the same pieces. Cutting is all that happens
+here; other processes make documents of the pieces.
 """
 
 import re
@@ -34,24 +34,35 @@ class Piece:
     data: bytes | list[bytes | None] = b""
     """Bytes of lines; or a parquet file's rows, None for a null."""
     joined: bool = False
-    """Text only: the piece begins inside a document, so that its first lines belong to the document before."""
+    """Text only: the piece begins inside a document, so that its first lines belong to the document
+    before."""
     cut: bool = False
     """Text only: the last line goes on in the next piece."""
     damage: str = ""
-    """What is wrong after `data`: the file cannot be read further, or a row is too long to be read."""
+    """What is wrong after `data`: the file cannot be read further, or a row is too long to be
+    read."""
     offset: int = 0
     """How far into the file, as it lies on the disk, the reading was."""
 
     @property
     def size(self) -> int:
         """Bytes of text."""
-        return len(self.data) if isinstance(self.data, bytes) else sum(len(row or b"") for row in self.data)
+        return (
+            len(self.data)
+            if isinstance(self.data, bytes)
+            else sum(len(row or b"") for row in self.data)
+        )
 
 
 def read_pieces(
-    file: CorpusFile, *, field: str = "text", piece_bytes: int = PIECE_BYTES, max_row_bytes: int = MAX_ROW_BYTES
+    file: CorpusFile,
+    *,
+    field: str = "text",
+    piece_bytes: int = PIECE_BYTES,
+    max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[Piece]:
-    """All pieces of `file`; `field` is the column of a parquet file, the rest of which is not read."""
+    """All pieces of `file`; `field` is the column of a parquet file, the rest of which is not
+    read."""
     if file.kind == "parquet":
         from litebert.data.parquet import parquet_pieces  # an extra: imported when it is used
 
@@ -112,8 +123,11 @@ def _look_at_opening(data: bytes, damage: str) -> tuple[bytes, str]:
     return data, damage
 
 
-def _finish_row(stream: Unpacked, data: bytes, step: int, limit: int) -> tuple[bytes, bytes, bool, str]:
-    """A row longer than a piece, read to its end: (row, rest, ended, damage). One over the limit is passed over."""
+def _finish_row(
+    stream: Unpacked, data: bytes, step: int, limit: int
+) -> tuple[bytes, bytes, bool, str]:
+    """A row longer than a piece, read to its end: (row, rest, ended, damage). One over the limit is
+    passed over."""
     parts, have, ended, damage, kept = [data], len(data), False, "", True
     while not ended and b"\n" not in parts[-1]:
         part, ended, damage = _fill(stream, b"", step)
@@ -125,13 +139,21 @@ def _finish_row(stream: Unpacked, data: bytes, step: int, limit: int) -> tuple[b
         ended, damage = False, ""
     if kept and sum(map(len, parts)) + len(before) <= limit:
         return b"".join([*parts, before, newline]), rest, ended, damage
-    return b"", rest, ended, damage or f"the row is longer than {limit} bytes; cut the document, or raise max_row_bytes"
+    return (
+        b"",
+        rest,
+        ended,
+        damage or f"the row is longer than {limit} bytes; cut the document, or raise max_row_bytes",
+    )
 
 
 def _place_to_cut(data: bytes, *, whole_rows: bool) -> int:
-    """Where to end a piece: after a document, else after a line, else, in an endless line, after a sentence or a word."""
+    """Where to end a piece: after a document, else after a line, else, in an endless line, after a
+    sentence or a word."""
     if not whole_rows:
-        blank = max(data.rfind(b"\n\n", len(data) // 2) + 2, data.rfind(b"\n\r\n", len(data) // 2) + 3)
+        blank = max(
+            data.rfind(b"\n\n", len(data) // 2) + 2, data.rfind(b"\n\r\n", len(data) // 2) + 3
+        )
         if blank > 3:
             return blank
     newline = data.rfind(b"\n") + 1
@@ -143,7 +165,9 @@ def _place_to_cut(data: bytes, *, whole_rows: bool) -> int:
         if ends:
             return ends[-1]
     end = len(data)
-    while end > tail and data[end - 1] & 0xC0 == 0x80:  # back to the first byte of the last character, left to the next
+    while (
+        end > tail and data[end - 1] & 0xC0 == 0x80
+    ):  # back to the first byte of the last character, left to the next
         end -= 1
     return end - 1 if end - 1 > tail else len(data)
 

@@ -1,8 +1,9 @@
-"""Which examples an epoch has. In: shards, a spec, a seed and an epoch. Out: where each example begins.
-
-A document is cut from its start: an example, then the next where that one ended. All documents advance together, one
-example a turn, so that the work is a few array operations a turn; a very long document is divided into stretches,
-which advance together like documents do. An example costs 12 bytes here; its segments are cut again when it is read.
+"""Which examples an epoch has. In: shards, a spec, a seed and an epoch. Out: where each example
+begins.
+ A document is cut from its start: an example, then the next where that one ended. All documents
+advance together, one example a turn, so that the work is a few array operations a turn; a very long
+document is divided into stretches, which advance together like documents do. An example costs 12
+bytes here; its segments are cut again when it is read.
 """
 
 from dataclasses import dataclass
@@ -40,13 +41,19 @@ class Plan:
 
 
 def is_heldout(documents: Int[np.ndarray, " n"], fraction: float) -> Bool[np.ndarray, " n"]:
-    """Whether a document is kept for evaluation: decided by its number alone, so that no seed can mix the splits."""
+    """Whether a document is kept for evaluation: decided by its number alone, so that no seed can
+    mix the splits."""
     return uniform(keys(seeded(0, Purpose.SPLIT), documents)) < fraction
 
 
-def plan_epoch(texts: Texts, spec: ExampleSpec, *, seed: int, epoch: int, split: Split = "train") -> Plan:
+def plan_epoch(
+    texts: Texts, spec: ExampleSpec, *, seed: int, epoch: int, split: Split = "train"
+) -> Plan:
     """Cut every document of the split into examples."""
-    parts = [_plan_text(text, spec, seed=seed, epoch=spec.drawn_epoch(epoch), split=split) for text in texts.parts]
+    parts = [
+        _plan_text(text, spec, seed=seed, epoch=spec.drawn_epoch(epoch), split=split)
+        for text in texts.parts
+    ]
     starts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
     rooms = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in parts)])
     return Plan(
@@ -66,7 +73,9 @@ def _plan_text(
     start, end = _stretches(text, spec, split)
     starts, rooms, num_dropped = [start[:0]], [start[:0]], 0
     while start.size:
-        found = cut(spec, text.boundaries, start, end, cut_keys(seed, epoch, start + text.first_token))
+        found = cut(
+            spec, text.boundaries, start, end, cut_keys(seed, epoch, start + text.first_token)
+        )
         whole = np.full(start.shape, True) if _keeps_one_segment(spec) else found.b_size > 0
         num_dropped += int(np.count_nonzero(~whole))
         starts.append(start[whole])
@@ -82,7 +91,9 @@ def _keeps_one_segment(spec: ExampleSpec) -> bool:
     return spec.one_segment == "random" or spec.order == "none"
 
 
-def _stretches(text: Text, spec: ExampleSpec, split: Split) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+def _stretches(
+    text: Text, spec: ExampleSpec, split: Split
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
     """Where documents of the split begin and end in tokens, the very long ones divided."""
     bounds = text.sentences[text.documents]
     start, end = np.asarray(bounds[:-1]), np.asarray(bounds[1:])
@@ -99,5 +110,8 @@ def _stretches(text: Text, spec: ExampleSpec, split: Split) -> tuple[Int[np.ndar
     places = text.boundaries.at_or_after(np.concatenate(inner))
     starts = np.unique(np.concatenate([start, places]))
     # a stretch ends where the next one or its document does
-    ends = np.minimum(np.append(starts[1:], np.iinfo(np.int64).max), end[np.searchsorted(start, starts, side="right") - 1])
+    ends = np.minimum(
+        np.append(starts[1:], np.iinfo(np.int64).max),
+        end[np.searchsorted(start, starts, side="right") - 1],
+    )
     return starts[starts < ends], ends[starts < ends]

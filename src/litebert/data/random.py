@@ -1,10 +1,10 @@
 """Counted randomness: a draw is a pure function of what it is for, never of what was drawn before.
-
-In: a seed, a purpose, and counters (epoch, where an example begins, number of the draw). Out: 64 random bits each,
-for whole arrays at once. No generator is carried, so the order in which examples are made, the number of workers and
-the number of ranks cannot change them, and a stream's position is two integers.
-
-The mixer is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); draws of one key are its stream.
+ In: a seed, a purpose, and counters (epoch, where an example begins, number of the draw). Out: 64
+random bits each, for whole arrays at once. No generator is carried, so the order in which examples
+are made, the number of workers and the number of ranks cannot change them, and a stream's position
+is two integers.
+ The mixer is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); draws of one key are
+its stream.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,9 @@ def keys(key: int, counters: Int[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*
     return mix(mix(counters.astype(np.uint64) + np.uint64(_STEP)) ^ np.uint64(key))
 
 
-def bits(keys: UInt64[np.ndarray, "*keys"], draws: int | Int[np.ndarray, "*draws"]) -> UInt64[np.ndarray, "..."]:
+def bits(
+    keys: UInt64[np.ndarray, "*keys"], draws: int | Int[np.ndarray, "*draws"]
+) -> UInt64[np.ndarray, "..."]:
     """64 random bits for draw number `draws` of each key (broadcast against each other)."""
     steps = np.atleast_1d(draws).astype(np.uint64)  # arrays wrap around in silence, scalars warn
     return mix(keys + (steps + np.uint64(1)) * np.uint64(_STEP))
@@ -67,13 +69,19 @@ def uniform(words: UInt64[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def below(words: UInt64[np.ndarray, "*shape"], limit: int | Int[np.ndarray, "..."]) -> Int[np.ndarray, "*shape"]:
-    """A whole number in [0, limit), limit < 2**32, from the upper 32 bits (bias below limit / 2**32)."""
-    return (((words >> np.uint64(32)) * np.asarray(limit).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+def below(
+    words: UInt64[np.ndarray, "*shape"], limit: int | Int[np.ndarray, "..."]
+) -> Int[np.ndarray, "*shape"]:
+    """A whole number in [0, limit), limit < 2**32, from the upper 32 bits (bias below limit /
+    2**32)."""
+    return (
+        ((words >> np.uint64(32)) * np.asarray(limit).astype(np.uint64)) >> np.uint64(32)
+    ).astype(np.int64)
 
 
 def coin(words: UInt64[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
-    """True for half of the words, from the lowest bit: independent of `uniform` and `below` on the same words."""
+    """True for half of the words, from the lowest bit: independent of `uniform` and `below` on the
+    same words."""
     return (words & np.uint64(1)).astype(bool)
 
 
@@ -81,8 +89,8 @@ def coin(words: UInt64[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
 class Permutation:
     """A random order of 0 … size - 1 that is computed, not stored: any place of it costs the same.
 
-    A Feistel network over the fewest bits that hold `size`; what falls outside walks on until it is inside, which keeps
-    the map one to one.
+    A Feistel network over the fewest bits that hold `size`; what falls outside walks on until it is
+    inside, which keeps the map one to one.
     """
 
     size: int
@@ -100,7 +108,8 @@ class Permutation:
         return numbers.astype(np.int64)
 
     def span(self, start: int, stop: int) -> Int[np.ndarray, " span"]:
-        """Places start … stop - 1; neighbors are computed together and remembered, since a stream asks for them next."""
+        """Places start … stop - 1; neighbors are computed together and remembered, since a stream
+        asks for them next."""
         first, last = start // BLOCK, -(-stop // BLOCK)
         found = np.concatenate([_block(self, number) for number in range(first, last)])
         return found[start - first * BLOCK : stop - first * BLOCK]
@@ -112,7 +121,10 @@ class Permutation:
         left, right = words >> np.uint64(low), words & np.uint64((1 << low) - 1)
         for number in range(6):
             step = np.uint64((self.key + number * _STEP) & _WORD)
-            left, right = right, left ^ (mix(right * np.uint64(_FIRST) ^ step) & np.uint64((1 << high) - 1))
+            left, right = (
+                right,
+                left ^ (mix(right * np.uint64(_FIRST) ^ step) & np.uint64((1 << high) - 1)),
+            )
             low, high = high, low
         return (left << np.uint64(low)) | right
 

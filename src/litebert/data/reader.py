@@ -1,9 +1,10 @@
-"""Batches one after another, made here or ahead of time by worker processes. In: a stream, a position. Out: batches.
-
-With workers, batch k is made by worker k mod workers and taken from it in turn: the order is that of workers=0, and
-each worker is at most a batch ahead. Workers are fresh interpreters that import numpy and no torch (0.3 s to start;
-nothing is forked, and the caller's script is not imported again). A worker ends when its pipe does: when the reader is
-closed, and also when the parent is killed.
+"""Batches one after another, made here or ahead of time by worker processes. In: a stream, a
+position. Out: batches.
+ With workers, batch k is made by worker k mod workers and taken from it in turn: the order is that
+of workers=0, and each worker is at most a batch ahead. Workers are fresh interpreters that import
+numpy and no torch (0.3 s to start; nothing is forked, and the caller's script is not imported
+again). A worker ends when its pipe does: when the reader is closed, and also when the parent is
+killed.
 """
 
 import contextlib
@@ -43,7 +44,8 @@ class Slice(NamedTuple):
 
 
 class Reader:
-    """An endless iterator of batches; `position` is where the next one begins, for a snapshot to keep."""
+    """An endless iterator of batches; `position` is where the next one begins, for a snapshot to
+    keep."""
 
     def __init__(
         self,
@@ -57,7 +59,8 @@ class Reader:
     ) -> None:
         if batch_size < 1 or batch_size % num_ranks or not 0 <= rank < num_ranks:
             raise ConfigError(
-                f"a batch is divided evenly among ranks; got batch_size {batch_size} for rank {rank} of {num_ranks}"
+                f"a batch is divided evenly among ranks; got batch_size {batch_size} for rank "
+                f"{rank} of {num_ranks}"
             )
         self.position = position
         self._stream, self._slice = stream, Slice(batch_size, rank, num_ranks)
@@ -85,7 +88,12 @@ class Reader:
     def __enter__(self) -> "Reader":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -97,19 +105,32 @@ class Workers:
 
     def __init__(self, stream: Stream, part: Slice, position: Position, count: int) -> None:
         if stream.folder is None:
-            raise ConfigError("workers read shards from a folder; open the stream with Stream.open, or use workers=0")
+            raise ConfigError(
+                "workers read shards from a folder; open the stream with Stream.open, or use "
+                "workers=0"
+            )
         processes, pipes = [], []
         for number in range(count):
             ours, theirs = Pipe()
-            command = [sys.executable, "-P", "-c", f"from litebert.data.reader_worker import main; main({theirs.fileno()})"]
-            processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment()))
+            command = [
+                sys.executable,
+                "-P",
+                "-c",
+                f"from litebert.data.reader_worker import main; main({theirs.fileno()})",
+            ]
+            processes.append(
+                subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment())
+            )
             theirs.close()
-            ours.send((str(stream.folder), stream.spec, stream.seed, stream.split, stream.pad_multiple))
+            ours.send(
+                (str(stream.folder), stream.spec, stream.seed, stream.split, stream.pad_multiple)
+            )
             ours.send((part, position, number, count))
             pipes.append(ours)
         self._ready: Queue[Made] = Queue(AHEAD)
         stop = Event()
-        # neither the thread nor the clean-up knows this object, so that a forgotten reader ends its workers
+        # neither the thread nor the clean-up knows this object, so that a forgotten reader ends its
+        # workers
         thread = Thread(target=_collect, args=(processes, pipes, self._ready, stop), daemon=True)
         self.close = weakref.finalize(self, _end, processes, pipes, self._ready, stop, thread)
         """End the workers; safe to call twice, and called at the interpreter's exit."""
@@ -123,13 +144,20 @@ class Workers:
         return made
 
 
-def _collect(processes: list["subprocess.Popen[bytes]"], pipes: list[Connection], ready: Queue[Made], stop: Event) -> None:
+def _collect(
+    processes: list["subprocess.Popen[bytes]"],
+    pipes: list[Connection],
+    ready: Queue[Made],
+    stop: Event,
+) -> None:
     """Take batches out of the workers' pipes, in turn, until told to stop or a worker ends."""
     for process, pipe in itertools.cycle(zip(processes, pipes, strict=True)):
         try:
             made = pipe.recv()
         except (EOFError, OSError):
-            made = LitebertError(f"a data worker ended with status {process.wait()}; its own message is above")
+            made = LitebertError(
+                f"a data worker ended with status {process.wait()}; its own message is above"
+            )
         if not stop.is_set():
             ready.put(made)
         if stop.is_set() or isinstance(made, LitebertError):
@@ -137,7 +165,11 @@ def _collect(processes: list["subprocess.Popen[bytes]"], pipes: list[Connection]
 
 
 def _end(
-    processes: list["subprocess.Popen[bytes]"], pipes: list[Connection], ready: Queue[Made], stop: Event, thread: Thread
+    processes: list["subprocess.Popen[bytes]"],
+    pipes: list[Connection],
+    ready: Queue[Made],
+    stop: Event,
+    thread: Thread,
 ) -> None:
     stop.set()
     for process in processes:
@@ -152,6 +184,9 @@ def _end(
 
 
 def _environment() -> dict[str, str]:
-    """The parent's own module path, and one thread a worker: there are as many workers as cores to spare."""
+    """The parent's own module path, and one thread a worker: there are as many workers as cores to
+    spare."""
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return os.environ | single | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    return (
+        os.environ | single | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    )

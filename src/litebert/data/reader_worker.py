@@ -1,4 +1,5 @@
-"""A worker process: makes every n-th batch of a stream and sends it. Started by reader.py; ends when its pipe does."""
+"""A worker process: makes every n-th batch of a stream and sends it. Started by reader.py; ends
+when its pipe does."""
 
 import contextlib
 import signal

@@ -1,8 +1,8 @@
 """Paragraphs in, token ids and the length of each sentence out.
-
-A paragraph is encoded whole, which is faster than sentence by sentence: no piece of the vocabulary reaches over a space,
-so a sentence is a run of whole words, and has as many pieces that begin with ▁ as it has words. Where the words do not
-come out even (scripts without spaces, white space of other kinds), the paragraph's sentences are encoded one by one.
+ A paragraph is encoded whole, which is faster than sentence by sentence: no piece of the vocabulary
+reaches over a space, so a sentence is a run of whole words, and has as many pieces that begin with
+▁ as it has words. Where the words do not come out even (scripts without spaces, white space of
+other kinds), the paragraph's sentences are encoded one by one.
 """
 
 import numpy as np
@@ -23,14 +23,19 @@ class SentenceEncoder:
 
     def __call__(
         self, paragraphs: list[str]
-    ) -> tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " sentences"], Int[np.ndarray, " paragraphs"]]:
-        """Token ids, tokens of each sentence (0 where the clean-up leaves nothing), sentences of each paragraph."""
+    ) -> tuple[
+        Int[np.ndarray, " tokens"], Int[np.ndarray, " sentences"], Int[np.ndarray, " paragraphs"]
+    ]:
+        """Token ids, tokens of each sentence (0 where the clean-up leaves nothing), sentences of
+        each paragraph."""
         ids, bounds = self._encode(paragraphs)
         if not self._split:
             return ids, np.diff(bounds), np.ones(len(paragraphs), dtype=np.int64)
         num_sentences, words, regular = sentence_words(paragraphs)
         found = np.diff(_sums(self._begins_word[ids])[bounds])
-        alone = num_sentences == 1  # nothing to be found inside: all that is there is the one sentence's
+        alone = (
+            num_sentences == 1
+        )  # nothing to be found inside: all that is there is the one sentence's
         words[_sums(num_sentences)[:-1][alone]] = found[alone]
         even = alone | (regular & (np.diff(_sums(words)[_sums(num_sentences)]) == found))
         if even.all():
@@ -40,9 +45,14 @@ class SentenceEncoder:
         ids = ids[np.repeat(even, np.diff(bounds))]
         of_even = np.repeat(even, num_sentences)
         others = (split_sentences(paragraphs[number]) for number in np.flatnonzero(~even))
-        other_ids, other_bounds = self._encode([sentence for sentences in others for sentence in sentences])
+        other_ids, other_bounds = self._encode(
+            [sentence for sentences in others for sentence in sentences]
+        )
         lengths = np.empty(len(words), dtype=np.int64)
-        lengths[of_even], lengths[~of_even] = self._lengths(ids, words[of_even]), np.diff(other_bounds)
+        lengths[of_even], lengths[~of_even] = (
+            self._lengths(ids, words[of_even]),
+            np.diff(other_bounds),
+        )
         place = np.repeat(of_even, lengths)
         merged = np.empty(len(place), dtype=ids.dtype)
         merged[place], merged[~place] = ids, other_ids

@@ -1,7 +1,6 @@
 """Encoded parcels in order become one shard: three .npy files that grow on the disk, not in memory.
-
-In: Encoded. Out: NNNNN.tokens.npy, NNNNN.sentences.npy, NNNNN.documents.npy, published together, and the shard's
-record for the index. (The layout: docs/data.md.)
+ In: Encoded. Out: NNNNN.tokens.npy, NNNNN.sentences.npy, NNNNN.documents.npy, published together,
+and the shard's record for the index. (The layout: docs/data.md.)
 """
 
 import io
@@ -24,9 +23,13 @@ class ShardWriter:
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
         self.name = name
         dtypes = {"tokens": dtype, "sentences": "uint64", "documents": "uint64"}
-        self._files = {part: _GrowingArray(folder / f"{name}.{part}.tmp", dtypes[part]) for part in PARTS}
+        self._files = {
+            part: _GrowingArray(folder / f"{name}.{part}.tmp", dtypes[part]) for part in PARTS
+        }
         self._files["sentences"].append(np.zeros(1))
-        self._document: tuple[int, int] | None = None  # first sentence and file of the document that is open
+        self._document: tuple[int, int] | None = (
+            None  # first sentence and file of the document that is open
+        )
         self.num_documents = self.num_sentences = self.num_tokens = 0
         self.counts: Counter[str] = Counter()
         self._documents_by_file: Counter[int] = Counter()
@@ -36,7 +39,9 @@ class ShardWriter:
         self._files["tokens"].append(encoded.tokens)
         self._files["sentences"].append(self.num_tokens + np.cumsum(encoded.sentence_lengths))
         at = self.num_sentences
-        rows = zip(encoded.document_lengths, encoded.document_joined, encoded.document_files, strict=True)
+        rows = zip(
+            encoded.document_lengths, encoded.document_joined, encoded.document_files, strict=True
+        )
         for length, joined, file in rows:
             if not joined or self._document is None:
                 self._end_document(at)
@@ -50,7 +55,9 @@ class ShardWriter:
         self.counts["bad_rows"] += len(encoded.bad)
 
     def _end_document(self, at: int) -> None:
-        if self._document is not None and self._document[0] < at:  # one without a sentence leaves no trace
+        if (
+            self._document is not None and self._document[0] < at
+        ):  # one without a sentence leaves no trace
             start, file = self._document
             self._files["documents"].append(np.array([start]))
             self._documents_by_file[file] += 1
@@ -76,7 +83,9 @@ class ShardWriter:
             "sentences": self.num_sentences,
             "tokens": self.num_tokens,
             **{key: self.counts[key] for key in ("unknown", "text_bytes", "cut_lines", "bad_rows")},
-            "documents_by_file": {str(file): count for file, count in sorted(self._documents_by_file.items())},
+            "documents_by_file": {
+                str(file): count for file, count in sorted(self._documents_by_file.items())
+            },
             "sha256": digests,
         }
 
@@ -87,7 +96,8 @@ class ShardWriter:
 
 
 class _GrowingArray:
-    """A one-dimensional .npy file whose length is known only at the end: its header is written last, in place."""
+    """A one-dimensional .npy file whose length is known only at the end: its header is written
+    last, in place."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self.path = path

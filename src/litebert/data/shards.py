@@ -1,7 +1,6 @@
 """Shards on the disk, opened for reading: memory-mapped, checked, never pickled.
-
-In: a folder written by `litebert data build`. Out: Shards, with the token ids of each shard and the bounds of its
-sentences and documents. Layout and index: docs/data.md.
+ In: a folder written by `litebert data build`. Out: Shards, with the token ids of each shard and
+the bounds of its sentences and documents. Layout and index: docs/data.md.
 """
 
 import hashlib
@@ -26,7 +25,8 @@ MAX_INDEX_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One shard's arrays. Sentence s is tokens[sentences[s]:sentences[s + 1]]; documents likewise, in sentences."""
+    """One shard's arrays. Sentence s is tokens[sentences[s]:sentences[s + 1]]; documents likewise,
+    in sentences."""
 
     tokens: UInt[np.ndarray, " tokens"]
     sentences: UInt[np.ndarray, " sentences_and_one"]
@@ -42,7 +42,8 @@ class Shards:
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = False) -> "Shards":
-        """Open a folder; DataError says what is wrong with it. `verify`: read every byte and compare checksums."""
+        """Open a folder; DataError says what is wrong with it. `verify`: read every byte and
+        compare checksums."""
         folder = Path(folder)
         shards = cls(folder, read_index(folder))
         for number in range(len(shards)):
@@ -73,7 +74,8 @@ class Shards:
         return self.folder / TOKENIZER_FOLDER
 
     def tokenizer(self) -> Tokenizer:
-        """The same, loaded; another one in its place is refused, for the ids would mean other pieces."""
+        """The same, loaded; another one in its place is refused, for the ids would mean other
+        pieces."""
         found = Tokenizer.load(self.tokenizer_folder)
         if found.fingerprint != self.index["tokenizer"]:
             raise DataError(
@@ -84,7 +86,8 @@ class Shards:
 
     @property
     def fingerprint(self) -> str:
-        """A sha256 that two folders have in common where their shards and vocabulary are the same."""
+        """A sha256 that two folders have in common where their shards and vocabulary are the
+        same."""
         essence = [self.index["tokenizer"], *(record["sha256"] for record in self.index["shards"])]
         return hashlib.sha256(json.dumps(essence, sort_keys=True).encode()).hexdigest()
 
@@ -98,9 +101,14 @@ class Shards:
         }
         shard = Shard(**{part: self._map(number, part, *shape) for part, shape in expected.items()})
         ends = (int(shard.sentences[-1]), int(shard.documents[-1]))
-        if ends != (record["tokens"], record["sentences"]) or shard.sentences[0] or shard.documents[0]:
+        if (
+            ends != (record["tokens"], record["sentences"])
+            or shard.sentences[0]
+            or shard.documents[0]
+        ):
             raise DataError(
-                f"shard {record['name']} of {self.folder}: the bounds end at {ends[0]} tokens and {ends[1]} sentences, "
+                f"shard {record['name']} of {self.folder}: the bounds end at {ends[0]} tokens and "
+                f"{ends[1]} sentences, "
                 f"the index says {record['tokens']} and {record['sentences']}; build it again"
             )
         return shard
@@ -111,7 +119,10 @@ class Shards:
         for part, expected in record["sha256"].items():
             path = self.path(number, part)
             if sha256(path) != expected:
-                raise DataError(f"{path} does not have the sha256 that the index says; it is damaged, build it again")
+                raise DataError(
+                    f"{path} does not have the sha256 that the index says; it is damaged, build it "
+                    "again"
+                )
 
     def path(self, number: int, part: str) -> Path:
         """The file of one part of a shard."""
@@ -127,9 +138,14 @@ class Shards:
             # An empty file cannot be mapped; its array is as good.
             array: np.ndarray = np.load(path, mmap_mode="r" if length else None, allow_pickle=False)
         except FileNotFoundError as error:
-            raise DataError(f"{path} is missing; run the same `litebert data build` again, it makes what is missing") from error
+            raise DataError(
+                f"{path} is missing; run the same `litebert data build` again, it makes what is "
+                "missing"
+            ) from error
         except (OSError, ValueError, SyntaxError, EOFError) as error:
-            raise DataError(f"{path} is damaged or cut off ({error}); delete it and run the same build again") from error
+            raise DataError(
+                f"{path} is damaged or cut off ({error}); delete it and run the same build again"
+            ) from error
         if array.shape != (length,) or array.dtype != np.dtype(dtype):
             raise DataError(
                 f"{path} holds {array.shape} {array.dtype}, the index says ({length},) {dtype}; "
@@ -143,7 +159,9 @@ def read_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX_FILE
     try:
         if path.stat().st_size > MAX_INDEX_BYTES:
-            raise DataError(f"{path} is larger than {MAX_INDEX_BYTES} bytes; litebert did not write it")
+            raise DataError(
+                f"{path} is larger than {MAX_INDEX_BYTES} bytes; litebert did not write it"
+            )
         index = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise DataError(
@@ -155,11 +173,16 @@ def read_index(folder: Path) -> dict[str, Any]:
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise DataError(f"{path} is no index of shards; expected the format {FORMAT!r}")
     if index.get("version") != VERSION:
-        raise DataError(f"{path} has version {index.get('version')!r}, this litebert reads {VERSION}; build the shards again")
+        raise DataError(
+            f"{path} has version {index.get('version')!r}, this litebert reads {VERSION}; build "
+            "the shards again"
+        )
     try:
         _check_index(index)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); build the shards again") from error
+        raise DataError(
+            f"{path} is damaged ({type(error).__name__}: {error}); build the shards again"
+        ) from error
     return index
 
 
@@ -169,17 +192,26 @@ def _check_index(index: dict[str, Any]) -> None:
     if not 0 < index["vocab_size"] <= 2**32:
         raise ValueError(f"vocab_size is {index['vocab_size']}")
     for record in index["shards"]:
-        if not (str(record["name"]).isdecimal() and record["sha256"].keys() == {"tokens", "sentences", "documents"}):
+        if not (
+            str(record["name"]).isdecimal()
+            and record["sha256"].keys() == {"tokens", "sentences", "documents"}
+        ):
             raise ValueError(f"shard {record['name']!r} is not described as expected")
         sizes = [record[part] for part in ("documents", "sentences", "tokens")]
-        if not all(isinstance(size, int) for size in sizes) or not 0 <= sizes[0] <= sizes[1] <= sizes[2]:
+        if (
+            not all(isinstance(size, int) for size in sizes)
+            or not 0 <= sizes[0] <= sizes[1] <= sizes[2]
+        ):
             raise ValueError(f"shard {record['name']} has {sizes} documents, sentences, tokens")
 
 
 def _check_bounds(shard: Shard, record: dict[str, Any], vocab_size: int, folder: Path) -> None:
-    rising = all(bool((bounds[1:] > bounds[:-1]).all()) for bounds in (shard.sentences, shard.documents))
+    rising = all(
+        bool((bounds[1:] > bounds[:-1]).all()) for bounds in (shard.sentences, shard.documents)
+    )
     if not rising or (len(shard.tokens) and int(shard.tokens.max()) >= vocab_size):
         raise DataError(
-            f"shard {record['name']} of {folder}: bounds that do not rise, or token ids outside of the vocabulary of "
+            f"shard {record['name']} of {folder}: bounds that do not rise, or token ids outside of "
+            "the vocabulary of "
             f"{vocab_size}; build it again"
         )

@@ -1,5 +1,6 @@
-"""Examples as a person reads them. In: a batch and the tokenizer's pieces. Out: for each row, its segments' pieces with
-what was hidden under them, the order in words, and a rendering for the terminal.
+"""Examples as a person reads them. In: a batch and the tokenizer's pieces. Out: for each row, its
+segments' pieces with what was hidden under them, the order in words, and a rendering for the
+terminal.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,10 @@ LEGEND = "⟦hidden by [MASK]⟧  ⟦hidden→random token shown⟧  ⟨hidden, 
 ORDERS: dict[Order, tuple[str, str]] = {
     "sop": ("in order: the text goes on from a to b", "swapped: the text has b before a"),
     "nsp": ("next: b follows a in its document", "random: b comes from another document"),
-    "none": ("as in the text; the order is not asked for", "as in the text; the order is not asked for"),
+    "none": (
+        "as in the text; the order is not asked for",
+        "as in the text; the order is not asked for",
+    ),
 }
 
 
@@ -64,7 +68,13 @@ class Example:
             "a": read(token.original for token in self.segments[0]),
             "b": read(token.original for token in self.segments[1]),
             "hidden": [
-                {"segment": name, "place": place, "was": token.original, "is": token.piece, "how": token.kind}
+                {
+                    "segment": name,
+                    "place": place,
+                    "was": token.original,
+                    "is": token.piece,
+                    "how": token.kind,
+                }
                 for name, segment in zip("ab", self.segments, strict=True)
                 for place, token in enumerate(segment)
                 if token.kind
@@ -72,7 +82,8 @@ class Example:
         }
 
     def render(self) -> Text:
-        """Two segments in two colors between [CLS] and [SEP], hidden tokens marked by brackets as well as by color."""
+        """Two segments in two colors between [CLS] and [SEP], hidden tokens marked by brackets as
+        well as by color."""
         text = Text()
         text.append(f"example {self.number}", style="bold")
         text.append(f" · {self.num_tokens} tokens, {self.num_hidden} hidden · {self.order}\n")
@@ -97,7 +108,9 @@ def _append(text: Text, kind: Kind, run: list[Shown], color: str) -> None:
         if kind == "mask":
             text.append(f"⟦{words}⟧", style=f"bold reverse {color}")
         elif kind == "random":
-            text.append(f"⟦{words}→{tokens[0].piece.removeprefix(UNDERLINE)}⟧", style="bold white on red")
+            text.append(
+                f"⟦{words}→{tokens[0].piece.removeprefix(UNDERLINE)}⟧", style="bold white on red"
+            )
         else:
             text.append(f"⟨{words}⟩", style=f"bold underline {color}")
 
@@ -122,7 +135,9 @@ def describe(batch: Batch, pieces: Sequence[str], *, mask_id: int, order: Order)
             kind: Kind = ""
             if row * seq + column in hidden:
                 kind = "mask" if now == mask_id else "kept" if now == was else "random"
-            segments[int(batch.segment_ids[row, column])].append(Shown(piece=pieces[now], original=pieces[was], kind=kind))
+            segments[int(batch.segment_ids[row, column])].append(
+                Shown(piece=pieces[now], original=pieces[was], kind=kind)
+            )
         a, b = segments
         label = int(batch.order_labels[row])
         examples.append(

@@ -1,4 +1,5 @@
-"""What an example is, as frozen data: its length, its order objective, how tokens are hidden. ALBERT §3.1, §4.1."""
+"""What an example is, as frozen data: its length, its order objective, how tokens are hidden.
+ALBERT §3.1, §4.1."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -21,15 +22,18 @@ class ExampleSpec:
     max_length: int = 512
     """Tokens in an example, at most, with [CLS] and twice [SEP]."""
     short_probability: float = 0.1
-    """Probability that an example aims at a shorter text, drawn evenly from 2 tokens to max_length - 3."""
+    """Probability that an example aims at a shorter text, drawn evenly from 2 tokens to max_length
+    - 3."""
     order: Order = "sop"
-    """sop: segments swapped in half of the examples; nsp: the second taken from another document in half; none: as is."""
+    """sop: segments swapped in half of the examples; nsp: the second taken from another document in
+    half; none: as is."""
     one_segment: OneSegment = "drop"
-    """A last sentence left alone in its document: drop it, or, as the reference does, pair it with a random segment of
-    another document and label 1. Order none keeps it as [CLS] a [SEP]."""
+    """A last sentence left alone in its document: drop it, or, as the reference does, pair it with
+    a random segment of another document and label 1. Order none keeps it as [CLS] a [SEP]."""
     cutting: Cutting = "even"
-    """even: lengths are drawn first and both segments are cut alike, so that nothing tells the order; last: only the
-    end of the last sentence is cut, which gives the order away (kept to measure that)."""
+    """even: lengths are drawn first and both segments are cut alike, so that nothing tells the
+    order; last: only the end of the last sentence is cut, which gives the order away (kept to
+    measure that)."""
     mask_fraction: float = 0.15
     """Part of an example's tokens to predict, special tokens counted."""
     max_masked: int | None = None
@@ -39,15 +43,17 @@ class ExampleSpec:
     random_specials: bool = False
     """Whether a random replacement may be a special token, as in the reference."""
     copies: int | None = None
-    """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch e mod copies drew
-    (static; the reference's dupe_factor)."""
+    """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch
+    e mod copies drew (static; the reference's dupe_factor)."""
     heldout_fraction: float = 0.01
     """Part of the documents kept for evaluation, the same ones whatever the seed."""
 
     def __post_init__(self) -> None:
         for name, choices in (("order", Order), ("one_segment", OneSegment), ("cutting", Cutting)):
             if getattr(self, name) not in get_args(choices):
-                raise ConfigError(f"{name} is one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}")
+                raise ConfigError(
+                    f"{name} is one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}"
+                )
         bounds: tuple[tuple[str, float, float], ...] = (
             ("max_length", 5, MAX_LENGTH),
             ("short_probability", 0, 1),
@@ -57,7 +63,9 @@ class ExampleSpec:
         )
         for name, low, high in bounds:
             if not low <= getattr(self, name) <= high:
-                raise ConfigError(f"{name} is a number from {low:g} to {high:g}; got {getattr(self, name)!r}")
+                raise ConfigError(
+                    f"{name} is a number from {low:g} to {high:g}; got {getattr(self, name)!r}"
+                )
         for name in ("max_masked", "copies"):
             number = getattr(self, name)
             if number is not None and number < 1:

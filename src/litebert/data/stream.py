@@ -1,15 +1,18 @@
-"""A resumable stream of batches. In: shards, a spec, a seed. Out: any batch of any epoch, and an iterator over them.
+"""A resumable stream of batches. In: shards, a spec, a seed. Out: any batch of any epoch, and an
+iterator over them.
 
-    stream = Stream.open("data/mine", ExampleSpec(max_length=512), seed=1)
-    batch = stream.batch(epoch=0, start=0, size=64)              # pure: the same always and everywhere
-    for batch in stream.read(64, position=Position(0, 6400), workers=4):
-        ...                                                      # and reader.position is where to go on
-    longer = stream.at(max_length=512)                           # short first, then long: begin it at a new epoch
-    for batch in Stream.open("data/mine", spec, split="heldout").once(64):
-        ...                                                      # each held-out example once, the last batch smaller
-
-The epochs follow each other without a seam: a batch that begins near the end of one ends in the next. A batch is made
-from (seed, epoch, index) alone; ranks take slices of it, so one rank and two see the same examples in the same order.
+    stream = Stream.open("data/mine", ExampleSpec(max_length=512), seed=1) batch =
+    stream.batch(epoch=0, start=0, size=64)              # pure: the same always and everywhere for
+    batch in stream.read(64, position=Position(0, 6400), workers=4):
+        ...                                                      # and reader.position is where to
+        go on
+    longer = stream.at(max_length=512)                           # short first, then long: begin it
+    at a new epoch for batch in Stream.open("data/mine", spec, split="heldout").once(64):
+        ...                                                      # each held-out example once, the
+        last batch smaller
+ The epochs follow each other without a seam: a batch that begins near the end of one ends in the
+next. A batch is made from (seed, epoch, index) alone; ranks take slices of it, so one rank and two
+see the same examples in the same order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +66,8 @@ class Stream:
         pad_multiple: int | None = None,
         folder: Path | None = None,
     ) -> None:
-        """pad_multiple: none pads to max_length; a number, to the longest row rounded up to a multiple of it."""
+        """pad_multiple: none pads to max_length; a number, to the longest row rounded up to a
+        multiple of it."""
         if split not in get_args(Split):
             raise ConfigError(f"split is one of {', '.join(get_args(Split))}; got {split!r}")
         self.shards, self.vocabulary, self.spec = shards, vocabulary, spec
@@ -86,10 +90,19 @@ class Stream:
         shards = Shards.open(folder)
         arrays = [shards.arrays(number) for number in range(len(shards))]
         vocabulary = Vocabulary.of(shards.tokenizer(), random_specials=spec.random_specials)
-        return cls(arrays, vocabulary, spec, seed=seed, split=split, pad_multiple=pad_multiple, folder=Path(folder).resolve())
+        return cls(
+            arrays,
+            vocabulary,
+            spec,
+            seed=seed,
+            split=split,
+            pad_multiple=pad_multiple,
+            folder=Path(folder).resolve(),
+        )
 
     def at(self, max_length: int) -> "Stream":
-        """The same text at another length. Its epochs have other examples, so begin it at an epoch's start."""
+        """The same text at another length. Its epochs have other examples, so begin it at an
+        epoch's start."""
         return Stream(
             self.shards,
             self.vocabulary,
@@ -115,7 +128,8 @@ class Stream:
         return known
 
     def prepare(self, epoch: int) -> None:
-        """Plan an epoch in the background, so that a reader does not have to wait when it gets there."""
+        """Plan an epoch in the background, so that a reader does not have to wait when it gets
+        there."""
         if epoch not in self._plans and epoch != self._prepared:
             self._prepared = epoch
             Thread(target=self.plan, args=(epoch,), daemon=True).start()
@@ -139,7 +153,8 @@ class Stream:
         return Position(epoch, index)
 
     def batch(self, epoch: int, start: int, size: int) -> Batch:
-        """`size` examples from place `start` of the epoch's order on, going on into the next epochs."""
+        """`size` examples from place `start` of the epoch's order on, going on into the next
+        epochs."""
         parts = []
         while size > 0:
             here = self.locate(Position(epoch, start))
@@ -168,23 +183,37 @@ class Stream:
         num_ranks: int = 1,
         workers: int = 0,
     ) -> "Reader":
-        """Batches without end from `position` on; this rank's slice of each global batch of `batch_size` rows."""
+        """Batches without end from `position` on; this rank's slice of each global batch of
+        `batch_size` rows."""
         from litebert.data.reader import Reader
 
         return Reader(self, batch_size, position, rank=rank, num_ranks=num_ranks, workers=workers)
 
     def _make(self, parts: list[tuple[int, Int[np.ndarray, " n"]]]) -> Batch:
         planned = [(self.plan(epoch), numbers) for epoch, numbers in parts]
-        return make_batch(self.texts, self.vocabulary, self.spec, planned, seed=self.seed, pad_multiple=self.pad_multiple)
+        return make_batch(
+            self.texts,
+            self.vocabulary,
+            self.spec,
+            planned,
+            seed=self.seed,
+            pad_multiple=self.pad_multiple,
+        )
 
     def _check(self, plan: Plan) -> None:
         where = "" if self.folder is None else f" in {self.folder}"
         if not len(plan):
             raise DataError(
-                f"no examples{where}: the split {self.split!r} has {self.texts.num_documents} documents to choose from, "
+                f"no examples{where}: the split {self.split!r} has {self.texts.num_documents} "
+                "documents to choose from, "
                 "and none chosen has two sentences; give more text, or order none"
             )
-        if self.spec.order == "nsp" or (self.spec.order == "sop" and self.spec.one_segment == "random"):
+        if self.spec.order == "nsp" or (
+            self.spec.order == "sop" and self.spec.one_segment == "random"
+        ):
             first, last = self.texts.documents_of(plan.starts[[0, -1]])
             if first == last:
-                raise DataError(f"a segment of another document is wanted{where}, and there is only one document; use sop")
+                raise DataError(
+                    f"a segment of another document is wanted{where}, and there is only one "
+                    "document; use sop"
+                )

@@ -1,4 +1,5 @@
-"""Tokens with their structure, over all shards. In: shards. Out: where a text may be cut, and the tokens of any span.
+"""Tokens with their structure, over all shards. In: shards. Out: where a text may be cut, and the
+tokens of any span.
 
 Places are counted over the whole corpus, so that the size of the shards changes no example.
 """
@@ -18,7 +19,8 @@ PIECES = 8
 
 
 class Boundaries:
-    """The places in a shard where a segment may begin or end: sentence starts, and cuts inside overlong sentences."""
+    """The places in a shard where a segment may begin or end: sentence starts, and cuts inside
+    overlong sentences."""
 
     def __init__(self, sentences: Int[np.ndarray, " sentences"], max_text: int) -> None:
         self.sentences = sentences
@@ -42,7 +44,9 @@ class Boundaries:
         return found
 
 
-def _first(boundaries: Int[np.ndarray, " m"], places: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def _first(
+    boundaries: Int[np.ndarray, " m"], places: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
     """The first boundary at or after each place; beyond the last, the largest number there is."""
     index = np.searchsorted(boundaries, places)
     found = boundaries[np.minimum(index, len(boundaries) - 1)]
@@ -51,7 +55,8 @@ def _first(boundaries: Int[np.ndarray, " m"], places: Int[np.ndarray, " n"]) -> 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Text:
-    """One shard, ready for cutting: its arrays as signed integers, its place in the corpus, its boundaries."""
+    """One shard, ready for cutting: its arrays as signed integers, its place in the corpus, its
+    boundaries."""
 
     tokens: Int[np.ndarray, " tokens"]
     sentences: Int[np.ndarray, " sentences"]
@@ -78,8 +83,12 @@ class Texts:
         self.num_tokens = self.num_documents = 0
         for shard in shards:
             part = Text(
-                tokens=np.asarray(shard.tokens),  # still mapped, but sliced ten times faster than a memmap
-                sentences=np.asarray(shard.sentences).view(np.int64),  # numpy compares int64 with uint64 as floats
+                tokens=np.asarray(
+                    shard.tokens
+                ),  # still mapped, but sliced ten times faster than a memmap
+                sentences=np.asarray(shard.sentences).view(
+                    np.int64
+                ),  # numpy compares int64 with uint64 as floats
                 documents=np.asarray(shard.documents).view(np.int64),
                 first_token=self.num_tokens,
                 first_document=self.num_documents,
@@ -98,8 +107,12 @@ class Texts:
         """The document, numbered over the corpus, that each token belongs to."""
         found = np.zeros_like(places)
         for part, chosen in self.grouped(places):
-            sentence = np.searchsorted(part.sentences, places[chosen] - part.first_token, side="right") - 1
-            found[chosen] = np.searchsorted(part.documents, sentence, side="right") - 1 + part.first_document
+            sentence = (
+                np.searchsorted(part.sentences, places[chosen] - part.first_token, side="right") - 1
+            )
+            found[chosen] = (
+                np.searchsorted(part.documents, sentence, side="right") - 1 + part.first_document
+            )
         return found
 
     def grouped(self, places: Int[np.ndarray, " n"]) -> list[tuple[Text, Int[np.ndarray, " m"]]]:
@@ -121,5 +134,7 @@ class Texts:
         to = np.arange(len(starts)) * out.shape[1] + columns
         flat = out.reshape(-1)
         spans = (first, first + sizes, to, to + sizes)
-        for source, low, high, begin, end in zip(sources, *(span.tolist() for span in spans), strict=True):
+        for source, low, high, begin, end in zip(
+            sources, *(span.tolist() for span in spans), strict=True
+        ):
             flat[begin:end] = source[low:high]

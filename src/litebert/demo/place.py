@@ -1,7 +1,8 @@
-"""The folder of a demo: where each station writes, and what to do with what is there already. A path in; a folder out.
-
-demo.json says what a demo was made from. The same again: each station takes over what is finished. Other text or other
-settings: the folders that the demo made are removed, and it starts over. Anything else that is there is left alone.
+"""The folder of a demo: where each station writes, and what to do with what is there already. A
+path in; a folder out.
+ demo.json says what a demo was made from. The same again: each station takes over what is finished.
+Other text or other settings: the folders that the demo made are removed, and it starts over.
+Anything else that is there is left alone.
 """
 
 import json
@@ -35,7 +36,9 @@ class DemoFolder:
         if there == identity:
             return "again"
         if there is None and self.path.exists() and any(self.path.iterdir()):
-            raise ConfigError(f"{self.path} is not empty and holds no demo; choose another --out, or empty it")
+            raise ConfigError(
+                f"{self.path} is not empty and holds no demo; choose another --out, or empty it"
+            )
         for made in (self.text, self.tokenizer, self.shards, self.pretrain, self.finetune):
             shutil.rmtree(made, ignore_errors=True)
         self.path.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,10 @@ class Show:
     def station(self, name: str, about: str) -> Iterator[None]:
         """A block: the station's name and purpose, what is said inside, and its time."""
         self.console.print()
-        self.console.print(Text.assemble((f"{len(self.seconds) + 1}  {name}", "bold cyan"), f"  {about}"), soft_wrap=True)
+        self.console.print(
+            Text.assemble((f"{len(self.seconds) + 1}  {name}", "bold cyan"), f"  {about}"),
+            soft_wrap=True,
+        )
         began = time.monotonic()
         yield
         self.seconds[name.lower()] = round(time.monotonic() - began, 2)
@@ -50,13 +53,19 @@ def percent(share: float) -> str:
 
 
 def filled(example: dict[str, Any], mask: str) -> Text | None:
-    """The first hidden word of an example whose neighbors can all be seen, with the guesses; none where there is none.
+    """The first hidden word of an example whose neighbors can all be seen, with the guesses; none
+    where there is none.
 
     The example is as train/samples.py makes it.
     """
     pieces, hidden = example["pieces"], set(example["masked"])
-    for place, truth, guesses in zip(example["masked"], example["truth"], example["guesses"], strict=True):
-        first, last = max(place - AROUND, 1), min(place + AROUND, len(pieces) - 2)  # [CLS] and [SEP] are at the ends
+    for place, truth, guesses in zip(
+        example["masked"], example["truth"], example["guesses"], strict=True
+    ):
+        first, last = (
+            max(place - AROUND, 1),
+            min(place + AROUND, len(pieces) - 2),
+        )  # [CLS] and [SEP] are at the ends
         around = {*range(first, last + 1)} - {place}
         seen = not around & hidden and not any(pieces[each] == "[SEP]" for each in around)
         if pieces[place] == mask and truth.startswith(SPACE) and len(truth) > 2 and seen:
@@ -68,7 +77,10 @@ def _line(before: list[str], after: list[str], truth: str, guesses: list[list[An
     left, right = ("".join(pieces).replace(SPACE, " ") for pieces in (before, after))
     line = Text.assemble(f"… {left.strip()} ", (f"[{truth[1:]}]", "bold"), f"{right} …\n      ")
     for piece, chance in guesses[:3]:
-        line.append(f"{piece.removeprefix(SPACE) or '␣'} {100 * chance:.0f} %   ", "bold green" if piece == truth else "dim")
+        line.append(
+            f"{piece.removeprefix(SPACE) or '␣'} {100 * chance:.0f} %   ",
+            "bold green" if piece == truth else "dim",
+        )
     return line.append("right" if guesses[0][0] == truth else "", "green")
 
 

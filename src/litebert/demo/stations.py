@@ -1,8 +1,8 @@
-"""The whole walk on a small corpus: text → vocabulary → shards → examples → pretraining → fine-tuning → predictions → report.
-
-In: a folder to write to. Out: the numbers of every station, each beside what it has to beat. Before it sets out, the package's
-own model shows where such a walk leads. Held-out speeches are seen
-by no station that learns: not by the vocabulary, not by pretraining, not by fine-tuning.
+"""The whole walk on a small corpus: text → vocabulary → shards → examples → pretraining →
+fine-tuning → predictions → report.
+ In: a folder to write to. Out: the numbers of every station, each beside what it has to beat.
+Before it sets out, the package's own model shows where such a walk leads. Held-out speeches are
+seen by no station that learns: not by the vocabulary, not by pretraining, not by fine-tuning.
 """
 
 import json
@@ -57,7 +57,8 @@ NO_SENTENCE = "no held-out sentence is of a length to be asked"
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings:
-    """Sizes of the demo. A budget in tokens, not in time: the same numbers on every machine of a kind."""
+    """Sizes of the demo. A budget in tokens, not in time: the same numbers on every machine of a
+    kind."""
 
     vocab_size: int = 2_000
     """Pieces in the vocabulary."""
@@ -83,7 +84,11 @@ class DemoSettings:
 
 
 def walk(
-    out: Path | str, show: Show, *, corpus: Path | str | None = None, settings: DemoSettings | None = None
+    out: Path | str,
+    show: Show,
+    *,
+    corpus: Path | str | None = None,
+    settings: DemoSettings | None = None,
 ) -> dict[str, Any]:
     """Walk through all stations; one that an earlier walk finished in this folder is taken over."""
     return Walk(DemoFolder(out), show, settings or DemoSettings()).run(corpus)
@@ -96,7 +101,9 @@ class Walk:
         self.folder, self.show, self.settings = folder, show, settings
         self.recipe = settings.recipe
         self.length = self.recipe.sequence_length.values[-1]
-        self.spec = replace(example_spec(self.recipe), max_length=self.length)  # as in the last stage
+        self.spec = replace(
+            example_spec(self.recipe), max_length=self.length
+        )  # as in the last stage
         self.runtime = Runtime.start(device="cpu", dtype="float32")
         self.facts: dict[str, Any] = {"litebert": __version__, "out": str(folder.path)}
 
@@ -111,7 +118,10 @@ class Walk:
         self.finetuning(pretrained, data)
         self.predictions(data)
         self.report()
-        return self.facts | {"seconds": self.show.seconds, "total_seconds": round(sum(self.show.seconds.values()), 2)}
+        return self.facts | {
+            "seconds": self.show.seconds,
+            "total_seconds": round(sum(self.show.seconds.values()), 2),
+        }
 
     def text(self, corpus: Path | str | None) -> list[Speech]:
         with self.show.station("Text", "what there is to learn from"):
@@ -126,23 +136,42 @@ class Walk:
             found = self.folder.claim(json.loads(json.dumps(identity)))
             self.paths = write_text(speeches, self.folder.text)
             if found == "again":
-                self.show.say(f"{self.folder.path} holds this demo already: what is finished there is taken over", "yellow")
+                self.show.say(
+                    f"{self.folder.path} holds this demo already: what is finished there is taken "
+                    "over",
+                    "yellow",
+                )
             elif found == "over":
                 self.show.say(f"{self.folder.path} held another demo, which gives way", "yellow")
             years = [speech.year for speech in speeches]
             held = sum(speech.heldout for speech in speeches)
             characters = sum(len(speech.text) for speech in speeches)
-            source = "messages of presidents to Congress" if corpus is None else f"texts of {corpus}"
-            self.show.say(f"{len(speeches)} {source}, {min(years)} to {max(years)}, {characters / 1e6:.1f} million characters")
-            self.show.say(f"{len(speeches) - held} to learn from; {held}, spread over the years, held out to score on")
-            self.facts["text"] = {"speeches": len(speeches), "heldout": held, "characters": characters}
+            source = (
+                "messages of presidents to Congress" if corpus is None else f"texts of {corpus}"
+            )
+            self.show.say(
+                f"{len(speeches)} {source}, {min(years)} to {max(years)}, {characters / 1e6:.1f} "
+                "million characters"
+            )
+            self.show.say(
+                f"{len(speeches) - held} to learn from; {held}, spread over the years, held out to "
+                "score on"
+            )
+            self.facts["text"] = {
+                "speeches": len(speeches),
+                "heldout": held,
+                "characters": characters,
+            }
         return speeches
 
     def embedded(self, speeches: list[Speech]) -> None:
-        """What a model can do that was pretrained before, on other text: the walk's aim, in a second."""
+        """What a model can do that was pretrained before, on other text: the walk's aim, in a
+        second."""
         if not embedded_models():
             return
-        with self.show.station("A pretrained model", "the one that comes with litebert reads the held-out messages"):
+        with self.show.station(
+            "A pretrained model", "the one that comes with litebert reads the held-out messages"
+        ):
             own = default_model("fill")
             model = load(own.folder, device="cpu")
             asked = ask(hide(speeches, model, ASKED), model)
@@ -152,17 +181,25 @@ class Walk:
             self.show.say(f"{own.name}: {size}; one word hidden in each sentence:")
             for each in asked[:: max(len(asked) // SHOWN, 1)][:SHOWN]:
                 self.show.say(sentence(each.text, each.word, each.guesses))
-            self.show.say(f"its first guess is the word itself in {right} of {len(asked)} sentences" if asked else NO_SENTENCE)
+            self.show.say(
+                f"its first guess is the word itself in {right} of {len(asked)} sentences"
+                if asked
+                else NO_SENTENCE
+            )
             self.facts["embedded"] = {"model": own.name, "sentences": len(asked), "right": right}
 
     def vocabulary(self, speeches: list[Speech]) -> Tokenizer:
         with self.show.station("Vocabulary", "frequent words whole, rare ones in pieces"):
             if not self.folder.tokenizer.is_dir():
                 texts = sample(speeches, self.settings.vocab_characters)
-                trained, _ = train_tokenizer(texts, VocabularyConfig(vocab_size=self.settings.vocab_size))
+                trained, _ = train_tokenizer(
+                    texts, VocabularyConfig(vocab_size=self.settings.vocab_size)
+                )
                 write_folder(self.folder.tokenizer, trained.save)
             tokenizer = Tokenizer.load(self.folder.tokenizer)
-            shown = shortened(next(speech for speech in speeches if speech.heldout).paragraphs[0], 90)
+            shown = shortened(
+                next(speech for speech in speeches if speech.heldout).paragraphs[0], 90
+            )
             self.show.say(f"{tokenizer.vocab_size:,} pieces, by SentencePiece; ▁ begins a word")
             self.show.say(" ".join(tokenizer.pieces[i] for i in tokenizer.encode(shown)), "dim")
             self.facts["vocabulary"] = {"pieces": tokenizer.vocab_size}
@@ -171,51 +208,86 @@ class Walk:
     def shards(self, tokenizer: Tokenizer) -> None:
         with self.show.station("Shards", "the text as numbers, on disk"):
             options = BuildOptions(corpus=CorpusOptions(documents="files"))
-            built = build_shards([self.folder.text], tokenizer=self.folder.tokenizer, out=self.folder.shards, options=options)
-            self.show.say(f"{built.tokens:,} tokens in {built.sentences:,} sentences of {built.documents} documents")
-            self.facts["shards"] = {"tokens": built.tokens, "sentences": built.sentences, "documents": built.documents}
+            built = build_shards(
+                [self.folder.text],
+                tokenizer=self.folder.tokenizer,
+                out=self.folder.shards,
+                options=options,
+            )
+            self.show.say(
+                f"{built.tokens:,} tokens in {built.sentences:,} sentences of {built.documents} "
+                "documents"
+            )
+            self.facts["shards"] = {
+                "tokens": built.tokens,
+                "sentences": built.sentences,
+                "documents": built.documents,
+            }
 
     def examples(self, tokenizer: Tokenizer) -> None:
-        with self.show.station("Examples", "words hidden, and two segments perhaps swapped; made when they are read"):
+        with self.show.station(
+            "Examples", "words hidden, and two segments perhaps swapped; made when they are read"
+        ):
             stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
-            self.show.say(f"{stream.num_examples():,} examples of up to {self.length} tokens in an epoch; the first:")
+            self.show.say(
+                f"{stream.num_examples():,} examples of up to {self.length} tokens in an epoch; "
+                "the first:"
+            )
             batch = stream.batch(0, 0, 1)
-            example = describe(batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=self.recipe.order)[0]
+            example = describe(
+                batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=self.recipe.order
+            )[0]
             self.show.console.print(Padding(example.render(), (0, 0, 0, 3)))
             self.show.say(LEGEND, "dim")
 
     def pretraining(self, tokenizer: Tokenizer) -> Checkpoint:
-        with self.show.station("Pretraining", "a small ALBERT learns to fill in the words and to tell the order"):
+        with self.show.station(
+            "Pretraining", "a small ALBERT learns to fill in the words and to tell the order"
+        ):
             training = Pretraining(self.recipe, self.folder.shards, self.runtime)
             parameters = sum(parameter.numel() for parameter in training.model.parameters())
             encoder = self.recipe.encoder
             self.show.say(
-                f"{encoder.num_layers} layers with one set of weights, width {encoder.hidden_size}: {parameters:,} parameters; "
+                f"{encoder.num_layers} layers with one set of weights, width "
+                f"{encoder.hidden_size}: {parameters:,} parameters; "
                 f"{training.job.steps:,} steps"
             )
             done = training.train(self.folder.pretrain)
             pretrained = Checkpoint.load(self.folder.pretrain / "final")
             scores = self.score(pretrained, tokenizer)
             tokens = {"parameters": parameters, "steps": done["steps"], "tokens": done["tokens"]}
-            self.facts["pretraining"] = tokens | {"train_seconds": round(done["seconds"], 1)} | scores
+            self.facts["pretraining"] = (
+                tokens | {"train_seconds": round(done["seconds"], 1)} | scores
+            )
         return pretrained
 
     def score(self, pretrained: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:
-        """Held-out scores of the pretrained model beside those of guessers, and some masks that it filled."""
+        """Held-out scores of the pretrained model beside those of guessers, and some masks that it
+        filled."""
         stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
         evaluation = Evaluation(stream, self.runtime, tokens=self.settings.evaluate_tokens)
         found = evaluation(pretrained.model, length=self.length)
-        batches = [batch for batch in evaluation.batches(self.recipe.order, self.length) if batch is not None]
+        batches = [
+            batch
+            for batch in evaluation.batches(self.recipe.order, self.length)
+            if batch is not None
+        ]
         frequent = most_frequent_token(Shards.open(self.folder.shards))
         guess, piece = share_of(frequent, batches), tokenizer.pieces[frequent]
         measured = giveaway.accuracy(stream, limit=50_000)
-        self.show.say(f"on held-out text, {found['heldout_tokens']:,} tokens with {self.spec.mask_fraction:.0%} hidden:")
+        self.show.say(
+            f"on held-out text, {found['heldout_tokens']:,} tokens with "
+            f"{self.spec.mask_fraction:.0%} hidden:"
+        )
         rows = [
             ("hidden tokens guessed", found["masked_accuracy"], [(f"always {piece!r}", guess)]),
             ("order told", found["sop_accuracy"], [("by lengths and edges alone", measured)]),
         ]
         self.show.scores(rows)
-        self.show.say(f"{found['masked_accuracy'] / guess:.1f} times as many hidden tokens as by always saying {piece!r}")
+        self.show.say(
+            f"{found['masked_accuracy'] / guess:.1f} times as many hidden tokens as by always "
+            f"saying {piece!r}"
+        )
         examples = filled_masks(pretrained.model, batches[0], tokenizer, count=64, top=3)
         lines = [line for each in examples if (line := filled(each, "[MASK]"))]
         self.show.say("hidden words whose neighbors can be seen, and its three best guesses:")
@@ -232,16 +304,21 @@ class Walk:
         }
 
     def finetuning(self, pretrained: Checkpoint, data: TaskData) -> None:
-        with self.show.station("Fine-tuning", "the same encoder learns to tell when a paragraph was written"):
+        with self.show.station(
+            "Fine-tuning", "the same encoder learns to tell when a paragraph was written"
+        ):
             assert pretrained.tokenizer is not None
             tokenizer, task, test = pretrained.tokenizer, data.task, data.splits["test"]
             sizes = {name: len(examples) for name, examples in data.splits.items()}
             self.show.say(
-                f"{len(task.labels)} eras; paragraphs: {sizes['train']:,} to learn from, {sizes['dev']:,} to choose the best "
+                f"{len(task.labels)} eras; paragraphs: {sizes['train']:,} to learn from, "
+                f"{sizes['dev']:,} to choose the best "
                 f"weights, {sizes['test']:,} of the held-out messages to score on"
             )
             prepared = prepare(self.settings.finetune, data, tokenizer)
-            Finetuning(self.settings.finetune, prepared, pretrained, self.runtime).train(self.folder.finetune)
+            Finetuning(self.settings.finetune, prepared, pretrained, self.runtime).train(
+                self.folder.finetune
+            )
             tuned = Checkpoint.load(self.folder.finetune / "final")
             assert tuned.task is not None
             card = TaskCard.from_dict(tuned.task)
@@ -249,12 +326,20 @@ class Walk:
             scored = encode(card, test, tokenizer)
             found = {
                 "era_accuracy": score(task, test, self.guesses)["accuracy"],
-                "majority": score(task, test, majority(task, data.splits["train"], test))["accuracy"],
+                "majority": score(task, test, majority(task, data.splits["train"], test))[
+                    "accuracy"
+                ],
                 "bag_of_words": bag_of_words(
-                    prepared.train.inputs, scored, vocab_size=tokenizer.vocab_size, num_labels=len(task.labels)
+                    prepared.train.inputs,
+                    scored,
+                    vocab_size=tokenizer.vocab_size,
+                    num_labels=len(task.labels),
                 ),
             }
-            rivals = [("most frequent era", found["majority"]), ("bag of words", found["bag_of_words"])]
+            rivals = [
+                ("most frequent era", found["majority"]),
+                ("bag of words", found["bag_of_words"]),
+            ]
             self.show.scores([("era told", found["era_accuracy"], rivals)])
             self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes} | found
 
@@ -262,7 +347,11 @@ class Walk:
         with self.show.station("Predictions", "held-out paragraphs, one from each era"):
             shown = []
             for era in data.task.labels:
-                mine = [pair for pair in zip(data.splits["test"], self.guesses, strict=True) if pair[0].label == era]  # type: ignore[union-attr]
+                mine = [
+                    pair
+                    for pair in zip(data.splits["test"], self.guesses, strict=True)
+                    if pair[0].label == era  # type: ignore[union-attr]
+                ]
                 if not mine:
                     continue
                 paragraph, guess = mine[len(mine) // 2]
@@ -270,20 +359,35 @@ class Walk:
                 assert isinstance(guess, LabelPrediction)
                 chance = guess.probabilities[guess.label]
                 self.show.say(f"“{shortened(paragraph.first)}”")
-                verdict, style = ("right", "green") if guess.label == era else (f"wrong, {era} would be right", "yellow")
-                self.show.say(f"   written {paragraph.slice}, guessed {guess.label} ({chance:.0%}): {verdict}", style)
-                shown.append({"year": int(paragraph.slice), "guess": guess.label, "probability": chance})
+                verdict, style = (
+                    ("right", "green")
+                    if guess.label == era
+                    else (f"wrong, {era} would be right", "yellow")
+                )
+                self.show.say(
+                    f"   written {paragraph.slice}, guessed {guess.label} ({chance:.0%}): "
+                    f"{verdict}",
+                    style,
+                )
+                shown.append(
+                    {"year": int(paragraph.slice), "guess": guess.label, "probability": chance}
+                )
             self.facts["predictions"] = shown
 
     def report(self) -> None:
-        with self.show.station("Report", "curves, settings and filled masks; opens in a browser, offline"):
+        with self.show.station(
+            "Report", "curves, settings and filled masks; opens in a browser, offline"
+        ):
             for run in (self.folder.pretrain, self.folder.finetune):
                 self.show.say(str(write_report([run]).path))
             self.facts["report"] = str(self.folder.pretrain / "report.html")
 
 
 def sample(speeches: list[Speech], characters: int) -> list[str]:
-    """Paragraphs of the speeches that are not held out: every so many, so that they make about `characters`."""
-    found = [paragraph for speech in speeches if not speech.heldout for paragraph in speech.paragraphs]
+    """Paragraphs of the speeches that are not held out: every so many, so that they make about
+    `characters`."""
+    found = [
+        paragraph for speech in speeches if not speech.heldout for paragraph in speech.paragraphs
+    ]
     stride = max(sum(map(len, found)) // characters, 1)
     return found[::stride]

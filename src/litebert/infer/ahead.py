@@ -1,7 +1,7 @@
 """One, many or a stream: what a verb is given in, answers in the same form out, order kept.
-
-A stream is read some way ahead, so that like lengths can be put together, and no further: memory stays bounded and answers
-come while it is still being written. A list is worked through in the same way, and so gives the same answers bit for bit.
+ A stream is read some way ahead, so that like lengths can be put together, and no further: memory
+stays bounded and answers come while it is still being written. A list is worked through in the same
+way, and so gives the same answers bit for bit.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,15 +15,19 @@ Answer = TypeVar("Answer")
 Form = Literal["one", "many", "stream"]
 
 WINDOW_ITEMS = 1024
-"""How far a stream is read ahead, in items: enough for tens of batches, so that hardly any padding is left."""
+"""How far a stream is read ahead, in items: enough for tens of batches, so that hardly any padding
+is left."""
 GPU_ITEMS = 8192
 """The same on a GPU, which is waited for once in a window."""
 WINDOW_CHARACTERS = 2**20
 """The same in characters, whichever comes first: what is held in memory."""
 
 
-def windows(items: Iterable[Item], size: Callable[[Item], int], *, most: int | None = None) -> Iterator[list[Item]]:
-    """`items` in stretches of at most `most` (WINDOW_ITEMS), and of WINDOW_CHARACTERS and what the last of them has beyond."""
+def windows(
+    items: Iterable[Item], size: Callable[[Item], int], *, most: int | None = None
+) -> Iterator[list[Item]]:
+    """`items` in stretches of at most `most` (WINDOW_ITEMS), and of WINDOW_CHARACTERS and what the
+    last of them has beyond."""
     most = most or WINDOW_ITEMS
     window: list[Item] = []
     characters = 0
@@ -60,13 +64,20 @@ def form_of(value: object, is_one: Callable[[Any], bool]) -> Form:
     """How a field was given; whatever has a length is a list, whatever has none is a stream."""
     if is_one(value):
         return "one"
-    if isinstance(value, Iterable) and not isinstance(value, Mapping):  # what a dict gives are its keys, which nobody asks
+    if isinstance(value, Iterable) and not isinstance(
+        value, Mapping
+    ):  # what a dict gives are its keys, which nobody asks
         return "many" if isinstance(value, Collection) else "stream"
-    raise DataError(f"expected a text, a list or an iterator of texts; got {type(value).__name__}: {value!r}")
+    raise DataError(
+        f"expected a text, a list or an iterator of texts; got {type(value).__name__}: {value!r}"
+    )
 
 
-def rows(fields: Mapping[str, tuple[Any, Callable[[Any], bool]]]) -> tuple[Form, Iterator[tuple[Any, ...]]]:
-    """The fields of a question, each with what tells that it is one, as rows; all have the same form and length."""
+def rows(
+    fields: Mapping[str, tuple[Any, Callable[[Any], bool]]],
+) -> tuple[Form, Iterator[tuple[Any, ...]]]:
+    """The fields of a question, each with what tells that it is one, as rows; all have the same
+    form and length."""
     forms = {name: form_of(value, is_one) for name, (value, is_one) in fields.items()}
     if len(set(forms.values())) > 1:
         said = ", ".join(f"{name} is {SAID[form]}" for name, form in forms.items())
@@ -76,7 +87,9 @@ def rows(fields: Mapping[str, tuple[Any, Callable[[Any], bool]]]) -> tuple[Form,
     if form == "one":
         return form, iter([tuple(values)])
     if form == "many" and len({len(value) for value in values}) > 1:
-        said = ", ".join(f"{len(value)} of {name}" for name, value in zip(fields, values, strict=True))
+        said = ", ".join(
+            f"{len(value)} of {name}" for name, value in zip(fields, values, strict=True)
+        )
         raise DataError(f"expected as many of each; got {said}")
     return form, _together(list(fields), values)
 
@@ -85,7 +98,9 @@ def _together(names: list[str], values: list[Iterable[Any]]) -> Iterator[tuple[A
     ended = object()
     for row in zip_longest(*values, fillvalue=ended):
         if any(value is ended for value in row):
-            raise DataError(f"expected as many of each of {', '.join(names)}; one of these streams ended first")
+            raise DataError(
+                f"expected as many of each of {', '.join(names)}; one of these streams ended first"
+            )
         yield row
 
 
@@ -95,7 +110,11 @@ def is_text(value: object) -> bool:
 
 def is_texts(value: object) -> bool:
     """Whether these are the options of one question: texts, not lists of them."""
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, str) for each in value)
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(each, str) for each in value)
+    )
 
 
 SAID: dict[Form, str] = {"one": "one", "many": "a list", "stream": "an iterator"}

@@ -1,4 +1,5 @@
-"""Predictions as plain data: what the command line prints, files hold and a service sends. A Prediction in, a dict out."""
+"""Predictions as plain data: what the command line prints, files hold and a service sends. A
+Prediction in, a dict out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -18,18 +19,27 @@ DIGITS = 6
 
 
 def as_answer(prediction: Prediction) -> dict[str, Any]:
-    """The prediction's fields, numbers rounded; of a span prediction the answer first, null where there is none."""
+    """The prediction's fields, numbers rounded; of a span prediction the answer first, null where
+    there is none."""
     return ANSWERS[type(prediction)](prediction)
 
 
 def as_masks(guesses: Sequence[Any]) -> dict[str, Any]:
     """The guesses of fill: for each mask of a text, a list of pieces with their probabilities."""
     masks = guesses if guesses and isinstance(guesses[0], list) else [guesses]
-    return {"masks": [[{"token": token, "probability": round(p, DIGITS)} for token, p in mask] for mask in masks]}
+    return {
+        "masks": [
+            [{"token": token, "probability": round(p, DIGITS)} for token, p in mask]
+            for mask in masks
+        ]
+    }
 
 
 def _label(said: LabelPrediction) -> dict[str, Any]:
-    return {"label": said.label, "probabilities": {label: round(p, DIGITS) for label, p in said.probabilities.items()}}
+    return {
+        "label": said.label,
+        "probabilities": {label: round(p, DIGITS) for label, p in said.probabilities.items()},
+    }
 
 
 def _number(said: NumberPrediction) -> dict[str, Any]:
@@ -49,7 +59,10 @@ def _span(said: SpanPrediction) -> dict[str, Any]:
 
 
 def _tags(said: TagPrediction) -> dict[str, Any]:
-    return {"tags": list(said.tags), "probabilities": [round(p, DIGITS) for p in said.probabilities]}
+    return {
+        "tags": list(said.tags),
+        "probabilities": [round(p, DIGITS) for p in said.probabilities],
+    }
 
 
 ANSWERS: dict[type, Callable[[Any], dict[str, Any]]] = {

@@ -1,4 +1,5 @@
-"""Texts in, one vector a text out: the mean of the last states over all tokens, or the state of [CLS].
+"""Texts in, one vector a text out: the mean of the last states over all tokens, or the state of
+[CLS].
 
 A text that is longer than the model reads is cut at its end.
 """
@@ -34,15 +35,23 @@ def embed_texts(
     batch_tokens: int,
     device: torch.device,
 ) -> Float[np.ndarray, "texts hidden"]:
-    """A vector for each text, in the order of the texts; of length 1 where `normalize` asks for it."""
+    """A vector for each text, in the order of the texts; of length 1 where `normalize` asks for
+    it."""
     found = np.zeros((len(texts), model.config.encoder.hidden_size), np.float32)
     fetched = Fetched(found, device)
     threads = min(THREADS, os.cpu_count() or 1) if device.type == "cuda" else 1
-    for start in range(0, len(texts), TEXTS):  # a GPU is busy with some texts while the next are split into pieces
+    for start in range(
+        0, len(texts), TEXTS
+    ):  # a GPU is busy with some texts while the next are split into pieces
         some, limit = texts[start : start + TEXTS], model.config.encoder.max_positions
         rows = text_rows(tokenizer, some, max_length=limit, num_threads=threads)
         batches = encode_rows(
-            model, rows, pad_id=tokenizer.pad_id, batch_tokens=batch_tokens, device=device, first_only=pooling == "cls"
+            model,
+            rows,
+            pad_id=tokenizer.pad_id,
+            batch_tokens=batch_tokens,
+            device=device,
+            first_only=pooling == "cls",
         )
         for batch in batches:
             fetched.put(start + batch.rows, POOLINGS[pooling](batch).float())
@@ -53,7 +62,8 @@ def embed_texts(
 
 
 class Fetched:
-    """Rows of a device into rows of an array: from a GPU through pinned memory, waited for once, at the end."""
+    """Rows of a device into rows of an array: from a GPU through pinned memory, waited for once, at
+    the end."""
 
     def __init__(self, into: Float[np.ndarray, "texts hidden"], device: torch.device) -> None:
         self.into, self.is_cuda = into, device.type == "cuda"
@@ -73,12 +83,17 @@ class Fetched:
             self.into[rows] = pinned.numpy()
 
 
-def text_rows(tokenizer: Tokenizer, texts: Sequence[str], *, max_length: int, num_threads: int = 1) -> list[Row]:
+def text_rows(
+    tokenizer: Tokenizer, texts: Sequence[str], *, max_length: int, num_threads: int = 1
+) -> list[Row]:
     """[CLS] text [SEP] of every text, in at most `max_length` tokens."""
     ids, bounds = tokenizer.encode_flat(texts, num_threads=num_threads)
     ends = np.minimum(bounds[1:], bounds[:-1] + max_length - 2)
     first, last = np.array([tokenizer.cls_id], ids.dtype), np.array([tokenizer.sep_id], ids.dtype)
-    return [np.concatenate([first, ids[start:end], last]) for start, end in zip(bounds.tolist(), ends.tolist(), strict=False)]
+    return [
+        np.concatenate([first, ids[start:end], last])
+        for start, end in zip(bounds.tolist(), ends.tolist(), strict=False)
+    ]
 
 
 def check_pooling(pooling: str) -> None:

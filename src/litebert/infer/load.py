@@ -1,4 +1,5 @@
-"""litebert.load: a folder or a name in, a Predictor out. See train/source.py for the folders that will do."""
+"""litebert.load: a folder or a name in, a Predictor out. See train/source.py for the folders that
+will do."""
 
 from pathlib import Path
 
@@ -18,18 +19,26 @@ def load(
     dtype: Arithmetic = "auto",
     compile: bool = False,
 ) -> Predictor:
-    """The model of a folder, ready to be asked: a litebert checkpoint, the folder of a run (its final or best checkpoint), a
-    Hugging Face folder or Google's checkpoint. A name loads a model that comes with the package, nothing the first of these.
+    """The model of a folder, ready to be asked: a litebert checkpoint, the folder of a run (its
+    final or best checkpoint), a Hugging Face folder or Google's checkpoint. A name loads a model
+    that comes with the package, nothing the first of these.
 
-    `device` is cpu, cuda, cuda:1 … or auto; `batch_tokens` the most tokens computed at once, None for what suits the device.
-    `dtype` is float32, bfloat16 or auto, which is bfloat16 on a GPU that is made for it. `compile` is worth its half minute
-    where many thousand texts are asked.
+    `device` is cpu, cuda, cuda:1 … or auto; `batch_tokens` the most tokens computed at once, None
+    for what suits the device. `dtype` is float32, bfloat16 or auto, which is bfloat16 on a GPU that
+    is made for it. `compile` is worth its half minute where many thousand texts are asked.
     """
     place = find_device(device)
     if batch_tokens is not None and batch_tokens < 1:
         raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
     checkpoint, notes = open_model(default_model().folder if folder is None else folder)
-    return Predictor(checkpoint, device=place, batch_tokens=batch_tokens, dtype=dtype, compile=compile, notes=notes)
+    return Predictor(
+        checkpoint,
+        device=place,
+        batch_tokens=batch_tokens,
+        dtype=dtype,
+        compile=compile,
+        notes=notes,
+    )
 
 
 def find_device(name: str) -> torch.device:
@@ -40,5 +49,7 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"there is no device {name!r} here: {str(error).splitlines()[0]}; see litebert doctor") from error
+        raise ConfigError(
+            f"there is no device {name!r} here: {str(error).splitlines()[0]}; see litebert doctor"
+        ) from error
     return device

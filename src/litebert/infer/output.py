@@ -1,8 +1,9 @@
-"""A file of predictions that grows line by line and survives being killed. Finished stretches in; the file, whole, out.
-
-While it grows it is OUTPUT.partial, and OUTPUT.progress.json says how far it is: what was read, how many bytes are sure, and
-what it is made from. What was written after the last such note is cut off and made again. At the end the file gets its name;
-the note stays, so that the same command finds its work done.
+"""A file of predictions that grows line by line and survives being killed. Finished stretches in;
+the file, whole, out.
+ While it grows it is OUTPUT.partial, and OUTPUT.progress.json says how far it is: what was read,
+how many bytes are sure, and what it is made from. What was written after the last such note is cut
+off and made again. At the end the file gets its name; the note stays, so that the same command
+finds its work done.
 """
 
 import contextlib
@@ -39,10 +40,14 @@ class Progress(NamedTuple):
 
 
 class Output:
-    """The file to be written, held by one process. As a context, it keeps what is sure when it is left early."""
+    """The file to be written, held by one process. As a context, it keeps what is sure when it is
+    left early."""
 
-    def __init__(self, path: Path | str, made_from: Mapping[str, Any], *, overwrite: bool = False) -> None:
-        """`made_from` is everything that lines follow from; another run's file is refused, with the difference."""
+    def __init__(
+        self, path: Path | str, made_from: Mapping[str, Any], *, overwrite: bool = False
+    ) -> None:
+        """`made_from` is everything that lines follow from; another run's file is refused, with the
+        difference."""
         self.path = Path(path)
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._note = self.path.with_name(self.path.name + ".progress.json")
@@ -52,7 +57,9 @@ class Output:
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a folder; --out is a file for the predictions")
         try:
-            self._file = self._partial.open("ab", buffering=0)  # nothing waits in memory for a disk that is full
+            self._file = self._partial.open(
+                "ab", buffering=0
+            )  # nothing waits in memory for a disk that is full
         except OSError as error:
             raise self._not_written(error) from error
         try:
@@ -65,7 +72,8 @@ class Output:
             raise
 
     def append(self, lines: bytes, *, rows: int, digest: str) -> None:
-        """Add the lines of the next stretch: after it `rows` are done in all, and what was read has the sum `digest`."""
+        """Add the lines of the next stretch: after it `rows` are done in all, and what was read has
+        the sum `digest`."""
         try:
             rest = memoryview(lines)
             while rest:
@@ -89,7 +97,12 @@ class Output:
     def __enter__(self) -> "Output":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None and not self.progress.finished:
             with contextlib.suppress(OSError):  # the older note is true as well
                 self._write_note(self.progress)
@@ -100,21 +113,31 @@ class Output:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ConfigError(f"another process is writing {self.path}; wait for it, or choose another --out") from None
+            raise ConfigError(
+                f"another process is writing {self.path}; wait for it, or choose another --out"
+            ) from None
         if overwrite:
-            self._note.unlink(missing_ok=True)  # a file that is there stays until the new one is whole
+            self._note.unlink(
+                missing_ok=True
+            )  # a file that is there stays until the new one is whole
         elif self._note.exists():
             self.progress = self._read_note()
         elif self.path.exists():
             self._partial.unlink()
-            raise ConfigError(f"{self.path} exists already; choose another --out, or replace it with --overwrite")
+            raise ConfigError(
+                f"{self.path} exists already; choose another --out, or replace it with --overwrite"
+            )
         there = self._partial.stat().st_size
-        if self.progress.finished and there == self.progress.size:  # ended between the last note and the name
+        if (
+            self.progress.finished and there == self.progress.size
+        ):  # ended between the last note and the name
             publish(self._partial, self.path)
         elif self.progress.finished and self.path.exists():  # nothing is left to do
             self._partial.unlink()
         else:
-            if there < self.progress.size or self.progress.finished:  # lines are gone, removed by someone: begin again
+            if (
+                there < self.progress.size or self.progress.finished
+            ):  # lines are gone, removed by someone: begin again
                 self.progress = Progress()
             self._file.truncate(self.progress.size)
             self._write_note(self.progress)
@@ -125,9 +148,13 @@ class Output:
             if note["format"] != FORMAT or note["version"] != VERSION:
                 raise ValueError(f"it is {note['format']!r} of version {note['version']!r}")
             before = dict(note["made_from"])
-            found = Progress(int(note["rows"]), int(note["bytes"]), str(note["digest"]), bool(note["finished"]))
+            found = Progress(
+                int(note["rows"]), int(note["bytes"]), str(note["digest"]), bool(note["finished"])
+            )
         except (CheckpointError, KeyError, ValueError, TypeError) as error:
-            raise DataError(f"{self._note} cannot be read ({error}); begin again with --overwrite") from error
+            raise DataError(
+                f"{self._note} cannot be read ({error}); begin again with --overwrite"
+            ) from error
         changed = [
             f"{name}: {_short(before.get(name))} then, {_short(value)} now"
             for name, value in self._made_from.items()
@@ -135,22 +162,32 @@ class Output:
         ]
         if changed:
             raise ConfigError(
-                f"{self.path} was begun with something else and cannot go on; choose another --out, add --overwrite, or undo: "
-                + "; ".join(changed)
+                f"{self.path} was begun with something else and cannot go on; choose another "
+                "--out, add --overwrite, or undo: " + "; ".join(changed)
             )
         return found
 
     def _write_note(self, progress: Progress) -> None:
         """Lines reach the disk before the note that counts them does."""
         os.fsync(self._file.fileno())
-        facts = {"format": FORMAT, "version": VERSION, "rows": progress.rows, "bytes": progress.size}
-        note = facts | {"digest": progress.digest, "finished": progress.finished, "made_from": self._made_from}
+        facts = {
+            "format": FORMAT,
+            "version": VERSION,
+            "rows": progress.rows,
+            "bytes": progress.size,
+        }
+        note = facts | {
+            "digest": progress.digest,
+            "finished": progress.finished,
+            "made_from": self._made_from,
+        }
         publish_json(note, self._note.with_name(f".{self._note.name}"), self._note)
         self._told = time.monotonic()
 
     def _not_written(self, error: OSError) -> DataError:
         return DataError(
-            f"{self.path} cannot be written ({error.strerror or error}); make room or choose another --out, and the same "
+            f"{self.path} cannot be written ({error.strerror or error}); make room or choose "
+            "another --out, and the same "
             "command goes on"
         )
 

@@ -1,9 +1,8 @@
-"""A file of any size in, a file of predictions out: row by row in constant memory, in order, and again from where it was
-stopped (litebert predict).
-
-Rows are asked in windows (ahead.py) whose bounds follow from the rows alone, and the file grows by whole windows: what a
-process makes after another was killed is what that one would have made, byte for byte. What was read before is read again,
-compared by its sum, and not asked again.
+"""A file of any size in, a file of predictions out: row by row in constant memory, in order, and
+again from where it was stopped (litebert predict).
+ Rows are asked in windows (ahead.py) whose bounds follow from the rows alone, and the file grows by
+whole windows: what a process makes after another was killed is what that one would have made, byte
+for byte. What was read before is read again, compared by its sum, and not asked again.
 """
 
 from collections.abc import Callable
@@ -46,28 +45,37 @@ def predict_file(
     watch: Callable[[int], None] = lambda rows: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> PredictReport:
-    """Predict for every row of `source`; `watch` hears how many rows are done, `note` what a user should know meanwhile."""
+    """Predict for every row of `source`; `watch` hears how many rows are done, `note` what a user
+    should know meanwhile."""
     options = options or PredictOptions()
     verb = find_verb(predictor, options.verb)
     if Path(source).resolve() == Path(out).resolve():
         raise ConfigError(f"--out is the input, {source}; choose another file for the predictions")
     make_folder(Path(out).parent)
-    questions = Questions(predictor, source, verb, options, BadRows(options.table.bad_rows, f"{out}.quarantine.jsonl"))
+    questions = Questions(
+        predictor, source, verb, options, BadRows(options.table.bad_rows, f"{out}.quarantine.jsonl")
+    )
     card = predictor.cards.get(verb)
     lines = Lines(out, verb, asked=questions.asked, labels=card.task.labels if card else ())
     ask = asker(predictor, verb, options)
     with questions.bad:
-        questions.begin()  # before the output is touched, so that a wrong input leaves nothing behind
+        # before the output is touched, so that a wrong input leaves nothing behind
+        questions.begin()
         for told in questions.notes:
             note(told)
-        with Output(out, made_from(predictor, verb, options), overwrite=options.overwrite) as output:
+        with Output(
+            out, made_from(predictor, verb, options), overwrite=options.overwrite
+        ) as output:
             before = output.progress
             unread = Unread(questions, done=before.rows, digest=before.digest)
             if before.size == 0:
                 output.append(lines.header(), rows=0, digest="")
             for window in windows(iter(unread), lambda question: characters(question.example)):
                 if before.finished:
-                    raise DataError(f"{source} has grown since {out} was finished; choose another --out, or add --overwrite")
+                    raise DataError(
+                        f"{source} has grown since {out} was finished; choose another --out, or "
+                        "add --overwrite"
+                    )
                 answers = ask([question.example for question in window])
                 data = lines.rows((question.asked for question in window), answers)
                 output.append(data, rows=unread.count, digest=unread.digest)
@@ -89,7 +97,9 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another --out") from error
+        raise ConfigError(
+            f"{folder} cannot be made ({error.strerror}); choose another --out"
+        ) from error
 
 
 def find_verb(predictor: Predictor, verb: Verb | None) -> Verb:
@@ -104,8 +114,12 @@ def find_verb(predictor: Predictor, verb: Verb | None) -> Verb:
 
 
 def made_from(predictor: Predictor, verb: Verb, options: PredictOptions) -> dict[str, Any]:
-    """All that lines follow from, beside the rows. How bad rows are met may change while a file grows."""
-    columns = {name: getattr(options.table, name) for name in ("text", "second", "context", "question", "options", "words")}
+    """All that lines follow from, beside the rows. How bad rows are met may change while a file
+    grows."""
+    columns = {
+        name: getattr(options.table, name)
+        for name in ("text", "second", "context", "question", "options", "words")
+    }
     own: dict[str, dict[str, Any]] = {
         "fill": {"top": options.top},
         "embed": {"pooling": options.pooling, "normalize": options.normalize},
@@ -119,16 +133,24 @@ def made_from(predictor: Predictor, verb: Verb, options: PredictOptions) -> dict
     return fixed | own.get(verb, {}) | columns
 
 
-def asker(predictor: Predictor, verb: Verb, options: PredictOptions) -> Callable[[list[TaskExample]], list[dict[str, Any]]]:
+def asker(
+    predictor: Predictor, verb: Verb, options: PredictOptions
+) -> Callable[[list[TaskExample]], list[dict[str, Any]]]:
     """What turns a window of examples into answers."""
     if verb == "fill":
-        return lambda examples: [as_masks(said) for said in predictor.fill(_firsts(examples), top=options.top)]
+        return lambda examples: [
+            as_masks(said) for said in predictor.fill(_firsts(examples), top=options.top)
+        ]
     if verb == "embed":
         return lambda examples: [
             {"vector": [round(number, DIGITS) for number in vector.tolist()]}
-            for vector in predictor.embed(_firsts(examples), pooling=options.pooling, normalize=options.normalize)
+            for vector in predictor.embed(
+                _firsts(examples), pooling=options.pooling, normalize=options.normalize
+            )
         ]
-    return lambda examples: [_without_spans(as_answer(said)) for said in predictor.predict(examples, kind=SHAPES[verb])]
+    return lambda examples: [
+        _without_spans(as_answer(said)) for said in predictor.predict(examples, kind=SHAPES[verb])
+    ]
 
 
 def _firsts(examples: list[TaskExample]) -> list[str]:

@@ -1,8 +1,8 @@
-"""The Predictor: a loaded model asked in plain words. Texts in, predictions out (architecture.md's Python page).
-
-Every verb takes one, a list or an iterator, and answers in the same form and order; an iterator is read as the answers are
-taken, a little ahead. What is longer than the model reads is cut at its end, of a pair the longer text first; answer and tag
-read long texts in overlapping windows instead.
+"""The Predictor: a loaded model asked in plain words. Texts in, predictions out (architecture.md's
+Python page).
+ Every verb takes one, a list or an iterator, and answers in the same form and order; an iterator is
+read as the answers are taken, a little ahead. What is longer than the model reads is cut at its
+end, of a pair the longer text first; answer and tag read long texts in overlapping windows instead.
 """
 
 import hashlib
@@ -36,7 +36,13 @@ from litebert.infer.verbs import (
 from litebert.tasks import apply
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import Kind, TaskExample
-from litebert.tasks.predictions import ChoicePrediction, LabelPrediction, Prediction, Span, TagPrediction
+from litebert.tasks.predictions import (
+    ChoicePrediction,
+    LabelPrediction,
+    Prediction,
+    Span,
+    TagPrediction,
+)
 from litebert.text.tokenizer import Tokenizer
 
 Arithmetic = Literal["auto", "float32", "bfloat16"]
@@ -64,9 +70,14 @@ class Predictor:
         notes: tuple[str, ...] = (),
     ) -> None:
         if checkpoint.tokenizer is None:
-            raise CheckpointError("the model has no tokenizer beside it; copy its spiece.model into the folder to ask it texts")
+            raise CheckpointError(
+                "the model has no tokenizer beside it; copy its spiece.model into the folder to "
+                "ask it texts"
+            )
         self.device = torch.device(device)
-        self.batch_tokens = batch_tokens or apply.BATCH_TOKENS.get(self.device.type, apply.MOST_TOKENS)
+        self.batch_tokens = batch_tokens or apply.BATCH_TOKENS.get(
+            self.device.type, apply.MOST_TOKENS
+        )
         """Tokens of a batch, padding among them."""
         self.model = checkpoint.model.to(self.device, find_dtype(dtype, self.device)).eval()
         if compile:
@@ -83,11 +94,16 @@ class Predictor:
             self.cards = cards(self.model.config, self.card)
             """For each task verb that the model knows, how texts become its inputs."""
         except ConfigError as error:
-            raise CheckpointError(f"the task.json beside the model cannot be used: {error}") from error
+            raise CheckpointError(
+                f"the task.json beside the model cannot be used: {error}"
+            ) from error
         self.notes = notes
         """What a user should know of the model's loading."""
         if self.tokenizer.vocab_size > (size := self.model.config.encoder.vocab_size):
-            raise CheckpointError(f"the tokenizer has {self.tokenizer.vocab_size} pieces, the model {size}; they do not match")
+            raise CheckpointError(
+                f"the tokenizer has {self.tokenizer.vocab_size} pieces, the model {size}; they do "
+                "not match"
+            )
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
@@ -112,25 +128,39 @@ class Predictor:
     @overload
     def fill(self, texts: Iterator[str], *, top: int = 5) -> Iterator[Guesses]: ...
     def fill(self, texts: Any, *, top: int = 5) -> Any:
-        """The `top` likeliest pieces in place of [MASK], each with its probability; a list for each mask where there are
-        several. A mask behind the model's longest input is an error."""
+        """The `top` likeliest pieces in place of [MASK], each with its probability; a list for each
+        mask where there are several. A mask behind the model's longest input is an error."""
         if top < 1:
             raise ConfigError(f"top is at least 1; got {top}")
 
         def guesses(window: list[str]) -> list[Guesses]:
-            found = fill_texts(self.model, self.tokenizer, window, top=top, batch_tokens=self.batch_tokens, device=self.device)
+            found = fill_texts(
+                self.model,
+                self.tokenizer,
+                window,
+                top=top,
+                batch_tokens=self.batch_tokens,
+                device=self.device,
+            )
             return [each if len(each) > 1 else each[0] for each in found]
 
         return self._said("fill", texts, guesses)
 
     @overload
-    def embed(self, texts: str, *, pooling: Pooling = "mean", normalize: bool = False) -> Vector: ...
+    def embed(
+        self, texts: str, *, pooling: Pooling = "mean", normalize: bool = False
+    ) -> Vector: ...
     @overload
-    def embed(self, texts: Many, *, pooling: Pooling = "mean", normalize: bool = False) -> Vectors: ...
+    def embed(
+        self, texts: Many, *, pooling: Pooling = "mean", normalize: bool = False
+    ) -> Vectors: ...
     @overload
-    def embed(self, texts: Iterator[str], *, pooling: Pooling = "mean", normalize: bool = False) -> Iterator[Vector]: ...
+    def embed(
+        self, texts: Iterator[str], *, pooling: Pooling = "mean", normalize: bool = False
+    ) -> Iterator[Vector]: ...
     def embed(self, texts: Any, *, pooling: Pooling = "mean", normalize: bool = False) -> Any:
-        """A vector for each text: the mean of the last states, or the state of [CLS]; one row a text."""
+        """A vector for each text: the mean of the last states, or the state of [CLS]; one row a
+        text."""
         check_pooling(pooling)
 
         def vectors(window: list[str]) -> Sequence[Vector]:
@@ -148,7 +178,11 @@ class Predictor:
 
         found = self._said("embed", texts, vectors)
         if isinstance(found, list):
-            return np.stack(found) if found else np.zeros((0, self.model.config.encoder.hidden_size), np.float32)
+            return (
+                np.stack(found)
+                if found
+                else np.zeros((0, self.model.config.encoder.hidden_size), np.float32)
+            )
         return found
 
     @overload
@@ -169,30 +203,42 @@ class Predictor:
     def pair(self, first: Iterator[str], second: Iterator[str]) -> Iterator[LabelPrediction]: ...
     def pair(self, first: Any, second: Any) -> Any:
         """The label of a pair of texts, and every label's probability."""
-        return self._asked("pair", text_example, {"first": (first, is_text), "second": (second, is_text)})
+        return self._asked(
+            "pair", text_example, {"first": (first, is_text), "second": (second, is_text)}
+        )
 
     @overload
     def regress(self, first: str, second: str | None = None) -> float: ...
     @overload
     def regress(self, first: Many, second: Many | None = None) -> list[float]: ...
     @overload
-    def regress(self, first: Iterator[str], second: Iterator[str] | None = None) -> Iterator[float]: ...
+    def regress(
+        self, first: Iterator[str], second: Iterator[str] | None = None
+    ) -> Iterator[float]: ...
     def regress(self, first: Any, second: Any = None) -> Any:
         """A number for a text, or for a pair of them."""
-        fields = {"first": (first, is_text)} | ({} if second is None else {"second": (second, is_text)})
+        fields = {"first": (first, is_text)} | (
+            {} if second is None else {"second": (second, is_text)}
+        )
         return self._asked("regress", text_example, fields, lambda said: said.value)
 
     @overload
     def choose(self, *, context: str, question: str, options: Many) -> ChoicePrediction: ...
     @overload
-    def choose(self, *, context: Many, question: Many, options: Sequence[Many]) -> list[ChoicePrediction]: ...
+    def choose(
+        self, *, context: Many, question: Many, options: Sequence[Many]
+    ) -> list[ChoicePrediction]: ...
     @overload
     def choose(
         self, *, context: Iterator[str], question: Iterator[str], options: Iterator[Many]
     ) -> Iterator[ChoicePrediction]: ...
     def choose(self, *, context: Any, question: Any, options: Any) -> Any:
         """Which option is right, from 0, and every option's probability."""
-        fields = {"context": (context, is_text), "question": (question, is_text), "options": (options, is_texts)}
+        fields = {
+            "context": (context, is_text),
+            "question": (question, is_text),
+            "options": (options, is_texts),
+        }
         return self._asked("choose", choice_example, fields)
 
     @overload
@@ -200,9 +246,12 @@ class Predictor:
     @overload
     def answer(self, *, question: Many, context: Many) -> list[Span | None]: ...
     @overload
-    def answer(self, *, question: Iterator[str], context: Iterator[str]) -> Iterator[Span | None]: ...
+    def answer(
+        self, *, question: Iterator[str], context: Iterator[str]
+    ) -> Iterator[Span | None]: ...
     def answer(self, *, question: Any, context: Any) -> Any:
-        """The span of the context that answers, with its text, place and score; None for no answer."""
+        """The span of the context that answers, with its text, place and score; None for no
+        answer."""
         fields = {"question": (question, is_text), "context": (context, is_text)}
         return self._asked("answer", answer_example, fields, lambda said: said.best)
 
@@ -213,19 +262,32 @@ class Predictor:
     @overload
     def tag(self, texts: Iterator[str] | Iterator[Sequence[str]]) -> Iterator[TagPrediction]: ...
     def tag(self, texts: Any) -> Any:
-        """A tag for every word of a text, and its probability. A text is split at white space, or given as its words."""
+        """A tag for every word of a text, and its probability. A text is split at white space, or
+        given as its words."""
         return self._asked("tag", tag_example, {"texts": (texts, is_text)})
 
-    def predict(self, examples: Iterable[TaskExample], *, kind: Kind | None = None) -> Iterator[Prediction]:
-        """The whole prediction for each example, in order: the other spans of an answer too. Kinds are verbs."""
+    def predict(
+        self, examples: Iterable[TaskExample], *, kind: Kind | None = None
+    ) -> Iterator[Prediction]:
+        """The whole prediction for each example, in order: the other spans of an answer too. Kinds
+        are verbs."""
         verb: Verb | None = next(iter(self.cards), None) if kind is None else kind
         if verb is None:
-            raise ConfigError(f"this model has no head for a task; it can {' and '.join(self.verbs)}")
+            raise ConfigError(
+                f"this model has no head for a task; it can {' and '.join(self.verbs)}"
+            )
         check_verb(verb, self.verbs, self.card)
         card = self.cards[verb]
 
         def predictions(window: list[TaskExample]) -> Sequence[Prediction]:
-            return apply.predict(self.model, card, window, self.tokenizer, device=self.device, batch_tokens=self.batch_tokens)
+            return apply.predict(
+                self.model,
+                card,
+                window,
+                self.tokenizer,
+                device=self.device,
+                batch_tokens=self.batch_tokens,
+            )
 
         return answered(examples, characters, _without_gradients(predictions), most=self.window)
 
@@ -253,12 +315,21 @@ def find_dtype(name: Arithmetic, device: torch.device) -> torch.dtype:
     """The arithmetic that is meant by a name on a device."""
     if name not in get_args(Arithmetic):
         raise ConfigError(f"dtype is one of {', '.join(get_args(Arithmetic))}; got {name!r}")
-    is_made_for_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.bfloat16 if name == "bfloat16" or (name == "auto" and is_made_for_it) else torch.float32
+    is_made_for_it = device.type == "cuda" and torch.cuda.is_bf16_supported(
+        including_emulation=False
+    )
+    return (
+        torch.bfloat16
+        if name == "bfloat16" or (name == "auto" and is_made_for_it)
+        else torch.float32
+    )
 
 
-def _without_gradients(answer: Callable[[list[Item]], Sequence[Any]]) -> Callable[[list[Item]], Sequence[Any]]:
-    """Around each window and not around the stream: between two answers the caller's own code runs."""
+def _without_gradients(
+    answer: Callable[[list[Item]], Sequence[Any]],
+) -> Callable[[list[Item]], Sequence[Any]]:
+    """Around each window and not around the stream: between two answers the caller's own code
+    runs."""
 
     def inside(window: list[Item]) -> Sequence[Any]:
         with torch.inference_mode():

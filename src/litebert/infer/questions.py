@@ -1,6 +1,7 @@
-"""Rows of a file as questions to a model: a path and what is asked in; examples, one after another, out. For litebert predict.
-
-Nothing is held but the present row. What was asked before is read again and compared by its sum, and not handed out again.
+"""Rows of a file as questions to a model: a path and what is asked in; examples, one after another,
+out. For litebert predict.
+ Nothing is held but the present row. What was asked before is read again and compared by its sum,
+and not handed out again.
 """
 
 import hashlib
@@ -73,7 +74,14 @@ class Question:
 class Questions:
     """The rows of a file, in order; bad ones go to `bad`."""
 
-    def __init__(self, predictor: Predictor, source: Path | str, verb: Verb, options: PredictOptions, bad: BadRows) -> None:
+    def __init__(
+        self,
+        predictor: Predictor,
+        source: Path | str,
+        verb: Verb,
+        options: PredictOptions,
+        bad: BadRows,
+    ) -> None:
         self.bad = bad
         self.notes: list[str] = []
         """What a user should know of the reading."""
@@ -116,8 +124,14 @@ class Questions:
         columns = replace(columns, **UNREAD)
         missing = [name for name in self._options.keep if name not in names]
         if missing:
-            raise ConfigError(f"there is no column {missing[0]!r} to keep; {self._source} has: {', '.join(names)}")
-        found = {part: name for part, name in asdict(columns).items() if name and not getattr(self._options.table, part)}
+            raise ConfigError(
+                f"there is no column {missing[0]!r} to keep; {self._source} has: {', '.join(names)}"
+            )
+        found = {
+            part: name
+            for part, name in asdict(columns).items()
+            if name and not getattr(self._options.table, part)
+        }
         if found:
             told = ", ".join(f"{part} is {name!r}" for part, name in found.items())
             self.notes.append(f"{self._source.name}: columns recognised by their names: {told}")
@@ -139,7 +153,8 @@ class Questions:
 
 
 class Unread:
-    """The questions that have no answer yet: those after the first `done`, whose sum has to be `digest`."""
+    """The questions that have no answer yet: those after the first `done`, whose sum has to be
+    `digest`."""
 
     def __init__(self, questions: Questions, *, done: int, digest: str) -> None:
         self._questions, self._done, self._expected = questions, done, digest
@@ -157,12 +172,19 @@ class Unread:
             self._sum.update(json.dumps(question.row, default=str).encode() + b"\n")
             self.count += 1
             if self.count == self._done and self.digest != self._expected:
-                raise _changed(f"its first {self._done:,} rows are not those that were predicted before")
+                raise _changed(
+                    f"its first {self._done:,} rows are not those that were predicted before"
+                )
             if self.count > self._done:
                 yield question
         if self.count < self._done:
-            raise _changed(f"it has {self.count:,} usable rows now, {self._done:,} were predicted before")
+            raise _changed(
+                f"it has {self.count:,} usable rows now, {self._done:,} were predicted before"
+            )
 
 
 def _changed(how: str) -> DataError:
-    return DataError(f"the input has changed: {how}; undo that, choose another --out, or begin again with --overwrite")
+    return DataError(
+        f"the input has changed: {how}; undo that, choose another --out, or begin again with "
+        "--overwrite"
+    )

@@ -1,8 +1,9 @@
-"""Texts as rows of token ids into batches, and the states that an encoder makes of them: for fill and embed.
-
-Rows in any order and of any length in; batches of like lengths out, each with the numbers of its rows. On a GPU in bfloat16 the
-encoder reads rows end to end, and its states are laid side by side again: nothing is computed for padding. Tasks have batches
-of their own (tasks/batch.py, tasks/layout.py), by the same budget.
+"""Texts as rows of token ids into batches, and the states that an encoder makes of them: for fill
+and embed.
+ Rows in any order and of any length in; batches of like lengths out, each with the numbers of its
+rows. On a GPU in bfloat16 the encoder reads rows end to end, and its states are laid side by side
+again: nothing is computed for padding. Tasks have batches of their own (tasks/batch.py,
+tasks/layout.py), by the same budget.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,15 +35,24 @@ class States:
 
 
 def encode_rows(
-    model: Model, rows: Sequence[Row], *, pad_id: int, batch_tokens: int, device: torch.device, first_only: bool = False
+    model: Model,
+    rows: Sequence[Row],
+    *,
+    pad_id: int,
+    batch_tokens: int,
+    device: torch.device,
+    first_only: bool = False,
 ) -> Iterator[States]:
-    """The states of every row, or of its first token alone, in batches of at most `batch_tokens` tokens with their padding."""
+    """The states of every row, or of its first token alone, in batches of at most `batch_tokens`
+    tokens with their padding."""
     lengths = np.array([len(row) for row in rows], np.int64)
     is_packed = can_pack(model, device, int(lengths.max(initial=0)))
     for numbers in budget_batches(lengths, tokens=batch_tokens):
         if is_packed:
             chosen = [rows[number] for number in numbers.tolist()]
-            yield _end_to_end(model, numbers, chosen, lengths[numbers], device, first_only=first_only)
+            yield _end_to_end(
+                model, numbers, chosen, lengths[numbers], device, first_only=first_only
+            )
             continue
         longest = int(lengths[numbers].max())
         token_ids = np.full((len(numbers), longest), pad_id, np.int64)
@@ -50,7 +60,11 @@ def encode_rows(
             token_ids[place, : lengths[number]] = rows[number]
         # Without a mask attention has a faster way, so that rows of one length get none.
         padded = bool((lengths[numbers] < longest).any())
-        mask = torch.from_numpy(np.arange(longest) < lengths[numbers, None]).to(device) if padded else None
+        mask = (
+            torch.from_numpy(np.arange(longest) < lengths[numbers, None]).to(device)
+            if padded
+            else None
+        )
         needed = None
         if first_only:
             needed = Needed(places=torch.arange(0, token_ids.size, longest, device=device)[:, None])
@@ -83,9 +97,13 @@ def _end_to_end(
     if first_only:
         each = torch.arange(len(bounds), dtype=torch.int32, device=device)
         needed = Needed(places=tensors["bounds"][None, :-1], bounds=each, longest=1)
-    states = model.encoder(tensors["token_ids"], None, packing, positions=tensors["positions"], needed=needed)
+    states = model.encoder(
+        tensors["token_ids"], None, packing, positions=tensors["positions"], needed=needed
+    )
     if first_only:
         return States(rows=numbers, states=states.transpose(0, 1), mask=None)
     is_full = bool((lengths == longest).all())
-    mask = None if is_full else torch.arange(longest, device=device) < packing.bounds.diff()[:, None]
+    mask = (
+        None if is_full else torch.arange(longest, device=device) < packing.bounds.diff()[:, None]
+    )
     return States(rows=numbers, states=states[0][tensors["places"]], mask=mask)

@@ -1,6 +1,6 @@
 """What a model can be asked: its heads and its task in; verbs, and a card for each task verb, out.
-
-A model fine-tuned here carries its card; of one that comes without (Hugging Face's), the heads say what it answers.
+ A model fine-tuned here carries its card; of one that comes without (Hugging Face's), the heads say
+what it answers.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,14 @@ from typing import Any, Literal, get_args
 from litebert.config import HeadKind, ModelConfig
 from litebert.errors import ConfigError
 from litebert.tasks.card import TaskCard
-from litebert.tasks.examples import AnswerExample, ChoiceExample, Kind, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    Kind,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.task import Task
 
 Verb = Literal["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"]
@@ -34,7 +41,9 @@ def cards(config: ModelConfig, card: TaskCard | None) -> dict[Verb, TaskCard]:
     found: dict[Verb, TaskCard] = {}
     for head in config.heads:
         for kind in _ANSWERS.get(head.kind, ()):
-            task = Task(name=kind, kind=kind, scores=(), labels=head.labels, head=head.kind, has_null=False)
+            task = Task(
+                name=kind, kind=kind, scores=(), labels=head.labels, head=head.kind, has_null=False
+            )
             found[kind] = TaskCard(task=task, max_length=config.encoder.max_positions)
     return found
 
@@ -42,7 +51,9 @@ def cards(config: ModelConfig, card: TaskCard | None) -> dict[Verb, TaskCard]:
 def known_verbs(config: ModelConfig, known: dict[Verb, TaskCard]) -> tuple[Verb, ...]:
     """All that the model can do; to embed, any encoder will do."""
     fills = any(head.kind == "masked" for head in config.heads)
-    return tuple(verb for verb in VERBS if verb in known or verb == "embed" or (verb == "fill" and fills))
+    return tuple(
+        verb for verb in VERBS if verb in known or verb == "embed" or (verb == "fill" and fills)
+    )
 
 
 def check_verb(verb: str, known: tuple[Verb, ...], card: TaskCard | None) -> None:
@@ -50,13 +61,19 @@ def check_verb(verb: str, known: tuple[Verb, ...], card: TaskCard | None) -> Non
     if verb in known:
         return
     made = "" if card is None else f" (it was fine-tuned for {card.task.name})"
-    cure = "pretraining makes a head that fills" if verb == "fill" else f"fine-tune one: litebert finetune {verb} --model …"
+    cure = (
+        "pretraining makes a head that fills"
+        if verb == "fill"
+        else f"fine-tune one: litebert finetune {verb} --model …"
+    )
     raise ConfigError(f"this model cannot {verb}{made}; it can {' and '.join(known)}; {cure}")
 
 
 def text_example(first: Any, second: Any = None) -> TextExample:
     return TextExample(
-        key="", first=checked_text("first", first), second=None if second is None else checked_text("second", second)
+        key="",
+        first=checked_text("first", first),
+        second=None if second is None else checked_text("second", second),
     )
 
 
@@ -65,12 +82,19 @@ def choice_example(context: Any, question: Any, options: Any) -> ChoiceExample:
     if len(texts) < 2:
         raise ConfigError(f"a question is asked with two or more options; got {len(texts)}")
     return ChoiceExample(
-        key="", context=checked_text("context", context), question=checked_text("question", question), options=texts
+        key="",
+        context=checked_text("context", context),
+        question=checked_text("question", question),
+        options=texts,
     )
 
 
 def answer_example(question: Any, context: Any) -> AnswerExample:
-    return AnswerExample(key="", question=checked_text("question", question), context=checked_text("context", context))
+    return AnswerExample(
+        key="",
+        question=checked_text("question", question),
+        context=checked_text("context", context),
+    )
 
 
 def tag_example(words: Any) -> TagExample:
@@ -86,7 +110,9 @@ def characters(example: TaskExample) -> int:
 
 SIZES: dict[type, Callable[[Any], int]] = {
     TextExample: lambda example: len(example.first) + len(example.second or ""),
-    ChoiceExample: lambda example: (len(example.context) + len(example.question)) * len(example.options),
+    ChoiceExample: lambda example: (
+        (len(example.context) + len(example.question)) * len(example.options)
+    ),
     AnswerExample: lambda example: len(example.question) + len(example.context),
     TagExample: lambda example: sum(map(len, example.words)),
 }

@@ -1,4 +1,5 @@
-"""A model without weights: for its names and shapes, and to be given weights from elsewhere. A config in, a Model out."""
+"""A model without weights: for its names and shapes, and to be given weights from elsewhere. A
+config in, a Model out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,11 +19,15 @@ def bare_model(config: ModelConfig) -> Model:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Leaves out normal numbers: on the meta device there is nothing to fill, and finding that out makes torch import its
-    compiler, which takes longer than all the rest of loading a model."""
+    """Leaves out normal numbers: on the meta device there is nothing to fill, and finding that out
+    makes torch import its compiler, which takes longer than all the rest of loading a model."""
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func is nn.init.normal_:

@@ -1,6 +1,7 @@
-"""Counting without building: parameters, FLOPs per token, and bytes, from a config alone (no torch).
-
-Exact to the last parameter (ALBERT Table 1); tests hold the formulas against real modules and real saved activations.
+"""Counting without building: parameters, FLOPs per token, and bytes, from a config alone (no
+torch).
+ Exact to the last parameter (ALBERT Table 1); tests hold the formulas against real modules and real
+saved activations.
 """
 
 from litebert.config import EncoderConfig, HeadConfig
@@ -19,17 +20,20 @@ def count_encoder(config: EncoderConfig) -> dict[str, int]:
     plan = config.plan()
     num_attentions, num_ffns = (1 + max(owners) for owners in zip(*plan, strict=True))
     return {
-        "embedding": (config.vocab_size + config.max_positions + config.num_segments + 2) * embedding,
+        "embedding": (config.vocab_size + config.max_positions + config.num_segments + 2)
+        * embedding,
         "mapping": linear(embedding, size) if config.has_mapping else 0,
         "attention": num_attentions * (4 * linear(size, size) + 2 * size),
-        "ffn": num_ffns * (linear(size, config.ffn_size) + linear(config.ffn_size, size) + 2 * size),
+        "ffn": num_ffns
+        * (linear(size, config.ffn_size) + linear(config.ffn_size, size) + 2 * size),
         "final norm": 2 * size if config.norm == "pre" else 0,
         "pooler": linear(size, size) if config.pooler else 0,
     }
 
 
 def count_head(config: EncoderConfig, head: HeadConfig) -> int:
-    """Parameters that a head adds; the masked-token head's product is tied and adds only its bias."""
+    """Parameters that a head adds; the masked-token head's product is tied and adds only its
+    bias."""
     size, embedding = config.hidden_size, config.embedding_size
     if head.kind == "masked":
         return linear(size, embedding) + 2 * embedding + config.vocab_size
@@ -39,8 +43,11 @@ def count_head(config: EncoderConfig, head: HeadConfig) -> int:
     return linear(size, width)
 
 
-def flops_per_token(config: EncoderConfig, *, seq: int, masked_fraction: float = 0.0, training: bool = False) -> float:
-    """Multiply-adds counted as two. The vocabulary's product counts at masked positions only; backward is twice forward."""
+def flops_per_token(
+    config: EncoderConfig, *, seq: int, masked_fraction: float = 0.0, training: bool = False
+) -> float:
+    """Multiply-adds counted as two. The vocabulary's product counts at masked positions only;
+    backward is twice forward."""
     size, embedding = config.hidden_size, config.embedding_size
     applications = config.num_layers * config.layers_per_group
     layer = 8 * size**2 + 4 * size * config.ffn_size + 4 * seq * size
@@ -49,13 +56,18 @@ def flops_per_token(config: EncoderConfig, *, seq: int, masked_fraction: float =
     return (3 if training else 1) * (applications * layer + mapping + masked)
 
 
-def activation_bytes(config: EncoderConfig, *, batch: int, seq: int, checkpoint_every: int = 0, width: int = 4) -> int:
-    """Bytes that the layers keep for backward without dropout, `width` bytes a number; norms keep float32 statistics.
+def activation_bytes(
+    config: EncoderConfig, *, batch: int, seq: int, checkpoint_every: int = 0, width: int = 4
+) -> int:
+    """Bytes that the layers keep for backward without dropout, `width` bytes a number; norms keep
+    float32 statistics.
 
-    With gradient checkpointing: the states between stretches, and all activations of one stretch while it is recomputed.
+    With gradient checkpointing: the states between stretches, and all activations of one stretch
+    while it is recomputed.
     """
     size, tokens = config.hidden_size, batch * seq
-    # input, query, key, value, attended; two sums before norms; the input of ffn; ffn before and after its activation
+    # input, query, key, value, attended; two sums before norms; the input of ffn; ffn before and
+    # after its activation
     kept = width * (8 * size + 2 * config.ffn_size)
     statistics = 4 * (4 + config.num_attention_heads)
     per_application = tokens * (kept + statistics)

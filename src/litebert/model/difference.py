@@ -1,9 +1,10 @@
-"""Weights as their difference to a base's: a model's weights and its base's in, what tells them apart out; and back.
-
-Fine-tuning changes every matrix a little, and mostly in few directions. Of each matrix's change the first singular vectors are
-kept (no product of that rank is nearer: Eckart and Young), as two factors in 8 bits. The table of tokens has a rank of its own:
-it is the largest by far, and changes in the fewest directions. Biases, norms and what the base does not have are stored whole;
-what did not change is not stored. What was measured: docs/decisions/difference.md.
+"""Weights as their difference to a base's: a model's weights and its base's in, what tells them
+apart out; and back.
+ Fine-tuning changes every matrix a little, and mostly in few directions. Of each matrix's change
+the first singular vectors are kept (no product of that rank is nearer: Eckart and Young), as two
+factors in 8 bits. The table of tokens has a rank of its own: it is the largest by far, and changes
+in the fewest directions. Biases, norms and what the base does not have are stored whole; what did
+not change is not stored. What was measured: docs/decisions/difference.md.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from litebert.model.int8 import SCALES, Shape, is_quantized
 
 TOKENS = "encoder.embedding.token.weight"
 LEFT, RIGHT = ".left", ".right"
-"""What is put behind a matrix's name to name its factors: directions of its output and of its input, a row each."""
+"""What is put behind a matrix's name to name its factors: directions of its output and of its
+input, a row each."""
 
 Matrix = Float[Tensor, "rows columns"]
 Kinds = dict[str, tuple[str, Shape]]
@@ -41,7 +43,9 @@ class Extent:
         return min(self.token_rank if name == TOKENS else self.rank, *shape)
 
 
-def pack(weights: Mapping[str, Tensor], base: Mapping[str, Tensor], extent: Extent) -> dict[str, Tensor]:
+def pack(
+    weights: Mapping[str, Tensor], base: Mapping[str, Tensor], extent: Extent
+) -> dict[str, Tensor]:
     """What is stored of `weights`; both are float32."""
     stored: dict[str, Tensor] = {}
     for name, weight in weights.items():
@@ -49,7 +53,11 @@ def pack(weights: Mapping[str, Tensor], base: Mapping[str, Tensor], extent: Exte
             stored |= int8.pack({name: weight}, extent.group_size)
         elif not torch.equal(weight, base[name]):
             shape = tuple(weight.shape)
-            stored |= _pack_change(name, weight - base[name], extent) if is_quantized(shape) else {name: weight}
+            stored |= (
+                _pack_change(name, weight - base[name], extent)
+                if is_quantized(shape)
+                else {name: weight}
+            )
     return stored
 
 
@@ -66,7 +74,10 @@ def _pack_change(name: str, change: Matrix, extent: Extent) -> dict[str, Tensor]
 
 
 def unpack(
-    stored: Mapping[str, Tensor], base: Mapping[str, Tensor], shapes: Mapping[str, Shape], extent: Extent
+    stored: Mapping[str, Tensor],
+    base: Mapping[str, Tensor],
+    shapes: Mapping[str, Shape],
+    extent: Extent,
 ) -> dict[str, Tensor]:
     """The weights of these shapes, in float32, from what `pack` gave and the base's."""
 
@@ -84,7 +95,9 @@ def unpack(
     return {name: weight(name) for name in shapes}
 
 
-def stored_as(shapes: Mapping[str, Shape], base: Mapping[str, Shape], extent: Extent) -> dict[str, Kinds]:
+def stored_as(
+    shapes: Mapping[str, Shape], base: Mapping[str, Shape], extent: Extent
+) -> dict[str, Kinds]:
     """What `pack` makes of each weight of these shapes, where it changed."""
 
     def kinds(name: str, shape: Shape) -> Kinds:

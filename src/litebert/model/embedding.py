@@ -1,4 +1,5 @@
-"""Token, position and segment embeddings of width E, summed, normed, then mapped to H (ALBERT §3.1, factorized embedding).
+"""Token, position and segment embeddings of width E, summed, normed, then mapped to H (ALBERT §3.1,
+factorized embedding).
 
 Ids in, the first states out.
 """
@@ -36,8 +37,13 @@ class Embedding(nn.Module):
         length, limit = token_ids.shape[1], self.position.num_embeddings
         if positions is None:
             if length > limit:
-                raise DataError(f"the input has {length} tokens, the model reads at most {limit}; shorten or truncate it")
+                raise DataError(
+                    f"the input has {length} tokens, the model reads at most {limit}; shorten or "
+                    "truncate it"
+                )
             positions = torch.arange(length, device=token_ids.device)
         segments = self.segment.weight[0] if segment_ids is None else self.segment(segment_ids)
-        states: Tensor = self.mapping(self.dropout(self.norm(self.token(token_ids) + segments + self.position(positions))))
+        states: Tensor = self.mapping(
+            self.dropout(self.norm(self.token(token_ids) + segments + self.position(positions)))
+        )
         return states

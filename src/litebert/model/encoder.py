@@ -1,7 +1,8 @@
-"""The encoder: who owns which parameters, and the walk of the states through the layers (ALBERT §3.1, parameter sharing).
-
-Ids in, states out. Sharing is a plan, not a branch: a list of (attention owner, feed-forward owner), one pair for each
-application. none / attention / ffn / all, groups, several layers per group and BERT itself are one class with another plan.
+"""The encoder: who owns which parameters, and the walk of the states through the layers (ALBERT
+§3.1, parameter sharing).
+ Ids in, states out. Sharing is a plan, not a branch: a list of (attention owner, feed-forward
+owner), one pair for each application. none / attention / ffn / all, groups, several layers per
+group and BERT itself are one class with another plan.
 """
 
 from collections.abc import Sequence
@@ -23,20 +24,29 @@ Pooled = Float[Tensor, "batch hidden"]
 
 
 class Encoder(nn.Module):
-    """ALBERT or BERT, by its config; `checkpoint_every=k` recomputes activations in stretches of k layers."""
+    """ALBERT or BERT, by its config; `checkpoint_every=k` recomputes activations in stretches of k
+    layers."""
 
     def __init__(self, config: EncoderConfig, *, checkpoint_every: int = 0) -> None:
         super().__init__()
         self.config = config
         self.checkpoint_every = checkpoint_every
         self.plan = config.plan()
-        # whether layers draw random numbers, which must then be drawn again when they are recomputed
-        self.draws = any((config.attention_dropout, config.attention_output_dropout, config.ffn_dropout))
-        self.layer = apply_layer  # where training may put a compiled one: compiled once, since all layers are one layer
+        # whether layers draw random numbers, which must then be drawn again when they are
+        # recomputed
+        self.draws = any(
+            (config.attention_dropout, config.attention_output_dropout, config.ffn_dropout)
+        )
+        # where training may put a compiled one: compiled once, since all layers are one layer
+        self.layer = apply_layer
         size = config.hidden_size
         self.embedding = Embedding(config)
-        self.attentions = nn.ModuleList(Attention(config) for _ in range(1 + max(a for a, _ in self.plan)))
-        self.feed_forwards = nn.ModuleList(FeedForward(config) for _ in range(1 + max(f for _, f in self.plan)))
+        self.attentions = nn.ModuleList(
+            Attention(config) for _ in range(1 + max(a for a, _ in self.plan))
+        )
+        self.feed_forwards = nn.ModuleList(
+            FeedForward(config) for _ in range(1 + max(f for _, f in self.plan))
+        )
         # Without a norm at its end a pre-norm stack would hand on an unnormed sum.
         self.norm = layer_norm(size, config) if config.norm == "pre" else nn.Identity()
         self.pooler = nn.Linear(size, size) if config.pooler else None
@@ -52,10 +62,11 @@ class Encoder(nn.Module):
         depth: int | None = None,
         needed: Needed | None = None,
     ) -> Chosen:
-        """The last states, of all tokens or of the `needed` ones alone; `depth` stops after that many layers.
+        """The last states, of all tokens or of the `needed` ones alone; `depth` stops after that
+        many layers.
 
-        `mask` is True at real tokens, None where all are; where rows lie end to end it is a Packing, and `positions` says
-        where each token stands in its own row.
+        `mask` is True at real tokens, None where all are; where rows lie end to end it is a
+        Packing, and `positions` says where each token stands in its own row.
         """
         states, among = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
         plan = self.plan_to(depth)
@@ -65,7 +76,13 @@ class Encoder(nn.Module):
                 stretch, is_last = plan[start : start + stride], start + stride >= len(plan)
                 chosen = needed if is_last else None
                 states = checkpoint(
-                    self.run, stretch, states, among, chosen, use_reentrant=False, preserve_rng_state=self.draws
+                    self.run,
+                    stretch,
+                    states,
+                    among,
+                    chosen,
+                    use_reentrant=False,
+                    preserve_rng_state=self.draws,
                 )
         else:
             states = self.run(plan, states, among, needed)
@@ -75,7 +92,8 @@ class Encoder(nn.Module):
     def all_states(
         self, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None
     ) -> list[Float[Tensor, "batch seq hidden"]]:
-        """The states after the embedding and after every application; the last item is what `forward` returns."""
+        """The states after the embedding and after every application; the last item is what
+        `forward` returns."""
         found, key_mask = [self.embedding(token_ids, segment_ids)], broadcast(mask)
         for application in self.plan:
             found.append(self.run([application], found[-1], key_mask))
@@ -89,10 +107,13 @@ class Encoder(nn.Module):
         among: KeyMask | Packing | None,
         needed: Needed | None = None,
     ) -> Chosen:
-        """Apply the layers that `plan` names, one after another; the last of them at the needed tokens alone."""
+        """Apply the layers that `plan` names, one after another; the last of them at the needed
+        tokens alone."""
         for place, (attention, feed_forward) in enumerate(plan, start=1):
             chosen = needed if place == len(plan) else None
-            states = self.layer(self.attentions[attention], self.feed_forwards[feed_forward], states, among, chosen)
+            states = self.layer(
+                self.attentions[attention], self.feed_forwards[feed_forward], states, among, chosen
+            )
         return states
 
     def plan_to(self, depth: int | None) -> list[tuple[int, int]]:
@@ -100,13 +121,17 @@ class Encoder(nn.Module):
         if depth is None:
             return self.plan
         if not 1 <= depth <= self.config.num_layers:
-            raise ConfigError(f"depth is from 1 to the model's {self.config.num_layers} layers; got {depth}")
+            raise ConfigError(
+                f"depth is from 1 to the model's {self.config.num_layers} layers; got {depth}"
+            )
         return self.plan[: depth * self.config.layers_per_group]
 
     def pool(self, states: States) -> Pooled:
         """The first token's state through a dense layer and tanh."""
         if self.pooler is None:
-            raise ConfigError("this encoder has no pooler; sentence heads need one, so build it with pooler=True")
+            raise ConfigError(
+                "this encoder has no pooler; sentence heads need one, so build it with pooler=True"
+            )
         return torch.tanh(self.pooler(states[:, 0]))
 
 
@@ -149,7 +174,8 @@ def initialize(module: nn.Module, config: EncoderConfig) -> None:
 
 
 def sinusoids(positions: int, size: int) -> Float[Tensor, "positions size"]:
-    """Sines and cosines of falling frequency (Vaswani et al. 2017), of unit variance: near positions look alike."""
+    """Sines and cosines of falling frequency (Vaswani et al. 2017), of unit variance: near
+    positions look alike."""
     frequencies = 10_000 ** (-torch.arange(0, size, 2) / size)
     angles = torch.arange(positions)[:, None] * frequencies
     return 2**0.5 * torch.cat([angles.sin(), angles.cos()], 1)[:, :size]

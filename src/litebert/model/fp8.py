@@ -1,9 +1,11 @@
-"""Linear maps multiplied in 8-bit floats, where asked for: states in; the maps' outputs side by side out, and gradients.
-
-States and weights are rounded to e4m3 (3 bits of mantissa), gradients to e5m2 (2 bits, more range), each tensor divided by a
-scale of its own, in float32, that takes its largest number to the format's. Sums are wide; outputs are as the states are.
-Weights are rounded once a step, by `refresh`, and all applications of a shared layer use them (ALBERT §3.1). The hardware
-reads both factors along the axis that is summed over, so each is kept or made in two orders. docs/decisions/fp8.md says why.
+"""Linear maps multiplied in 8-bit floats, where asked for: states in; the maps' outputs side by
+side out, and gradients.
+ States and weights are rounded to e4m3 (3 bits of mantissa), gradients to e5m2 (2 bits, more
+range), each tensor divided by a scale of its own, in float32, that takes its largest number to the
+format's. Sums are wide; outputs are as the states are. Weights are rounded once a step, by
+`refresh`, and all applications of a shared layer use them (ALBERT §3.1). The hardware reads both
+factors along the axis that is summed over, so each is kept or made in two orders.
+docs/decisions/fp8.md says why.
 """
 
 from typing import Any
@@ -22,13 +24,16 @@ MULTIPLE = 16
 FAST_BACKWARD = False
 """Whether a GPU may add up gradients with fewer bits than float32 has, as it does forward."""
 KERNELS = True
-"""Whether numbers are rounded by kernels of our own on a Hopper GPU: docs/decisions/fp8.md has their times."""
+"""Whether numbers are rounded by kernels of our own on a Hopper GPU: docs/decisions/fp8.md has
+their times."""
 SMALLEST = 1e-12
-"""Largest number of a tensor that still counts as more than nothing: zeros divided by their scale are zeros."""
+"""Largest number of a tensor that still counts as more than nothing: zeros divided by their scale
+are zeros."""
 
 
 class Quantized(nn.Module):
-    """Linear maps of the same states as one product. Their parameters stay theirs: this holds the rounded weights alone."""
+    """Linear maps of the same states as one product. Their parameters stay theirs: this holds the
+    rounded weights alone."""
 
     values: Tensor
     """(outputs, inputs), of all maps one under another."""
@@ -38,10 +43,13 @@ class Quantized(nn.Module):
 
     def __init__(self, *parts: nn.Linear) -> None:
         super().__init__()
-        self.parts = parts  # a tuple: modules in it are not this one's, and have no second name in a checkpoint
+        # a tuple: modules in it are not this one's, and have no second name in a checkpoint
+        self.parts = parts
         self.register_buffer("values", self._wide().to(FORWARD), persistent=False)
         self.register_buffer("turned", self._wide().t().contiguous().to(FORWARD), persistent=False)
-        self.register_buffer("scale", torch.ones((), device=parts[0].weight.device), persistent=False)
+        self.register_buffer(
+            "scale", torch.ones((), device=parts[0].weight.device), persistent=False
+        )
         self.refresh()
 
     @torch.no_grad()
@@ -57,7 +65,11 @@ class Quantized(nn.Module):
     ) -> Float[Tensor, "*batch outputs_of_all"]:
         """The outputs of all maps side by side; biases may be constants."""
         biases = [part.bias.detach() if is_constant else part.bias for part in self.parts]
-        parameters = [parameter for part, bias in zip(self.parts, biases, strict=True) for parameter in (part.weight, bias)]
+        parameters = [
+            parameter
+            for part, bias in zip(self.parts, biases, strict=True)
+            for parameter in (part.weight, bias)
+        ]
         wide, *_ = ScaledProduct.apply(states, self.values, self.turned, self.scale, *parameters)  # type: ignore[no-untyped-call]
         mapped: Tensor = wide
         return mapped
@@ -67,14 +79,26 @@ class Quantized(nn.Module):
 
 
 class ScaledProduct(torch.autograd.Function):
-    """apply(states, values, turned, scale, weight, bias, weight, bias, …); weights only receive their gradients."""
+    """apply(states, values, turned, scale, weight, bias, weight, bias, …); weights only receive
+    their gradients."""
 
     @staticmethod
-    def forward(states: Tensor, values: Tensor, turned: Tensor, scale: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
-        """The rounded states, turned, and their scale come last: backward needs them, at half of the memory."""
+    def forward(
+        states: Tensor, values: Tensor, turned: Tensor, scale: Tensor, *parameters: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The rounded states, turned, and their scale come last: backward needs them, at half of
+        the memory."""
         rows = states.flatten(0, -2)
         rounded, kept, states_scale, _ = round_both(rows, FORWARD)
-        wide = multiply(rounded, values, states_scale, scale, torch.cat(parameters[1::2]), dtype=states.dtype, fast=True)
+        wide = multiply(
+            rounded,
+            values,
+            states_scale,
+            scale,
+            torch.cat(parameters[1::2]),
+            dtype=states.dtype,
+            fast=True,
+        )
         return wide[: rows.shape[0]].view(*states.shape[:-1], len(values)), kept, states_scale
 
     @staticmethod
@@ -92,16 +116,28 @@ class ScaledProduct(torch.autograd.Function):
         rows, dtype = gradient.flatten(0, -2), gradient.dtype
         wants_biases = ctx.needs_input_grad[5]
         rounded, left, gradient_scale, sums = round_both(rows, BACKWARD, adds=wants_biases)
-        of_states = multiply(rounded, turned, gradient_scale, scale, dtype=dtype, fast=FAST_BACKWARD)
-        of_weights = multiply(left, states, gradient_scale, states_scale, dtype=dtype, fast=FAST_BACKWARD)
+        of_states = multiply(
+            rounded, turned, gradient_scale, scale, dtype=dtype, fast=FAST_BACKWARD
+        )
+        of_weights = multiply(
+            left, states, gradient_scale, states_scale, dtype=dtype, fast=FAST_BACKWARD
+        )
         of_biases = torch.split(sums, ctx.widths) if wants_biases else [None] * len(ctx.widths)
         apart = zip(torch.split(of_weights, ctx.widths), of_biases, strict=True)
-        return of_states[: rows.shape[0]].view(ctx.shape), None, None, None, *(part for pair in apart for part in pair)
+        return (
+            of_states[: rows.shape[0]].view(ctx.shape),
+            None,
+            None,
+            None,
+            *(part for pair in apart for part in pair),
+        )
 
 
-def round_both(rows: Float[Tensor, "rows width"], dtype: torch.dtype, *, adds: bool = False) -> tuple[Tensor, ...]:
-    """Numbers rounded to `dtype`, as they lie and turned, filled up to a number of rows that can be summed over; their scale;
-    and the sum of the rows, if wanted."""
+def round_both(
+    rows: Float[Tensor, "rows width"], dtype: torch.dtype, *, adds: bool = False
+) -> tuple[Tensor, ...]:
+    """Numbers rounded to `dtype`, as they lie and turned, filled up to a number of rows that can be
+    summed over; their scale; and the sum of the rows, if wanted."""
     if KERNELS and rows.is_cuda and rows.dtype == torch.bfloat16 and has_short_kernels():
         from litebert.model import fp8_rounding
 
@@ -111,7 +147,8 @@ def round_both(rows: Float[Tensor, "rows width"], dtype: torch.dtype, *, adds: b
 
 
 def quantize(numbers: Tensor, dtype: torch.dtype) -> tuple[Tensor, Float[Tensor, ""]]:
-    """Numbers rounded to `dtype`, and the scale to multiply them with; what is not finite becomes nan, and is seen."""
+    """Numbers rounded to `dtype`, and the scale to multiply them with; what is not finite becomes
+    nan, and is seen."""
     largest = torch.finfo(dtype).max
     scale = numbers.abs().amax().float().clamp(min=SMALLEST) / largest
     return (numbers.float() / scale).clamp(-largest, largest).to(dtype), scale
@@ -129,7 +166,13 @@ def multiply(
 ) -> Float[Tensor, "rows columns"]:
     """rows @ columns.T + bias, of two rounded tensors."""
     return torch._scaled_mm(
-        rows, columns.t(), scale_a=rows_scale, scale_b=columns_scale, bias=bias, out_dtype=dtype, use_fast_accum=fast
+        rows,
+        columns.t(),
+        scale_a=rows_scale,
+        scale_b=columns_scale,
+        bias=bias,
+        out_dtype=dtype,
+        use_fast_accum=fast,
     )
 
 

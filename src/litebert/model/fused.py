@@ -1,8 +1,8 @@
-"""Several linear maps of the same states as one product: query, key and value. States and weights in; outputs out, side by side
-in one tensor or each on its own.
-
-One wide product keeps a GPU busier than three narrow ones. Where the gradients of the three arrive in one tensor too, backward
-is as wide. Where they arrive apart, putting them side by side costs more than it gains: there each has its own product.
+"""Several linear maps of the same states as one product: query, key and value. States and weights
+in; outputs out, side by side in one tensor or each on its own.
+ One wide product keeps a GPU busier than three narrow ones. Where the gradients of the three arrive
+in one tensor too, backward is as wide. Where they arrive apart, putting them side by side costs
+more than it gains: there each has its own product.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,21 @@ from torch.autograd.function import once_differentiable
 from litebert.model.layout import has_short_kernels
 
 FUSED_NORMS = True
-"""Whether norms and GELU have kernels of their own for the way back (fused_norm.py): docs/decisions/fused_norms.md has their
-times."""
+"""Whether norms and GELU have kernels of their own for the way back (fused_norm.py):
+docs/decisions/fused_norms.md has their times."""
 WIDEST = 4096
 """States that are wider have more numbers a row than a program can hold."""
 
 
 def takes_fused(states: Float[Tensor, "*batch size"]) -> bool:
-    """Whether they are for states like these; where no gradient is wanted they have nothing to do."""
-    fits = states.dtype == torch.bfloat16 and states.shape[-1] % 16 == 0 and states.shape[-1] <= WIDEST
-    return FUSED_NORMS and states.is_cuda and fits and torch.is_grad_enabled() and has_short_kernels()
+    """Whether they are for states like these; where no gradient is wanted they have nothing to
+    do."""
+    fits = (
+        states.dtype == torch.bfloat16 and states.shape[-1] % 16 == 0 and states.shape[-1] <= WIDEST
+    )
+    return (
+        FUSED_NORMS and states.is_cuda and fits and torch.is_grad_enabled() and has_short_kernels()
+    )
 
 
 def wide_projection(
@@ -34,14 +39,20 @@ def wide_projection(
 ) -> Float[Tensor, "*batch outputs_of_all"]:
     """All outputs in one tensor, biases as constants: `with_biases` has their gradients."""
     mapped = fused_linear if takes_fused(states) else F.linear
-    return mapped(states, torch.cat([part.weight for part in parts]), torch.cat([part.bias.detach() for part in parts]))
+    return mapped(
+        states,
+        torch.cat([part.weight for part in parts]),
+        torch.cat([part.bias.detach() for part in parts]),
+    )
 
 
 def with_biases(
-    wide: Float[Tensor, "*batch outputs_of_all"], biases: Sequence[Float[Tensor, " _"]], places: Sequence[int | None]
+    wide: Float[Tensor, "*batch outputs_of_all"],
+    biases: Sequence[Float[Tensor, " _"]],
+    places: Sequence[int | None],
 ) -> Float[Tensor, "*batch outputs_of_all"]:
-    """Outputs that have these biases in them already, as constants. Going back, each gets the sum of the gradient from its
-    place on; where that is known to be nothing (None), zeros."""
+    """Outputs that have these biases in them already, as constants. Going back, each gets the sum
+    of the gradient from its place on; where that is known to be nothing (None), zeros."""
     watched: Tensor = WithBiases.apply(wide, tuple(places), *biases)  # type: ignore[no-untyped-call]
     return watched
 
@@ -78,11 +89,17 @@ class FusedProjection(torch.autograd.Function):
         states, *weights = ctx.saved_tensors
         rows = states.flatten(0, -2)
         apart = [gradient.flatten(0, -2) for gradient in gradients]
-        # Each in the states' shape, then added: a compiler that sees mm + mm makes addmm of it, which copies one of them first;
-        # behind a view it leaves the sums to the kernel that reads them.
-        of_states, *others = ((gradient @ weight).view_as(states) for gradient, weight in zip(apart, weights, strict=True))
+        # Each in the states' shape, then added: a compiler that sees mm + mm makes addmm of it,
+        # which copies one of them first; behind a view it leaves the sums to the kernel that reads
+        # them.
+        of_states, *others = (
+            (gradient @ weight).view_as(states)
+            for gradient, weight in zip(apart, weights, strict=True)
+        )
         total = sum(others, start=of_states)
-        return total, *(part for gradient in apart for part in (gradient.mT @ rows, gradient.sum(0)))
+        return total, *(
+            part for gradient in apart for part in (gradient.mT @ rows, gradient.sum(0))
+        )
 
 
 class WithBiases(torch.autograd.Function):

@@ -1,8 +1,9 @@
 # mypy: disable-error-code="no-untyped-call"
-"""The two maps of a feed-forward part with GELU between, on a GPU: what is kept is GELU's input, never its output.
-
-States in; mapped states out, plus others where wanted. Forward, GELU may be written by the product before it (lt.py). Going
-back, one kernel has GELU's slope, its output anew, and the sum for the inner bias (fused_norm.py).
+"""The two maps of a feed-forward part with GELU between, on a GPU: what is kept is GELU's input,
+never its output.
+ States in; mapped states out, plus others where wanted. Forward, GELU may be written by the product
+before it (lt.py). Going back, one kernel has GELU's slope, its output anew, and the sum for the
+inner bias (fused_norm.py).
 """
 
 from typing import Any
@@ -34,7 +35,8 @@ def feed_forward(
 
 
 class TwoMaps(torch.autograd.Function):
-    """apply(states, inner weight, its bias, outer weight, its bias, what is added or None, whether GELU is by tanh)"""
+    """apply(states, inner weight, its bias, outer weight, its bias, what is added or None, whether
+    GELU is by tanh)"""
 
     @staticmethod
     def forward(
@@ -52,16 +54,23 @@ class TwoMaps(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         states, before, inner, outer = ctx.saved_tensors
         rows = gradient.flatten(0, -2)
-        of_before, activated, of_inner_bias = gelu_backward(product(rows, outer), before, ctx.is_tanh)
+        of_before, activated, of_inner_bias = gelu_backward(
+            product(rows, outer), before, ctx.is_tanh
+        )
         of_outer = product(rows, activated, turn_left=True)
         of_outer_bias = rows.sum(0) if ctx.needs_input_grad[4] else None
         of_inner = product(of_before, states.flatten(0, -2), turn_left=True)
-        of_states, of_added = product(of_before, inner).view_as(states), gradient if ctx.needs_input_grad[5] else None
+        of_states, of_added = (
+            product(of_before, inner).view_as(states),
+            gradient if ctx.needs_input_grad[5] else None,
+        )
         return of_states, of_inner, of_inner_bias, of_outer, of_outer_bias, of_added, None
 
 
 @torch.library.custom_op("litebert::product_gelu", mutates_args=())
-def _product_gelu(left: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> tuple[Tensor, Tensor]:
+def _product_gelu(
+    left: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool
+) -> tuple[Tensor, Tensor]:
     """left · weight turned + bias, and GELU of it."""
     left, weight = left.contiguous(), weight.contiguous()
     if is_tanh and is_for_lt(left, *weight.shape):

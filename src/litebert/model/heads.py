@@ -1,7 +1,8 @@
-"""Heads: from states to logits (ALBERT §3.1 for the masked token and order, Appendix A.3 for the tasks).
-
-Masked token: at the masked positions only, tied to the token embedding. Order, classify, regress, choose: on the pooled
-state. Span and tag: on every state. The joint head of SQuAD 2 stands in joint_span.py.
+"""Heads: from states to logits (ALBERT §3.1 for the masked token and order, Appendix A.3 for the
+tasks).
+ Masked token: at the masked positions only, tied to the token embedding. Order, classify, regress,
+choose: on the pooled state. Span and tag: on every state. The joint head of SQuAD 2 stands in
+joint_span.py.
 """
 
 from jaxtyping import Float
@@ -13,7 +14,8 @@ from litebert.model.layers import ACTIVATIONS, dropout, layer_norm
 
 
 class MaskedHead(nn.Module):
-    """H → E, activation, norm, then the product with the token embedding and a bias for each piece."""
+    """H → E, activation, norm, then the product with the token embedding and a bias for each
+    piece."""
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
         super().__init__()
@@ -23,9 +25,13 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(zeros(config.vocab_size))
 
     def forward(
-        self, states: Float[Tensor, "masked hidden"], token_embedding: Float[Tensor, "vocab embedding"]
+        self,
+        states: Float[Tensor, "masked hidden"],
+        token_embedding: Float[Tensor, "vocab embedding"],
     ) -> Float[Tensor, "masked vocab"]:
-        return nn.functional.linear(self.norm(self.activation(self.dense(states))), token_embedding, self.bias)
+        return nn.functional.linear(
+            self.norm(self.activation(self.dense(states))), token_embedding, self.bias
+        )
 
 
 class OutputHead(nn.Module):

@@ -1,11 +1,14 @@
 # mypy: ignore-errors
-"""The kernels of label_loss.py: rows of logits and a label each in; losses, and the logits' gradient, out.
-
-A program of the first walks along one row and reads it once, with the largest logit so far and a sum for each of its lanes. The
-second has a part of one row. Rows whose label is negative count for nothing. Arithmetic is float32.
+"""The kernels of label_loss.py: rows of logits and a label each in; losses, and the logits'
+gradient, out.
+ A program of the first walks along one row and reads it once, with the largest logit so far and a
+sum for each of its lanes. The second has a part of one row. Rows whose label is negative count for
+nothing. Arithmetic is float32.
 """
 
-from typing import no_type_check  # keeps shape checks away in tests: Triton reads source, not functions
+from typing import (
+    no_type_check,
+)  # keeps shape checks away in tests: Triton reads source, not functions
 
 import triton
 import triton.language as tl
@@ -24,7 +27,8 @@ def _larger(a, first_a, b, first_b):
 def loss_kernel(
     logits, labels, losses, logs, correct, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr
 ):  # fmt: skip
-    """A row's loss, the binary logarithm of its softmax denominator, and 1 where its label is the first of the largest."""
+    """A row's loss, the binary logarithm of its softmax denominator, and 1 where its label is the
+    first of the largest."""
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     own = tl.load(logits + row * width + tl.maximum(label, 0)).to(tl.float32)
@@ -34,9 +38,13 @@ def loss_kernel(
     for start in tl.range(0, width, block, num_stages=stages):
         column = start + tl.arange(0, block)
         logit = tl.load(logits + row * width + column, column < width, float("-inf")).to(tl.float32)
-        largest, largest_before = tl.reduce((logit, tl.where(column < label, logit, float("-inf"))), 0, _larger)
+        largest, largest_before = tl.reduce(
+            (logit, tl.where(column < label, logit, float("-inf"))), 0, _larger
+        )
         new_top, before = tl.maximum(top, largest), tl.maximum(before, largest_before)
-        total = total * tl.exp2((top - new_top) * LOG2_E) + tl.exp2(logit * LOG2_E - new_top * LOG2_E)
+        total = total * tl.exp2((top - new_top) * LOG2_E) + tl.exp2(
+            logit * LOG2_E - new_top * LOG2_E
+        )
         top = new_top
     log = top * LOG2_E + tl.log2(tl.sum(total, 0))
     is_there = label >= 0
@@ -47,7 +55,9 @@ def loss_kernel(
 
 @triton.jit
 @no_type_check
-def loss_gradient_kernel(logits, labels, logs, scale, out, width: tl.constexpr, block: tl.constexpr):
+def loss_gradient_kernel(
+    logits, labels, logs, scale, out, width: tl.constexpr, block: tl.constexpr
+):
     """Softmax, less 1 at the label, times `scale`."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * block + tl.arange(0, block)

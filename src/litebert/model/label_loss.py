@@ -1,9 +1,8 @@
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
-"""Cross entropy over a vocabulary on a GPU: the logits are read once, and once more on the way back. Logits and labels in; the
-sum of losses, and the number of labels guessed right, out.
-
-A compiler's kernel reads a row of 30,000 logits in several passes: docs/decisions/label_loss.md has the times. Needs Triton:
-import it where it is used. With TRITON_INTERPRET=1 it runs on a CPU.
+"""Cross entropy over a vocabulary on a GPU: the logits are read once, and once more on the way
+back. Logits and labels in; the sum of losses, and the number of labels guessed right, out.
+ A compiler's kernel reads a row of 30,000 logits in several passes: docs/decisions/label_loss.md
+has the times. Needs Triton: import it where it is used. With TRITON_INTERPRET=1 it runs on a CPU.
 """
 
 from typing import Any
@@ -30,7 +29,8 @@ def label_loss(
 
 
 class LabelLoss(torch.autograd.Function):
-    """apply(logits, labels): the sum of losses, how many are right, and the logarithms of the denominators"""
+    """apply(logits, labels): the sum of losses, how many are right, and the logarithms of the
+    denominators"""
 
     @staticmethod
     def forward(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -67,7 +67,9 @@ def _gradient(logits: Tensor, labels: Tensor, logs: Tensor, scale: Tensor) -> Te
     if rows:
         with torch.cuda.device_of(logits):
             grid = rows, triton.cdiv(width, GRADIENT["block"])
-            loss_gradient_kernel[grid](logits, labels.contiguous(), logs, scale, out, width, **GRADIENT)
+            loss_gradient_kernel[grid](
+                logits, labels.contiguous(), logs, scale, out, width, **GRADIENT
+            )
     return out
 
 

@@ -1,7 +1,7 @@
-"""The two parts of a layer, each with its residual sum and layer norm: attention, and feed-forward (ALBERT §3.1).
-
-States in, states out, of the same shape. Attention goes through SDPA; a dropout of probability 0 is no operation at all.
-Products are in the states' own arithmetic, or in 8 bits after `quantize`.
+"""The two parts of a layer, each with its residual sum and layer norm: attention, and feed-forward
+(ALBERT §3.1).
+ States in, states out, of the same shape. Attention goes through SDPA; a dropout of probability 0
+is no operation at all. Products are in the states' own arithmetic, or in 8 bits after `quantize`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
 from litebert.model.fp8 import Quantized
-from litebert.model.fused import FusedProjection, fused_linear, takes_fused, wide_projection, with_biases
+from litebert.model.fused import (
+    FusedProjection,
+    fused_linear,
+    takes_fused,
+    wide_projection,
+    with_biases,
+)
 from litebert.model.layout import KeyMask, Needed, Packing, attention, takes_wide, wide_attention
 
 States = Float[Tensor, "batch seq hidden"]
@@ -35,13 +41,18 @@ def layer_norm(size: int, config: EncoderConfig) -> nn.LayerNorm:
     return nn.LayerNorm(size, eps=config.norm_epsilon)
 
 
-def post_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None) -> Tensor:
-    """The paper's placement: LN(x + part(x)). Where only some tokens are needed, `part` gives those."""
+def post_norm(
+    norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None
+) -> Tensor:
+    """The paper's placement: LN(x + part(x)). Where only some tokens are needed, `part` gives
+    those."""
     normed: Tensor = norm((states if needed is None else needed.of(states)) + part(states))
     return normed
 
 
-def pre_norm(norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None) -> Tensor:
+def pre_norm(
+    norm: nn.Module, part: Callable[[Tensor], Tensor], states: Tensor, needed: Needed | None = None
+) -> Tensor:
     """The placement that trains more readily: x + part(LN(x))."""
     return (states if needed is None else needed.of(states)) + part(norm(states))
 
@@ -54,8 +65,9 @@ def forked_pre_norm(
     last: nn.Linear,
     before: Tensor | None = None,
 ) -> Tensor:
-    """The same, where `part` adds x itself, in the product of its last map, whose bias is a constant there: the norm's way back
-    has its gradient; and that of `before`, a bias that the last map's inputs have in them."""
+    """The same, where `part` adds x itself, in the product of its last map, whose bias is a
+    constant there: the norm's way back has its gradient; and that of `before`, a bias that the last
+    map's inputs have in them."""
     from litebert.model.fused_norm import forked_norm
 
     around, normed = forked_norm(states, norm, last, before)
@@ -79,16 +91,27 @@ class Part(nn.Module):
         self.quantized = nn.ModuleDict()
 
     def quantize(self) -> list[Quantized]:
-        """From now on multiply in 8 bits; what comes back is to be told when the weights have changed."""
-        made = {" ".join(names): Quantized(*(getattr(self, name) for name in names)) for names in self.together}
+        """From now on multiply in 8 bits; what comes back is to be told when the weights have
+        changed."""
+        made = {
+            " ".join(names): Quantized(*(getattr(self, name) for name in names))
+            for names in self.together
+        }
         self.quantized = nn.ModuleDict(made)
         return list(made.values())
 
     def forks(self, states: States) -> bool:
-        """Whether `forked_pre_norm` is for this part: its norm comes first, and nothing is between its last map and the sum."""
-        return self.residual is pre_norm and isinstance(self.dropout, nn.Identity) and takes_fused(states)
+        """Whether `forked_pre_norm` is for this part: its norm comes first, and nothing is between
+        its last map and the sum."""
+        return (
+            self.residual is pre_norm
+            and isinstance(self.dropout, nn.Identity)
+            and takes_fused(states)
+        )
 
-    def onto(self, around: Chosen, states: Float[Tensor, "batch chosen width"], name: str) -> Chosen:
+    def onto(
+        self, around: Chosen, states: Float[Tensor, "batch chosen width"], name: str
+    ) -> Chosen:
         """`around` plus the named map of the states, whose bias is a constant."""
         last: nn.Linear = getattr(self, name)
         if name in self.quantized:
@@ -96,11 +119,18 @@ class Part(nn.Module):
             return around + mapped
         return fused_linear(states, last.weight, last.bias.detach(), around)
 
-    def linear(self, states: Chosen, *names: str) -> tuple[Float[Tensor, "batch chosen width"], ...]:
-        """The named maps of the states; of several, one product on a GPU: a CPU gains nothing by it."""
+    def linear(
+        self, states: Chosen, *names: str
+    ) -> tuple[Float[Tensor, "batch chosen width"], ...]:
+        """The named maps of the states; of several, one product on a GPU: a CPU gains nothing by
+        it."""
         key = " ".join(names)
         if key in self.quantized:
-            return torch.split(self.quantized[key](states), [getattr(self, name).out_features for name in names], -1)
+            return torch.split(
+                self.quantized[key](states),
+                [getattr(self, name).out_features for name in names],
+                -1,
+            )
         parts = [getattr(self, name) for name in names]
         if states.is_cuda and len(parts) > 1:
             fused: tuple[Tensor, ...] = FusedProjection.apply(  # type: ignore[no-untyped-call]
@@ -128,10 +158,13 @@ class Attention(Part):
         self.dropout = dropout(config.attention_output_dropout)
         self.residual = RESIDUALS[config.norm]
 
-    def forward(self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None) -> Chosen:
+    def forward(
+        self, states: States, among: KeyMask | Packing | None, needed: Needed | None = None
+    ) -> Chosen:
         """States after the attention part, of all tokens or of the needed ones alone."""
         is_forked = self.forks(states)
-        # Weights add up to 1, unless some are dropped, and hand a value's bias on as it is: the norm's way back can tell it.
+        # Weights add up to 1, unless some are dropped, and hand a value's bias on as it is: the
+        # norm's way back can tell it.
         is_known = is_forked and not self.drops and self.is_wide(states, among)
 
         def part(x: Tensor) -> Tensor:
@@ -140,10 +173,19 @@ class Attention(Part):
             return dropped
 
         def summed(x: Tensor, around: Tensor) -> Tensor:
-            return self.onto(around, self.attend(x, among, needed, value_bias=not is_known), "output")
+            return self.onto(
+                around, self.attend(x, among, needed, value_bias=not is_known), "output"
+            )
 
         if is_forked:
-            return forked_pre_norm(self.norm, summed, states, needed, self.output, self.value.bias if is_known else None)
+            return forked_pre_norm(
+                self.norm,
+                summed,
+                states,
+                needed,
+                self.output,
+                self.value.bias if is_known else None,
+            )
         return self.residual(self.norm, part, states, needed)
 
     @property
@@ -152,12 +194,20 @@ class Attention(Part):
         return self.probability if self.training else 0.0
 
     def is_wide(self, states: States, among: KeyMask | Packing | None) -> bool:
-        return isinstance(among, Packing) and takes_wide(self.in_heads(states), among, drops=self.drops > 0)
+        return isinstance(among, Packing) and takes_wide(
+            self.in_heads(states), among, drops=self.drops > 0
+        )
 
     def attend(
-        self, states: States, among: KeyMask | Packing | None, needed: Needed | None, *, value_bias: bool = True
+        self,
+        states: States,
+        among: KeyMask | Packing | None,
+        needed: Needed | None,
+        *,
+        value_bias: bool = True,
     ) -> Chosen:
-        """Attended values, before the output map; `value_bias` says whether that bias gets its gradient here."""
+        """Attended values, before the output map; `value_bias` says whether that bias gets its
+        gradient here."""
         maps: list[tuple[Tensor, tuple[str, ...]]] = [(states, ("query", "key", "value"))]
         if needed is not None:
             maps = [(needed.of(states), ("query",)), (states, ("key", "value"))]
@@ -170,14 +220,22 @@ class Attention(Part):
     def project(self, states: States, *names: str) -> list[Float[Tensor, "batch seq heads size"]]:
         return [self.in_heads(part) for part in self.linear(states, *names)]
 
-    def wide(self, states: States, *names: str, value_bias: bool) -> Float[Tensor, "batch seq maps heads size"]:
-        """The same, side by side in one tensor. A key's bias has no gradient: softmax does not see what all keys share."""
+    def wide(
+        self, states: States, *names: str, value_bias: bool
+    ) -> Float[Tensor, "batch seq maps heads size"]:
+        """The same, side by side in one tensor. A key's bias has no gradient: softmax does not see
+        what all keys share."""
         key, parts = " ".join(names), {name: getattr(self, name) for name in names}
         is_quantized = key in self.quantized
         mapped: Tensor = (
-            self.quantized[key](states, is_constant=True) if is_quantized else wide_projection(states, list(parts.values()))
+            self.quantized[key](states, is_constant=True)
+            if is_quantized
+            else wide_projection(states, list(parts.values()))
         )
-        places = {name: None if name == "key" else place * self.value.out_features for place, name in enumerate(names)}
+        places = {
+            name: None if name == "key" else place * self.value.out_features
+            for place, name in enumerate(names)
+        }
         if not value_bias:
             places.pop("value", None)
         mapped = with_biases(mapped, [parts[name].bias for name in places], list(places.values()))
@@ -203,10 +261,16 @@ class FeedForward(Part):
         self.residual = RESIDUALS[config.norm]
 
     def forward(self, states: States) -> States:
-        is_fused = isinstance(self.activation, nn.GELU) and not len(self.quantized) and takes_fused(states)
+        is_fused = (
+            isinstance(self.activation, nn.GELU) and not len(self.quantized) and takes_fused(states)
+        )
 
         def part(x: Tensor) -> Tensor:
-            outer = self.fused(x, self.outer.bias) if is_fused else self.linear(self.activated(x), "outer")[0]
+            outer = (
+                self.fused(x, self.outer.bias)
+                if is_fused
+                else self.linear(self.activated(x), "outer")[0]
+            )
             dropped: Tensor = self.dropout(outer)
             return dropped
 

@@ -1,14 +1,14 @@
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
 """Attention over packed rows of up to 512 tokens on a GPU, a block of queries or keys at a time.
-
-Queries, keys and values of rows that lie end to end in; attended values out, as in short_attention.py, where a row is a block.
-Here forward leaves a note (the logarithm of a query's softmax denominator), and two kernels go back: one over blocks of
-queries, one over blocks of keys. Each computes the scores anew, seven products in place of five; but nothing is added up in
-memory, so there are no passes before and after, and the same input gives the same bits.
+ Queries, keys and values of rows that lie end to end in; attended values out, as in
+short_attention.py, where a row is a block. Here forward leaves a note (the logarithm of a query's
+softmax denominator), and two kernels go back: one over blocks of queries, one over blocks of keys.
+Each computes the scores anew, seven products in place of five; but nothing is added up in memory,
+so there are no passes before and after, and the same input gives the same bits.
 docs/decisions/long_attention.md has the predicted and the measured time.
-
-What a loop reads comes by descriptors: the GPU copies whole tiles without a thread's help. The tile at the end of a row then
-has tokens of the next row too; their weights are 0. Needs Triton: import it where it is used.
+ What a loop reads comes by descriptors: the GPU copies whole tiles without a thread's help. The
+tile at the end of a row then has tokens of the next row too; their weights are 0. Needs Triton:
+import it where it is used.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,11 @@ TILES = {
 def supports(query: Tensor, longest: int) -> bool:
     """Whether heads of this size and type, in rows no longer than this, can be attended to here."""
     size = query.shape[-1]
-    return longest <= LONGEST and query.dtype in DTYPES and 16 <= size == triton.next_power_of_2(size) <= max(TILES)
+    return (
+        longest <= LONGEST
+        and query.dtype in DTYPES
+        and 16 <= size == triton.next_power_of_2(size) <= max(TILES)
+    )
 
 
 def long_attention(
@@ -76,10 +80,15 @@ def long_attention(
     seed: Int[Tensor, ""] | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "queries heads size"]:
-    """What comes in, what goes out and what nobody checks: as `short_attention`. With a `seed` (int64, on the device, so that a
-    replayed graph has another each time) weights are dropped, by chance `dropout`; those that stay are scaled up."""
-    assert supports(parts[0], max(longest_query, longest_key)), "supports() says what can be attended to"
-    attended, _ = _forward(parts, query_bounds, key_bounds, longest_query, longest_key, seed, dropout)
+    """What comes in, what goes out and what nobody checks: as `short_attention`. With a `seed`
+    (int64, on the device, so that a replayed graph has another each time) weights are dropped, by
+    chance `dropout`; those that stay are scaled up."""
+    assert supports(parts[0], max(longest_query, longest_key)), (
+        "supports() says what can be attended to"
+    )
+    attended, _ = _forward(
+        parts, query_bounds, key_bounds, longest_query, longest_key, seed, dropout
+    )
     assert isinstance(attended, Tensor)
     return attended
 
@@ -91,7 +100,11 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     query, key, value = apart(parts)
     heads, size = query.shape[1:]
-    out, logs, tile = query.new_empty(query.shape), _notes_like(query, query_bounds), _tiles(size).forward
+    out, logs, tile = (
+        query.new_empty(query.shape),
+        _notes_like(query, query_bounds),
+        _tiles(size).forward,
+    )
     grid, blocks = _grid(query_bounds, heads, longest_query, tile.queries)
     with torch.cuda.device_of(query):
         forward_kernel[grid](
@@ -111,7 +124,10 @@ def _backward(
     dq, dk, dv = apart(gradients)
     gradient, dots = with_whole_heads(gradient), torch.empty_like(logs)
     heads, size = query.shape[1:]
-    maps = {"query_maps": dq.stride(0) // (heads * size)}, {"key_maps": dk.stride(0) // (heads * size)}
+    maps = (
+        {"query_maps": dq.stride(0) // (heads * size)},
+        {"key_maps": dk.stride(0) // (heads * size)},
+    )
     _, of_queries, of_keys = _tiles(size)
     if seed is not None:  # to draw numbers takes registers of its own
         of_keys = of_keys._replace(registers=None)
@@ -151,7 +167,9 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _gradients(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[list[Tensor] | None, ...]:
     out, logs, seed, query_bounds, key_bounds, *parts = ctx.saved_tensors
-    found = _backward(parts, out, logs, gradient, query_bounds, key_bounds, *ctx.longest, seed, ctx.dropout)
+    found = _backward(
+        parts, out, logs, gradient, query_bounds, key_bounds, *ctx.longest, seed, ctx.dropout
+    )
     return found, *[None] * 6
 
 
@@ -163,7 +181,8 @@ def _tiles(size: int) -> Tiles:
 
 
 def _grid(bounds: Tensor, heads: int, longest: int, block: int) -> tuple[tuple[int], int]:
-    """A program for each block of each head of each row, and the number of blocks; those beyond the end of a row do nothing."""
+    """A program for each block of each head of each row, and the number of blocks; those beyond the
+    end of a row do nothing."""
     blocks = triton.cdiv(longest, block)
     return ((len(bounds) - 1) * heads * blocks,), blocks
 
@@ -178,7 +197,10 @@ def _tokens(block: int, *tensors: Tensor) -> Sequence[Tensor | TensorDescriptor]
     """As loops read them that take `block` tokens of one head at a time."""
     if not DESCRIPTORS:
         return tensors
-    return [_descriptor(_with_aligned_heads(tensor).flatten(1), block, tensor.shape[2]) for tensor in tensors]
+    return [
+        _descriptor(_with_aligned_heads(tensor).flatten(1), block, tensor.shape[2])
+        for tensor in tensors
+    ]
 
 
 def _notes(block: int, *tensors: Tensor) -> Sequence[Tensor | TensorDescriptor]:
@@ -190,7 +212,12 @@ def _descriptor(tensor: Tensor, *block: int) -> TensorDescriptor:
 
 
 def _with_aligned_heads(tensor: Tensor) -> Tensor:
-    """What a descriptor can describe: heads side by side, tokens any distance apart, as in a slice of a wide product."""
-    is_aligned = tensor.data_ptr() % ALIGNED == 0 == tensor.stride(0) * tensor.element_size() % ALIGNED
+    """What a descriptor can describe: heads side by side, tokens any distance apart, as in a slice
+    of a wide product."""
+    is_aligned = (
+        tensor.data_ptr() % ALIGNED == 0 == tensor.stride(0) * tensor.element_size() % ALIGNED
+    )
     is_dense = tensor.stride()[1:] == (tensor.shape[2], 1)
-    return tensor if is_aligned and is_dense else tensor.clone(memory_format=torch.contiguous_format)
+    return (
+        tensor if is_aligned and is_dense else tensor.clone(memory_format=torch.contiguous_format)
+    )

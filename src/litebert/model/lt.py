@@ -1,8 +1,9 @@
-"""One product by NVIDIA's cuBLASLt, by its C interface, with a say in which of its algorithms is used. Matrices in; one out.
-
-torch takes the first algorithm that the library proposes. On a Hopper GPU others that it has are up to a fifth faster for the
-products of an encoder, always the same ones, and one of them writes GELU and its input at once: docs/decisions/products.md.
-Whatever cannot be done here is answered with False, and torch multiplies.
+"""One product by NVIDIA's cuBLASLt, by its C interface, with a say in which of its algorithms is
+used. Matrices in; one out.
+ torch takes the first algorithm that the library proposes. On a Hopper GPU others that it has are
+up to a fifth faster for the products of an encoder, always the same ones, and one of them writes
+GELU and its input at once: docs/decisions/products.md. Whatever cannot be done here is answered
+with False, and torch multiplies.
 """
 
 import ctypes
@@ -16,7 +17,8 @@ from torch import Tensor
 WORKSPACE = 32 << 20
 """Bytes that an algorithm may use to add up parts of a sum."""
 VERSION = 13
-"""Of the library whose algorithms were looked at. Another one may number them otherwise: there its own proposal is taken."""
+"""Of the library whose algorithms were looked at. Another one may number them otherwise: there its
+own proposal is taken."""
 ALIGNMENTS = (256, 16)
 """Bytes that all matrices start at a multiple of: torch's own memory, and a part of it."""
 
@@ -38,12 +40,21 @@ GELU = Algorithm(28, 0, 3)
 LONG = 2048
 """A sum of so many terms is SQUARE's."""
 ENOUGH = 1 << 23
-"""A gradient of so many weights has tiles for all multiprocessors; of fewer, its sums are cut into parts, and the library knows
-best into how many."""
+"""A gradient of so many weights has tiles for all multiprocessors; of fewer, its sums are cut into
+parts, and the library knows best into how many."""
 
 # from cublasLt.h and library_types.h
 BFLOAT16, FLOAT32, SUMS_IN_FLOAT32 = 14, 0, 68
-TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, AUX, AUX_STRIDE, AUX_TYPE, BIAS_TYPE = 3, 4, 7, 8, 11, 12, 22, 26
+TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, AUX, AUX_STRIDE, AUX_TYPE, BIAS_TYPE = (
+    3,
+    4,
+    7,
+    8,
+    11,
+    12,
+    22,
+    26,
+)
 PLAIN, WITH_BIAS, WITH_BIAS_AND_GELU = 1, 4, 164
 MOST_WORKSPACE, FIRST_ALIGNMENT = 1, 5
 HOPPERS, TILE, SPLITS, CUSTOM_OPTION, STAGES, CLUSTER = 66, 1, 2, 5, 6, 8
@@ -96,26 +107,47 @@ def multiply(
     turn_left: bool = False,
     turn_right: bool = False,
 ) -> bool:
-    """`out` = left · right (+ bias) (+ added), each of the two as it lies or turned; with `inputs` that goes there, and GELU by
-    tanh to `out`. False, and nothing is done, where the library is not there or does not know how."""
+    """`out` = left · right (+ bias) (+ added), each of the two as it lies or turned; with `inputs`
+    that goes there, and GELU by tanh to `out`. False, and nothing is done, where the library is not
+    there or does not know how."""
     tensors = [tensor for tensor in (out, left, right, bias, added, inputs) if tensor is not None]
     rows, columns = out.shape
     epilogue = PLAIN if bias is None else WITH_BIAS if inputs is None else WITH_BIAS_AND_GELU
-    alignment = next((bytes for bytes in ALIGNMENTS if all(tensor.data_ptr() % bytes == 0 for tensor in tensors)), None)
+    alignment = next(
+        (
+            bytes
+            for bytes in ALIGNMENTS
+            if all(tensor.data_ptr() % bytes == 0 for tensor in tensors)
+        ),
+        None,
+    )
     if alignment is None or library() is None:
         return False
     inner = left.shape[0 if turn_left else 1]
-    found = plan(Shape(out.device.index, rows, columns, inner, turn_left, turn_right, epilogue, alignment))
+    found = plan(
+        Shape(out.device.index, rows, columns, inner, turn_left, turn_right, epilogue, alignment)
+    )
     with torch.cuda.device_of(out):  # type: ignore[no-untyped-call]
-        return found is not None and _run(found, out, left, right, out if added is None else added, {BIAS: bias, AUX: inputs})
+        return found is not None and _run(
+            found, out, left, right, out if added is None else added, {BIAS: bias, AUX: inputs}
+        )
 
 
-def _run(made: Plan, out: Tensor, left: Tensor, right: Tensor, added: Tensor, others: dict[int, Tensor | None]) -> bool:
+def _run(
+    made: Plan,
+    out: Tensor,
+    left: Tensor,
+    right: Tensor,
+    added: Tensor,
+    others: dict[int, Tensor | None],
+) -> bool:
     lib = library()
     workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=out.device)
     one, share = ctypes.c_float(1), ctypes.c_float(added is not out)
     of_right, of_left, of_out = made.layouts
-    with LOCK:  # the description has the addresses of bias and inputs until the product is on its way
+    with (
+        LOCK
+    ):  # the description has the addresses of bias and inputs until the product is on its way
         places = {name: place(tensor) for name, tensor in others.items() if tensor is not None}
         _give(lib.cublasLtMatmulDescSetAttribute, made.description, places)
         status = lib.cublasLtMatmul(
@@ -173,12 +205,19 @@ class RefusedError(Exception):
 def _plan(shape: Shape) -> Plan:
     lib, owner, description = library(), handle(shape.device), ctypes.c_void_p()
     _check(lib.cublasLtMatmulDescCreate(ctypes.byref(description), SUMS_IN_FLOAT32, FLOAT32))
-    settings: dict[int, Any] = {TRANSPOSE_A: ctypes.c_int32(shape.turn_right), TRANSPOSE_B: ctypes.c_int32(shape.turn_left)}
+    settings: dict[int, Any] = {
+        TRANSPOSE_A: ctypes.c_int32(shape.turn_right),
+        TRANSPOSE_B: ctypes.c_int32(shape.turn_left),
+    }
     settings |= {EPILOGUE: ctypes.c_int32(shape.epilogue)}
     if shape.epilogue != PLAIN:
         settings |= {BIAS: SOMEWHERE, BIAS_TYPE: ctypes.c_int32(BFLOAT16)}
     if shape.epilogue == WITH_BIAS_AND_GELU:
-        settings |= {AUX: SOMEWHERE, AUX_TYPE: ctypes.c_int32(BFLOAT16), AUX_STRIDE: ctypes.c_int64(shape.columns)}
+        settings |= {
+            AUX: SOMEWHERE,
+            AUX_TYPE: ctypes.c_int32(BFLOAT16),
+            AUX_STRIDE: ctypes.c_int64(shape.columns),
+        }
     _give(lib.cublasLtMatmulDescSetAttribute, description, settings)
     layouts = tuple(_layout(lib, *size) for size in _sizes(shape))
     wish = choice(shape) if version() == VERSION else None
@@ -186,7 +225,12 @@ def _plan(shape: Shape) -> Plan:
         algorithm = _made(lib, owner, description, layouts, wish) if wish else None
     except RefusedError:
         algorithm = None
-    return Plan(owner, description, layouts, algorithm or _proposed(lib, owner, description, layouts, shape.alignment))
+    return Plan(
+        owner,
+        description,
+        layouts,
+        algorithm or _proposed(lib, owner, description, layouts, shape.alignment),
+    )
 
 
 def choice(shape: Shape) -> Algorithm | None:
@@ -203,17 +247,30 @@ def _made(lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], wish
     algorithm, found = (ctypes.c_uint64 * 8)(), Proposal()
     kinds = SUMS_IN_FLOAT32, FLOAT32, BFLOAT16, BFLOAT16, BFLOAT16, BFLOAT16
     _check(lib.cublasLtMatmulAlgoInit(owner, *kinds, HOPPERS, ctypes.byref(algorithm)))
-    settings: dict[int, Any] = {TILE: ctypes.c_uint32(wish.tile), CUSTOM_OPTION: ctypes.c_uint32(wish.option)}
-    settings |= {STAGES: ctypes.c_uint32(AS_MANY_AS_FIT), SPLITS: ctypes.c_int32(1), CLUSTER: ctypes.c_uint16(wish.cluster)}
+    settings: dict[int, Any] = {
+        TILE: ctypes.c_uint32(wish.tile),
+        CUSTOM_OPTION: ctypes.c_uint32(wish.option),
+    }
+    settings |= {
+        STAGES: ctypes.c_uint32(AS_MANY_AS_FIT),
+        SPLITS: ctypes.c_int32(1),
+        CLUSTER: ctypes.c_uint16(wish.cluster),
+    }
     _give(lib.cublasLtMatmulAlgoConfigSetAttribute, ctypes.byref(algorithm), settings)
     matrices = *layouts, layouts[-1]
-    _check(lib.cublasLtMatmulAlgoCheck(owner, description, *matrices, ctypes.byref(algorithm), ctypes.byref(found)))
+    _check(
+        lib.cublasLtMatmulAlgoCheck(
+            owner, description, *matrices, ctypes.byref(algorithm), ctypes.byref(found)
+        )
+    )
     if found.status or found.workspace > WORKSPACE:
         raise RefusedError
     return algorithm
 
 
-def _proposed(lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], alignment: int) -> Any:
+def _proposed(
+    lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], alignment: int
+) -> Any:
     """The library's own first choice."""
     preference, found, count = ctypes.c_void_p(), Proposal(), ctypes.c_int()
     _check(lib.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))

@@ -1,7 +1,8 @@
-"""The card of a model: facts as plain data in; what `litebert models` lists and a page for people out.
-
-The page is made of the facts and nothing else, so that no number in it was typed: facts that a person gives (data, license,
-recipe, scores, limits) and facts that are read off the model and its run. Part of the package, since the list reads them too.
+"""The card of a model: facts as plain data in; what `litebert models` lists and a page for people
+out.
+ The page is made of the facts and nothing else, so that no number in it was typed: facts that a
+person gives (data, license, recipe, scores, limits) and facts that are read off the model and its
+run. Part of the package, since the list reads them too.
 """
 
 import json
@@ -44,7 +45,9 @@ class ScoreFact:
     def __post_init__(self) -> None:
         _check_texts(self, "task", "score", "split", "note")
         if not is_number(self.value):
-            raise ConfigError(f"the value of a score is a number; got {self.value!r} for {self.task}")
+            raise ConfigError(
+                f"the value of a score is a number; got {self.value!r} for {self.task}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,20 +105,32 @@ class ModelCard:
 
     def page(self) -> str:
         """The card for people, in Markdown."""
-        facts = [("can", ", ".join(self.verbs)), ("parameters", f"{self.parameters:,}"), ("license", self.license)]
+        facts = [
+            ("can", ", ".join(self.verbs)),
+            ("parameters", f"{self.parameters:,}"),
+            ("license", self.license),
+        ]
         facts += [(name.replace("_", " "), _shown(value)) for name, value in self.shape.items()]
         parts = [
             f"# {self.name}",
             self.summary,
             _table(("", ""), facts),
             "## Data",
-            _items(f"{fact.name} ({fact.license}){': ' + fact.note if fact.note else ''}" for fact in self.data),
+            _items(
+                f"{fact.name} ({fact.license}){': ' + fact.note if fact.note else ''}"
+                for fact in self.data
+            ),
             "## Recipe",
-            _items(f"{name.replace('_', ' ')}: {_shown(value)}" for name, value in self.recipe.items()),
+            _items(
+                f"{name.replace('_', ' ')}: {_shown(value)}" for name, value in self.recipe.items()
+            ),
             "## Scores",
             _table(
                 ("task", "score", "value", "split", ""),
-                [(fact.task, fact.score, f"{fact.value:g}", fact.split, fact.note) for fact in self.scores],
+                [
+                    (fact.task, fact.score, f"{fact.value:g}", fact.split, fact.note)
+                    for fact in self.scores
+                ],
             )
             if self.scores
             else "None were measured.",
@@ -125,7 +140,16 @@ class ModelCard:
         if self.run is not None:
             record = json.dumps(dict(self.run), indent=1, ensure_ascii=False)
             parts += ["## What the run wrote down", f"```json\n{record}\n```"]
-        return "\n\n".join([*parts, "This page is made from card.json by a command; change the facts, not the page."]) + "\n"
+        return (
+            "\n\n".join(
+                [
+                    *parts,
+                    "This page is made from card.json by a command; change the facts, not the "
+                    "page.",
+                ]
+            )
+            + "\n"
+        )
 
 
 def _fact(cls: type[Any], data: Any) -> Any:
@@ -141,7 +165,9 @@ def _check_keys(cls: type[Any], data: Mapping[str, Any], *, optional: Sequence[s
         check_known(f"{cls.__name__} fact", key, known)
     missing = [name for name in known if name not in data and name not in optional]
     if missing:
-        raise ConfigError(f"{cls.__name__} needs {', '.join(missing)} as well; got {', '.join(data) or 'nothing'}")
+        raise ConfigError(
+            f"{cls.__name__} needs {', '.join(missing)} as well; got {', '.join(data) or 'nothing'}"
+        )
 
 
 def _check_texts(owner: object, *names: str) -> None:
@@ -159,4 +185,6 @@ def _items(texts: Iterable[str]) -> str:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

@@ -1,8 +1,8 @@
 """The models that come with the package: a name or a verb in; the folder of a checkpoint out.
-
-This folder holds index.json and a folder for each model, called as the model is: a checkpoint in 8 bits, the facts of its card
-as card.json, and the card as README.md. The first model of the index that can do a thing does it where no model is named.
-bench/embed_model.py writes all of it. No torch here.
+ This folder holds index.json and a folder for each model, called as the model is: a checkpoint in 8
+bits, the facts of its card as card.json, and the card as README.md. The first model of the index
+that can do a thing does it where no model is named. bench/embed_model.py writes all of it. No torch
+here.
 """
 
 import json
@@ -46,7 +46,9 @@ class EmbeddedModel:
         try:
             return ModelCard.from_dict(json.loads((self.folder / CARD).read_text(encoding="utf-8")))
         except (OSError, ValueError, ConfigError) as error:
-            raise CheckpointError(f"the card of the embedded model {self.name} cannot be read: {error}; reinstall") from error
+            raise CheckpointError(
+                f"the card of the embedded model {self.name} cannot be read: {error}; reinstall"
+            ) from error
 
 
 def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
@@ -57,11 +59,17 @@ def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
         if (data["format"], data["version"]) != (FORMAT, VERSION):
             raise ValueError(f"it is of format {data['format']!r}, version {data['version']!r}")
         return tuple(
-            EmbeddedModel(name=str(model["name"]), verbs=tuple(model["verbs"]), folder=root / str(model["name"]))
+            EmbeddedModel(
+                name=str(model["name"]),
+                verbs=tuple(model["verbs"]),
+                folder=root / str(model["name"]),
+            )
             for model in data["models"]
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{root / INDEX} cannot be read: {error}; reinstall litebert") from error
+        raise CheckpointError(
+            f"{root / INDEX} cannot be read: {error}; reinstall litebert"
+        ) from error
 
 
 def index_text(models: Sequence[EmbeddedModel]) -> str:

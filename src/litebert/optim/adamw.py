@@ -1,4 +1,5 @@
-"""torch's AdamW as one kernel, with its step taken apart (moves.py). In: gradients. Out: changed weights."""
+"""torch's AdamW as one kernel, with its step taken apart (moves.py). In: gradients. Out: changed
+weights."""
 
 import torch
 from torch import Tensor, optim
@@ -8,7 +9,8 @@ from litebert.optim.moves import Part, Scalars
 
 
 class AdamW(optim.AdamW):
-    """torch's in every respect, its state too. Where it is fused, the number of steps is on the device and counted there."""
+    """torch's in every respect, its state too. Where it is fused, the number of steps is on the
+    device and counted there."""
 
     def parts(self) -> list[Part]:
         found = []
@@ -23,7 +25,9 @@ class AdamW(optim.AdamW):
     @torch.no_grad()
     def move(self, part: Part, scalars: Scalars) -> None:
         states = [self.state[parameter] for parameter in part.parameters]
-        columns: list[list[Tensor]] = [[state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")]
+        columns: list[list[Tensor]] = [
+            [state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")
+        ]
         group, (first, second, steps) = part.group, columns
         (beta1, beta2), (rate,) = group["betas"], scalars
         adamw(

@@ -1,4 +1,5 @@
-"""Which parameters are decayed and adapted, and the optimizer of a recipe. In: named parameters. Out: an optimizer.
+"""Which parameters are decayed and adapted, and the optimizer of a recipe. In: named parameters.
+Out: an optimizer.
 
 Norms and biases are neither decayed nor adapted (Google's optimization.py); embeddings are both.
 """
@@ -20,46 +21,72 @@ FUSED = ("cpu", "cuda")
 
 
 def is_exempt(name: str) -> bool:
-    """Whether a parameter of this name is a bias or belongs to a norm: `encoder.embedding.norm.weight` does."""
+    """Whether a parameter of this name is a bias or belongs to a norm:
+    `encoder.embedding.norm.weight` does."""
     *owners, last = name.split(".")
     return last == "bias" or any(owner == "norm" or owner.endswith("_norm") for owner in owners)
 
 
 def is_inner(name: str, parameter: Tensor) -> bool:
-    """Whether this is a matrix between two hidden widths: no table of embeddings, and no head's last product."""
+    """Whether this is a matrix between two hidden widths: no table of embeddings, and no head's
+    last product."""
     table = any(f"embedding.{kind}." in name for kind in ("token", "position", "segment"))
     last = name.startswith("heads.") and not name.startswith("heads.masked.dense.")
     return parameter.ndim == 2 and not table and not last
 
 
-def parameter_groups(named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec) -> list[dict[str, Any]]:
-    """Groups, without empty ones: decayed, and exempt; with muon the matrices inside the layers come first.
+def parameter_groups(
+    named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec
+) -> list[dict[str, Any]]:
+    """Groups, without empty ones: decayed, and exempt; with muon the matrices inside the layers
+    come first.
 
     Names travel along, so that a snapshot can tell them apart.
     """
     trained = [(name, parameter) for name, parameter in named_parameters if parameter.requires_grad]
     if not trained:
-        raise ConfigError("no parameter asks for a gradient, so there is nothing to train; unfreeze some")
+        raise ConfigError(
+            "no parameter asks for a gradient, so there is nothing to train; unfreeze some"
+        )
     decayed = [(name, parameter) for name, parameter in trained if not is_exempt(name)]
     exempt = [(name, parameter) for name, parameter in trained if is_exempt(name)]
-    matrices = [(name, parameter) for name, parameter in decayed if spec.name == "muon" and is_inner(name, parameter)]
+    matrices = [
+        (name, parameter)
+        for name, parameter in decayed
+        if spec.name == "muon" and is_inner(name, parameter)
+    ]
     names = {name for name, _ in matrices}
     decayed = [(name, parameter) for name, parameter in decayed if name not in names]
     groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": spec.weight_decay, "adapt": False, "momentum": spec.momentum},
+        {
+            "params": matrices,
+            "weight_decay": spec.weight_decay,
+            "adapt": False,
+            "momentum": spec.momentum,
+        },
         {"params": decayed, "weight_decay": spec.weight_decay, "adapt": spec.name == "lamb"},
         {"params": exempt, "weight_decay": 0.0, "adapt": False},
     ]
     return [group for group in groups if group["params"]]
 
 
-def make_optimizer(named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec) -> Lamb | AdamW:
-    """The optimizer that `spec` describes, its rate still at the peak: the loop sets it with `set_rate` before each step."""
+def make_optimizer(
+    named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec
+) -> Lamb | AdamW:
+    """The optimizer that `spec` describes, its rate still at the peak: the loop sets it with
+    `set_rate` before each step."""
     groups = parameter_groups(named_parameters, spec)
     if spec.name == "muon":
-        return Muon(groups, lr=spec.rate, betas=spec.betas, eps=spec.epsilon, bias_correction=spec.bias_correction)
+        return Muon(
+            groups,
+            lr=spec.rate,
+            betas=spec.betas,
+            eps=spec.epsilon,
+            bias_correction=spec.bias_correction,
+        )
     if spec.name == "lamb" or not spec.bias_correction:
-        # LAMB without its ratio and its corrections is the AdamW of Google's fine-tuning, which torch does not have.
+        # LAMB without its ratio and its corrections is the AdamW of Google's fine-tuning, which
+        # torch does not have.
         return Lamb(
             groups,
             lr=spec.rate,
@@ -71,7 +98,9 @@ def make_optimizer(named_parameters: Iterable[tuple[str, Tensor]], spec: Optimiz
     for group in groups:
         del group["adapt"]
     # One kernel on a GPU, and on a CPU one pass over memory where foreach takes a dozen.
-    fused = all(parameter.device.type in FUSED for group in groups for _, parameter in group["params"])
+    fused = all(
+        parameter.device.type in FUSED for group in groups for _, parameter in group["params"]
+    )
     kernel = {"fused": True} if fused else {"foreach": True}
     return AdamW(groups, lr=spec.rate, betas=spec.betas, eps=spec.epsilon, **kernel)
 

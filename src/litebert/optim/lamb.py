@@ -1,14 +1,15 @@
-"""LAMB (You et al. 2020, arXiv 1904.00962) as Google's ALBERT has it. In: gradients. Out: changed weights.
+"""LAMB (You et al. 2020, arXiv 1904.00962) as Google's ALBERT has it. In: gradients. Out: changed
+weights.
 
 For each tensor w with gradient g, moments m and v:
 
     m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²
     u = m / (√v + ε) + λ w       w ← w − rate · φ(‖w‖)/‖u‖ · u       (ratio 1 where a norm is 0)
-
-ALBERT's release has no bias correction and φ is the identity; the paper's Algorithm 2 corrects both moments and lets φ
-be a clamp: both are switches. Groups with `adapt=False` keep ratio 1, which makes them AdamW: with no bias correction
-that is exactly the optimizer Google fine-tunes with. The arithmetic runs over lists of tensors (`torch._foreach_*`), so
-a step is a few kernels, and nothing in it waits for the device.
+ ALBERT's release has no bias correction and φ is the identity; the paper's Algorithm 2 corrects
+both moments and lets φ be a clamp: both are switches. Groups with `adapt=False` keep ratio 1, which
+makes them AdamW: with no bias correction that is exactly the optimizer Google fine-tunes with. The
+arithmetic runs over lists of tensors (`torch._foreach_*`), so a step is a few kernels, and nothing
+in it waits for the device.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,8 +26,9 @@ from litebert.optim.moves import Part, Scalars
 class Lamb(Optimizer):
     """Layer-wise adapted Adam with decoupled decay.
 
-    Moments are float32 even where parameters are bfloat16 or float16; those also get a float32 copy of themselves, which
-    is what moves, since a step is mostly smaller than half a unit in the last place of a bfloat16.
+    Moments are float32 even where parameters are bfloat16 or float16; those also get a float32 copy
+    of themselves, which is what moves, since a step is mostly smaller than half a unit in the last
+    place of a bfloat16.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class Lamb(Optimizer):
         return loss
 
     def parts(self) -> list[Part]:
-        """What has gradients, those of one group and age together: a layer that joined later is younger."""
+        """What has gradients, those of one group and age together: a layer that joined later is
+        younger."""
         found = []
         for group in self.param_groups:
             ages: dict[int, list[Tensor]] = {}
@@ -108,16 +111,24 @@ class Lamb(Optimizer):
     def move(self, part: Part, scalars: Scalars) -> None:
         group, parameters = part.group, part.parameters
         states = [self._state_of(parameter) for parameter in parameters]
-        weights = [state.get("master", parameter) for state, parameter in zip(states, parameters, strict=True)]
+        weights = [
+            state.get("master", parameter)
+            for state, parameter in zip(states, parameters, strict=True)
+        ]
         first, second = [state["first"] for state in states], [state["second"] for state in states]
-        gradients = [gradient.to(moment.dtype) for gradient, moment in zip(part.gradients, first, strict=True)]
+        gradients = [
+            gradient.to(moment.dtype)
+            for gradient, moment in zip(part.gradients, first, strict=True)
+        ]
         beta1, beta2 = group["betas"]
         rate, *divisors = scalars
 
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        updates = torch._foreach_sqrt(second)  # becomes √v + ε, then m / (√v + ε): one buffer of the model's size
+        updates = torch._foreach_sqrt(
+            second
+        )  # becomes √v + ε, then m / (√v + ε): one buffer of the model's size
         if divisors:
             torch._foreach_div_(updates, divisors[0])
         torch._foreach_add_(updates, group["eps"])
@@ -150,7 +161,8 @@ class Lamb(Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but the state keeps its own dtype; torch would round it to the parameter's."""
+        """As torch's, but the state keeps its own dtype; torch would round it to the
+        parameter's."""
         super().load_state_dict(state_dict)
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
@@ -160,7 +172,9 @@ class Lamb(Optimizer):
                     self.state[parameter][key] = value.detach().to(parameter.device, copy=True)
 
 
-def _ratios(weights: list[Tensor], updates: tuple[Tensor, ...], clamp: tuple[float, float] | None) -> Tensor:
+def _ratios(
+    weights: list[Tensor], updates: tuple[Tensor, ...], clamp: tuple[float, float] | None
+) -> Tensor:
     weight_norms = torch.stack(torch._foreach_norm(weights))
     update_norms = torch.stack(torch._foreach_norm(updates))
     usable = (weight_norms > 0) & (update_norms > 0)
@@ -169,8 +183,11 @@ def _ratios(weights: list[Tensor], updates: tuple[Tensor, ...], clamp: tuple[flo
     return torch.where(usable, weight_norms / update_norms, 1.0)
 
 
-def _descend(weights: list[Tensor], updates: tuple[Tensor, ...], ratios: Tensor | None, rate: float | Tensor) -> None:
-    """w ← w − rate · ratio · u. A rate on the device cannot be a kernel's argument, so there it is multiplied in before."""
+def _descend(
+    weights: list[Tensor], updates: tuple[Tensor, ...], ratios: Tensor | None, rate: float | Tensor
+) -> None:
+    """w ← w − rate · ratio · u. A rate on the device cannot be a kernel's argument, so there it is
+    multiplied in before."""
     if isinstance(rate, Tensor):
         if ratios is None:
             torch._foreach_mul_(updates, rate)
@@ -191,4 +208,6 @@ def _check(group: dict[str, Any]) -> None:
             raise ConfigError(f"{name} is at least 0; got {group[name]}")
     clamp = group["clamp"]
     if clamp is not None and not 0 <= clamp[0] <= clamp[1]:
-        raise ConfigError(f"clamp is a lower and an upper bound of the weight norm, or None; got {clamp}")
+        raise ConfigError(
+            f"clamp is a lower and an upper bound of the weight norm, or None; got {clamp}"
+        )

@@ -1,7 +1,6 @@
 """A step taken apart: numbers that the host counts out, and arithmetic on tensors with them.
-
-As floats they make an ordinary step. As tensors on the device they can change while the arithmetic stays as it was
-recorded, which is how train/update.py takes a step without a word from Python.
+ As floats they make an ordinary step. As tensors on the device they can change while the arithmetic
+stays as it was recorded, which is how train/update.py takes a step without a word from Python.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,8 @@ class Part:
 
 
 class Movable(Protocol):
-    """An optimizer whose step can be taken apart: `step()` is `move` with `scalars` and `count` for each of its `parts`."""
+    """An optimizer whose step can be taken apart: `step()` is `move` with `scalars` and `count` for
+    each of its `parts`."""
 
     state: Any
 

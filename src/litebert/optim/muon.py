@@ -1,11 +1,13 @@
-"""Muon (Jordan et al. 2024) for the matrices inside the layers, AdamW for everything else. In: gradients. Out: weights.
+"""Muon (Jordan et al. 2024) for the matrices inside the layers, AdamW for everything else. In:
+gradients. Out: weights.
+ A matrix moves along the nearest orthogonal matrix to its momentum, so that every direction of it
+moves alike:
 
-A matrix moves along the nearest orthogonal matrix to its momentum, so that every direction of it moves alike:
-
-    m ← μ m + (1 − μ) g        u = orthogonal((1 − μ) g + μ m)        w ← (1 − rate · λ) w − rate · 0.2 √max(rows, columns) · u
-
-The factor gives an update the size that AdamW's have, so one rate serves both (Liu et al. 2025, arXiv 2502.16982). Not in
-ALBERT's paper: there a layer is used a dozen times over, and what counts is that no direction of it runs away.
+    m ← μ m + (1 − μ) g        u = orthogonal((1 − μ) g + μ m)        w ← (1 − rate · λ) w − rate ·
+    0.2 √max(rows, columns) · u
+ The factor gives an update the size that AdamW's have, so one rate serves both (Liu et al. 2025,
+arXiv 2502.16982). Not in ALBERT's paper: there a layer is used a dozen times over, and what counts
+is that no direction of it runs away.
 """
 
 from typing import Any
@@ -17,7 +19,8 @@ from litebert.optim.lamb import Lamb
 from litebert.optim.moves import Part, Scalars
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic whose five-fold application takes singular values from (0, 1] to near 1 (Jordan et al. 2024)."""
+"""Of the quintic whose five-fold application takes singular values from (0, 1] to near 1 (Jordan et
+al. 2024)."""
 ROUNDS = 5
 UPDATE_SIZE = 0.2
 """Root mean square of AdamW's updates, in units of the rate."""
@@ -83,12 +86,15 @@ def orthogonal_all(matrices: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, singular vectors kept.
+    """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, singular
+    vectors kept.
 
     Wide matrices or square ones; three products a round and nothing between them.
     """
     a, b, c = COEFFICIENTS
-    x = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices  # a GPU is fast in it, and roughness does not matter
+    x = (
+        matrices.to(torch.bfloat16) if matrices.is_cuda else matrices
+    )  # a GPU is fast in it, and roughness does not matter
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(ROUNDS):
         square = x @ x.mT

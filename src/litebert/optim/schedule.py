@@ -1,8 +1,9 @@
-"""The learning rate as a pure function of the step. In: a spec, the step, the length of the run. Out: the rate.
-
-Steps count from 0: `rate_at(spec, 0, steps)` is the rate of the first update. Google's schedule (ALBERT §A.4 and its
-optimization.py) begins with a rate of exactly 0 and counts decay from step 0, so that where warm-up ends the rate drops
-from almost the peak to peak · (1 − warmup/steps); the other forms waste no step and join.
+"""The learning rate as a pure function of the step. In: a spec, the step, the length of the run.
+Out: the rate.
+ Steps count from 0: `rate_at(spec, 0, steps)` is the rate of the first update. Google's schedule
+(ALBERT §A.4 and its optimization.py) begins with a rate of exactly 0 and counts decay from step 0,
+so that where warm-up ends the rate drops from almost the peak to peak · (1 − warmup/steps); the
+other forms waste no step and join.
 """
 
 import math
@@ -15,12 +16,15 @@ __all__ = ["Stages", "rate_at", "scaled_rate"]
 
 
 def rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:
-    """The learning rate of update `step` in a run of `steps` updates; after the last one the rate stays where it ended."""
+    """The learning rate of update `step` in a run of `steps` updates; after the last one the rate
+    stays where it ended."""
     warmup = spec.warmup_steps(steps)
     if spec.decay == "reference":
         if step < warmup:
             return spec.rate * step / warmup
-        return spec.rate * _between(spec.decay_end, (1 - min(step, steps) / steps) ** spec.decay_power)
+        return spec.rate * _between(
+            spec.decay_end, (1 - min(step, steps) / steps) ** spec.decay_power
+        )
     if step < warmup:
         return spec.rate * (step + 1) / warmup
     progress = min((step - warmup) / max(steps - warmup, 1), 1.0)
@@ -28,12 +32,15 @@ def rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:
 
 
 def scaled_rate(rate: float, batch_size: int, reference_batch_size: int) -> float:
-    """The √batch rule: `rate`, stated for `reference_batch_size` sequences, for a batch of another size.
+    """The √batch rule: `rate`, stated for `reference_batch_size` sequences, for a batch of another
+    size.
 
     The noise of a gradient shrinks with the root of the batch (You et al. 2020, §4).
     """
     if batch_size < 1 or reference_batch_size < 1:
-        raise ConfigError(f"batch sizes are at least 1; got {batch_size} and {reference_batch_size}")
+        raise ConfigError(
+            f"batch sizes are at least 1; got {batch_size} and {reference_batch_size}"
+        )
     return rate * math.sqrt(batch_size / reference_batch_size)
 
 
@@ -47,7 +54,8 @@ def _stable(progress: float, spec: OptimizerSpec, warmup: float) -> float:
     return 1.0 if progress <= 1 - falling else (1 - progress) / falling
 
 
-# Height above the end, from 1 to 0, over the progress from the end of warm-up to the end of the run.
+# Height above the end, from 1 to 0, over the progress from the end of warm-up to the end of the
+# run.
 _SHAPES: dict[Decay, Callable[[float, OptimizerSpec, float], float]] = {
     "polynomial": lambda progress, spec, warmup: (1 - progress) ** spec.decay_power,
     "linear": lambda progress, spec, warmup: 1 - progress,

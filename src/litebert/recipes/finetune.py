@@ -1,6 +1,7 @@
-"""A complete description of a fine-tuning run, as frozen data. In: named values. Out: a checked recipe. No torch here.
-
-The paper's values for each task, and how they are scaled to a smaller model and to other data, stand in table14.py.
+"""A complete description of a fine-tuning run, as frozen data. In: named values. Out: a checked
+recipe. No torch here.
+ The paper's values for each task, and how they are scaled to a smaller model and to other data,
+stand in table14.py.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,14 @@ from litebert.recipes.pretrain import Compile, DType
 NullSearch = Literal["dev", "train"]
 
 PRACTICAL = frozenset(
-    {"microbatch_tokens", "evaluate_tokens", "save_every", "keep_snapshots", "checkpoint_every", "compile"}
+    {
+        "microbatch_tokens",
+        "evaluate_tokens",
+        "save_every",
+        "keep_snapshots",
+        "checkpoint_every",
+        "compile",
+    }
     | {"max_skips", "max_rollbacks", "spike_factor"}
 )
 """Settings that a resumed run may change."""
@@ -28,21 +36,28 @@ class FinetuneRecipe(Recipe):
     """What a run learns from a task's examples, and how."""
 
     task: str
-    """Name of the task: sst2, squad2, race …, or classify, pair, regress, choose, answer, tag for one's own files."""
+    """Name of the task: sst2, squad2, race …, or classify, pair, regress, choose, answer, tag for
+    one's own files."""
     epochs: float | None = None
     """Times that every example is read; or none, and steps decides."""
     steps: int | None = None
     """Optimizer updates; or none, and epochs decides."""
     batch_size: int = 32
-    """Texts, questions with all their options, or windows in a step, over all ranks and microbatches."""
+    """Texts, questions with all their options, or windows in a step, over all ranks and
+    microbatches."""
     max_length: int = 512
-    """Tokens in an input with [CLS] and [SEP]; longer texts are cut, longer contexts of questions read in windows."""
-    optimizer: OptimizerSpec = field(default=OptimizerSpec(rate=2e-5, betas=(0.9, 0.999), warmup=0.1))
+    """Tokens in an input with [CLS] and [SEP]; longer texts are cut, longer contexts of questions
+    read in windows."""
+    optimizer: OptimizerSpec = field(
+        default=OptimizerSpec(rate=2e-5, betas=(0.9, 0.999), warmup=0.1)
+    )
     """The optimizer, its constants and the course of the rate."""
     encoder_dropout: float = 0.0
-    """Probability of dropping a value at each of the encoder's places for it (the paper's ALBERT DR)."""
+    """Probability of dropping a value at each of the encoder's places for it (the paper's ALBERT
+    DR)."""
     head_dropout: float = 0.1
-    """Probability of dropping a value before the head's last product (the paper's classifier DR)."""
+    """Probability of dropping a value before the head's last product (the paper's classifier
+    DR)."""
     seed: int = 0
     """Seed of the head, the order of examples and dropout."""
     random_weights: bool = False
@@ -52,7 +67,8 @@ class FinetuneRecipe(Recipe):
     patience: int = 5
     """Looks at dev in a row without a better score after which the run ends; 0 for never."""
     retries: int = 2
-    """New beginnings, each with a third of the rate and twice the warm-up, where a run never left chance."""
+    """New beginnings, each with a third of the rate and twice the warm-up, where a run never left
+    chance."""
     stride: int = 128
     """Tokens from one window of a long context to the next."""
     max_question: int = 64
@@ -62,9 +78,11 @@ class FinetuneRecipe(Recipe):
     beam: int = 5
     """Starts of an answer, and ends for each, that the joint head looks at."""
     null_search: NullSearch = "dev"
-    """Where the threshold for "no answer" is searched: on dev (the paper), or on a part of train kept aside for it."""
+    """Where the threshold for "no answer" is searched: on dev (the paper), or on a part of train
+    kept aside for it."""
     microbatch_tokens: int = 16_384
-    """Tokens in one forward and backward on one device, at most; memory, not results, depends on it."""
+    """Tokens in one forward and backward on one device, at most; memory, not results, depends on
+    it."""
     evaluate_tokens: int | None = None
     """Tokens in one batch of an evaluation; none for what suits the device."""
     save_every: int = 500
@@ -72,17 +90,22 @@ class FinetuneRecipe(Recipe):
     keep_snapshots: int = 2
     """Snapshots kept while the run goes on; a finished run needs none."""
     dtype: DType = "auto"
-    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32 elsewhere."""
+    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32
+    elsewhere."""
     compile: Compile = "auto"
-    """torch.compile on a GPU: auto uses it in runs that are long enough to pay for it; off also records no CUDA graphs."""
+    """torch.compile on a GPU: auto uses it in runs that are long enough to pay for it; off also
+    records no CUDA graphs."""
     checkpoint_every: int = 0
-    """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0 keeps all."""
+    """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0
+    keeps all."""
     max_skips: int = 5
-    """Steps in a row with a loss or gradient that is not finite that are left out before the run goes back."""
+    """Steps in a row with a loss or gradient that is not finite that are left out before the run
+    goes back."""
     max_rollbacks: int = 2
     """Returns to the last snapshot before the run counts as diverged."""
     spike_factor: float = 0.0
-    """A gradient norm this many times its running median counts as not finite; 0 for no such rule."""
+    """A gradient norm this many times its running median counts as not finite; 0 for no such
+    rule."""
 
     practical = PRACTICAL
 
@@ -109,9 +132,15 @@ class FinetuneRecipe(Recipe):
         check_whole(self, "evaluate_tokens", 1, 2**31, optional=True)
         check_number(self, "spike_factor", 0, 1e9)
         if (self.steps is None) == (self.epochs is None):
-            raise ConfigError(f"a run has steps or epochs, the other none; got steps {self.steps}, epochs {self.epochs}")
+            raise ConfigError(
+                f"a run has steps or epochs, the other none; got steps {self.steps}, epochs "
+                f"{self.epochs}"
+            )
         if self.steps is not None and self.optimizer.warmup_steps(self.steps) > self.steps:
-            raise ConfigError(f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten the warm-up")
+            raise ConfigError(
+                f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten "
+                "the warm-up"
+            )
 
     def total_steps(self, num_units: int) -> int:
         """Optimizer updates over so many texts, questions or windows."""

@@ -6,8 +6,8 @@ from litebert.recipes.pretrain import PretrainRecipe
 from litebert.recipes.stages import Stages
 
 NAMED: dict[str, PretrainRecipe] = {
-    # ALBERT §4.1 and Google's released flags: 4096 × 512 tokens for 125,000 steps; 20 predictions in an example,
-    # and 40 copies of the data, each masked once.
+    # ALBERT §4.1 and Google's released flags: 4096 × 512 tokens for 125,000 steps; 20 predictions
+    # in an example, and 40 copies of the data, each masked once.
     "paper": PretrainRecipe(
         overrides=(),
         steps=125_000,
@@ -31,12 +31,16 @@ NAMED: dict[str, PretrainRecipe] = {
             decay="reference",
         ),
     ),
-    # Measured to leave the plateau within 12 M tokens and to reach a loss of 4.5 with 60 M: docs/decisions/plateau.md.
+    # Measured to leave the plateau within 12 M tokens and to reach a loss of 4.5 with 60 M:
+    # docs/decisions/plateau.md.
     "affordable": PretrainRecipe(),
     # The paper's own post-norm, which needs half the rate.
-    "affordable-post": PretrainRecipe(overrides=(), optimizer=OptimizerSpec(name="muon", rate=1e-3)),
-    # Minutes on two cores: the small shape of `litebert demo`. Among 16 tokens a word's neighbors are soon found, among 64
-    # not within minutes; so short sequences first, and whole words one at a time, whose neighbors can be seen.
+    "affordable-post": PretrainRecipe(
+        overrides=(), optimizer=OptimizerSpec(name="muon", rate=1e-3)
+    ),
+    # Minutes on two cores: the small shape of `litebert demo`. Among 16 tokens a word's neighbors
+    # are soon found, among 64 not within minutes; so short sequences first, and whole words one at
+    # a time, whose neighbors can be seen.
     "demo": PretrainRecipe(
         overrides=(
             ("norm", "pre"),

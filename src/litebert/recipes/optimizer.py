@@ -1,4 +1,5 @@
-"""How weights are changed, as frozen data: the optimizer's constants and the course of the rate. ALBERT §4.1, §A.4."""
+"""How weights are changed, as frozen data: the optimizer's constants and the course of the rate.
+ALBERT §4.1, §A.4."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -18,7 +19,8 @@ class OptimizerSpec:
     """An optimizer and its rate over the run."""
 
     name: OptimizerName = "adamw"
-    """lamb (the paper's, for large batches), adamw, or muon (orthogonal steps for matrices, adamw for the rest)."""
+    """lamb (the paper's, for large batches), adamw, or muon (orthogonal steps for matrices, adamw
+    for the rest)."""
     rate: float = 5e-4
     """Peak of the learning rate."""
     betas: tuple[float, float] = (0.9, 0.98)
@@ -28,16 +30,19 @@ class OptimizerSpec:
     epsilon: float = 1e-6
     """Added to the root of the second moment."""
     weight_decay: float = 0.01
-    """Decoupled decay, as a fraction of a weight for each unit of rate; norms and biases have none."""
+    """Decoupled decay, as a fraction of a weight for each unit of rate; norms and biases have
+    none."""
     bias_correction: bool = True
     """Whether moments are divided by 1 − βᵗ. Google's LAMB and AdamW do not."""
     norm_clamp: tuple[float, float] | None = None
-    """For lamb: bounds of a tensor's norm in the trust ratio, φ of the LAMB paper; none in ALBERT."""
+    """For lamb: bounds of a tensor's norm in the trust ratio, φ of the LAMB paper; none in
+    ALBERT."""
     warmup: int | float = 0.06
     """Length of the linear warm-up: steps (a whole number) or a fraction of the run (below 1)."""
     decay: Decay = "linear"
-    """Course of the rate after warm-up: reference (Google's: counted from step 0, so it drops where warm-up ends),
-    polynomial (the same, joined), linear, cosine, constant, stable (flat, then linear over the end)."""
+    """Course of the rate after warm-up: reference (Google's: counted from step 0, so it drops where
+    warm-up ends), polynomial (the same, joined), linear, cosine, constant, stable (flat, then
+    linear over the end)."""
     decay_power: float = 1.0
     """Exponent of the reference and polynomial decay."""
     decay_end: float = 0.0
@@ -63,12 +68,17 @@ class OptimizerSpec:
             raise ConfigError(f"betas are two numbers from 0 to below 1; got {self.betas!r}")
         if self.norm_clamp is not None:
             if not _is_pair(self.norm_clamp) or not 0 <= self.norm_clamp[0] <= self.norm_clamp[1]:
-                raise ConfigError(f"norm_clamp is a lower and an upper bound, or none; got {self.norm_clamp!r}")
+                raise ConfigError(
+                    f"norm_clamp is a lower and an upper bound, or none; got {self.norm_clamp!r}"
+                )
             if self.name != "lamb":
                 raise ConfigError("norm_clamp belongs to lamb; leave it out, or choose lamb")
         if isinstance(self.warmup, float):
             if not 0 <= self.warmup < 1:
-                raise ConfigError(f"warmup is a number of steps or a fraction of the run below 1; got {self.warmup!r}")
+                raise ConfigError(
+                    "warmup is a number of steps or a fraction of the run below 1; got "
+                    f"{self.warmup!r}"
+                )
         else:
             check_whole(self, "warmup", 0, LIMIT)
 

@@ -1,4 +1,5 @@
-"""What every recipe can do: its settings as JSON and back, a fingerprint, and the difference of two. No torch here."""
+"""What every recipe can do: its settings as JSON and back, a fingerprint, and the difference of
+two. No torch here."""
 
 import hashlib
 import json
@@ -13,10 +14,12 @@ from litebert.recipes.optimizer import OptimizerSpec
 
 
 class Recipe(ABC):
-    """Base of the frozen recipes, which have these settings among theirs and say how `to_dict` and `from_dict` go."""
+    """Base of the frozen recipes, which have these settings among theirs and say how `to_dict` and
+    `from_dict` go."""
 
     practical: frozenset[str] = frozenset()
-    """Settings that a resumed run may change: they say how a run is done and watched, not what it learns."""
+    """Settings that a resumed run may change: they say how a run is done and watched, not what it
+    learns."""
     optimizer: OptimizerSpec
     save_every: int
     keep_snapshots: int
@@ -35,7 +38,9 @@ class Recipe(ABC):
     @property
     def fingerprint(self) -> str:
         """sha256 of everything that decides what is learned; practical settings are left out."""
-        essential = {name: value for name, value in self.to_dict().items() if name not in self.practical}
+        essential = {
+            name: value for name, value in self.to_dict().items() if name not in self.practical
+        }
         return hashlib.sha256(json.dumps(essential, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
@@ -51,7 +56,8 @@ class Recipe(ABC):
 
 
 def difference(then: Recipe, now: Recipe) -> list[str]:
-    """One readable line for each setting that decides what is learned and differs: none when a run can go on."""
+    """One readable line for each setting that decides what is learned and differs: none when a run
+    can go on."""
     before, after = (dict(_leaves(recipe.to_dict())) for recipe in (then, now))
     return [
         f"{name}: {_shown(before.get(name))} in the run, {_shown(after.get(name))} now"
@@ -66,7 +72,8 @@ def plain_settings(settings: Any) -> dict[str, Any]:
 
 
 def known_settings(what: str, cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of `data`, whose names must all be fields of `cls`; its optimizer, where there is one, is read."""
+    """A copy of `data`, whose names must all be fields of `cls`; its optimizer, where there is one,
+    is read."""
     names = [setting.name for setting in fields(cls)]
     for name in data:
         check_known(f"{what} setting", name, names)

@@ -1,6 +1,7 @@
-"""A complete description of a pretraining run, as frozen data that a file can hold and two runs can compare.
-
-In: named values. Out: a checked recipe; its JSON; its fingerprint; the number of steps its budget buys. No torch here.
+"""A complete description of a pretraining run, as frozen data that a file can hold and two runs can
+compare.
+ In: named values. Out: a checked recipe; its JSON; its fingerprint; the number of steps its budget
+buys. No torch here.
 """
 
 from collections.abc import Mapping
@@ -21,15 +22,32 @@ PretrainDType = Literal["auto", "float32", "bfloat16", "fp8"]
 Compile = Literal["auto", "on", "off"]
 
 PRACTICAL = frozenset(
-    {"microbatch_tokens", "evaluate_every", "evaluate_tokens", "save_every", "keep_snapshots", "compile"}
-    | {"checkpoint_every", "recompute", "max_skips", "max_rollbacks", "spike_factor", "plateau_steps", "plateau_margin"}
+    {
+        "microbatch_tokens",
+        "evaluate_every",
+        "evaluate_tokens",
+        "save_every",
+        "keep_snapshots",
+        "compile",
+    }
+    | {
+        "checkpoint_every",
+        "recompute",
+        "max_skips",
+        "max_rollbacks",
+        "spike_factor",
+        "plateau_steps",
+        "plateau_margin",
+    }
 )
-"""Settings that a resumed run may change: they say how a run is done and watched, not what it learns."""
+"""Settings that a resumed run may change: they say how a run is done and watched, not what it
+learns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe(Recipe):
-    """What a run learns from its data, and how. The defaults are the affordable recipe for the pre-norm model."""
+    """What a run learns from its data, and how. The defaults are the affordable recipe for the
+    pre-norm model."""
 
     preset: str = "albert-base-v2"
     """Name of the encoder's shape; its vocabulary size gives way to the tokenizer's."""
@@ -38,21 +56,24 @@ class PretrainRecipe(Recipe):
     steps: int | None = None
     """Optimizer updates in the run; or none, and tokens decides."""
     tokens: int | None = 60_000_000
-    """Budget in tokens, batch × sequence length summed over the steps, padding included; or none, and steps decides."""
+    """Budget in tokens, batch × sequence length summed over the steps, padding included; or none,
+    and steps decides."""
     batch_size: Stages = field(default=Stages.constant(256))
     """Sequences in a step, over all ranks and microbatches; may grow by stages."""
     rate_batch_size: int | None = None
-    """Sequences that the optimizer's rate is stated for: at n times as many it is √n times as high, as the batch grows too; or
-    none, and the rate is what it is."""
+    """Sequences that the optimizer's rate is stated for: at n times as many it is √n times as high,
+    as the batch grows too; or none, and the rate is what it is."""
     microbatch_tokens: int = 32_768
-    """Tokens in one forward and backward on one device, at most; memory, not results, depends on it."""
+    """Tokens in one forward and backward on one device, at most; memory, not results, depends on
+    it."""
     sequence_length: Stages = field(default=Stages.constant(128))
     """Tokens in an example with [CLS] and [SEP]; may grow by stages."""
     extend_positions: bool = True
-    """Whether positions that a longer stage reads for the first time go on from the trained ones; sinusoids do so by
-    themselves."""
+    """Whether positions that a longer stage reads for the first time go on from the trained ones;
+    sinusoids do so by themselves."""
     depth: Stages | None = None
-    """Layers applied, by stages that end at the encoder's own; none for all of them from the start."""
+    """Layers applied, by stages that end at the encoder's own; none for all of them from the
+    start."""
     optimizer: OptimizerSpec = field(default=OptimizerSpec(name="muon", rate=2e-3))
     """The optimizer, its constants and the course of the rate."""
     seed: int = 0
@@ -64,10 +85,11 @@ class PretrainRecipe(Recipe):
     max_masked: int | None = None
     """Most tokens to predict in one example; none for no bound (Google's release: 20)."""
     max_ngram: int = 3
-    """Longest run of whole words hidden together; length n is drawn in proportion to 1/n (ALBERT §4.1)."""
+    """Longest run of whole words hidden together; length n is drawn in proportion to 1/n (ALBERT
+    §4.1)."""
     copies: int | None = None
-    """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch e mod copies drew
-    (static; Google's release: 40)."""
+    """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch
+    e mod copies drew (static; Google's release: 40)."""
     short_probability: float = 0.1
     """Probability that an example aims at a shorter length, drawn evenly from 2 tokens up."""
     heldout_fraction: float = 0.01
@@ -81,22 +103,27 @@ class PretrainRecipe(Recipe):
     keep_snapshots: int = 2
     """Snapshots kept; older ones are removed."""
     dtype: PretrainDType = "auto"
-    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32 elsewhere; fp8 is bfloat16 with
-    the large products in 8 bits."""
+    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32
+    elsewhere; fp8 is bfloat16 with the large products in 8 bits."""
     compile: Compile = "auto"
     """torch.compile: auto uses it where it pays."""
     checkpoint_every: int = 0
-    """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0 keeps all."""
+    """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0
+    keeps all."""
     recompute: bool = False
-    """Whether compiled layers compute norms and activations again on the way back: less memory, for a little time."""
+    """Whether compiled layers compute norms and activations again on the way back: less memory, for
+    a little time."""
     max_skips: int = 5
-    """Steps in a row with a loss or gradient that is not finite that are left out before the run goes back."""
+    """Steps in a row with a loss or gradient that is not finite that are left out before the run
+    goes back."""
     max_rollbacks: int = 2
     """Returns to the last snapshot before the run stops as diverged."""
     spike_factor: float = 0.0
-    """A gradient norm this many times its running median counts as not finite; 0 for no such rule."""
+    """A gradient norm this many times its running median counts as not finite; 0 for no such
+    rule."""
     plateau_steps: int = 2_000
-    """Steps after which a masked-token loss still at the entropy of single tokens is said aloud; 0 for never."""
+    """Steps after which a masked-token loss still at the entropy of single tokens is said aloud; 0
+    for never."""
     plateau_margin: float = 0.3
     """Nats below that entropy at which the plateau counts as left."""
 
@@ -116,7 +143,14 @@ class PretrainRecipe(Recipe):
         check_whole(self, "evaluate_tokens", 1, LIMIT)
         check_whole(self, "keep_snapshots", 1, 10_000)
         check_whole(self, "rate_batch_size", 1, LIMIT, optional=True)
-        for name in ("evaluate_every", "save_every", "checkpoint_every", "max_skips", "max_rollbacks", "plateau_steps"):
+        for name in (
+            "evaluate_every",
+            "save_every",
+            "checkpoint_every",
+            "max_skips",
+            "max_rollbacks",
+            "plateau_steps",
+        ):
             check_whole(self, name, 0, LIMIT)
         check_number(self, "mask_fraction", 0.001, 0.9)
         check_number(self, "short_probability", 0, 1)
@@ -140,20 +174,38 @@ class PretrainRecipe(Recipe):
 
     def _check_together(self) -> None:
         if (self.steps is None) == (self.tokens is None):
-            raise ConfigError(f"a budget is steps or tokens, the other none; got steps {self.steps}, tokens {self.tokens}")
+            raise ConfigError(
+                f"a budget is steps or tokens, the other none; got steps {self.steps}, tokens "
+                f"{self.tokens}"
+            )
         if self.steps is not None and self.optimizer.warmup_steps(self.steps) > self.steps:
-            raise ConfigError(f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten the warm-up")
+            raise ConfigError(
+                f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten "
+                "the warm-up"
+            )
         encoder, longest = self.encoder, max(self.sequence_length.values)
         if min(self.sequence_length.values) < 5:
-            raise ConfigError(f"sequence_length is at least 5, [CLS] a [SEP] b [SEP]; got {self.sequence_length}")
+            raise ConfigError(
+                f"sequence_length is at least 5, [CLS] a [SEP] b [SEP]; got {self.sequence_length}"
+            )
         if longest > encoder.max_positions:
-            raise ConfigError(f"sequence_length reaches {longest}, the encoder reads at most {encoder.max_positions}")
+            raise ConfigError(
+                f"sequence_length reaches {longest}, the encoder reads at most "
+                f"{encoder.max_positions}"
+            )
         if self.microbatch_tokens < longest:
-            raise ConfigError(f"microbatch_tokens is {self.microbatch_tokens}, too few for one sequence of {longest}")
+            raise ConfigError(
+                f"microbatch_tokens is {self.microbatch_tokens}, too few for one sequence of "
+                f"{longest}"
+            )
         if self.depth is not None and (
-            max(self.depth.values) > encoder.num_layers or self.depth.values[-1] != encoder.num_layers
+            max(self.depth.values) > encoder.num_layers
+            or self.depth.values[-1] != encoder.num_layers
         ):
-            raise ConfigError(f"depth ends at the encoder's {encoder.num_layers} layers, and none is more; got {self.depth}")
+            raise ConfigError(
+                f"depth ends at the encoder's {encoder.num_layers} layers, and none is more; got "
+                f"{self.depth}"
+            )
 
     @property
     def encoder(self) -> EncoderConfig:
@@ -169,12 +221,18 @@ class PretrainRecipe(Recipe):
         low, high = 1, self.tokens  # a step reads at least one token
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.tokens_in(middle) >= self.tokens else (middle + 1, high)
+            low, high = (
+                (low, middle) if self.tokens_in(middle) >= self.tokens else (middle + 1, high)
+            )
         return low
 
     def tokens_in(self, steps: int) -> int:
         """Tokens read by a run of `steps` steps."""
-        starts = {start for stages in (self.batch_size, self.sequence_length) for start in stages.starts(steps)}
+        starts = {
+            start
+            for stages in (self.batch_size, self.sequence_length)
+            for start in stages.starts(steps)
+        }
         bounds = [*sorted(start for start in starts if start < steps), steps]
         return sum(
             (end - start) * self.batch_size.at(start, steps) * self.sequence_length.at(start, steps)
@@ -182,7 +240,10 @@ class PretrainRecipe(Recipe):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        staged = {name: None if getattr(self, name) is None else str(getattr(self, name)) for name in _STAGED}
+        staged = {
+            name: None if getattr(self, name) is None else str(getattr(self, name))
+            for name in _STAGED
+        }
         return plain_settings(self) | staged | {"overrides": dict(self.overrides)}
 
     @classmethod

@@ -1,6 +1,7 @@
-"""A whole number that changes at stated moments of a run. In: the step and the length of the run. Out: the number.
-
-A growing batch, short sequences first, 3 layers then 6 then 12 (ALBERT's warm start, A.1): each is one `Stages`.
+"""A whole number that changes at stated moments of a run. In: the step and the length of the run.
+Out: the number.
+ A growing batch, short sequences first, 3 layers then 6 then 12 (ALBERT's warm start, A.1): each is
+one `Stages`.
 """
 
 from dataclasses import dataclass
@@ -12,21 +13,30 @@ from litebert.errors import ConfigError
 
 @dataclass(frozen=True)
 class Stages:
-    """Value by stage: `Stages(((0, 3), (0.1, 6), (0.25, 12)))` is 3, from a tenth of the run 6, from a quarter 12."""
+    """Value by stage: `Stages(((0, 3), (0.1, 6), (0.25, 12)))` is 3, from a tenth of the run 6,
+    from a quarter 12."""
 
     pairs: tuple[tuple[int | float, int], ...]
-    """(start, value) pairs. A start is a step (whole number) or a fraction of the run (below 1); the first is 0."""
+    """(start, value) pairs. A start is a step (whole number) or a fraction of the run (below 1);
+    the first is 0."""
 
     def __post_init__(self) -> None:
         if not self.pairs or self.pairs[0][0] != 0:
-            raise ConfigError(f"the first stage starts at 0, as in 0:128,0.5:512; got {str(self) or 'no stage'}")
+            raise ConfigError(
+                f"the first stage starts at 0, as in 0:128,0.5:512; got {str(self) or 'no stage'}"
+            )
         for start, value in self.pairs:
             if not is_number(start) or not start >= 0 or (isinstance(start, float) and start >= 1):
-                raise ConfigError(f"a stage starts at a step (5000) or at a fraction of the run (0.25); got {start!r}")
+                raise ConfigError(
+                    "a stage starts at a step (5000) or at a fraction of the run (0.25); got "
+                    f"{start!r}"
+                )
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"the value of a stage is a whole number from 1; got {value!r}")
         if len({type(start) for start, _ in self.pairs[1:]}) > 1:
-            raise ConfigError(f"stages start at steps or at fractions of the run, not at both; got {self}")
+            raise ConfigError(
+                f"stages start at steps or at fractions of the run, not at both; got {self}"
+            )
         if any(later <= earlier for (earlier, _), (later, _) in pairwise(self.pairs)):
             raise ConfigError(f"each stage starts after the one before; got {self}")
 
@@ -38,10 +48,14 @@ class Stages:
     def parse(cls, text: str) -> "Stages":
         """From the form of flags and JSON: "128" or "0:128,0.5:512"; the inverse of `str`."""
         try:
-            pairs = [stage.split(":") for stage in text.split(",")] if ":" in text else [["0", text]]
+            pairs = (
+                [stage.split(":") for stage in text.split(",")] if ":" in text else [["0", text]]
+            )
             return cls(tuple((_number(start), int(value)) for start, value in pairs))
         except ValueError:
-            raise ConfigError(f"stages are a number (128) or start:value pairs (0:128,0.5:512); got {text!r}") from None
+            raise ConfigError(
+                f"stages are a number (128) or start:value pairs (0:128,0.5:512); got {text!r}"
+            ) from None
 
     def __str__(self) -> str:
         if len(self.pairs) == 1 and self.pairs[0][0] == 0:
@@ -54,11 +68,18 @@ class Stages:
 
     def starts(self, steps: int) -> tuple[int, ...]:
         """The step at which each stage begins in a run of `steps` steps."""
-        return tuple(round(start * steps) if isinstance(start, float) else start for start, _ in self.pairs)
+        return tuple(
+            round(start * steps) if isinstance(start, float) else start for start, _ in self.pairs
+        )
 
     def at(self, step: int, steps: int) -> int:
-        """The value at `step` of a run of `steps` steps; where a short run folds two starts into one, the later rules."""
-        return [value for start, value in zip(self.starts(steps), self.values, strict=True) if start <= step][-1]
+        """The value at `step` of a run of `steps` steps; where a short run folds two starts into
+        one, the later rules."""
+        return [
+            value
+            for start, value in zip(self.starts(steps), self.values, strict=True)
+            if start <= step
+        ][-1]
 
 
 def _number(text: str) -> int | float:

@@ -1,8 +1,8 @@
-"""litebert report: run folders in; one HTML file that opens offline out, with curves, recipe, environment, filled masks or
-scores and worst examples and, for several runs, their comparison.
-
-`run` and `dev` read a folder, `curve` thins and smooths, `panels` says what is drawn, `lines` and `chart` draw it, `figures`,
-`scores`, `settings`, `masks` and `worst` are the tables, `compare` puts runs side by side, and `page` binds all.
+"""litebert report: run folders in; one HTML file that opens offline out, with curves, recipe,
+environment, filled masks or scores and worst examples and, for several runs, their comparison.
+ `run` and `dev` read a folder, `curve` thins and smooths, `panels` says what is drawn, `lines` and
+`chart` draw it, `figures`, `scores`, `settings`, `masks` and `worst` are the tables, `compare` puts
+runs side by side, and `page` binds all.
 """
 
 import os
@@ -28,15 +28,22 @@ class Report:
 
 
 def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -> Report:
-    """Read runs and write their report: to `out`, or into the folder of a single run, or here where there are several."""
+    """Read runs and write their report: to `out`, or into the folder of a single run, or here where
+    there are several."""
     if not folders:
         raise ConfigError("a report needs the folder of at least one run")
     runs = [read_run(run) for folder in folders for run in _seeds(Path(folder))]
     for run, name in zip(runs, _names(runs), strict=True):
         run.name = name
-    path = Path(out) if out is not None else (Path(folders[0]) if len(folders) == 1 else Path()) / "report.html"
+    path = (
+        Path(out)
+        if out is not None
+        else (Path(folders[0]) if len(folders) == 1 else Path()) / "report.html"
+    )
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder; --out takes the file to write, such as {path / 'report.html'}")
+        raise ConfigError(
+            f"{path} is a folder; --out takes the file to write, such as {path / 'report.html'}"
+        )
     page = render(runs)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -46,7 +53,9 @@ def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise ConfigError(f"cannot write {path}: {error.strerror}; choose another place with --out") from error
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror}; choose another place with --out"
+        ) from error
     return Report(path=path, num_bytes=len(page), runs=tuple(runs))
 
 

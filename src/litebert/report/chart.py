@@ -1,7 +1,7 @@
 """A chart: lines in; HTML out, with curves as SVG and labels as text.
-
-The SVG stretches with the window while strokes keep their width, and labels stand beside it as text of the page: so a chart
-is legible at any width. Each is drawn over every axis; the page shows one of them.
+ The SVG stretches with the window while strokes keep their width, and labels stand beside it as
+text of the page: so a chart is legible at any width. Each is drawn over every axis; the page shows
+one of them.
 """
 
 import math
@@ -68,7 +68,10 @@ def draw(panel: Panel, lines: Sequence[Drawn], marks: Sequence[Mark], *, wide: b
     if domain is None:
         return ""
     highest = {
-        axis: max((max(each.line.places[axis]) for each in lines if axis in each.line.places), default=0.0) for axis in AXES
+        axis: max(
+            (max(each.line.places[axis]) for each in lines if axis in each.line.places), default=0.0
+        )
+        for axis in AXES
     }
     axes = [axis for axis in AXES if highest[axis] > 0]
     values = log_ticks(domain.low, domain.high) if domain.log else []
@@ -80,23 +83,38 @@ def draw(panel: Panel, lines: Sequence[Drawn], marks: Sequence[Mark], *, wide: b
         for value, label in zip(values, labels(values, share=panel.share), strict=True)
     )
     guide, guide_label = _guide(panel, domain)
-    drawn = "".join(f'<g class="over-{axis}">{_over(axis, highest[axis], lines, marks, domain)}</g>' for axis in axes)
+    drawn = "".join(
+        f'<g class="over-{axis}">{_over(axis, highest[axis], lines, marks, domain)}</g>'
+        for axis in axes
+    )
     bottom = "".join(_bottom(axis, highest[axis], 8 if wide else 5) for axis in axes)
     keys = ",".join(f"{each.line.key}:{each.color}" for each in lines)
     ends = " ".join(f'data-{axis}="{highest[axis]:.8g}"' for axis in axes)
-    beyond = f'<span class="beyond">highest: {number(domain.beyond)}, off the scale</span>' if domain.beyond is not None else ""
+    beyond = (
+        f'<span class="beyond">highest: {number(domain.beyond)}, off the scale</span>'
+        if domain.beyond is not None
+        else ""
+    )
     return (
-        f'<figure class="panel{" wide" if wide else ""}"><figcaption><h3>{text(panel.title)}</h3>{_legend(lines)}</figcaption>'
+        "<figure "
+        f'class="panel{" wide" if wide else ""}"><figcaption><h3>{text(panel.title)}</h3>{_legend(lines)}</figcaption>'
         f'<div class="plot" data-lines="{keys}" {ends} data-share="{int(panel.share)}">'
         f'<div class="scale">{scale}</div><div class="area">'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{text(_spoken(panel, lines))}">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{text(_spoken(panel, lines))}">'
         f"{grid}{guide}{drawn}</svg>{guide_label}{beyond}</div>{bottom}</div></figure>"
     )
 
 
 def _domain(panel: Panel, lines: Sequence[Drawn]) -> Domain | None:
     values = [value for each in lines for value in each.line.values]
-    values += [value for each in lines if each.line.band and each.band for pair in each.line.band for value in pair]
+    values += [
+        value
+        for each in lines
+        if each.line.band and each.band
+        for pair in each.line.band
+        for value in pair
+    ]
     found = sorted(value for value in values if math.isfinite(value))
     if not found:
         return None
@@ -118,22 +136,30 @@ def _domain(panel: Panel, lines: Sequence[Drawn]) -> Domain | None:
 def _usual(panel: Panel, lines: Sequence[Drawn], found: list[float]) -> float:
     """About how high a chart reaches when nothing goes wrong.
 
-    A loss that diverges may do so for a long time: it is drawn to the height from which it came. Other measures may rise
-    late and by much (an accuracy after its plateau), so there only a rare value counts as out of the ordinary.
+    A loss that diverges may do so for a long time: it is drawn to the height from which it came.
+    Other measures may rise late and by much (an accuracy after its plateau), so there only a rare
+    value counts as out of the ordinary.
     """
     if not (panel.trained or panel.held[0]).endswith("loss"):
         return 2 * found[int(0.99 * (len(found) - 1))]
-    first = [next((value for value in each.line.values if math.isfinite(value)), 0.0) for each in lines]
+    first = [
+        next((value for value in each.line.values if math.isfinite(value)), 0.0) for each in lines
+    ]
     return max(2 * found[len(found) // 2], *first)
 
 
-def _over(axis: str, highest: float, lines: Sequence[Drawn], marks: Sequence[Mark], domain: Domain) -> str:
+def _over(
+    axis: str, highest: float, lines: Sequence[Drawn], marks: Sequence[Mark], domain: Domain
+) -> str:
     """Everything that depends on the horizontal axis."""
     parts = [_mark(mark, axis, highest) for mark in _apart(marks, axis, highest)]
     for faint in (True, False):  # the important ones above the others
         for each in lines:
             if each.faint == faint and axis in each.line.places:
-                parts.append(f'<g data-run="{each.line.run}" class="c{each.color}">{_curve(each, axis, highest, domain)}</g>')
+                parts.append(
+                    f'<g data-run="{each.line.run}" '
+                    f'class="c{each.color}">{_curve(each, axis, highest, domain)}</g>'
+                )
     return "".join(parts)
 
 
@@ -146,14 +172,18 @@ def _curve(each: Drawn, axis: str, highest: float, domain: Domain) -> str:
     kind = "faint" if each.faint else "held" if line.held else "trained"
     drawn = f'{band}<path class="{kind}" d="{path}"/>'
     if line.held and len(line.values) <= DOTS:
-        dots = "".join(f"M{across[i]} {domain.unit(line.values[i])}h.1" for part in runs for i in part)
+        dots = "".join(
+            f"M{across[i]} {domain.unit(line.values[i])}h.1" for part in runs for i in part
+        )
         drawn += f'<path class="dots" d="{dots}"/>'
     return drawn
 
 
 def _band(line: Line, across: list[int], domain: Domain) -> str:
     assert line.band is not None
-    flat = all(low == high for low, high in line.band if math.isfinite(low))  # each record has its own point
+    flat = all(
+        low == high for low, high in line.band if math.isfinite(low)
+    )  # each record has its own point
     path = ""
     for part in _finite([low for low, _ in line.band]):
         upper = [(across[i], domain.unit(line.band[i][1])) for i in part]
@@ -176,7 +206,8 @@ def _finite(values: Sequence[float]) -> Iterable[list[int]]:
 
 
 def _path(points: Sequence[tuple[int, int]]) -> str:
-    """Lines through points, each relative to the one before; a single point becomes a dash, or it would not be seen."""
+    """Lines through points, each relative to the one before; a single point becomes a dash, or it
+    would not be seen."""
     if len(points) == 1:
         return f"M{points[0][0]} {points[0][1]}h4"
     steps = "".join(f"{x - a} {y - b} " for (a, b), (x, y) in pairwise(points))
@@ -201,7 +232,9 @@ def _guide(panel: Panel, domain: Domain) -> tuple[str, str]:
     if panel.guide is None:
         return "", ""
     place = domain.unit(panel.guide[0])
-    label = f'<span class="guide" style="top:{place * 100 / HEIGHT:.1f}%">{text(panel.guide[1])}</span>'
+    label = (
+        f'<span class="guide" style="top:{place * 100 / HEIGHT:.1f}%">{text(panel.guide[1])}</span>'
+    )
     return f'<path class="guide" d="M0 {place}H{WIDTH}"/>', label
 
 
@@ -234,5 +267,8 @@ def _spoken(panel: Panel, lines: Sequence[Drawn]) -> str:
     for each in lines:
         finite = [value for value in each.line.values if math.isfinite(value)]
         if finite:
-            parts.append(f"{each.label} from {number(finite[0])} to {number(finite[-1])}, lowest {number(min(finite))}")
+            parts.append(
+                f"{each.label} from {number(finite[0])} to {number(finite[-1])}, lowest "
+                f"{number(min(finite))}"
+            )
     return f"{panel.title}: " + "; ".join(parts)

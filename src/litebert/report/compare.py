@@ -1,4 +1,5 @@
-"""Several runs side by side: their curves in one chart each, their last numbers, and what differs in their recipes."""
+"""Several runs side by side: their curves in one chart each, their last numbers, and what differs
+in their recipes."""
 
 import math
 from collections.abc import Sequence
@@ -22,25 +23,38 @@ def compare_section(runs: Sequence[Run], lines: Lines) -> str:
     """Everything that needs more than one run."""
     names = [run.name for run in runs]
     panels = single(choose(runs))
-    charts = [draw(panel, _drawn(panel, runs, lines), (), wide=i == 0) for i, panel in enumerate(panels)]
-    recipes = difference_table(names, [settings_of(run.recipe) for run in runs], "The recipes are the same.")
-    environments = difference_table(names, [dict(leaves(run.environment)) for run in runs], "The environments are the same.")
+    charts = [
+        draw(panel, _drawn(panel, runs, lines), (), wide=i == 0) for i, panel in enumerate(panels)
+    ]
+    recipes = difference_table(
+        names, [settings_of(run.recipe) for run in runs], "The recipes are the same."
+    )
+    environments = difference_table(
+        names, [dict(leaves(run.environment)) for run in runs], "The environments are the same."
+    )
     return (
-        f'<section id="compare"><h2>Comparison</h2>{_legend(runs)}{compared_scores(runs)}{_last_table(runs)}'
+        "<section "
+        f'id="compare"><h2>Comparison</h2>{_legend(runs)}{compared_scores(runs)}{_last_table(runs)}'
         f'{_equal_table(runs)}<div class="panels">{"".join(charts)}</div>'
-        f"<h3>What differs in the recipes</h3>{recipes}<h3>What differs in the environments</h3>{environments}</section>"
+        f"<h3>What differs in the recipes</h3>{recipes}<h3>What differs in the "
+        f"environments</h3>{environments}</section>"
     )
 
 
 def _drawn(panel: Panel, runs: Sequence[Run], lines: Lines) -> list[Drawn]:
-    """Held-out lines full, training lines faint behind them; training lines full where nothing was held out."""
+    """Held-out lines full, training lines faint behind them; training lines full where nothing was
+    held out."""
     found = []
     for i, run in enumerate(runs):
         color = i % (2 * COLORS)
         held = lines.held(run, i, panel.held[0]) if panel.held else None
         trained = lines.trained(run, i, panel.trained) if panel.trained else None
         if trained is not None:
-            found.append(Drawn(line=trained, label="training", color=color, faint=bool(panel.held), band=False))
+            found.append(
+                Drawn(
+                    line=trained, label="training", color=color, faint=bool(panel.held), band=False
+                )
+            )
         if held is not None:
             found.append(Drawn(line=held, label="held out", color=color))
     return found
@@ -49,7 +63,8 @@ def _drawn(panel: Panel, runs: Sequence[Run], lines: Lines) -> list[Drawn]:
 def _legend(runs: Sequence[Run]) -> str:
     """The runs' colors; with a script, a click hides a run and pointing at it dims the others."""
     items = "".join(
-        f'<li><button type="button" class="c{i % (2 * COLORS)}" data-toggle="{i}" aria-pressed="true">'
+        f'<li><button type="button" class="c{i % (2 * COLORS)}" data-toggle="{i}" '
+        'aria-pressed="true">'
         f"{text(run.name)}</button></li>"
         for i, run in enumerate(runs)
     )
@@ -81,9 +96,12 @@ def _last_table(runs: Sequence[Run]) -> str:
 
 
 def _equal_table(runs: Sequence[Run]) -> str:
-    """The first measure after as many tokens as the shortest run has read: lengths differ, and a longer run looks better."""
+    """The first measure after as many tokens as the shortest run has read: lengths differ, and a
+    longer run looks better."""
     names = names_of([each for run in runs for each in run.evaluations])
-    budgets = [run.places([run.evaluations[-1].step])["tokens"][0] for run in runs if _can_place(run)]
+    budgets = [
+        run.places([run.evaluations[-1].step])["tokens"][0] for run in runs if _can_place(run)
+    ]
     if not names or len(budgets) < len(runs) or max(budgets) < 1.02 * min(budgets):
         return ""
     budget = min(budgets)
@@ -95,9 +113,7 @@ def _equal_table(runs: Sequence[Run]) -> str:
         if best is not None:
             cells[best] = cell(measure(name, row[best]), class_="best")
         rows.append([cell(said(name), "th", scope="row"), *cells])
-    note = (
-        f"At equal tokens: {count(budget)}, where the shortest run was last evaluated; between evaluations by a straight line"
-    )
+    note = f"At equal tokens: {count(budget)}, where the shortest run was last evaluated; between evaluations by a straight line"
     return f"<h3>{text(note)}</h3>{table(['held-out', *(run.name for run in runs)], rows)}"
 
 
@@ -113,6 +129,9 @@ def _at(run: Run, name: str, tokens: float) -> float:
         if place >= tokens * 0.999:
             if i == 0:
                 return known[0].values[name] if place <= tokens * 1.001 else math.nan
-            before, part = known[i - 1].values[name], (tokens - places[i - 1]) / (place - places[i - 1] or 1)
+            before, part = (
+                known[i - 1].values[name],
+                (tokens - places[i - 1]) / (place - places[i - 1] or 1),
+            )
             return before + min(part, 1.0) * (known[i].values[name] - before)
     return math.nan

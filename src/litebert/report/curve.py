@@ -1,6 +1,7 @@
-"""A column of a hundred thousand numbers into a few hundred points that hide nothing: bins with their lowest and highest.
-
-Smoothed values are means over a window around each point, not a trailing average: a curve that lags behind is a wrong one.
+"""A column of a hundred thousand numbers into a few hundred points that hide nothing: bins with
+their lowest and highest.
+ Smoothed values are means over a window around each point, not a trailing average: a curve that
+lags behind is a wrong one.
 """
 
 import math
@@ -20,7 +21,8 @@ class Bin:
     start: int
     stop: int
     at: int
-    """The record whose place it takes: the first in the first bin, the last in the last, else the middle one."""
+    """The record whose place it takes: the first in the first bin, the last in the last, else the
+    middle one."""
 
 
 def bins(length: int, most: int) -> list[Bin]:
@@ -51,8 +53,9 @@ def window(length: int) -> int:
 def smooth(values: Sequence[float], parts: list[Bin]) -> list[float]:
     """The mean around each bin's place, of finite values only; NaN where there is none.
 
-    Early on, where a loss falls steeply, the window is as narrow on the right as the beginning makes it on the left, for a
-    lopsided mean would be too low; at the end, where the loss is flat, it is cut on one side, for the level is asked there.
+    Early on, where a loss falls steeply, the window is as narrow on the right as the beginning
+    makes it on the left, for a lopsided mean would be too low; at the end, where the loss is flat,
+    it is cut on one side, for the level is asked there.
     """
     places = [i for i, value in enumerate(values) if math.isfinite(value)]
     sums = [0.0]

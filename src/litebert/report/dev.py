@@ -1,4 +1,5 @@
-"""What a fine-tuning run says of dev, as the report reads it: dev_predictions.jsonl and result.json in; an evaluation out."""
+"""What a fine-tuning run says of dev, as the report reads it: dev_predictions.jsonl and result.json
+in; an evaluation out."""
 
 import json
 from collections import Counter
@@ -25,7 +26,8 @@ class Dev:
 
     evaluation: Evaluation
     taken: "Counter[tuple[str, str]]" = field(default_factory=Counter)
-    """How often one label (the first) was taken for another; empty where there are none, or many."""
+    """How often one label (the first) was taken for another; empty where there are none, or
+    many."""
     predictions: dict[int, Prediction] = field(default_factory=dict)
     """What was said of the worst examples, by their number."""
     result: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +45,8 @@ def read_dev(folder: Path) -> Dev | None:
         found = evaluate(task, examples, predictions, count=WORST)
     except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
         raise DataError(
-            f"{folder / PREDICTIONS} cannot be scored: {error!r}; the file was changed by hand or damaged"
+            f"{folder / PREDICTIONS} cannot be scored: {error!r}; the file was changed by hand or "
+            "damaged"
         ) from error
     return Dev(
         evaluation=found,
@@ -53,7 +56,9 @@ def read_dev(folder: Path) -> Dev | None:
     )
 
 
-def _taken(examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> "Counter[tuple[str, str]]":
+def _taken(
+    examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> "Counter[tuple[str, str]]":
     both = zip(examples, predictions, strict=True)
     return Counter(
         (str(example.label), said.label)
@@ -68,5 +73,7 @@ def _result(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON: {error}; the file was changed by hand or damaged") from error
+        raise DataError(
+            f"{path} is not JSON: {error}; the file was changed by hand or damaged"
+        ) from error
     return found if isinstance(found, dict) else {}

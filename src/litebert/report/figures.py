@@ -1,4 +1,5 @@
-"""The numbers of a run: tiles at the top, its evaluations and its events as tables. A run in; HTML out."""
+"""The numbers of a run: tiles at the top, its evaluations and its events as tables. A run in; HTML
+out."""
 
 import math
 from array import array
@@ -34,7 +35,19 @@ FIRST = (
 )
 """Measures in the order in which a reader asks for them; others follow by name."""
 RISE = frozenset(
-    {"accuracy", "f1", "exact", "precision", "recall", "score", "correlation", "pearson", "spearman", "matthews", "mcc"}
+    {
+        "accuracy",
+        "f1",
+        "exact",
+        "precision",
+        "recall",
+        "score",
+        "correlation",
+        "pearson",
+        "spearman",
+        "matthews",
+        "mcc",
+    }
 )
 """Last words of measures of which more is better."""
 GRAVE = ("skip", "roll", "stop", "diverge", "nan", "memory", "disk")
@@ -79,7 +92,8 @@ def tiles(run: Run) -> str:
     if tokens and seconds:
         made.append(("tokens per second", count(tokens / seconds), "mean"))
     items = "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>" for name, value, note in made
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
+        for name, value, note in made
     )
     return f'<dl class="tiles">{items}</dl>'
 
@@ -87,8 +101,14 @@ def tiles(run: Run) -> str:
 def dev_tiles(dev: Dev) -> list[tuple[str, str, str]]:
     """The task's own scores of the checkpoint that was kept."""
     found = dev.evaluation
-    ends = {name: " – ".join(printed(name, end) for end in found.intervals[name]) for name in found.task.scores[:4]}
-    return [(f"dev {said(name)}", printed(name, found.scores[name]), f"95 %: {interval}") for name, interval in ends.items()]
+    ends = {
+        name: " – ".join(printed(name, end) for end in found.intervals[name])
+        for name in found.task.scores[:4]
+    }
+    return [
+        (f"dev {said(name)}", printed(name, found.scores[name]), f"95 %: {interval}")
+        for name, interval in ends.items()
+    ]
 
 
 def said(name: str) -> str:
@@ -138,7 +158,8 @@ def evaluations_table(run: Run) -> str:
     ]
     left_out = len(run.evaluations) - len(kept)
     note = (
-        f'<p class="quiet">{left_out:,} of {len(run.evaluations):,} left out; metrics.jsonl has them all.</p>'
+        f'<p class="quiet">{left_out:,} of {len(run.evaluations):,} left out; metrics.jsonl has '
+        "them all.</p>"
         if left_out
         else ""
     )
@@ -146,7 +167,8 @@ def evaluations_table(run: Run) -> str:
 
 
 def stages(run: Run) -> list[Event]:
-    """Moments at which sequence length, batch size or depth changed: a curve may jump there for no other reason."""
+    """Moments at which sequence length, batch size or depth changed: a curve may jump there for no
+    other reason."""
     found = []
     for name in STAGED:
         column = run.columns.get(name, array("d"))
@@ -167,7 +189,13 @@ def marks(run: Run) -> list[Mark]:
     places = run.places([event.step for event in events])
     made = []
     for i, event in enumerate(events):
-        kind = "stage" if event.kind == "stage" else "grave" if event.kind.lower().startswith(GRAVE) else "note"
+        kind = (
+            "stage"
+            if event.kind == "stage"
+            else "grave"
+            if event.kind.lower().startswith(GRAVE)
+            else "note"
+        )
         at = {axis: column[i] for axis, column in places.items()}
         made.append(Mark(places=at, text=f"{event.kind}: {event.message}", kind=kind))
     return made
@@ -181,9 +209,15 @@ def events_table(run: Run) -> str:
         for event in (events[i] for i in pick(len(events), MOST_ROWS))
     ]
     left_out = len(events) - len(rows)
-    note = f'<p class="quiet">{left_out:,} of {len(events):,} left out; metrics.jsonl has them all.</p>' if left_out else ""
+    note = (
+        f'<p class="quiet">{left_out:,} of {len(events):,} left out; metrics.jsonl has them '
+        "all.</p>"
+        if left_out
+        else ""
+    )
     again = (
-        f"<p>{run.redone:,} steps were done again after a return to a snapshot; the curves show the last time.</p>"
+        f"<p>{run.redone:,} steps were done again after a return to a snapshot; the curves show "
+        "the last time.</p>"
         if run.redone
         else ""
     )
@@ -191,10 +225,14 @@ def events_table(run: Run) -> str:
 
 
 def _comparable(evaluations: Sequence[Evaluation], name: str) -> list[float]:
-    """A measure of each; not a number where sequences had another length than in the last, for that is another question."""
+    """A measure of each; not a number where sequences had another length than in the last, for that
+    is another question."""
     length = evaluations[-1].values.get("sequence_length")
     alike = [each.values.get("sequence_length") == length for each in evaluations]
-    return [each.values.get(name, math.nan) if same else math.nan for each, same in zip(evaluations, alike, strict=True)]
+    return [
+        each.values.get(name, math.nan) if same else math.nan
+        for each, same in zip(evaluations, alike, strict=True)
+    ]
 
 
 def _best(evaluations: Sequence[Evaluation], name: str) -> str:
@@ -203,7 +241,11 @@ def _best(evaluations: Sequence[Evaluation], name: str) -> str:
     if at is None:
         return ""
     each = evaluations[at]
-    return "the best yet" if at == len(evaluations) - 1 else f"best {measure(name, each.values[name])} at step {each.step:,}"
+    return (
+        "the best yet"
+        if at == len(evaluations) - 1
+        else f"best {measure(name, each.values[name])} at step {each.step:,}"
+    )
 
 
 def _left(run: Run, planned: int | None) -> str:

@@ -1,10 +1,13 @@
-"""Text into HTML: everything that a run says passes through here, since names and texts are not to be trusted."""
+"""Text into HTML: everything that a run says passes through here, since names and texts are not to
+be trusted."""
 
 import html
 from typing import Any
 
 # A page shows them as nothing or as something else; a reader should see that something stood there.
-_UNSEEN = dict.fromkeys([*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+_UNSEEN = dict.fromkeys(
+    [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd"
+)
 for _kept in "\t\n\r":
     _UNSEEN[ord(_kept)] = " "
 
@@ -49,4 +52,6 @@ def shown(value: Any) -> str:
 
 
 def _attributes(attributes: dict[str, str]) -> str:
-    return "".join(f' {name.rstrip("_")}="{html.escape(value)}"' for name, value in attributes.items())
+    return "".join(
+        f' {name.rstrip("_")}="{html.escape(value)}"' for name, value in attributes.items()
+    )

@@ -1,4 +1,5 @@
-"""Filled masks: examples with hidden pieces, their truth and the model's guesses in; text a person can read out."""
+"""Filled masks: examples with hidden pieces, their truth and the model's guesses in; text a person
+can read out."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +16,19 @@ SPECIAL = frozenset({"[CLS]", "[SEP]", "<pad>", "[PAD]"})
 
 
 def masks_section(records: Sequence[dict[str, Any]]) -> str:
-    """The newest examples open, some earlier ones of the same run to open below, so that one sees it learn."""
+    """The newest examples open, some earlier ones of the same run to open below, so that one sees
+    it learn."""
     if not records:
         return ""
     chosen = [records[i] for i in pick(len(records), MOST_MOMENTS)]
     newest = _moment(chosen[-1])
-    before = "".join(fold(f"The same after {each['step']:,} steps", _moment(each)) for each in reversed(chosen[:-1]))
+    before = "".join(
+        fold(f"The same after {each['step']:,} steps", _moment(each))
+        for each in reversed(chosen[:-1])
+    )
     legend = (
-        '<p class="quiet">Hidden pieces show their truth: <span class="slot right">first guess right</span> '
+        '<p class="quiet">Hidden pieces show their truth: <span class="slot right">first guess '
+        "right</span> "
         '<span class="slot among">among the guesses</span> <span class="slot wrong">missed</span>. '
         "Below each text, the guesses with their probabilities.</p>"
     )
@@ -30,7 +36,9 @@ def masks_section(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _moment(record: dict[str, Any]) -> str:
-    return "".join(_example(each) for each in record["examples"][:MOST_EXAMPLES] if isinstance(each, dict))
+    return "".join(
+        _example(each) for each in record["examples"][:MOST_EXAMPLES] if isinstance(each, dict)
+    )
 
 
 def _example(example: dict[str, Any]) -> str:
@@ -41,7 +49,10 @@ def _example(example: dict[str, Any]) -> str:
         if place in slots:
             number, (truth, guesses) = slots[place]
             space = " " if truth.startswith(SPACE) else ""
-            parts.append(f'{space}<span class="slot {_verdict(truth, guesses)}">{_word(truth)}<sup>{number}</sup></span>')
+            parts.append(
+                f'{space}<span class="slot '
+                f'{_verdict(truth, guesses)}">{_word(truth)}<sup>{number}</sup></span>'
+            )
         elif piece in SPECIAL:
             parts.append(f' <span class="special">{text(piece)}</span> ')
         else:
@@ -58,7 +69,9 @@ def _slots(example: dict[str, Any]) -> dict[int, tuple[int, tuple[str, list[tupl
     for place, truth, guesses in list(zip(*columns, strict=False))[:MOST_MASKED]:
         if isinstance(place, int):
             pairs = [
-                (str(each[0]), _probability(each[1])) for each in _list(guesses) if isinstance(each, list) and len(each) == 2
+                (str(each[0]), _probability(each[1]))
+                for each in _list(guesses)
+                if isinstance(each, list) and len(each) == 2
             ]
             found[place] = (len(found) + 1, (str(truth), pairs[:MOST_GUESSES]))
     return found
@@ -66,7 +79,8 @@ def _slots(example: dict[str, Any]) -> dict[int, tuple[int, tuple[str, list[tupl
 
 def _guesses(number: int, truth: str, guesses: list[tuple[str, float]]) -> str:
     bars = "".join(
-        f'<li{" class=hit" if guess == truth else ""}><span class="bar" style="width:{100 * chance:.1f}%"></span>'
+        f'<li{" class=hit" if guess == truth else ""}><span class="bar" '
+        f'style="width:{100 * chance:.1f}%"></span>'
         f"<span>{_word(guess)}</span><span>{_percent(chance)}</span></li>"
         for guess, chance in guesses
     )
@@ -80,7 +94,8 @@ def _verdict(truth: str, guesses: list[tuple[str, float]]) -> str:
 
 
 def _word(piece: str) -> str:
-    """A piece without the mark of a word's beginning; one that goes on inside a word begins with a hyphen instead."""
+    """A piece without the mark of a word's beginning; one that goes on inside a word begins with a
+    hyphen instead."""
     if piece.startswith(SPACE):
         return text(piece[1:] or "␣", 60)
     return ("‑" if piece[:1].isalnum() else "") + text(piece or "∅", 60)

@@ -1,7 +1,6 @@
 """The page: runs in; one HTML text that asks for nothing from outside out.
-
-Its policy (Content-Security-Policy) allows the one script whose hash it names and no request at all, so that even a text
-that slipped through the escaping could do nothing.
+ Its policy (Content-Security-Policy) allows the one script whose hash it names and no request at
+all, so that even a text that slipped through the escaping could do nothing.
 """
 
 import base64
@@ -59,22 +58,29 @@ def _render(runs: Sequence[Run], points: int) -> str:
     several = len(runs) > 1
     body = compare_section(runs, lines) if several else ""
     body += "".join(_run_section(run, i, lines, several=several) for i, run in enumerate(runs))
-    title = runs[0].name if not several else f"{len(runs)} runs: " + ", ".join(run.name for run in runs)
+    title = (
+        runs[0].name if not several else f"{len(runs)} runs: " + ", ".join(run.name for run in runs)
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta '
+        'name="color-scheme" content="light dark">'
         f"<title>{text(title, 120)} · litebert report</title><style>{style}</style></head><body>"
         f"{_switch(runs)}<main>{body}</main>"
-        f"<footer>Written by litebert {text(__version__)} at {_now()} from metrics.jsonl. Training curves are means over "
-        "a window around each point, not behind it; the light band behind them spans the lowest and the highest record."
+        f"<footer>Written by litebert {text(__version__)} at {_now()} from metrics.jsonl. Training "
+        "curves are means over "
+        "a window around each point, not behind it; the light band behind them spans the lowest "
+        "and the highest record."
         "</footer>"
-        f'<script type="application/json" id="numbers">{lines.to_json()}</script><script>{script}</script></body></html>\n'
+        '<script type="application/json" '
+        f'id="numbers">{lines.to_json()}</script><script>{script}</script></body></html>\n'
     )
 
 
 def _switch(runs: Sequence[Run]) -> str:
-    """The choice of the horizontal axis, without a script: radio buttons before everything that they change."""
+    """The choice of the horizontal axis, without a script: radio buttons before everything that
+    they change."""
     axes = [axis for axis in AXES if any(axis in run.axes for run in runs)]
     words = {"steps": "steps", "tokens": "tokens", "seconds": "time"}
     buttons = "".join(
@@ -84,17 +90,21 @@ def _switch(runs: Sequence[Run]) -> str:
     )
     choices = "".join(f'<label for="x-{axis}">{words[axis]}</label>' for axis in axes)
     links = '<a href="#compare">comparison</a>' if len(runs) > 1 else ""
-    links += "".join(f'<a href="#run-{i}">{text(run.name, 60)}</a>' for i, run in enumerate(runs)) if len(runs) > 1 else ""
-    return (
-        f'{buttons}<nav class="top"><span class="choice">curves over {choices}</span><span class="links">{links}</span></nav>'
+    links += (
+        "".join(f'<a href="#run-{i}">{text(run.name, 60)}</a>' for i, run in enumerate(runs))
+        if len(runs) > 1
+        else ""
     )
+    return f'{buttons}<nav class="top"><span class="choice">curves over {choices}</span><span class="links">{links}</span></nav>'
 
 
 def _run_section(run: Run, index: int, lines: Lines, *, several: bool) -> str:
     """One run, from its name to its environment."""
     state = run.state
     about = STATES.get(state, "").format(silent=ago(run.silent_seconds or 0))
-    about = "; ".join(filter(None, [about, str(run.status.get("reason", "")), f"read from {run.folder}"]))
+    about = "; ".join(
+        filter(None, [about, str(run.status.get("reason", "")), f"read from {run.folder}"])
+    )
     kind = state if state in STATES else "unknown"
     head = (
         f'<header><h1>{text(run.name)} <span class="state {kind}">{text(state, 40)}</span></h1>'
@@ -102,11 +112,18 @@ def _run_section(run: Run, index: int, lines: Lines, *, several: bool) -> str:
     )
     panels = choose([run])
     moments = marks(run)
-    charts = "".join(draw(panel, _drawn(panel, run, index, lines), moments, wide=i == 0) for i, panel in enumerate(panels))
+    charts = "".join(
+        draw(panel, _drawn(panel, run, index, lines), moments, wide=i == 0)
+        for i, panel in enumerate(panels)
+    )
     half = window(len(run.done))
     smoothed = f"Smoothed over {2 * half + 1:,} records." if half else ""
     hint = " Dashed verticals are events, listed below." if moments else ""
-    curves = f'<div class="panels">{charts}</div><p class="quiet">{smoothed}{hint}</p>' if charts else _NOTHING
+    curves = (
+        f'<div class="panels">{charts}</div><p class="quiet">{smoothed}{hint}</p>'
+        if charts
+        else _NOTHING
+    )
     dev = run.dev
     parts = [
         ("Scores on dev", scores_section(dev) if dev else ""),

@@ -1,4 +1,5 @@
-"""Which curves a report draws: the names found in runs in; panels, in the order a doubting reader asks for them, out."""
+"""Which curves a report draws: the names found in runs in; panels, in the order a doubting reader
+asks for them, out."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -43,14 +44,24 @@ KNOWN = (
     Panel(title="Masked-token loss", trained="masked_loss", held=("masked_loss",)),
     Panel(title="Loss", trained="loss", held=("loss",)),
     Panel(title="Score", held=("score",)),
-    Panel(title="Masked-token accuracy", trained="masked_accuracy", held=("masked_accuracy",), zero=True),
+    Panel(
+        title="Masked-token accuracy",
+        trained="masked_accuracy",
+        held=("masked_accuracy",),
+        zero=True,
+    ),
     Panel(title="Accuracy", trained="accuracy", held=("accuracy",)),
     Panel(title="F1", held=("f1",)),
     Panel(title="Exact match", held=("exact",)),
     Panel(title="Matthews' correlation", held=("matthews",)),
     Panel(title="Pearson's correlation", held=("pearson",)),
     Panel(title="Spearman's correlation", held=("spearman",)),
-    Panel(title="Order accuracy", trained="order_accuracy", held=("sop_accuracy", "nsp_accuracy"), guide=CHANCE),
+    Panel(
+        title="Order accuracy",
+        trained="order_accuracy",
+        held=("sop_accuracy", "nsp_accuracy"),
+        guide=CHANCE,
+    ),
     Panel(
         title="Order loss",
         trained="order_loss",
@@ -82,7 +93,9 @@ def choose(runs: Iterable[Run]) -> list[Panel]:
         found.insert(len(found), replace(found.pop(1), title="Sum of the losses"))
     for name in sorted(columns | names):
         held = (name,) if name in names else ()
-        found.append(Panel(title=_title(name), trained=name if name in columns else None, held=held))
+        found.append(
+            Panel(title=_title(name), trained=name if name in columns else None, held=held)
+        )
     return found[:MOST]
 
 
@@ -93,7 +106,10 @@ def single(panels: Iterable[Panel]) -> list[Panel]:
         if len(panel.held) < 2:
             found.append(panel)
         else:
-            found += [replace(panel, title=_title(name), trained=None, held=(name,)) for name in panel.held]
+            found += [
+                replace(panel, title=_title(name), trained=None, held=(name,))
+                for name in panel.held
+            ]
     return found
 
 
@@ -105,7 +121,11 @@ def _columns(runs: Iterable[Run]) -> set[str]:
             found.add(SPEED)
         for name, column in run.columns.items():
             finite = [value for value in column if math.isfinite(value)]
-            changes = bool(lasting_changes(column)) if name in STAGED else bool(finite) and min(finite) < max(finite)
+            changes = (
+                bool(lasting_changes(column))
+                if name in STAGED
+                else bool(finite) and min(finite) < max(finite)
+            )
             if name not in COUNTED and finite and (name in _KNOWN_COLUMNS or changes):
                 found.add(name)
     return found
@@ -114,17 +134,34 @@ def _columns(runs: Iterable[Run]) -> set[str]:
 def lasting_changes(column: Sequence[float]) -> list[int]:
     """Records from which a column of stages has a new value to stay.
 
-    A batch that is smaller because an epoch ends is no stage, nor are batches of texts that are each as long as they are.
+    A batch that is smaller because an epoch ends is no stage, nor are batches of texts that are
+    each as long as they are.
     """
-    changes = [i for i in range(1, len(column)) if column[i] != column[i - 1] and math.isfinite(column[i] + column[i - 1])]
+    changes = [
+        i
+        for i in range(1, len(column))
+        if column[i] != column[i - 1] and math.isfinite(column[i] + column[i - 1])
+    ]
     if len(changes) > len(column) / 10 + 1:
         return []
-    return [i for i in changes if column[i + 1 : i + 2] == column[i : i + 1] and column[max(i - 2, 0)] == column[i - 1]]
+    return [
+        i
+        for i in changes
+        if column[i + 1 : i + 2] == column[i : i + 1] and column[max(i - 2, 0)] == column[i - 1]
+    ]
 
 
 def _names(runs: Iterable[Run]) -> set[str]:
-    finite = {name for run in runs for each in run.evaluations for name, value in each.values.items() if math.isfinite(value)}
-    return {name for name in finite - COUNTED if name not in STAGED and not name.endswith("_tokens")}
+    finite = {
+        name
+        for run in runs
+        for each in run.evaluations
+        for name, value in each.values.items()
+        if math.isfinite(value)
+    }
+    return {
+        name for name in finite - COUNTED if name not in STAGED and not name.endswith("_tokens")
+    }
 
 
 _KNOWN_COLUMNS = {panel.trained for panel in KNOWN}

@@ -1,7 +1,7 @@
-"""A run folder as the report reads it: recipe, environment, metrics and status in; columns of numbers out.
-
-A run that is still being written is read as far as it goes. Steps that were done again after a return to a snapshot stand
-in the report once, as they were done last.
+"""A run folder as the report reads it: recipe, environment, metrics and status in; columns of
+numbers out.
+ A run that is still being written is read as far as it goes. Steps that were done again after a
+return to a snapshot stand in the report once, as they were done last.
 """
 
 import json
@@ -56,7 +56,8 @@ class Run:
     done: "array[int]" = field(default_factory=lambda: array("q"))
     """Steps done after each record: a record's own step, counted from 0, and 1."""
     columns: "dict[str, array[float]]" = field(default_factory=dict)
-    """Numbers by name, one for each record; NaN where a record has none, or one that is not finite."""
+    """Numbers by name, one for each record; NaN where a record has none, or one that is not
+    finite."""
     evaluations: list[Evaluation] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     examples: list[Record] = field(default_factory=list)
@@ -69,9 +70,14 @@ class Run:
 
     @property
     def state(self) -> str:
-        """finished, running, interrupted, diverged, whatever else the status says, or silent: running, but long quiet."""
+        """finished, running, interrupted, diverged, whatever else the status says, or silent:
+        running, but long quiet."""
         state = str(self.status.get("state", "unknown"))
-        if state == "running" and self.silent_seconds is not None and self.silent_seconds > 900 + 20 * self.step_seconds:
+        if (
+            state == "running"
+            and self.silent_seconds is not None
+            and self.silent_seconds > 900 + 20 * self.step_seconds
+        ):
             return "silent"
         return state
 
@@ -84,12 +90,21 @@ class Run:
         return self.total("seconds") / self.steps if self.steps else 0.0
 
     def total(self, name: str) -> float:
-        """The last tokens or seconds, which count from the run's beginning; 0 where there is none."""
-        return next((value for value in reversed(self.columns.get(name, array("d"))) if math.isfinite(value)), 0.0)
+        """The last tokens or seconds, which count from the run's beginning; 0 where there is
+        none."""
+        return next(
+            (
+                value
+                for value in reversed(self.columns.get(name, array("d")))
+                if math.isfinite(value)
+            ),
+            0.0,
+        )
 
     @cached_property
     def axes(self) -> dict[str, list[float]]:
-        """Steps, tokens and seconds of each record; only those that the run has. To be asked for after the last record."""
+        """Steps, tokens and seconds of each record; only those that the run has. To be asked for
+        after the last record."""
         found: dict[str, list[float]] = {"steps": [float(step) for step in self.done]}
         for name in AXES[1:]:
             if self.total(name) > 0:
@@ -99,7 +114,11 @@ class Run:
     def places(self, steps: list[int]) -> dict[str, list[float]]:
         """Where each count of steps done lies on each axis."""
         axes, at = self.axes, [bisect_right(self.done, step) - 1 for step in steps]
-        found = {name: [values[i] if i >= 0 else 0.0 for i in at] for name, values in axes.items() if name != "steps"}
+        found = {
+            name: [values[i] if i >= 0 else 0.0 for i in at]
+            for name, values in axes.items()
+            if name != "steps"
+        }
         return {"steps": [float(step) for step in steps], **found}
 
     def add(self, record: Record) -> None:
@@ -109,11 +128,17 @@ class Run:
             self._add_step(step, record)
         elif kind == "evaluation":
             values = {name: value for name, value in _numbers(record).items() if name != "step"}
-            if values.get("score") in [value for name, value in values.items() if name not in ("score", *AXES)]:
+            if values.get("score") in [
+                value for name, value in values.items() if name not in ("score", *AXES)
+            ]:
                 del values["score"]  # which stands there under its own name
             self.evaluations.append(Evaluation(step=step, values=values))
         elif kind == "event":
-            event = Event(step=step, kind=str(record.get("event", "event")), message=str(record.get("message", "")))
+            event = Event(
+                step=step,
+                kind=str(record.get("event", "event")),
+                message=str(record.get("message", "")),
+            )
             self.events.append(event)
         elif kind == "examples" and isinstance(record.get("examples"), list):
             self.examples.append(record)
@@ -140,7 +165,10 @@ def read_run(folder: Path | str) -> Run:
     places = RunFolder(folder)
     known = (places.recipe, places.metrics, places.status)
     if not any(path.is_file() for path in known):
-        raise DataError(f"{places.path} is not the folder of a run; expected recipe.json and metrics.jsonl in it")
+        raise DataError(
+            f"{places.path} is not the folder of a run; expected recipe.json and metrics.jsonl in "
+            "it"
+        )
     status = _json(places.status)
     run = Run(
         name=places.path.resolve().name or str(places.path),
@@ -164,7 +192,9 @@ def _json(path: Path) -> Any:
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON: {error}; the file was changed by hand or damaged") from error
+        raise DataError(
+            f"{path} is not JSON: {error}; the file was changed by hand or damaged"
+        ) from error
 
 
 def _numbers(record: Mapping[str, Any]) -> dict[str, float]:

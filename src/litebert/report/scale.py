@@ -23,7 +23,11 @@ def count(value: float) -> str:
     """61.4 M, 12.5 k, 850."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
-            return f"{value / size:.3g} {unit}" if value < 999.5 * size else f"{value / size:,.0f} {unit}"
+            return (
+                f"{value / size:.3g} {unit}"
+                if value < 999.5 * size
+                else f"{value / size:,.0f} {unit}"
+            )
     return f"{value:.4g}"
 
 
@@ -65,7 +69,10 @@ def axis_ticks(axis: str, high: float, about: int) -> list[tuple[float, str]]:
     if axis != "seconds":
         return [(tick, count(tick)) for tick in ticks(0, high, about)]
     size, unit = next((unit for unit in UNITS if high >= 2 * unit[0]), UNITS[-1])
-    return [(tick * size, f"{tick:.4g} {unit}" if tick else "0") for tick in ticks(0, high / size, about)]
+    return [
+        (tick * size, f"{tick:.4g} {unit}" if tick else "0")
+        for tick in ticks(0, high / size, about)
+    ]
 
 
 def labels(values: Iterable[float], *, share: bool = False) -> list[str]:

@@ -1,4 +1,5 @@
-"""Recipes and environments as tables: JSON in; settings by name, what differs, and from which named recipe, out."""
+"""Recipes and environments as tables: JSON in; settings by name, what differs, and from which named
+recipe, out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -27,14 +28,18 @@ def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def settings_of(recipe: Any) -> dict[str, Any]:
-    """Settings of a recipe file: what stands under `recipe`, then the rest, such as the run's inputs."""
+    """Settings of a recipe file: what stands under `recipe`, then the rest, such as the run's
+    inputs."""
     if isinstance(recipe, dict) and isinstance(recipe.get("recipe"), dict):
-        recipe = recipe["recipe"] | {name: value for name, value in recipe.items() if name != "recipe"}
+        recipe = recipe["recipe"] | {
+            name: value for name, value in recipe.items() if name != "recipe"
+        }
     return dict(islice(leaves(recipe), MOST))
 
 
 def nearest(recipe: Any) -> tuple[str, dict[str, Any]] | None:
-    """The named recipe with the fewest differences, and its settings; none where it is no pretraining recipe."""
+    """The named recipe with the fewest differences, and its settings; none where it is no
+    pretraining recipe."""
     parsed = pretraining(recipe)
     if parsed is None:
         return None
@@ -56,7 +61,11 @@ def pretraining(recipe: Any) -> PretrainRecipe | None:
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names whose values are not the same in all."""
     names = dict.fromkeys(name for each in settings for name in each)
-    return [name for name in names if any(each.get(name, _ABSENT) != settings[0].get(name, _ABSENT) for each in settings)]
+    return [
+        name
+        for name in names
+        if any(each.get(name, _ABSENT) != settings[0].get(name, _ABSENT) for each in settings)
+    ]
 
 
 def recipe_section(run: Run) -> str:
@@ -75,13 +84,26 @@ def recipe_section(run: Run) -> str:
         other = base.get(name, _ABSENT)
         differs = (name in base or name.startswith("overrides.")) and other != value
         value_cell = cell(_said(value), class_="changed") if differs else cell(_said(value))
-        rows.append([cell(name, "th", scope="row"), value_cell, cell(_said(other) if differs else "", class_="quiet")])
+        rows.append(
+            [
+                cell(name, "th", scope="row"),
+                value_cell,
+                cell(_said(other) if differs else "", class_="quiet"),
+            ]
+        )
         marked += rows[-1:] if differs else []
     word = "setting differs" if len(marked) == 1 else "settings differ"
     said = f"{len(marked)} {word} from it" if marked else "nothing differs from it"
     head = f"<p>The nearest named recipe is <b>{text(base_name)}</b>; {said}.</p>"
     top = table(["setting", "this run", base_name], marked, numbers=False) if marked else ""
-    return head + top + fold(f"All {len(rows)} settings", table(["setting", "this run", base_name], rows, numbers=False))
+    return (
+        head
+        + top
+        + fold(
+            f"All {len(rows)} settings",
+            table(["setting", "this run", base_name], rows, numbers=False),
+        )
+    )
 
 
 def environment_section(run: Run) -> str:
@@ -97,7 +119,13 @@ def difference_table(names: Sequence[str], settings: Sequence[Mapping[str, Any]]
     found = differing(settings)[:MOST]
     if not found:
         return f'<p class="quiet">{text(same)}</p>'
-    rows = [[cell(name, "th", scope="row"), *(cell(_said(each.get(name, _ABSENT))) for each in settings)] for name in found]
+    rows = [
+        [
+            cell(name, "th", scope="row"),
+            *(cell(_said(each.get(name, _ABSENT))) for each in settings),
+        ]
+        for name in found
+    ]
     return table(["setting", *names], rows, numbers=False)
 
 

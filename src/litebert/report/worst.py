@@ -1,4 +1,5 @@
-"""The most confidently wrong examples as cards: what was asked, what is true, what was said. Examples in; HTML out."""
+"""The most confidently wrong examples as cards: what was asked, what is true, what was said.
+Examples in; HTML out."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -27,7 +28,8 @@ def _card(wrong: Wrong, prediction: Prediction) -> str:
     example = wrong.example
     where = " · ".join(filter(None, [example.where or f"example {example.key}", example.slice]))
     return (
-        f'<article class="example"><p class="quiet where">{text(where)}</p>{_body(wrong, prediction)}'
+        '<article class="example"><p class="quiet '
+        f'where">{text(where)}</p>{_body(wrong, prediction)}'
         f'<p class="verdict"><span class="slot right">{text(wrong.true)}</span> '
         f'<span class="slot wrong">{text(wrong.guessed)}</span></p></article>'
     )
@@ -37,9 +39,13 @@ def _body(wrong: Wrong, prediction: Prediction) -> str:
     example = wrong.example
     if isinstance(example, ChoiceExample) and isinstance(prediction, ChoicePrediction):
         chances = zip(example.options, prediction.probabilities, strict=True)
-        options = "".join(f"<li>{text(option, 200)} <span>{chance:.0%}</span></li>" for option, chance in chances)
+        options = "".join(
+            f"<li>{text(option, 200)} <span>{chance:.0%}</span></li>" for option, chance in chances
+        )
         context = fold("The text", f"<p>{text(example.context, 4 * MOST_TEXT)}</p>")
-        return f'<p>{text(example.question)}</p><ol class="options" type="A">{options}</ol>{context}'
+        return (
+            f'<p>{text(example.question)}</p><ol class="options" type="A">{options}</ol>{context}'
+        )
     if isinstance(example, AnswerExample) and isinstance(prediction, SpanPrediction):
         return f"<p><b>{text(example.question)}</b></p><p>{_excerpt(example, prediction)}</p>"
     if isinstance(example, TagExample) and isinstance(prediction, TagPrediction):
@@ -52,14 +58,20 @@ def _body(wrong: Wrong, prediction: Prediction) -> str:
 def _excerpt(example: AnswerExample, prediction: SpanPrediction) -> str:
     """The context around the true answer and around what was said, either marked."""
     said = [(prediction.best.start, prediction.best.end, "wrong")] if prediction.best else []
-    true = [(answer.start, answer.start + len(answer.text), "right") for answer in (example.answers or ())[:1]]
+    true = [
+        (answer.start, answer.start + len(answer.text), "right")
+        for answer in (example.answers or ())[:1]
+    ]
     spans = sorted(chain(true, said)) or [(0, 0, "")]
     at = _word(example.context, spans[0][0] - AROUND)
     parts = ["… " if at else ""]
     for start, end, kind in spans:
         start = max(start, at)
         if start - at > 2 * AROUND:
-            stop, next_at = _word(example.context, at + AROUND), _word(example.context, start - AROUND)
+            stop, next_at = (
+                _word(example.context, at + AROUND),
+                _word(example.context, start - AROUND),
+            )
             parts.append(f"{text(example.context[at:stop])}… ")
             at = next_at
         parts.append(text(example.context[at:start]))
@@ -67,7 +79,11 @@ def _excerpt(example: AnswerExample, prediction: SpanPrediction) -> str:
             parts.append(f'<span class="slot {kind}">{text(example.context[start:end])}</span>')
         at = max(at, end)
     stop = _word(example.context, at + AROUND)
-    return "".join(parts) + text(example.context[at:stop]) + ("…" if stop < len(example.context) else "")
+    return (
+        "".join(parts)
+        + text(example.context[at:stop])
+        + ("…" if stop < len(example.context) else "")
+    )
 
 
 def _word(context: str, place: int) -> int:

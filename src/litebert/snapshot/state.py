@@ -1,9 +1,8 @@
-"""One snapshot: everything a run needs to go on as if it had never stopped. In: live objects. Out: files, and back.
-
-model.safetensors       parameters and buffers
-optimizer.safetensors   moments, in their own dtype
-random.safetensors      states of torch's generators
-snapshot.json           step, place in the data, fingerprint of the recipe, the optimizer's other values
+"""One snapshot: everything a run needs to go on as if it had never stopped. In: live objects. Out:
+files, and back.
+ model.safetensors       parameters and buffers optimizer.safetensors   moments, in their own dtype
+random.safetensors      states of torch's generators snapshot.json           step, place in the
+data, fingerprint of the recipe, the optimizer's other values
 """
 
 import json
@@ -38,11 +37,13 @@ class Snapshot:
     epoch: int
     """Epoch of the next example."""
     index: int
-    """Index of the next example in its epoch. Since randomness is counted, this is the whole place in the data."""
+    """Index of the next example in its epoch. Since randomness is counted, this is the whole place
+    in the data."""
     recipe: str
     """Fingerprint of the recipe."""
     metrics_offset: int = 0
-    """Bytes of metrics.jsonl that belong to the steps done; what follows was written by a step that is redone."""
+    """Bytes of metrics.jsonl that belong to the steps done; what follows was written by a step that
+    is redone."""
     model: Mapping[str, Tensor]
     """Parameters and buffers by name."""
     optimizer: Mapping[str, Any]
@@ -54,18 +55,27 @@ class Snapshot:
 
     @classmethod
     def capture(cls, model: torch.nn.Module, optimizer: Optimizer, **where: Any) -> "Snapshot":
-        """Of a live run, sharing its tensors: write it before the next step. `where` are the other fields."""
-        return cls(model=model.state_dict(), optimizer=optimizer.state_dict(), random=random_states(), **where)
+        """Of a live run, sharing its tensors: write it before the next step. `where` are the other
+        fields."""
+        return cls(
+            model=model.state_dict(),
+            optimizer=optimizer.state_dict(),
+            random=random_states(),
+            **where,
+        )
 
     def restore(self, model: torch.nn.Module, optimizer: Optimizer) -> None:
-        """Put the state into a model and an optimizer made by the same recipe, and torch's generators back."""
+        """Put the state into a model and an optimizer made by the same recipe, and torch's
+        generators back."""
         _check_model(self.model, model.state_dict())
         current = optimizer.state_dict()
         _check_groups(self.optimizer["param_groups"], current["param_groups"])
         model.load_state_dict(dict(self.model))
         groups = [
             saved | {key: group[key] for key in KERNELS if key in group}
-            for saved, group in zip(self.optimizer["param_groups"], current["param_groups"], strict=True)
+            for saved, group in zip(
+                self.optimizer["param_groups"], current["param_groups"], strict=True
+            )
         ]
         optimizer.load_state_dict({"state": self.optimizer["state"], "param_groups": groups})
         restore_random_states(self.random)
@@ -103,21 +113,40 @@ class Snapshot:
                 raise ValueError("it is of another format or version")
             # Cloned, since safetensors may hand out memory that is the file's.
             model, moments, random = (
-                {key: tensor.clone() for key, tensor in load_file(folder / f"{name}.safetensors").items()}
+                {
+                    key: tensor.clone()
+                    for key, tensor in load_file(folder / f"{name}.safetensors").items()
+                }
                 for name in TENSOR_FILES
             )
-            optimizer, extra = unflatten(about.pop("optimizer"), moments), unflatten(about.pop("extra"), {})
+            optimizer, extra = (
+                unflatten(about.pop("optimizer"), moments),
+                unflatten(about.pop("extra"), {}),
+            )
             return cls(model=model, random=random, optimizer=optimizer, extra=extra, **about)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
-            raise CheckpointError(f"{folder} is not a snapshot that this litebert reads: {error}") from error
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            SafetensorError,
+        ) as error:
+            raise CheckpointError(
+                f"{folder} is not a snapshot that this litebert reads: {error}"
+            ) from error
 
 
 def random_states() -> dict[str, Tensor]:
-    """States of torch's generators: cpu, cuda:0, cuda:1, … Nothing else is drawn from: data are counted."""
+    """States of torch's generators: cpu, cuda:0, cuda:1, … Nothing else is drawn from: data are
+    counted."""
     states = {"cpu": torch.get_rng_state()}
     # Asking wakes the device up, which a run on the CPU need not do.
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states |= {f"cuda:{i}": torch.cuda.get_rng_state(i) for i in range(torch.cuda.device_count())}
+        states |= {
+            f"cuda:{i}": torch.cuda.get_rng_state(i) for i in range(torch.cuda.device_count())
+        }
     return states
 
 
@@ -137,12 +166,17 @@ def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
         plain = tensor.detach().cpu().contiguous()
         # safetensors refuses two names for one memory; each gets its own copy in the file.
         pointer = plain.untyped_storage().data_ptr()
-        owned[name] = plain.clone() if pointer in seen or plain.nbytes != plain.untyped_storage().nbytes() else plain
+        owned[name] = (
+            plain.clone()
+            if pointer in seen or plain.nbytes != plain.untyped_storage().nbytes()
+            else plain
+        )
         seen.add(pointer)
     try:
         save_file(owned, file)
     except SafetensorError as error:
-        # It hides the number of the system's error in its text; a full disk must be told from a bug.
+        # It hides the number of the system's error in its text; a full disk must be told from a
+        # bug.
         number = re.search(r"os error (\d+)", str(error))
         raise (OSError(int(number[1]), str(error)) if number else error) from error
 
@@ -152,10 +186,17 @@ def _check_model(saved: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> 
         pair = [tensors.get(name) for tensors in (saved, current)]
         then, now = ("absent" if t is None else f"{t.dtype} {list(t.shape)}" for t in pair)
         if then != now:
-            raise CheckpointError(f"the snapshot is of another model: {name} is {then} in it, {now} here")
+            raise CheckpointError(
+                f"the snapshot is of another model: {name} is {then} in it, {now} here"
+            )
 
 
 def _check_groups(saved: list[dict[str, Any]], current: list[dict[str, Any]]) -> None:
-    then, now = ([group.get("param_names", len(group["params"])) for group in groups] for groups in (saved, current))
+    then, now = (
+        [group.get("param_names", len(group["params"])) for group in groups]
+        for groups in (saved, current)
+    )
     if then != now:
-        raise CheckpointError("the snapshot's optimizer has other parameters or another order of them than this one")
+        raise CheckpointError(
+            "the snapshot's optimizer has other parameters or another order of them than this one"
+        )

@@ -1,6 +1,7 @@
-"""Nested Python values ↔ JSON and named tensors, exactly. In: what an optimizer calls its state. Out: no pickle.
-
-JSON has no tuples and its keys are strings; so tuples, dicts and tensors become objects with one key that says which.
+"""Nested Python values ↔ JSON and named tensors, exactly. In: what an optimizer calls its state.
+Out: no pickle.
+ JSON has no tuples and its keys are strings; so tuples, dicts and tensors become objects with one
+key that says which.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ from litebert.errors import CheckpointError
 
 
 def flatten(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
-    """`value` in JSON's types; its tensors go into `tensors` under their path, as in state.0.first."""
+    """`value` in JSON's types; its tensors go into `tensors` under their path, as in
+    state.0.first."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Tensor):
@@ -22,8 +24,15 @@ def flatten(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
         items = [flatten(item, tensors, _join(name, index)) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Mapping):
-        return {"dict": [[_key(key), flatten(item, tensors, _join(name, key))] for key, item in value.items()]}
-    raise CheckpointError(f"a snapshot cannot hold {name or 'a value'} of type {type(value).__name__}; use plain values")
+        return {
+            "dict": [
+                [_key(key), flatten(item, tensors, _join(name, key))] for key, item in value.items()
+            ]
+        }
+    raise CheckpointError(
+        f"a snapshot cannot hold {name or 'a value'} of type {type(value).__name__}; use plain "
+        "values"
+    )
 
 
 def unflatten(value: Any, tensors: Mapping[str, Tensor]) -> Any:

@@ -1,8 +1,7 @@
 """A fine-tuned model and examples in, predictions out, in the order of the examples.
-
-Units of like length share a batch of at most `batch_tokens` padded tokens, so that little is padding; on a GPU in bfloat16 rows
-lie end to end, and none is. What a unit is beside changes nothing. Dev evaluation, `litebert evaluate`, ensembles and the
-Predictor all ask here.
+ Units of like length share a batch of at most `batch_tokens` padded tokens, so that little is
+padding; on a GPU in bfloat16 rows lie end to end, and none is. What a unit is beside changes
+nothing. Dev evaluation, `litebert evaluate`, ensembles and the Predictor all ask here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +32,8 @@ from litebert.tasks.span_answers import Batches, span_answers
 from litebert.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = {"cpu": 2048}
-"""Padded tokens in a batch: a CPU is fastest while they stay in its cache; other devices take MOST_TOKENS."""
+"""Padded tokens in a batch: a CPU is fastest while they stay in its cache; other devices take
+MOST_TOKENS."""
 MOST_TOKENS = 16384
 
 
@@ -49,10 +49,13 @@ def predict(
 ) -> list[Prediction]:
     """One prediction for each example; `pause` is called between batches and may raise.
 
-    `batch_tokens` is the most padded tokens in a batch, None what suits the device; it changes nothing else.
+    `batch_tokens` is the most padded tokens in a batch, None what suits the device; it changes
+    nothing else.
     """
     inputs = encode(card, examples, tokenizer)
-    return predict_inputs(model, card, inputs, examples, device=device, batch_tokens=batch_tokens, pause=pause)
+    return predict_inputs(
+        model, card, inputs, examples, device=device, batch_tokens=batch_tokens, pause=pause
+    )
 
 
 def predict_inputs(
@@ -143,7 +146,9 @@ def _choices(
     return [ChoicePrediction(index=int(np.argmax(row)), probabilities=row) for row in kept]
 
 
-def _tags(model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches) -> list[Prediction]:
+def _tags(
+    model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskExample], batches: Batches
+) -> list[Prediction]:
     assert inputs.sizes is not None
     bounds = np.append(0, np.cumsum(inputs.sizes))
     best, chance = np.zeros(bounds[-1], np.int64), np.zeros(bounds[-1], np.float32)
@@ -154,9 +159,12 @@ def _tags(model: Model, card: TaskCard, inputs: Inputs, examples: Sequence[TaskE
     tags = [card.task.labels[number] for number in best.tolist()]
     chances = chance.tolist()
     # windows stand in the order of their examples, and each word in one of them
-    ends = np.append(bounds[np.searchsorted(inputs.examples, np.arange(len(examples)))], bounds[-1]).tolist()
+    ends = np.append(
+        bounds[np.searchsorted(inputs.examples, np.arange(len(examples)))], bounds[-1]
+    ).tolist()
     return [
-        TagPrediction(tags=tuple(tags[start:stop]), probabilities=tuple(chances[start:stop])) for start, stop in pairwise(ends)
+        TagPrediction(tags=tuple(tags[start:stop]), probabilities=tuple(chances[start:stop]))
+        for start, stop in pairwise(ends)
     ]
 
 
@@ -165,7 +173,9 @@ def _probabilities(logits: Tensor) -> Float[np.ndarray, "units outputs"]:
     return probabilities
 
 
-READERS: dict[Kind, Callable[[Model, TaskCard, Inputs, Sequence[TaskExample], Batches], list[Prediction]]] = {
+READERS: dict[
+    Kind, Callable[[Model, TaskCard, Inputs, Sequence[TaskExample], Batches], list[Prediction]]
+] = {
     "classify": _labels,
     "pair": _labels,
     "regress": _numbers,

@@ -1,6 +1,7 @@
-"""Several models as one (ALBERT §4.9): what each says of the same examples in; what they say together out.
-
-Probabilities and numbers are averaged; of answers the scores of spans, and those of there being no answer.
+"""Several models as one (ALBERT §4.9): what each says of the same examples in; what they say
+together out.
+ Probabilities and numbers are averaged; of answers the scores of spans, and those of there being no
+answer.
 """
 
 from collections import defaultdict
@@ -29,7 +30,8 @@ def average(task: Task, predictions: Sequence[Predictions]) -> list[Prediction]:
     """What models say together; one alone is what it says."""
     if not predictions or len({len(each) for each in predictions}) > 1:
         raise ConfigError(
-            f"an ensemble needs models that answered the same examples; got {[len(each) for each in predictions]}"
+            "an ensemble needs models that answered the same examples; got "
+            f"{[len(each) for each in predictions]}"
         )
     if len(predictions) == 1:
         return list(predictions[0])
@@ -44,19 +46,25 @@ def _labels(said: Sequence[Prediction]) -> LabelPrediction:
 
 
 def _numbers(said: Sequence[Prediction]) -> NumberPrediction:
-    return NumberPrediction(value=float(np.mean([prediction.value for prediction in only(said, NumberPrediction)])))
+    return NumberPrediction(
+        value=float(np.mean([prediction.value for prediction in only(said, NumberPrediction)]))
+    )
 
 
 def _choices(said: Sequence[Prediction]) -> ChoicePrediction:
-    mean = np.mean([prediction.probabilities for prediction in only(said, ChoicePrediction)], axis=0)
+    mean = np.mean(
+        [prediction.probabilities for prediction in only(said, ChoicePrediction)], axis=0
+    )
     return ChoicePrediction(index=int(mean.argmax()), probabilities=tuple(mean.tolist()))
 
 
 def _spans(said: Sequence[Prediction]) -> SpanPrediction:
-    """Means of the scores of every span that a model names, and of the null scores as each counts from its own threshold.
+    """Means of the scores of every span that a model names, and of the null scores as each counts
+    from its own threshold.
 
-    A model that does not name a span gives it at most the score of the last that it names, and that is what counts: the mean
-    over those who name it alone would prefer what one model believes in to what all of them do.
+    A model that does not name a span gives it at most the score of the last that it names, and that
+    is what counts: the mean over those who name it alone would prefer what one model believes in to
+    what all of them do.
     """
     each = only(said, SpanPrediction)
     voices = [prediction for prediction in each if prediction.spans]
@@ -65,13 +73,20 @@ def _spans(said: Sequence[Prediction]) -> SpanPrediction:
     places = {place: span.text for spans in known for place, span in spans.items()}
     found = []
     for (start, end), text in places.items():
-        scores = [spans[start, end].score if (start, end) in spans else low for spans, low in zip(known, last, strict=True)]
+        scores = [
+            spans[start, end].score if (start, end) in spans else low
+            for spans, low in zip(known, last, strict=True)
+        ]
         found.append(Span(text=text, start=start, end=end, score=float(np.mean(scores))))
     found.sort(key=lambda span: (-span.score, span.start, span.end))
     most = max(len(prediction.spans) for prediction in each)
     always = all(prediction.null_threshold is None for prediction in each)
     nulls = [prediction.null_score - (prediction.null_threshold or 0.0) for prediction in each]
-    return SpanPrediction(spans=tuple(found[:most]), null_score=float(np.mean(nulls)), null_threshold=None if always else 0.0)
+    return SpanPrediction(
+        spans=tuple(found[:most]),
+        null_score=float(np.mean(nulls)),
+        null_threshold=None if always else 0.0,
+    )
 
 
 def _tags(said: Sequence[Prediction]) -> TagPrediction:
@@ -83,7 +98,9 @@ def _tags(said: Sequence[Prediction]) -> TagPrediction:
         for prediction in each:
             votes[prediction.tags[place]] += prediction.probabilities[place] / len(each)
         best.append(max(sorted(votes.items()), key=lambda vote: vote[1]))
-    return TagPrediction(tags=tuple(tag for tag, _ in best), probabilities=tuple(chance for _, chance in best))
+    return TagPrediction(
+        tags=tuple(tag for tag, _ in best), probabilities=tuple(chance for _, chance in best)
+    )
 
 
 _AVERAGES: dict[str, Callable[[Sequence[Prediction]], Prediction]] = {

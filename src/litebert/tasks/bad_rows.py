@@ -1,6 +1,7 @@
-"""What becomes of a row that cannot be used: an error, a count, or a copy in quarantine; never silence.
-
-In: the place of a row, what is wrong with it, and the row. Out: a DataError, or notes for the user at the end.
+"""What becomes of a row that cannot be used: an error, a count, or a copy in quarantine; never
+silence.
+ In: the place of a row, what is wrong with it, and the row. Out: a DataError, or notes for the user
+at the end.
 """
 
 import json
@@ -37,9 +38,14 @@ class BadRowError(DataError):
 
 
 class BadRows:
-    """Bad rows of one reading. As a context, it publishes the quarantine at the end, or leaves nothing behind on an error."""
+    """Bad rows of one reading. As a context, it publishes the quarantine at the end, or leaves
+    nothing behind on an error."""
 
-    def __init__(self, policy: BadRowPolicy = "error", quarantine: str | os.PathLike[str] = "quarantine.jsonl") -> None:
+    def __init__(
+        self,
+        policy: BadRowPolicy = "error",
+        quarantine: str | os.PathLike[str] = "quarantine.jsonl",
+    ) -> None:
         self.policy, self.count, self.first = policy, 0, ""
         self._final = Path(quarantine)
         self._kept = Quarantine(self._final.with_name(self._final.name + ".part"))
@@ -58,10 +64,13 @@ class BadRows:
             data = row if isinstance(row, bytes) else _as_text(row).encode(errors="surrogatepass")
             try:
                 self._final.parent.mkdir(parents=True, exist_ok=True)
-                self._kept.add([BadRow(path=place.path, line=place.number, reason=reason, data=data)])
+                self._kept.add(
+                    [BadRow(path=place.path, line=place.number, reason=reason, data=data)]
+                )
             except OSError as error:
                 raise DataError(
-                    f"{self._final}: bad rows cannot be kept there ({error.strerror}); name another file"
+                    f"{self._final}: bad rows cannot be kept there ({error.strerror}); name "
+                    "another file"
                 ) from error
 
     @property
@@ -69,12 +78,20 @@ class BadRows:
         if not self.count:
             return ()
         kept = f", kept in {self._final}" if self.policy == "quarantine" else ""
-        return (f"{self.count:,} bad row{'s were' if self.count > 1 else ' was'} left out{kept}; the first: {self.first}",)
+        return (
+            f"{self.count:,} bad row{'s were' if self.count > 1 else ' was'} left out{kept}; the "
+            f"first: {self.first}",
+        )
 
     def __enter__(self) -> "BadRows":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is None:
             self._kept.finish(self._final)
         else:

@@ -1,5 +1,5 @@
-"""What must be known of a task to ask a fine-tuned model: the task and how its texts are cut. Kept as task.json beside the
-weights, read strictly: a folder may come from anywhere.
+"""What must be known of a task to ask a fine-tuned model: the task and how its texts are cut. Kept
+as task.json beside the weights, read strictly: a folder may come from anywhere.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,11 @@ class TaskCard:
 
     task: Task
     max_length: int
-    """Tokens of an input, special tokens among them; what is longer is cut, or read in windows (answer, tag)."""
+    """Tokens of an input, special tokens among them; what is longer is cut, or read in windows
+    (answer, tag)."""
     stride: int = 128
-    """Tokens from the start of one window to the next; at most half a window, so that neighbors overlap."""
+    """Tokens from the start of one window to the next; at most half a window, so that neighbors
+    overlap."""
     max_question: int = 64
     """Tokens of a question that are read (answer)."""
     max_answer: int = 30
@@ -50,20 +52,26 @@ class TaskCard:
         if head is None:
             there = ", ".join(head.kind for head in config.heads) or "none"
             raise ConfigError(
-                f"{task.name} is answered by a {task.head} head, the model has: {there}; fine-tune it for the task"
+                f"{task.name} is answered by a {task.head} head, the model has: {there}; fine-tune "
+                "it for the task"
             )
         if head.labels != task.labels:
             raise ConfigError(
-                f"the labels of {task.name} are {shown(task.labels)}, the model's are {shown(head.labels)}; "
+                f"the labels of {task.name} are {shown(task.labels)}, the model's are "
+                f"{shown(head.labels)}; "
                 "they do not belong together"
             )
         if self.max_length > config.encoder.max_positions:
             raise ConfigError(
-                f"max_length is {self.max_length}, the model reads at most {config.encoder.max_positions} tokens; lower it"
+                f"max_length is {self.max_length}, the model reads at most "
+                f"{config.encoder.max_positions} tokens; lower it"
             )
 
     def to_dict(self) -> dict[str, Any]:
-        task = asdict(self.task) | {"labels": list(self.task.labels), "scores": list(self.task.scores)}
+        task = asdict(self.task) | {
+            "labels": list(self.task.labels),
+            "scores": list(self.task.scores),
+        }
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"task": task}
 
     @classmethod
@@ -75,9 +83,16 @@ class TaskCard:
         _check_keys(Task, task)
         lists = {name: task[name] for name in ("labels", "scores") if name in task}
         for name, names in lists.items():
-            if not isinstance(names, list | tuple) or not all(isinstance(part, str) for part in names):
+            if not isinstance(names, list | tuple) or not all(
+                isinstance(part, str) for part in names
+            ):
                 raise ConfigError(f"{name} is a list of strings; got {names!r}")
-        return cls(**{**data, "task": Task(**{**task, **{name: tuple(names) for name, names in lists.items()}})})
+        return cls(
+            **{
+                **data,
+                "task": Task(**{**task, **{name: tuple(names) for name, names in lists.items()}}),
+            }
+        )
 
 
 def check_task(task: Task) -> None:
@@ -87,7 +102,9 @@ def check_task(task: Task) -> None:
     check_choice(task, "head", get_args(HeadKind))
     check_type(task, "has_null", bool, "true or false")
     if task.head not in (HEADS[task.kind], *(("joint_span",) if task.kind == "answer" else ())):
-        raise ConfigError(f"a task of kind {task.kind} is answered by a {HEADS[task.kind]} head; got {task.head}")
+        raise ConfigError(
+            f"a task of kind {task.kind} is answered by a {HEADS[task.kind]} head; got {task.head}"
+        )
     if bool(task.labels) != (task.kind in LABELLED):
         expected = "needs labels" if task.kind in LABELLED else "has no labels"
         raise ConfigError(f"a task of kind {task.kind} {expected}; got {len(task.labels)}")
@@ -105,7 +122,11 @@ def _check_keys(cls: type, data: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(cls)]
     for key in data:
         check_known(f"{cls.__name__} setting", key, known)
-    required = {"TaskCard": ("task", "max_length"), "Task": ("name", "kind", "scores", "head")}[cls.__name__]
+    required = {"TaskCard": ("task", "max_length"), "Task": ("name", "kind", "scores", "head")}[
+        cls.__name__
+    ]
     absent = [name for name in required if name not in data]
     if absent:
-        raise ConfigError(f"{cls.__name__} needs {', '.join(required)}; {', '.join(absent)} is missing")
+        raise ConfigError(
+            f"{cls.__name__} needs {', '.join(required)}; {', '.join(absent)} is missing"
+        )

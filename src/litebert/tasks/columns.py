@@ -1,6 +1,7 @@
-"""Which column holds what: named by the user, or recognised by the names that people give their columns.
-
-In: the kind of task, a table's columns, the user's options. Out: Columns, and a sentence that says what was recognised.
+"""Which column holds what: named by the user, or recognised by the names that people give their
+columns.
+ In: the kind of task, a table's columns, the user's options. Out: Columns, and a sentence that says
+what was recognised.
 """
 
 import difflib
@@ -12,7 +13,18 @@ from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import Kind
 from litebert.tasks.options import TableOptions
 
-PARTS = ("text", "second", "label", "context", "question", "options", "answer", "answer_start", "words", "tags")
+PARTS = (
+    "text",
+    "second",
+    "label",
+    "context",
+    "question",
+    "options",
+    "answer",
+    "answer_start",
+    "words",
+    "tags",
+)
 ALWAYS = {"slice": ("slice",), "key": ("id", "key", "guid")}
 """Parts that any kind may have."""
 
@@ -41,9 +53,13 @@ NAMES: Mapping[Kind, Mapping[str, str]] = {
         "answer_start": "answer_start start",
         "context": _CONTEXT,
     },
-    "tag": {"tags": "tags ner_tags pos_tags tag ner pos labels label", "words": "words tokens text sentence"},
+    "tag": {
+        "tags": "tags ner_tags pos_tags tag ner pos labels label",
+        "words": "words tokens text sentence",
+    },
 }
-"""For each kind its parts and the names they are known by, the likelier first; a column serves one part only."""
+"""For each kind its parts and the names they are known by, the likelier first; a column serves one
+part only."""
 OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
     "classify": (),
     "pair": (),
@@ -83,28 +99,46 @@ class Columns:
 
 
 def find_columns(
-    kind: Kind, names: Sequence[str], options: TableOptions | None = None, *, where: str = "", labelled: bool = False
+    kind: Kind,
+    names: Sequence[str],
+    options: TableOptions | None = None,
+    *,
+    where: str = "",
+    labelled: bool = False,
 ) -> tuple[Columns, str]:
-    """The columns of a table whose columns are `names`, and what was recognised, in words; "" where the user named all.
+    """The columns of a table whose columns are `names`, and what was recognised, in words; "" where
+    the user named all.
 
     `labelled`: the part that is to be learned has to be there.
     """
     options = options or TableOptions()
     known = NAMES[kind]
-    given = {part: value for part in (*PARTS, *ALWAYS) if (value := getattr(options, part)) is not None}
+    given = {
+        part: value for part in (*PARTS, *ALWAYS) if (value := getattr(options, part)) is not None
+    }
     for part in given:
         if part not in known and part not in ALWAYS:
             raise ConfigError(f"{kind} has no column for {part}; it has: {', '.join(known)}")
     found: dict[str, tuple[str, ...]] = {}
     for part, value in given.items():
         columns_of = (value,) if isinstance(value, str) else tuple(value)
-        if not labelled and part in (TRUTH[kind], "answer_start") and not set(columns_of) & set(names):
+        if (
+            not labelled
+            and part in (TRUTH[kind], "answer_start")
+            and not set(columns_of) & set(names)
+        ):
             continue  # named for train, and not there where nothing is to be learned
         for name in columns_of:
             _expect(name, part, names, where)
         found[part] = columns_of
-    needed = [part for part in known if part not in OPTIONAL[kind] and (labelled or part != TRUTH[kind])]
-    guessed = {part: name for part, name in _recognise(kind, names, found, needed).items() if part not in given}
+    needed = [
+        part for part in known if part not in OPTIONAL[kind] and (labelled or part != TRUTH[kind])
+    ]
+    guessed = {
+        part: name
+        for part, name in _recognise(kind, names, found, needed).items()
+        if part not in given
+    }
     for part in needed:
         if part not in found and part not in guessed:
             raise DataError(_missing(kind, part, names, where))
@@ -115,18 +149,30 @@ def find_columns(
         options=chosen.get("options", ()),
         **{part: value[0] for part, value in chosen.items() if part != "options"},
     )
-    told = ", ".join(f"{part} is {', '.join(map(repr, guessed[part]))}" for part in (*known, *ALWAYS) if part in guessed)
+    told = ", ".join(
+        f"{part} is {', '.join(map(repr, guessed[part]))}"
+        for part in (*known, *ALWAYS)
+        if part in guessed
+    )
     return columns, f"{_at(where)}columns recognised: {told}" if told else ""
 
 
 def _recognise(
     kind: Kind, names: Sequence[str], found: Mapping[str, tuple[str, ...]], needed: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The parts that the user did not name, each by the likeliest name among the columns that are left."""
+    """The parts that the user did not name, each by the likeliest name among the columns that are
+    left."""
     plain = {_plain(name): name for name in reversed(names)}  # of two that look alike, the first
-    free = {look: name for look, name in plain.items() if not any(name in used for used in found.values())}
+    free = {
+        look: name
+        for look, name in plain.items()
+        if not any(name in used for used in found.values())
+    }
     guessed: dict[str, tuple[str, ...]] = {}
-    for part, known in {**NAMES[kind], **{part: " ".join(looks) for part, looks in ALWAYS.items()}}.items():
+    for part, known in {
+        **NAMES[kind],
+        **{part: " ".join(looks) for part, looks in ALWAYS.items()},
+    }.items():
         if part in found:
             continue
         look = next((look for look in known.split() if look in free), None)
@@ -141,7 +187,8 @@ def _recognise(
 
 
 def _series(free: Mapping[str, str]) -> list[str]:
-    """Columns such as option_a, option_b, … or ending0, ending1, …: two or more of one stem, in order."""
+    """Columns such as option_a, option_b, … or ending0, ending1, …: two or more of one stem, in
+    order."""
     stems: dict[str, list[tuple[int | str, str]]] = {}
     for look in free:
         if match := _SERIES.fullmatch(look):
@@ -168,7 +215,8 @@ def _missing(kind: Kind, part: str, names: Sequence[str], where: str) -> str:
     flag = f"--{part.replace('_', '-')}"
     looks = ", ".join(NAMES[kind][part].split()[:6])
     return (
-        f"{_at(where)}no column is recognised as the {part} of {kind} (by names such as {looks}); {_has(names)}; "
+        f"{_at(where)}no column is recognised as the {part} of {kind} (by names such as {looks}); "
+        f"{_has(names)}; "
         f"say which one it is with {flag} NAME, or give the table a header line"
     )
 

@@ -1,4 +1,5 @@
-"""Records of a CSV file (RFC 4180): a path in; fields with their place out, each record whole or with what is wrong with it."""
+"""Records of a CSV file (RFC 4180): a path in; fields with their place out, each record whole or
+with what is wrong with it."""
 
 import csv
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ def csv_records(path: str, bad: BadRows) -> Iterator[Record]:
 
 
 class _Source:
-    """Lines for csv.reader; it remembers the present record: where it began, what it was, what was wrong."""
+    """Lines for csv.reader; it remembers the present record: where it began, what it was, what was
+    wrong."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
@@ -41,7 +43,8 @@ class _Source:
         self.wrong = ""
 
     def separator(self) -> str:
-        """A comma; a semicolon where the header has those alone, as spreadsheets write in much of Europe."""
+        """A comma; a semicolon where the header has those alone, as spreadsheets write in much of
+        Europe."""
         self._ahead = next(self._lines, None)
         header = self._ahead.text if self._ahead else ""
         return ";" if ";" in header and "," not in header else ","

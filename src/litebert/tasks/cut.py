@@ -1,7 +1,7 @@
 """One split into two, once and for all: a pure function of the examples and a seed.
-
-Examples that share something, a title or a text, stay on one side, so that nothing is trained on and scored. Groups are
-taken in the order of a seeded hash until the part is full; a group that would overfill it is passed over.
+ Examples that share something, a title or a text, stay on one side, so that nothing is trained on
+and scored. Groups are taken in the order of a seeded hash until the part is full; a group that
+would overfill it is passed over.
 """
 
 import hashlib
@@ -16,7 +16,8 @@ Group = Callable[[TaskExample], tuple[str, ...]]
 def cut(
     examples: Sequence[TaskExample], part: float, group: Group, *, seed: int
 ) -> tuple[list[TaskExample], list[TaskExample]]:
-    """(the rest, the part), each in the order of `examples`; the part has at least one group, as has the rest if it can."""
+    """(the rest, the part), each in the order of `examples`; the part has at least one group, as
+    has the rest if it can."""
     shared = [group(example) for example in examples]
     groups = _components(shared)
     sizes = Counter(groups)
@@ -32,12 +33,17 @@ def cut(
             count += sizes[number]
     if not taken and len(order) > 1:  # every group is larger than the part: the smallest then
         taken.add(min(order, key=lambda number: sizes[number]))
-    rest = [example for number, example in zip(groups, examples, strict=True) if number not in taken]
-    return rest, [example for number, example in zip(groups, examples, strict=True) if number in taken]
+    rest = [
+        example for number, example in zip(groups, examples, strict=True) if number not in taken
+    ]
+    return rest, [
+        example for number, example in zip(groups, examples, strict=True) if number in taken
+    ]
 
 
 def _components(shared: Sequence[tuple[str, ...]]) -> list[int]:
-    """For each example the number of its group: the first example that it is joined with, directly or through others."""
+    """For each example the number of its group: the first example that it is joined with, directly
+    or through others."""
     parent = list(range(len(shared)))
 
     def root(number: int) -> int:

@@ -1,4 +1,5 @@
-"""Examples in, inputs out: one encoder for each kind of task, and the same Inputs from all of them."""
+"""Examples in, inputs out: one encoder for each kind of task, and the same Inputs from all of
+them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +10,14 @@ from litebert.tasks.encode_answer import encode_answers
 from litebert.tasks.encode_choice import encode_choices
 from litebert.tasks.encode_tag import encode_tags
 from litebert.tasks.encode_text import encode_texts
-from litebert.tasks.examples import AnswerExample, ChoiceExample, Kind, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    Kind,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.inputs import Inputs
 from litebert.text.tokenizer import Tokenizer
 
@@ -26,9 +34,13 @@ ENCODERS: dict[Kind, tuple[type[TaskExample], Encoder]] = {
 
 
 def encode(card: TaskCard, examples: Sequence[TaskExample], tokenizer: Tokenizer) -> Inputs:
-    """The model's inputs of all examples, in their order. Texts are tokenized once, however many examples share them."""
+    """The model's inputs of all examples, in their order. Texts are tokenized once, however many
+    examples share them."""
     wanted, encoder = ENCODERS[card.task.kind]
     stray = next((example for example in examples if not isinstance(example, wanted)), None)
     if stray is not None:
-        raise DataError(f"{card.task.name} asks about a {wanted.__name__}, {stray.key!r} is a {type(stray).__name__}")
+        raise DataError(
+            f"{card.task.name} asks about a {wanted.__name__}, {stray.key!r} is a "
+            f"{type(stray).__name__}"
+        )
     return encoder(card, examples, tokenizer)

@@ -1,7 +1,8 @@
-"""Questions about contexts in, windows out: [CLS] question [SEP] a window of the context [SEP] (SQuAD; ALBERT A.3).
-
-A context is tokenized once for all its questions. The place of an answer comes from the tokens' offsets: its first token is the
-first that reaches beyond its start, its last is the last that begins before its end.
+"""Questions about contexts in, windows out: [CLS] question [SEP] a window of the context [SEP]
+(SQuAD; ALBERT A.3).
+ A context is tokenized once for all its questions. The place of an answer comes from the tokens'
+offsets: its first token is the first that reaches beyond its start, its last is the last that
+begins before its end.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,18 @@ NOWHERE = (-1, -1)
 """The span of a question without an answer."""
 
 
-def encode_answers(card: TaskCard, examples: Sequence[AnswerExample], tokenizer: Tokenizer) -> Inputs:
+def encode_answers(
+    card: TaskCard, examples: Sequence[AnswerExample], tokenizer: Tokenizer
+) -> Inputs:
     """The windows of every example, in order."""
     contexts, numbers = distinct([example.context for example in examples])
     tokens = tokenizer.encode_with_offsets(contexts)
     lengths = np.array([len(text.ids) for text in tokens], np.int64)
     places = side_by_side(lengths)
     offsets = np.concatenate([np.zeros((0, 2), np.int32), *(text.offsets for text in tokens)])
-    ids = np.concatenate([np.zeros(0, np.int32), *(np.array(text.ids, np.int32) for text in tokens)])
+    ids = np.concatenate(
+        [np.zeros(0, np.int32), *(np.array(text.ids, np.int32) for text in tokens)]
+    )
     question_ids, questions = pool_texts([example.question for example in examples], tokenizer)
     room = card.max_length - 3
     kept = np.minimum(questions[:, 1] - questions[:, 0], min(card.max_question, room // 2))
@@ -42,7 +47,9 @@ def encode_answers(card: TaskCard, examples: Sequence[AnswerExample], tokenizer:
     targets = None
     spans = answer_spans(examples)
     if spans is not None:
-        found = token_spans(spans, numbers, offsets, places, [len(text) for text in contexts])[shown.texts]
+        found = token_spans(spans, numbers, offsets, places, [len(text) for text in contexts])[
+            shown.texts
+        ]
         inside = (found[:, 0] >= shown.starts) & (found[:, 1] < shown.stops) & (found[:, 0] >= 0)
         targets = np.where(inside[:, None], found + (before - shown.starts)[:, None], 0)
     return Inputs(
@@ -59,7 +66,8 @@ def encode_answers(card: TaskCard, examples: Sequence[AnswerExample], tokenizer:
 
 
 def answer_spans(examples: Sequence[AnswerExample]) -> Spans | None:
-    """The characters of each example's answer, the first where there are several; None where they are not known."""
+    """The characters of each example's answer, the first where there are several; None where they
+    are not known."""
     spans = []
     for example in examples:
         if example.answers is None:
@@ -70,7 +78,8 @@ def answer_spans(examples: Sequence[AnswerExample]) -> Spans | None:
         answer = align(example.context, example.answers[0].text, example.answers[0].start)
         if answer is None:
             raise DataError(
-                f"{example.where or example.key}: the answer {example.answers[0].text!r} does not stand in its context; "
+                f"{example.where or example.key}: the answer {example.answers[0].text!r} does not "
+                "stand in its context; "
                 "mend the example or leave it out"
             )
         spans.append((answer.start, answer.start + len(answer.text)))

@@ -1,6 +1,7 @@
-"""A question with options in, a row for each option out: [CLS] context [SEP] question and option [SEP] (RACE; ALBERT A.3).
-
-Of question and option the last tokens are read, of the context the first. A context is tokenized once for all its rows.
+"""A question with options in, a row for each option out: [CLS] context [SEP] question and option
+[SEP] (RACE; ALBERT A.3).
+ Of question and option the last tokens are read, of the context the first. A context is tokenized
+once for all its rows.
 """
 
 import re
@@ -17,15 +18,20 @@ from litebert.tasks.pool import pool_texts
 from litebert.text.tokenizer import Tokenizer
 
 MAX_CHOICE = 128
-"""Tokens of question and option that are read; half of the room where the model reads less than twice as many."""
+"""Tokens of question and option that are read; half of the room where the model reads less than
+twice as many."""
 _BLANK = re.compile("_+")
 
 
-def encode_choices(card: TaskCard, examples: Sequence[ChoiceExample], tokenizer: Tokenizer) -> Inputs:
+def encode_choices(
+    card: TaskCard, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
+) -> Inputs:
     """A row for each option: [CLS] context [SEP] question and option [SEP]."""
     sizes = np.array([len(example.options) for example in examples], np.int64)
     contexts = [example.context for example in examples]
-    choices = [fill_in(example.question, option) for example in examples for option in example.options]
+    choices = [
+        fill_in(example.question, option) for example in examples for option in example.options
+    ]
     pool, slices = pool_texts([*contexts, *choices], tokenizer)
     first, second = np.repeat(slices[: len(contexts)], sizes, 0), slices[len(contexts) :].copy()
     room = card.max_length - 3
@@ -44,7 +50,8 @@ def encode_choices(card: TaskCard, examples: Sequence[ChoiceExample], tokenizer:
 
 
 def fill_in(question: str, option: str) -> str:
-    """RACE's rule: fill_in("She was _ .", "glad") -> "She was glad ."; without a blank the option follows the question."""
+    """RACE's rule: fill_in("She was _ .", "glad") -> "She was glad ."; without a blank the option
+    follows the question."""
     return _BLANK.sub(lambda _: option, question) if "_" in question else f"{question} {option}"
 
 
@@ -55,5 +62,7 @@ def _choice_targets(examples: Sequence[ChoiceExample]) -> Int[np.ndarray, " unit
         if not count:
             raise DataError(f"{where}: there is no option to choose")
         if example.label is not None and not 0 <= example.label < count:
-            raise DataError(f"{where}: option {example.label} is said to be right, there are {count}, from 0")
+            raise DataError(
+                f"{where}: option {example.label} is said to be right, there are {count}, from 0"
+            )
     return None if None in labels else np.array(labels, np.int64)

@@ -1,6 +1,7 @@
-"""Words in, windows out, with the place of each word's first piece, where its tag is said (BERT §5.3, which ALBERT follows).
-
-Words are tokenized one by one, as SentencePiece cuts at spaces in any case; one of which nothing remains reads <unk>.
+"""Words in, windows out, with the place of each word's first piece, where its tag is said (BERT
+§5.3, which ALBERT follows).
+ Words are tokenized one by one, as SentencePiece cuts at spaces in any case; one of which nothing
+remains reads <unk>.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ def encode_tags(card: TaskCard, examples: Sequence[TagExample], tokenizer: Token
     slices[empty] = len(ids), len(ids) + 1
     pool = gather(np.append(ids, np.int32(tokenizer.unk_id)), slices)
     word_starts = side_by_side(slices[:, 1] - slices[:, 0])
-    ends = np.append(word_starts[:, 0], len(pool))[np.append(0, np.cumsum(counts))]  # where examples begin and end
+    ends = np.append(word_starts[:, 0], len(pool))[
+        np.append(0, np.cumsum(counts))
+    ]  # where examples begin and end
     room = np.full(len(examples), card.max_length - 2)
     found = windows(np.diff(ends), room, card.stride)
     begins = ends[found.texts]
@@ -52,11 +55,14 @@ def _targets(card: TaskCard, examples: Sequence[TagExample]) -> Int[np.ndarray, 
     for example in examples:
         tags = example.tags or ()
         if len(tags) != len(example.words):
-            raise DataError(f"{example.where or example.key}: {len(example.words)} words have {len(tags)} tags")
+            raise DataError(
+                f"{example.where or example.key}: {len(example.words)} words have {len(tags)} tags"
+            )
         unknown = next((tag for tag in tags if tag not in numbers), None)
         if unknown is not None:
             raise DataError(
-                f"{example.where or example.key}: tag {unknown!r} is not among those of {card.task.name}: "
+                f"{example.where or example.key}: tag {unknown!r} is not among those of "
+                f"{card.task.name}: "
                 f"{shown(card.task.labels)}"
             )
         targets += [numbers[tag] for tag in tags]

@@ -1,4 +1,5 @@
-"""Everything that is said of a set of predictions: scores with intervals, scores by slice, the worst examples."""
+"""Everything that is said of a set of predictions: scores with intervals, scores by slice, the
+worst examples."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.score import SliceScores, bootstrap, by_slice, score
 from litebert.tasks.task import Task
@@ -29,7 +36,8 @@ class Evaluation:
     intervals: dict[str, tuple[float, float]]
     """Of LEVEL, by bootstrap over the examples."""
     slices: Mapping[str, list[SliceScores]]
-    """By what they are told apart by: the file's own slice (a genre, a title), the truth, the length, what is asked."""
+    """By what they are told apart by: the file's own slice (a genre, a title), the truth, the
+    length, what is asked."""
     worst: list[Wrong]
 
     def to_dict(self) -> dict[str, Any]:
@@ -40,20 +48,34 @@ class Evaluation:
             "scores": self.scores,
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             "slices": {
-                by: {part.name: {"num_examples": part.num_examples, "scores": part.scores} for part in parts}
+                by: {
+                    part.name: {"num_examples": part.num_examples, "scores": part.scores}
+                    for part in parts
+                }
                 for by, parts in self.slices.items()
             },
             "worst": [
-                {"key": each.example.key, "weight": each.weight, "true": each.true, "guessed": each.guessed}
+                {
+                    "key": each.example.key,
+                    "weight": each.weight,
+                    "true": each.true,
+                    "guessed": each.guessed,
+                }
                 for each in self.worst
             ],
         }
 
 
 def evaluate(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction], *, samples: int = 1000, count: int = 20
+    task: Task,
+    examples: Sequence[TaskExample],
+    predictions: Sequence[Prediction],
+    *,
+    samples: int = 1000,
+    count: int = 20,
 ) -> Evaluation:
-    """Score predictions in every way; `samples` resamples for the intervals, `count` of the worst examples."""
+    """Score predictions in every way; `samples` resamples for the intervals, `count` of the worst
+    examples."""
     return Evaluation(
         task=task,
         num_examples=len(examples),
@@ -85,18 +107,26 @@ def text_of(example: TaskExample) -> str:
             return " ".join(example.words)
 
 
-def _sliced(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> dict[str, list[SliceScores]]:
+def _sliced(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> dict[str, list[SliceScores]]:
     def scored(slice_of: Callable[[TaskExample], str], task: Task = task) -> list[SliceScores]:
         return by_slice(task, examples, predictions, slice_of=slice_of)
 
     found = {"slice": scored(lambda example: example.slice or "(none)")}
     if task.kind in ("classify", "pair") and len(task.labels) <= MAX_LABELS:
         # of one label alone only the share that is right says something
-        found["truth"] = scored(lambda example: str(_truth(example)), replace(task, scores=("accuracy",)))
+        found["truth"] = scored(
+            lambda example: str(_truth(example)), replace(task, scores=("accuracy",))
+        )
     if task.kind in ("choose", "answer"):
         found["question"] = scored(_asked)
     order = {"up to": 0, "over": 2}
-    return found | {"length": sorted(scored(_lengths(examples)), key=lambda part: order.get(part.name.rsplit(" ", 2)[0], 1))}
+    return found | {
+        "length": sorted(
+            scored(_lengths(examples)), key=lambda part: order.get(part.name.rsplit(" ", 2)[0], 1)
+        )
+    }
 
 
 def _truth(example: TaskExample) -> object:
@@ -111,7 +141,11 @@ def _truth(example: TaskExample) -> object:
 
 def _asked(example: TaskExample) -> str:
     """The first word that asks."""
-    found = _ASKS.search(example.question) if isinstance(example, ChoiceExample | AnswerExample) else None
+    found = (
+        _ASKS.search(example.question)
+        if isinstance(example, ChoiceExample | AnswerExample)
+        else None
+    )
     return found[0].lower() if found else "other"
 
 
@@ -122,6 +156,12 @@ def _lengths(examples: Sequence[TaskExample]) -> Callable[[TaskExample], str]:
 
     def third(example: TaskExample) -> str:
         size = len(text_of(example).split())
-        return f"up to {low} words" if size <= low else f"{low + 1} to {high} words" if size <= high else f"over {high} words"
+        return (
+            f"up to {low} words"
+            if size <= low
+            else f"{low + 1} to {high} words"
+            if size <= high
+            else f"over {high} words"
+        )
 
     return third

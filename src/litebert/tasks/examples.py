@@ -1,7 +1,7 @@
 """What tasks are made of, as text: one class for each shape of question (ALBERT §4.1).
-
-classify, pair and regress ask about one or two texts, choose about options, answer about a span of a context, tag about
-every word. Files become these (glue, squad, race, table); encode makes the model's inputs of them.
+ classify, pair and regress ask about one or two texts, choose about options, answer about a span of
+a context, tag about every word. Files become these (glue, squad, race, table); encode makes the
+model's inputs of them.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,8 @@ class AnswerExample:
     question: str
     context: str
     answers: tuple[Answer, ...] | None = None
-    """All accepted answers; an empty tuple where the question has none, None where that is not known."""
+    """All accepted answers; an empty tuple where the question has none, None where that is not
+    known."""
     slice: str = ""
     """The article's title."""
     where: str = ""

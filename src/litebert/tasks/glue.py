@@ -1,8 +1,9 @@
-"""GLUE (Wang et al. 2019) in its original TSV layout, nine tasks and the diagnostic set, files to TextExamples.
-
-The files' wild details: MRPC begins with a byte-order mark; CoLA's train and dev have no header; quotes are characters and
-stand alone inside fields; STS-B has ten columns, MNLI's train fewer than its dev, so columns go by name; test files begin
-with an index and have no label; some lines of QQP's train are broken in the official file itself.
+"""GLUE (Wang et al. 2019) in its original TSV layout, nine tasks and the diagnostic set, files to
+TextExamples.
+ The files' wild details: MRPC begins with a byte-order mark; CoLA's train and dev have no header;
+quotes are characters and stand alone inside fields; STS-B has ten columns, MNLI's train fewer than
+its dev, so columns go by name; test files begin with an index and have no label; some lines of
+QQP's train are broken in the official file itself.
 """
 
 import math
@@ -47,7 +48,9 @@ class Layout:
     """Of train and dev, where the files have no header line."""
 
 
-def read_glue(layout: Layout, task: Task, path: Path, split: str, bad: BadRows, options: TableOptions) -> Iterator[TaskExample]:
+def read_glue(
+    layout: Layout, task: Task, path: Path, split: str, bad: BadRows, options: TableOptions
+) -> Iterator[TaskExample]:
     """The examples of one file."""
     labelled = split in ("train", "dev", "dev_mismatched")
     header = layout.header if labelled else None
@@ -58,7 +61,9 @@ def read_glue(layout: Layout, task: Task, path: Path, split: str, bad: BadRows, 
             columns = _columns(layout, row, path, labelled, task)
         label: str | float | None = row[columns["label"]] if columns["label"] else None
         try:
-            unknown = label is None or (not labelled and label in ("", "-1"))  # -1: as some copies fill test's labels in
+            unknown = label is None or (
+                not labelled and label in ("", "-1")
+            )  # -1: as some copies fill test's labels in
             label = None if unknown else _label(str(label), task)
         except ValueError as error:
             bad.add(place, str(error), "\t".join(row.values()))
@@ -73,7 +78,9 @@ def read_glue(layout: Layout, task: Task, path: Path, split: str, bad: BadRows, 
         )
 
 
-def _columns(layout: Layout, row: Mapping[str, str], path: Path, labelled: bool, task: Task) -> dict[str, str | None]:
+def _columns(
+    layout: Layout, row: Mapping[str, str], path: Path, labelled: bool, task: Task
+) -> dict[str, str | None]:
     needed = {"first", *(("second",) if layout.second else ()), *(("label",) if labelled else ())}
     found: dict[str, str | None] = {}
     for part in ("first", "second", "label", "key", "slice"):
@@ -81,7 +88,8 @@ def _columns(layout: Layout, row: Mapping[str, str], path: Path, labelled: bool,
         found[part] = next((name for name in names if name in row), None)
         if found[part] is None and part in needed:
             raise DataError(
-                f"{path}: there is no column {' or '.join(map(repr, names))}, which {task.name} has; "
+                f"{path}: there is no column {' or '.join(map(repr, names))}, which {task.name} "
+                "has; "
                 f"the file has: {', '.join(row)}; is it GLUE's original {task.name} file?"
             )
     return found
@@ -119,7 +127,9 @@ def _benchmark(
         folders=tuple(dict.fromkeys((folder, name, *others))),
         splits=splits,
         read=partial(read_glue, layout, task),
-        group=lambda example: (example.first, example.second or "") if isinstance(example, TextExample) else (),
+        group=lambda example: (
+            (example.first, example.second or "") if isinstance(example, TextExample) else ()
+        ),
         cut_by="pair, so that no text stands on both sides",
         broken_lines=broken_lines,
     )
@@ -131,7 +141,9 @@ GLUE = {
     "cola": _benchmark(
         "cola",
         "CoLA",
-        Layout(first=("sentence",), slice=("source",), header=("source", "label", "mark", "sentence")),
+        Layout(
+            first=("sentence",), slice=("source",), header=("source", "label", "mark", "sentence")
+        ),
         kind="classify",
         scores=("matthews", "accuracy"),
     ),
@@ -160,11 +172,15 @@ GLUE = {
     "mnli": _benchmark(
         "mnli",
         "MNLI",
-        Layout(first=("sentence1",), second=("sentence2",), label=("gold_label",), slice=("genre",)),
+        Layout(
+            first=("sentence1",), second=("sentence2",), label=("gold_label",), slice=("genre",)
+        ),
         labels=NLI,
         splits=MATCHED,
     ),
-    "qnli": _benchmark("qnli", "QNLI", Layout(first=("question",), second=("sentence",)), labels=ENTAILS),
+    "qnli": _benchmark(
+        "qnli", "QNLI", Layout(first=("question",), second=("sentence",)), labels=ENTAILS
+    ),
     "rte": _benchmark("rte", "RTE", _PAIR, labels=ENTAILS),
     "wnli": _benchmark("wnli", "WNLI", _PAIR),
     "diagnostic": _benchmark(

@@ -1,7 +1,7 @@
-"""A split as the model reads it: texts as token ids, each once, and rows that point into them; batches out.
-
-A row is [CLS] a [SEP], or [CLS] a [SEP] b [SEP]. Nothing is copied or padded before a batch asks for it: RACE's train split,
-126 million tokens as rows, is 15 million here.
+"""A split as the model reads it: texts as token ids, each once, and rows that point into them;
+batches out.
+ A row is [CLS] a [SEP], or [CLS] a [SEP] b [SEP]. Nothing is copied or padded before a batch asks
+for it: RACE's train split, 126 million tokens as rows, is 15 million here.
 """
 
 import hashlib
@@ -53,7 +53,14 @@ class Inputs:
     def row_lengths(self) -> Int[np.ndarray, " rows"]:
         """Tokens of each row, special tokens among them."""
         is_pair = self.second[:, 0] >= 0
-        return np.asarray(2 + self.first[:, 1] - self.first[:, 0] + is_pair + self.second[:, 1] - self.second[:, 0])
+        return np.asarray(
+            2
+            + self.first[:, 1]
+            - self.first[:, 0]
+            + is_pair
+            + self.second[:, 1]
+            - self.second[:, 0]
+        )
 
     @cached_property
     def row_bounds(self) -> Int[np.ndarray, " units_plus_one"]:
@@ -64,7 +71,11 @@ class Inputs:
     @cached_property
     def lengths(self) -> Int[np.ndarray, " units"]:
         """Tokens of each unit's longest row."""
-        return np.maximum.reduceat(self.row_lengths, self.row_bounds[:-1]) if len(self) else self.row_lengths
+        return (
+            np.maximum.reduceat(self.row_lengths, self.row_bounds[:-1])
+            if len(self)
+            else self.row_lengths
+        )
 
     @property
     def num_rows(self) -> Int[np.ndarray, " units"]:
@@ -88,7 +99,8 @@ class Inputs:
         first, second, lengths = self.first[rows], self.second[rows], self.row_lengths[rows]
         width = int(lengths.max(initial=1))
         column = np.arange(width)
-        # [CLS] stands at 0, the first text from 1, a [SEP] at `middle`, the second text after it, a [SEP] at the end
+        # [CLS] stands at 0, the first text from 1, a [SEP] at `middle`, the second text after it, a
+        # [SEP] at the end
         middle = (1 + first[:, 1] - first[:, 0])[:, None]
         in_second = column > middle
         at = np.where(in_second, second[:, :1] + column - middle - 1, first[:, :1] + column - 1)
@@ -96,7 +108,9 @@ class Inputs:
         ends = (lengths - 1)[:, None]
         special = (column == 0) | (column == middle) | (column >= ends)
         at[special] = 0
-        token_ids = self.pool[at].astype(np.int64) if self.pool.size else np.zeros(at.shape, np.int64)
+        token_ids = (
+            self.pool[at].astype(np.int64) if self.pool.size else np.zeros(at.shape, np.int64)
+        )
         token_ids[special] = sep_id
         token_ids[:, 0] = cls_id
         mask = column <= ends
@@ -105,8 +119,12 @@ class Inputs:
         positions = parts = None
         if self.positions is not None and self.sizes is not None:
             parts = spread(np.append(0, np.cumsum(self.sizes)), units)
-            positions = self.positions[parts] + np.repeat(np.arange(len(units)) * width, self.sizes[units])
-        allowed = ((in_second & (column < ends)) | (column == 0)) if self.cores is not None else None
+            positions = self.positions[parts] + np.repeat(
+                np.arange(len(units)) * width, self.sizes[units]
+            )
+        allowed = (
+            ((in_second & (column < ends)) | (column == 0)) if self.cores is not None else None
+        )
         targets = None if self.targets is None else self.targets[units if parts is None else parts]
         return TaskBatch(
             head=self.head,
@@ -120,7 +138,9 @@ class Inputs:
         )
 
 
-def spread(bounds: Int[np.ndarray, " units_plus_one"], units: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " parts"]:
+def spread(
+    bounds: Int[np.ndarray, " units_plus_one"], units: Int[np.ndarray, " batch"]
+) -> Int[np.ndarray, " parts"]:
     """The numbers of all parts of these units, in the order of the units."""
     sizes = bounds[units + 1] - bounds[units]
     starts = np.cumsum(sizes) - sizes

@@ -1,6 +1,7 @@
-"""Predictions kept in a file: a task, its examples and what was said of them in; JSON lines out, and back.
-
-The first line is the task, each other one an example beside its prediction: a report or a person needs no other file.
+"""Predictions kept in a file: a task, its examples and what was said of them in; JSON lines out,
+and back.
+ The first line is the task, each other one an example beside its prediction: a report or a person
+needs no other file.
 """
 
 import json
@@ -11,7 +12,15 @@ from typing import Any
 
 from litebert.errors import DataError, LitebertError
 from litebert.tasks.card import TaskCard
-from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, Kind, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    Answer,
+    AnswerExample,
+    ChoiceExample,
+    Kind,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -36,7 +45,9 @@ ODD = "surrogatepass"
 _PARTS = {"answers": Answer, "spans": Span}
 
 
-def save_predictions(path: Path | str, task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> None:
+def save_predictions(
+    path: Path | str, task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> None:
     """Write a file of predictions, whole or not at all."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.part")
@@ -54,7 +65,9 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
     number = 1
     try:
         with path.open(encoding="utf-8", errors=ODD) as file:
-            task = TaskCard.from_dict({"task": json.loads(file.readline())["task"], "max_length": 512}).task
+            task = TaskCard.from_dict(
+                {"task": json.loads(file.readline())["task"], "max_length": 512}
+            ).task
             example_class, prediction_class = CLASSES[task.kind]
             for line in file:
                 number += 1
@@ -63,16 +76,28 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
                 predictions.append(prediction_class(**_fields(both["prediction"])))
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read: {error.strerror}; expected a file of predictions, as fine-tuning writes"
+            f"{path} cannot be read: {error.strerror}; expected a file of predictions, as "
+            "fine-tuning writes"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, LitebertError) as error:
-        raise DataError(f"{path}:{number} is no line of a file of predictions: {error!r}; write it anew") from error
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        LitebertError,
+    ) as error:
+        raise DataError(
+            f"{path}:{number} is no line of a file of predictions: {error!r}; write it anew"
+        ) from error
     return task, examples, predictions
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """Lists become tuples, and those of answers and spans what they were."""
-    found = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    found = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+    }
     return {
         name: tuple(_PARTS[name](**each) for each in value) if name in _PARTS and value else value
         for name, value in found.items()

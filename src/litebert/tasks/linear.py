@@ -1,7 +1,7 @@
-"""A linear model over sparse features: rows of named numbers and targets in, a model that is the minimum of its loss out.
-
-The loss is convex and L-BFGS goes to its minimum: no seed, no rate, no stopping rule to tune. Regularisation is as in
-scikit-learn's defaults, with which tests compare.
+"""A linear model over sparse features: rows of named numbers and targets in, a model that is the
+minimum of its loss out.
+ The loss is convex and L-BFGS goes to its minimum: no seed, no rate, no stopping rule to tune.
+Regularisation is as in scikit-learn's defaults, with which tests compare.
 """
 
 from array import array
@@ -30,8 +30,8 @@ class Sparse:
 
     @classmethod
     def of(cls, rows: Iterable[Row], names: dict[str, int], *, grow: bool = False) -> "Sparse":
-        """Rows by the numbers of their features; one that has no number gets the next where they may grow, or counts for
-        nothing.
+        """Rows by the numbers of their features; one that has no number gets the next where they
+        may grow, or counts for nothing.
         """
         places, values, starts = array("q"), array("d"), array("q")
         for row in rows:
@@ -48,15 +48,20 @@ class Sparse:
         )
 
     def transposed(self, num_features: int) -> "Sparse":
-        """The same numbers by feature: gradients of the weights are a product with them, far faster than autograd's."""
+        """The same numbers by feature: gradients of the weights are a product with them, far faster
+        than autograd's."""
         sizes = torch.diff(self.starts, append=torch.tensor([len(self.places)]))
         rows = torch.repeat_interleave(torch.arange(len(self.starts)), sizes)
         order = torch.argsort(self.places, stable=True)
         counts = torch.bincount(self.places, minlength=num_features)
-        return Sparse(places=rows[order], values=self.values[order], starts=counts.cumsum(0) - counts)
+        return Sparse(
+            places=rows[order], values=self.values[order], starts=counts.cumsum(0) - counts
+        )
 
     def times(self, weight: Float[Tensor, "features outputs"]) -> Float[Tensor, "rows outputs"]:
-        return F.embedding_bag(self.places, weight, self.starts, mode="sum", per_sample_weights=self.values)
+        return F.embedding_bag(
+            self.places, weight, self.starts, mode="sum", per_sample_weights=self.values
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +74,34 @@ class LinearModel:
     bias: Float[Tensor, " outputs"]
 
     @classmethod
-    def logistic(cls, rows: Iterable[Row], targets: Sequence[int], num_labels: int) -> "LinearModel":
+    def logistic(
+        cls, rows: Iterable[Row], targets: Sequence[int], num_labels: int
+    ) -> "LinearModel":
         """Multinomial logistic regression: its outputs are logits."""
         labels = torch.tensor(targets)
-        return cls._fit(rows, num_labels, lambda outputs: F.cross_entropy(outputs, labels, reduction="sum"))
+        return cls._fit(
+            rows, num_labels, lambda outputs: F.cross_entropy(outputs, labels, reduction="sum")
+        )
 
     @classmethod
     def ridge(cls, rows: Iterable[Row], targets: Sequence[float]) -> "LinearModel":
         """Ridge regression: half the squared error."""
         numbers = torch.tensor(targets, dtype=torch.float64)
-        return cls._fit(rows, 1, lambda outputs: ((outputs[:, 0] - numbers) ** 2).sum() / 2, start=float(numbers.mean()))
+        return cls._fit(
+            rows,
+            1,
+            lambda outputs: ((outputs[:, 0] - numbers) ** 2).sum() / 2,
+            start=float(numbers.mean()),
+        )
 
     @classmethod
     def _fit(
-        cls, rows: Iterable[Row], num_outputs: int, loss: Callable[[Tensor], Tensor], *, start: float = 0.0
+        cls,
+        rows: Iterable[Row],
+        num_outputs: int,
+        loss: Callable[[Tensor], Tensor],
+        *,
+        start: float = 0.0,
     ) -> "LinearModel":
         names: dict[str, int] = {}
         sparse = Sparse.of(rows, names, grow=True)

@@ -1,6 +1,7 @@
-"""A file's lines as bytes, whatever its compression, in bounded memory. Only a line feed ends a line.
-
-U+2028, U+0085 and the like stand inside GLUE's and Wikipedia's sentences: they end no row, as they end none for `wc -l`.
+"""A file's lines as bytes, whatever its compression, in bounded memory. Only a line feed ends a
+line.
+ U+2028, U+0085 and the like stand inside GLUE's and Wikipedia's sentences: they end no row, as they
+end none for `wc -l`.
 """
 
 import json
@@ -21,7 +22,8 @@ TOO_LONG = f"the line is longer than {MAX_ROW_BYTES:,} bytes"
 
 
 def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """What a file's name says: its compression, and its kind's suffix in lower case (.tsv of a.TSV.gz)."""
+    """What a file's name says: its compression, and its kind's suffix in lower case (.tsv of
+    a.TSV.gz)."""
     stem, last = os.path.splitext(os.path.basename(path).lower())
     if last in COMPRESSIONS:
         return COMPRESSIONS[last], os.path.splitext(stem)[1]
@@ -29,7 +31,8 @@ def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-    """Lines without their ends, the byte-order mark taken off; None for one over MAX_ROW_BYTES, which is passed over.
+    """Lines without their ends, the byte-order mark taken off; None for one over MAX_ROW_BYTES,
+    which is passed over.
 
     DamagedError where the file breaks off, is empty, or is no UTF-8 at all.
     """
@@ -55,7 +58,8 @@ class Line(NamedTuple):
 
     place: Place
     text: str
-    """Bytes that are no UTF-8 stand in it as lone surrogates, so that a row over several lines stays whole."""
+    """Bytes that are no UTF-8 stand in it as lone surrogates, so that a row over several lines
+    stays whole."""
     wrong: str = ""
 
     @property
@@ -103,10 +107,14 @@ def read_json(path: Path) -> Any:
     except DamagedError as error:
         raise DataError(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error}); expected a whole file in UTF-8") from error
+        raise DataError(
+            f"{path}: not readable as JSON ({error}); expected a whole file in UTF-8"
+        ) from error
 
 
 def _opened(data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DamagedError("the file is UTF-16, expected UTF-8; convert it with: iconv -f UTF-16 -t UTF-8")
+        raise DamagedError(
+            "the file is UTF-16, expected UTF-8; convert it with: iconv -f UTF-16 -t UTF-8"
+        )
     return data.removeprefix(BOM)

@@ -1,8 +1,9 @@
-"""A model and a batch in; logits, and losses as sums, out: one rule for each head (ALBERT A.3, facts of SQuAD and RACE).
-
-classify: cross-entropy over labels. regress: squared error on the raw numbers. choose: cross-entropy over a question's options.
-span: the mean of start's and end's cross-entropy. joint_span: the same, the true start given to the end, and half the binary
-cross-entropy of there being no answer. tag: cross-entropy at each word.
+"""A model and a batch in; logits, and losses as sums, out: one rule for each head (ALBERT A.3,
+facts of SQuAD and RACE).
+ classify: cross-entropy over labels. regress: squared error on the raw numbers. choose:
+cross-entropy over a question's options. span: the mean of start's and end's cross-entropy.
+joint_span: the same, the true start given to the end, and half the binary cross-entropy of there
+being no answer. tag: cross-entropy at each word.
 """
 
 from collections.abc import Callable
@@ -53,12 +54,16 @@ class TaskSums:
 def task_losses(model: Model, batch: Units) -> TaskSums:
     """The losses of a batch, on the device where it lies; in float32 whatever the states are in."""
     if batch.targets is None:
-        raise DataError("these examples have no labels, so there is nothing to learn from; give a labelled split")
+        raise DataError(
+            "these examples have no labels, so there is nothing to learn from; give a labelled "
+            "split"
+        )
     return LOSSES[batch.head](model, batch, task_states(model, batch), batch.targets)
 
 
 def task_states(model: Model, batch: Units) -> States:
-    """What the heads read: the first token's states alone where a head pools them, which saves most of the last layer."""
+    """What the heads read: the first token's states alone where a head pools them, which saves most
+    of the last layer."""
     if isinstance(batch, PackedBatch):
         return packed_states(model, batch)
     needed = None
@@ -70,7 +75,8 @@ def task_states(model: Model, batch: Units) -> States:
 
 
 def label_logits(model: Model, batch: Units, states: States) -> Float[Tensor, "units outputs"]:
-    """Of classify; of choose, options side by side, the lowest number where there are fewer; of tag, at each word."""
+    """Of classify; of choose, options side by side, the lowest number where there are fewer; of
+    tag, at each word."""
     if batch.head == "tag":
         assert batch.positions is not None
         logits: Tensor = model.head("tag")(states.flatten(0, 1)[batch.positions])
@@ -115,23 +121,38 @@ def _joint_losses(model: Model, batch: Units, states: States, targets: Tensor) -
     head = model.head("joint_span")
     assert isinstance(head, JointSpanHead)
     assert batch.allowed is not None
-    logits = head(states, batch.allowed, targets[:, 0].clamp(min=0))  # of filling, which has none, whichever
+    logits = head(
+        states, batch.allowed, targets[:, 0].clamp(min=0)
+    )  # of filling, which has none, whichever
     sums = _start_and_end(logits.start.float(), logits.end.float(), targets)
     is_null = (targets[:, 0] == 0).float()
-    null = F.binary_cross_entropy_with_logits(logits.unanswerable.float(), is_null, reduction="none")
-    return TaskSums(loss=sums.loss + NULL_WEIGHT * _of_units(batch, null).sum(), correct=sums.correct)
+    null = F.binary_cross_entropy_with_logits(
+        logits.unanswerable.float(), is_null, reduction="none"
+    )
+    return TaskSums(
+        loss=sums.loss + NULL_WEIGHT * _of_units(batch, null).sum(), correct=sums.correct
+    )
 
 
 def _start_and_end(start: Tensor, end: Tensor, targets: Tensor) -> TaskSums:
     parts = zip((start, end), targets.unbind(1), strict=True)
-    loss = torch.stack([F.cross_entropy(logits, where, reduction="sum") for logits, where in parts]).sum() / 2
+    loss = (
+        torch.stack(
+            [F.cross_entropy(logits, where, reduction="sum") for logits, where in parts]
+        ).sum()
+        / 2
+    )
     right = (start.argmax(-1) == targets[:, 0]) & (end.argmax(-1) == targets[:, 1])
     return TaskSums(loss=loss, correct=_count(right))
 
 
 def _of_units(batch: Units, losses: Tensor) -> Tensor:
     """Without what filling has; cross-entropy passes over it by itself."""
-    return losses * batch.is_real if isinstance(batch, PackedBatch) and batch.is_real is not None else losses
+    return (
+        losses * batch.is_real
+        if isinstance(batch, PackedBatch) and batch.is_real is not None
+        else losses
+    )
 
 
 def _count(right: Tensor) -> Tensor:

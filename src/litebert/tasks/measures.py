@@ -1,4 +1,5 @@
-"""Examples and predictions in; each score as a function of weights out, for score, bootstrap and slices alike.
+"""Examples and predictions in; each score as a function of weights out, for score, bootstrap and
+slices alike.
 
 Texts are compared once, here; what is left for every resample is sums.
 """
@@ -9,7 +10,13 @@ from typing import TypeVar, cast
 import numpy as np
 
 from litebert.errors import ConfigError, DataError
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -27,10 +34,16 @@ One = TypeVar("One")
 Other = TypeVar("Other")
 
 
-def measure(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """The task's scores in its order, and where a question may have no answer, those of either half as well."""
+def measure(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> dict[str, Measure]:
+    """The task's scores in its order, and where a question may have no answer, those of either half
+    as well."""
     if len(examples) != len(predictions):
-        raise ConfigError(f"scores need a prediction for each example; got {len(predictions)} for {len(examples)} examples")
+        raise ConfigError(
+            f"scores need a prediction for each example; got {len(predictions)} for "
+            f"{len(examples)} examples"
+        )
     if not examples:
         raise DataError(f"{task.name} has no examples to score")
     known = _MEASURES[task.kind](task, examples, predictions)
@@ -44,10 +57,13 @@ def measure(task: Task, examples: Sequence[TaskExample], predictions: Sequence[P
 def answer_scores(
     examples: Sequence[AnswerExample], guesses: Sequence[str], *, has_null: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each question: exact match and F1 of the guess, and whether it has an answer; "" guesses that it has none."""
+    """Of each question: exact match and F1 of the guess, and whether it has an answer; "" guesses
+    that it has none."""
     exact, f1, answerable = np.zeros((3, len(examples)))
     for number, (example, guess) in enumerate(zip(examples, guesses, strict=True)):
-        right = answers.accepted([answer.text for answer in truth(example, example.answers)], has_null=has_null)
+        right = answers.accepted(
+            [answer.text for answer in truth(example, example.answers)], has_null=has_null
+        )
         said = answers.normalize(guess)
         exact[number], f1[number] = answers.exact(said, right), answers.f1(said, right)
         answerable[number] = bool(example.answers)
@@ -62,7 +78,10 @@ def only(found: Sequence[object], kind: type[One]) -> list[One]:
 
 
 def pairs(
-    examples: Sequence[TaskExample], predictions: Sequence[Prediction], kind: type[One], said: type[Other]
+    examples: Sequence[TaskExample],
+    predictions: Sequence[Prediction],
+    kind: type[One],
+    said: type[Other],
 ) -> list[tuple[One, Other]]:
     """Examples beside predictions, all of one kind."""
     return list(zip(only(examples, kind), only(predictions, said), strict=True))
@@ -72,31 +91,46 @@ def truth(example: TaskExample, known: One | None) -> One:
     """What is true of an example; a DataError where the file does not say."""
     if known is None:
         place = example.where or f"example {example.key}"
-        raise DataError(f"{place} has no label; scores need a split whose labels are known, such as dev")
+        raise DataError(
+            f"{place} has no label; scores need a split whose labels are known, such as dev"
+        )
     return known
 
 
-def _labels(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> Measures:
+def _labels(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Measures:
     numbers_of = {label: number for number, label in enumerate(task.labels)}
     true, guessed = np.zeros((2, len(examples)), np.int64)
-    for number, (example, prediction) in enumerate(pairs(examples, predictions, TextExample, LabelPrediction)):
+    for number, (example, prediction) in enumerate(
+        pairs(examples, predictions, TextExample, LabelPrediction)
+    ):
         label = truth(example, example.label)
         if label not in numbers_of:
             raise DataError(
-                f"{example.where or example.key}: {label!r} is no label of {task.name}; known: {_some(task.labels)}"
+                f"{example.where or example.key}: {label!r} is no label of {task.name}; known: "
+                f"{_some(task.labels)}"
             )
         true[number], guessed[number] = numbers_of[str(label)], numbers_of[prediction.label]
 
     def over(score: Callable[[classes.Counts], Scores]) -> Measure:
         return lambda weights: score(classes.count(true, guessed, weights, len(task.labels)))
 
-    found = {"accuracy": over(classes.accuracy), "macro_f1": over(classes.macro_f1), "matthews": over(classes.matthews)}
+    found = {
+        "accuracy": over(classes.accuracy),
+        "macro_f1": over(classes.macro_f1),
+        "matthews": over(classes.matthews),
+    }
     return found | ({"f1": over(classes.f1)} if len(task.labels) == 2 else {})
 
 
-def _numbers(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> Measures:
+def _numbers(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Measures:
     true, guessed = np.zeros((2, len(examples)))
-    for number, (example, prediction) in enumerate(pairs(examples, predictions, TextExample, NumberPrediction)):
+    for number, (example, prediction) in enumerate(
+        pairs(examples, predictions, TextExample, NumberPrediction)
+    ):
         true[number] = truth(example, None if example.label is None else float(example.label))
         guessed[number] = prediction.value
     return {
@@ -106,17 +140,25 @@ def _numbers(task: Task, examples: Sequence[TaskExample], predictions: Sequence[
     }
 
 
-def _choices(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> Measures:
+def _choices(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Measures:
     right = np.zeros(len(examples))
-    for number, (example, prediction) in enumerate(pairs(examples, predictions, ChoiceExample, ChoicePrediction)):
+    for number, (example, prediction) in enumerate(
+        pairs(examples, predictions, ChoiceExample, ChoicePrediction)
+    ):
         right[number] = prediction.index == truth(example, example.label)
     return {"accuracy": lambda weights: mean(right, weights)}
 
 
-def _answers(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> Measures:
+def _answers(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Measures:
     both = pairs(examples, predictions, AnswerExample, SpanPrediction)
     guesses = [span.text if (span := prediction.best) else "" for _, prediction in both]
-    exact, f1, answerable = answer_scores([example for example, _ in both], guesses, has_null=task.has_null)
+    exact, f1, answerable = answer_scores(
+        [example for example, _ in both], guesses, has_null=task.has_null
+    )
 
     def over(values: np.ndarray, part: np.ndarray) -> Measure:
         return lambda weights: mean(values, weights * part)
@@ -129,11 +171,21 @@ def _answers(task: Task, examples: Sequence[TaskExample], predictions: Sequence[
     return found
 
 
-def _tags(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]) -> Measures:
+def _tags(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Measures:
     both = pairs(examples, predictions, TagExample, TagPrediction)
-    counted = [tags.count(truth(example, example.tags), prediction.tags) for example, prediction in both]
-    right, true, guessed = (np.array([getattr(each, name) for each in counted], float) for name in ("right", "true", "guessed"))
-    right_words, words = (np.array([getattr(each, name) for each in counted], float) for name in ("right_words", "words"))
+    counted = [
+        tags.count(truth(example, example.tags), prediction.tags) for example, prediction in both
+    ]
+    right, true, guessed = (
+        np.array([getattr(each, name) for each in counted], float)
+        for name in ("right", "true", "guessed")
+    )
+    right_words, words = (
+        np.array([getattr(each, name) for each in counted], float)
+        for name in ("right_words", "words")
+    )
     return {
         "f1": lambda weights: divide(2 * weights @ right, weights @ (true + guessed)),
         "precision": lambda weights: divide(weights @ right, weights @ guessed),

@@ -1,5 +1,6 @@
-"""Answers by shared words: the sliding window of MCTest (Richardson et al. 2013), which RACE and SQuAD give as their simplest
-baseline. A question about a context in; the option, or the span, whose surroundings share most words with it, out.
+"""Answers by shared words: the sliding window of MCTest (Richardson et al. 2013), which RACE and
+SQuAD give as their simplest baseline. A question about a context in; the option, or the span, whose
+surroundings share most words with it, out.
 """
 
 import math
@@ -20,17 +21,26 @@ MAX_WORDS = 10
 
 
 def choose_by_overlap(example: ChoiceExample) -> ChoicePrediction:
-    """The option for which some window of the context, as long as the question and the option have words, shares most."""
+    """The option for which some window of the context, as long as the question and the option have
+    words, shares most."""
     context = words_of(example.context)
     rare = _rarity(context)
     question = set(words_of(example.question.replace("_", " ")))
-    scores = np.array([_best_window(context, question | set(words_of(option)), rare) for option in example.options])
+    scores = np.array(
+        [
+            _best_window(context, question | set(words_of(option)), rare)
+            for option in example.options
+        ]
+    )
     chances = np.exp(scores - scores.max())
-    return ChoicePrediction(index=int(scores.argmax()), probabilities=tuple((chances / chances.sum()).tolist()))
+    return ChoicePrediction(
+        index=int(scores.argmax()), probabilities=tuple((chances / chances.sum()).tolist())
+    )
 
 
 def answer_by_overlap(example: AnswerExample) -> SpanPrediction:
-    """The longest run of words that the question does not have, in the sentence that shares most with it.
+    """The longest run of words that the question does not have, in the sentence that shares most
+    with it.
 
     The null score is the part of the question that this sentence lacks.
     """
@@ -45,8 +55,12 @@ def answer_by_overlap(example: AnswerExample) -> SpanPrediction:
     span = _longest_run(best, question)
     if span is None:
         return SpanPrediction(spans=(), null_score=1.0)
-    whole = math.fsum(rare.get(word, math.log(2)) for word in question)  # a set has no order: fsum does not mind
-    found = Span(text=best[span[0] : span[1]], start=start + span[0], end=start + span[1], score=0.0)
+    whole = math.fsum(
+        rare.get(word, math.log(2)) for word in question
+    )  # a set has no order: fsum does not mind
+    found = Span(
+        text=best[span[0] : span[1]], start=start + span[0], end=start + span[1], score=0.0
+    )
     return SpanPrediction(spans=(found,), null_score=1 - shared / whole if whole else 1.0)
 
 
@@ -64,7 +78,8 @@ def _best_window(context: Sequence[str], wanted: set[str], rare: Mapping[str, fl
 
 
 def _longest_run(sentence: str, question: set[str]) -> tuple[int, int] | None:
-    """First character and the one after the last of the longest run of words that are not in the question."""
+    """First character and the one after the last of the longest run of words that are not in the
+    question."""
     runs: list[list[re.Match[str]]] = [[]]
     for word in _TOKEN.finditer(sentence):
         if word[0].lower() in question or len(runs[-1]) == MAX_WORDS:

@@ -1,4 +1,5 @@
-"""The task that one's own examples make: labels found in the data, scores that fit. Examples in, Task out."""
+"""The task that one's own examples make: labels found in the data, scores that fit. Examples in,
+Task out."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,31 +25,43 @@ MANY = 50
 """Rows from which on a different label for every row is taken for a wrong column."""
 
 
-def make_task(kind: Kind, labels: tuple[str, ...], splits: Mapping[str, Sequence[TaskExample]]) -> Task:
+def make_task(
+    kind: Kind, labels: tuple[str, ...], splits: Mapping[str, Sequence[TaskExample]]
+) -> Task:
     """What is asked of these examples."""
     examples = (example for split in splits.values() for example in split)
-    has_null = any(isinstance(example, AnswerExample) and example.answers == () for example in examples)
+    has_null = any(
+        isinstance(example, AnswerExample) and example.answers == () for example in examples
+    )
     head: HeadKind = "joint_span" if has_null else HEADS[kind]
     entities = kind == "tag" and any(label.startswith(("B-", "I-")) for label in labels)
     return Task(
-        name=kind, kind=kind, scores=ENTITIES if entities else SCORES[kind], labels=labels, head=head, has_null=has_null
+        name=kind,
+        kind=kind,
+        scores=ENTITIES if entities else SCORES[kind],
+        labels=labels,
+        head=head,
+        has_null=has_null,
     )
 
 
 def find_labels(kind: Kind, examples: Sequence[TaskExample], where: str) -> tuple[str, ...]:
-    """All labels of the examples, numbers by their size and words by the alphabet; DataError where nothing can be learned."""
+    """All labels of the examples, numbers by their size and words by the alphabet; DataError where
+    nothing can be learned."""
     truths = [truth for example in examples for truth in _truths(example)]
     found = set(truths)
     if len(found) == 1:
         what = "number" if kind == "regress" else "label"
         raise DataError(
-            f"{where}: the only {what} is {truths[0]!r}, in {len(truths):,} places; two or more are needed to learn"
+            f"{where}: the only {what} is {truths[0]!r}, in {len(truths):,} places; two or more "
+            "are needed to learn"
         )
     if kind not in LABELLED:
         return ()
     if kind != "tag" and len(found) == len(truths) >= MANY:
         raise DataError(
-            f"{where}: all {len(truths):,} rows have labels of their own, such as {truths[0]!r}; name the label's column"
+            f"{where}: all {len(truths):,} rows have labels of their own, such as {truths[0]!r}; "
+            "name the label's column"
         )
     return tuple(sorted(map(str, found), key=_order))
 

@@ -16,7 +16,8 @@ BATCH_ROWS = 64
 
 
 def parquet_rows(path: str, bad: BadRows) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """All rows of `path`. A compressed file, which can only be read from its end, is unpacked to a temporary file."""
+    """All rows of `path`. A compressed file, which can only be read from its end, is unpacked to a
+    temporary file."""
     number = 0
     with ExitStack() as stack:
         try:
@@ -49,10 +50,15 @@ def _batches(path: str, stack: ExitStack) -> Iterator[Any]:
         import pyarrow as arrow
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError("pyarrow", extra="parquet", purpose="reading .parquet files") from error
+        raise MissingExtraError(
+            "pyarrow", extra="parquet", purpose="reading .parquet files"
+        ) from error
     try:
-        # Without pre_buffer and with a buffer, a column is read page by page instead of a row group at once.
-        table = arrow.parquet.ParquetFile(_seekable(path, stack), pre_buffer=False, buffer_size=2**20)
+        # Without pre_buffer and with a buffer, a column is read page by page instead of a row group
+        # at once.
+        table = arrow.parquet.ParquetFile(
+            _seekable(path, stack), pre_buffer=False, buffer_size=2**20
+        )
         _expect_names(path, table.schema_arrow.names)
         yield from table.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
     except (arrow.ArrowException, OSError) as error:
@@ -62,7 +68,10 @@ def _batches(path: str, stack: ExitStack) -> Iterator[Any]:
 def _expect_names(path: str, names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise DataError(f"{path} names the column {twice[0]!r} more than once; give each column a name of its own")
+        raise DataError(
+            f"{path} names the column {twice[0]!r} more than once; give each column a name of its "
+            "own"
+        )
 
 
 def _seekable(path: str, stack: ExitStack) -> IO[bytes]:

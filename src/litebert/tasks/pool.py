@@ -1,4 +1,5 @@
-"""Texts in, their token ids out: every text once, however many inputs share it (a RACE article has up to 20 options)."""
+"""Texts in, their token ids out: every text once, however many inputs share it (a RACE article has
+up to 20 options)."""
 
 from collections.abc import Sequence
 
@@ -16,16 +17,22 @@ _CHUNK = 8192  # texts at a time: SentencePiece gives an array for each
 def pool_texts(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Ids, Slices]:
     """The ids of all different texts, one after another, and where each of `texts` lies."""
     different, numbers = distinct(texts)
-    parts = [tokenizer.encode_flat(different[at : at + _CHUNK]) for at in range(0, len(different), _CHUNK)]
+    parts = [
+        tokenizer.encode_flat(different[at : at + _CHUNK])
+        for at in range(0, len(different), _CHUNK)
+    ]
     lengths = [np.diff(bounds) for _, bounds in parts]
     ids = np.concatenate([np.zeros(0, np.int32), *(ids for ids, _ in parts)], dtype=np.int32)
     return ids, side_by_side(np.concatenate([np.zeros(0, np.int64), *lengths]))[numbers]
 
 
 def distinct(texts: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " texts"]]:
-    """The different texts in the order they first come, and for each text which one of these it is."""
+    """The different texts in the order they first come, and for each text which one of these it
+    is."""
     numbers: dict[str, int] = {}
-    found = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts))
+    found = np.fromiter(
+        (numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts)
+    )
     return list(numbers), found
 
 

@@ -1,4 +1,5 @@
-"""What a model says of an example: one class for each kind of task. Ensembles average these, scores hold them to the truth."""
+"""What a model says of an example: one class for each kind of task. Ensembles average these, scores
+hold them to the truth."""
 
 from dataclasses import dataclass
 
@@ -49,10 +50,11 @@ class SpanPrediction:
     spans: tuple[Span, ...]
     """The best candidates, the best first; at least one unless the context is empty."""
     null_score: float
-    """Higher where an answer is less likely: the joint head's answerability logit, or the plain head's null span minus its best
-    span. No answer is given where it exceeds the threshold."""
+    """Higher where an answer is less likely: the joint head's answerability logit, or the plain
+    head's null span minus its best span. No answer is given where it exceeds the threshold."""
     null_threshold: float | None = None
-    """Chosen on dev, kept with the checkpoint; None where every question has an answer (SQuAD 1)."""
+    """Chosen on dev, kept with the checkpoint; None where every question has an answer (SQuAD
+    1)."""
 
     @property
     def best(self) -> Span | None:

@@ -1,7 +1,8 @@
-"""RACE (Lai et al. 2017) in its official layout, {train,dev,test}/{middle,high}/N.txt, files to ChoiceExamples.
-
-A file is one passage as JSON; the article is one string that all of its questions share. The "_" of questions stays as it
-is here: encode puts each option in its place (facts of ALBERT's race_utils).
+"""RACE (Lai et al. 2017) in its official layout, {train,dev,test}/{middle,high}/N.txt, files to
+ChoiceExamples.
+ A file is one passage as JSON; the article is one string that all of its questions share. The "_"
+of questions stays as it is here: encode puts each option in its place (facts of ALBERT's
+race_utils).
 """
 
 from collections.abc import Iterator
@@ -19,13 +20,18 @@ from litebert.tasks.task import Task
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def read_race(path: Path, split: str, bad: BadRows, options: TableOptions) -> Iterator[ChoiceExample]:
+def read_race(
+    path: Path, split: str, bad: BadRows, options: TableOptions
+) -> Iterator[ChoiceExample]:
     """The questions of one level's folder, or of all levels below `path`, passages by number."""
     levels = ("middle", "high") if options.level == "all" else (options.level,)
     folders = {level: path / level for level in levels}
     missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
     if len(missing) == len(levels):
-        raise DataError(f"{path} holds no {' or '.join(missing)}; RACE's layout is {split}/middle/N.txt and {split}/high/N.txt")
+        raise DataError(
+            f"{path} holds no {' or '.join(missing)}; RACE's layout is {split}/middle/N.txt and "
+            f"{split}/high/N.txt"
+        )
     for level, folder in folders.items():
         files = sorted(folder.glob("*.txt"), key=lambda file: (len(file.stem), file.stem))
         if not files and folder.is_dir():
@@ -42,12 +48,21 @@ def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
         if not isinstance(article, str):
             raise BadRowError("the article is no text")
         if not len(questions) == len(options) == len(answers):
-            raise BadRowError(f"{len(questions)} questions, {len(options)} lists of options, {len(answers)} answers")
+            raise BadRowError(
+                f"{len(questions)} questions, {len(options)} lists of options, {len(answers)} "
+                "answers"
+            )
     except (DataError, KeyError, TypeError, AttributeError) as error:
-        told = str(error).removeprefix(f"{path}: ") if isinstance(error, DataError) else f"no passage of RACE ({error!r})"
+        told = (
+            str(error).removeprefix(f"{path}: ")
+            if isinstance(error, DataError)
+            else f"no passage of RACE ({error!r})"
+        )
         bad.add(Place(str(path), 1), told)
         return
-    for number, (question, choices, answer) in enumerate(zip(questions, options, answers, strict=True)):
+    for number, (question, choices, answer) in enumerate(
+        zip(questions, options, answers, strict=True)
+    ):
         place = Place(str(path), number + 1, "question")
         try:
             label = _label(question, choices, answer)
@@ -66,7 +81,11 @@ def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
 
 
 def _label(question: Any, choices: Any, answer: Any) -> int | None:
-    if not isinstance(question, str) or not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
+    if (
+        not isinstance(question, str)
+        or not isinstance(choices, list)
+        or not all(isinstance(text, str) for text in choices)
+    ):
         raise BadRowError("the question or an option is no text")
     if len(choices) < 2:
         raise BadRowError(f"there are {len(choices)} options, expected two or more")

@@ -1,4 +1,5 @@
-"""Tasks by name: benchmarks in their official files, and one's own files by the kind of question. A name in, TaskData out."""
+"""Tasks by name: benchmarks in their official files, and one's own files by the kind of question. A
+name in, TaskData out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +27,11 @@ OWN: tuple[str, ...] = get_args(Kind)
 
 
 def open_task(
-    name: str, data: Path | str, *, options: TableOptions | None = None, splits: Sequence[str] | None = None
+    name: str,
+    data: Path | str,
+    *,
+    options: TableOptions | None = None,
+    splits: Sequence[str] | None = None,
 ) -> TaskData:
     """Read a task's examples; `splits` asks for some splits only, and then they must be there."""
     check_known("task", name, (*BENCHMARKS, *OWN))
@@ -38,7 +43,9 @@ def open_task(
     return _open_benchmark(BENCHMARKS[name], Path(data), options, splits)
 
 
-def _open_benchmark(benchmark: Benchmark, data: Path, options: TableOptions, splits: Sequence[str] | None) -> TaskData:
+def _open_benchmark(
+    benchmark: Benchmark, data: Path, options: TableOptions, splits: Sequence[str] | None
+) -> TaskData:
     files = _find_files(benchmark, data, splits)
     part = options.split_dev if "dev" in files and "train" not in files else None
     there = ["train", *files] if part else list(files)
@@ -52,33 +59,55 @@ def _open_benchmark(benchmark: Benchmark, data: Path, options: TableOptions, spl
     with BadRows.of(options) as bad:
         for split, paths in files.items():
             if split in wanted or (part and split == "dev" and "train" in wanted):
-                found[split] = [example for path in paths for example in benchmark.read(path, split, bad, options)]
+                found[split] = [
+                    example
+                    for path in paths
+                    for example in benchmark.read(path, split, bad, options)
+                ]
                 if not found[split]:
-                    raise DataError(f"{paths[0]}: there is no usable example for {split} of {benchmark.task.name}")
+                    raise DataError(
+                        f"{paths[0]}: there is no usable example for {split} of "
+                        f"{benchmark.task.name}"
+                    )
     notes = bad.notes
     if part and "dev" in found:
         train, dev = cut(found["dev"], part, benchmark.group, seed=options.cut_seed)
         found |= {"train": train, "dev": dev}
         notes += (
-            f"there is no train split: dev was cut by {benchmark.cut_by}, {len(train):,} examples to train on and "
-            f"{len(dev):,} to score on (seed {options.cut_seed}); the score is not the official one",
+            f"there is no train split: dev was cut by {benchmark.cut_by}, {len(train):,} examples "
+            "to train on and "
+            f"{len(dev):,} to score on (seed {options.cut_seed}); the score is not the official "
+            "one",
         )
-    return TaskData(task=benchmark.task, splits={split: found[split] for split in there if split in wanted}, notes=notes)
+    return TaskData(
+        task=benchmark.task,
+        splits={split: found[split] for split in there if split in wanted},
+        notes=notes,
+    )
 
 
-def _find_files(benchmark: Benchmark, data: Path, splits: Sequence[str] | None) -> dict[str, list[Path]]:
+def _find_files(
+    benchmark: Benchmark, data: Path, splits: Sequence[str] | None
+) -> dict[str, list[Path]]:
     """The files of each split, in the splits' order."""
     for split in splits or ():
         if split not in benchmark.splits:
-            raise DataError(f"{benchmark.task.name} has no split {split!r}; it has: {', '.join(benchmark.splits)}")
+            raise DataError(
+                f"{benchmark.task.name} has no split {split!r}; it has: "
+                f"{', '.join(benchmark.splits)}"
+            )
     if data.is_file() and splits is not None and len(splits) == 1:
         return {splits[0]: [data]}  # the user says what the file is
     return {split: paths for split in benchmark.splits if (paths := benchmark.find(data, split))}
 
 
-def _looked_for(benchmark: Benchmark, data: Path, missing: Sequence[str], files: dict[str, list[Path]]) -> str:
+def _looked_for(
+    benchmark: Benchmark, data: Path, missing: Sequence[str], files: dict[str, list[Path]]
+) -> str:
     names = "; ".join(f"{split} ({' or '.join(benchmark.splits[split])})" for split in missing)
     folders = ", ".join(benchmark.folders)
     there = f"; there is: {', '.join(files)}" if files else ""
-    hint = "; --split-dev 0.2 trains on a part of dev" if "train" in missing and "dev" in files else ""
+    hint = (
+        "; --split-dev 0.2 trains on a part of dev" if "train" in missing and "dev" in files else ""
+    )
     return f"{data} holds no {names} of {benchmark.task.name}, neither itself nor in a folder {folders}{there}{hint}"

@@ -1,4 +1,5 @@
-"""A row of a user's table becomes an example. Pure: a row and Columns in; an example, or a BadRowError that says why not."""
+"""A row of a user's table becomes an example. Pure: a row and Columns in; an example, or a
+BadRowError that says why not."""
 
 import json
 import math
@@ -9,18 +10,34 @@ from typing import Any
 from litebert.tasks.align import align
 from litebert.tasks.bad_rows import BadRowError
 from litebert.tasks.columns import TRUTH, Columns
-from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, Kind, TagExample, TaskExample, TextExample
+from litebert.tasks.examples import (
+    Answer,
+    AnswerExample,
+    ChoiceExample,
+    Kind,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.race import LETTERS
 
 Row = Mapping[str, Any]
 _FOREIGN_LIST = re.compile(r"""\[\s*(['"].*|[\d\s]+)\]""", re.DOTALL)
-"""['a', 'b'], ['a' 'b'] or [0 1], as Python and numpy print lists, and pandas writes them into a CSV file."""
+"""['a', 'b'], ['a' 'b'] or [0 1], as Python and numpy print lists, and pandas writes them into a
+CSV file."""
 
 
 def row_to_example(
-    kind: Kind, row: Row, columns: Columns, *, key: str = "", where: str = "", labelled: bool = False
+    kind: Kind,
+    row: Row,
+    columns: Columns,
+    *,
+    key: str = "",
+    where: str = "",
+    labelled: bool = False,
 ) -> TaskExample:
-    """The example of a row. `labelled`: a row without what is to be learned is bad, instead of an example without it."""
+    """The example of a row. `labelled`: a row without what is to be learned is bad, instead of an
+    example without it."""
     if columns.key is not None:
         key = _label(row.get(columns.key), columns.key) or key
     part = _label(row.get(columns.slice), columns.slice) if columns.slice is not None else None
@@ -61,7 +78,9 @@ def _choice_example(row: Row, columns: Columns, about: dict[str, str]) -> Choice
         context=_text(row, columns.context) if columns.context else "",
         question=_text(row, columns.question) if columns.question else "",
         options=options,
-        label=_choice(_value(row, columns.label), columns.label, options) if columns.label else None,
+        label=_choice(_value(row, columns.label), columns.label, options)
+        if columns.label
+        else None,
         **about,
     )
 
@@ -71,7 +90,11 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
     text = _label(value, name)
     if text is None:
         return None
-    meant = {number for number, option in enumerate(options) if option.strip() == text and not isinstance(value, int)}
+    meant = {
+        number
+        for number, option in enumerate(options)
+        if option.strip() == text and not isinstance(value, int)
+    }
     if len(text) == 1 and text.upper() in LETTERS[: len(options)]:
         meant.add(LETTERS.index(text.upper()))
     if text.isdecimal() and int(text) < len(options):
@@ -79,21 +102,32 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
     if len(meant) == 1:
         return meant.pop()
     if meant:
-        raise BadRowError(f"the right option {text!r} may be option {' or '.join(map(str, sorted(meant)))}, counted from 0")
+        raise BadRowError(
+            f"the right option {text!r} may be option {' or '.join(map(str, sorted(meant)))}, "
+            "counted from 0"
+        )
     last = len(options) - 1
     raise BadRowError(
-        f"the right option is {text!r}, expected a letter A to {LETTERS[last]}, a number 0 to {last}, or an option"
+        f"the right option is {text!r}, expected a letter A to {LETTERS[last]}, a number 0 to "
+        f"{last}, or an option"
     )
 
 
 def _answer_example(row: Row, columns: Columns, about: dict[str, str]) -> AnswerExample:
     context = _text(row, columns.context)
-    answers = None if columns.answer is None else _answers(_value(row, columns.answer), row, columns, context)
-    return AnswerExample(question=_text(row, columns.question), context=context, answers=answers, **about)
+    answers = (
+        None
+        if columns.answer is None
+        else _answers(_value(row, columns.answer), row, columns, context)
+    )
+    return AnswerExample(
+        question=_text(row, columns.question), context=context, answers=answers, **about
+    )
 
 
 def _answers(value: Any, row: Row, columns: Columns, context: str) -> tuple[Answer, ...]:
-    """Of a text, a list of texts, SQuAD's list of objects, or Hugging Face's object of two lists; none where it is empty."""
+    """Of a text, a list of texts, SQuAD's list of objects, or Hugging Face's object of two lists;
+    none where it is empty."""
     if isinstance(value, str):
         value = _parsed(value)
     start = row.get(columns.answer_start) if columns.answer_start else None
@@ -102,7 +136,10 @@ def _answers(value: Any, row: Row, columns: Columns, context: str) -> tuple[Answ
         texts, starts = _listed(value.get("text")), _listed(value.get("answer_start"))
     elif isinstance(value, list):
         parts = [part if isinstance(part, dict) else {"text": part} for part in value]
-        texts, starts = [part.get("text") for part in parts], [part.get("answer_start") for part in parts]
+        texts, starts = (
+            [part.get("text") for part in parts],
+            [part.get("answer_start") for part in parts],
+        )
         if start is not None:
             starts = _listed(start)
     starts = starts if len(starts) == len(texts) else [None] * len(texts)
@@ -150,7 +187,9 @@ def _empty(texts: tuple[str, ...]) -> int:
 
 def _value(row: Row, name: str) -> Any:
     if name not in row:
-        raise BadRowError(f"the row has no field {name!r}; it has: {', '.join(map(str, row))[:200] or 'none'}")
+        raise BadRowError(
+            f"the row has no field {name!r}; it has: {', '.join(map(str, row))[:200] or 'none'}"
+        )
     return row[name]
 
 
@@ -172,7 +211,9 @@ def _clean(text: str, name: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadRowError(f"the field {name!r} holds half of a surrogate pair (\\ud800 to \\udfff)") from None
+            raise BadRowError(
+                f"the field {name!r} holds half of a surrogate pair (\\ud800 to \\udfff)"
+            ) from None
     return text
 
 
@@ -182,10 +223,14 @@ def _label(value: Any, name: str) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and value.is_integer():  # a table with gaps turns whole numbers into these
+    if (
+        isinstance(value, float) and value.is_integer()
+    ):  # a table with gaps turns whole numbers into these
         value = int(value)
     if not isinstance(value, str | int | float):
-        raise BadRowError(f"the field {name!r} holds {type(value).__name__}, expected a word or a number")
+        raise BadRowError(
+            f"the field {name!r} holds {type(value).__name__}, expected a word or a number"
+        )
     return _clean(str(value).strip(), name) or None
 
 
@@ -205,7 +250,9 @@ def _whole(value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
-        raise BadRowError(f"the answer's start is {str(value)[:40]!r}, expected a whole number") from None
+        raise BadRowError(
+            f"the answer's start is {str(value)[:40]!r}, expected a whole number"
+        ) from None
 
 
 def _list(value: Any, name: str) -> tuple[str, ...]:
@@ -218,12 +265,16 @@ def _words(value: Any, name: str) -> tuple[str, ...]:
     """A list; or, where the file can hold only text, its JSON or words with white space between."""
     read = _parsed(value) if isinstance(value, str) else value
     if isinstance(read, str) and _FOREIGN_LIST.fullmatch(read.strip()):
-        raise BadRowError(f'the field {name!r} is a list that is no JSON; expected it written as ["a", "b"], or as a b')
+        raise BadRowError(
+            f'the field {name!r} is a list that is no JSON; expected it written as ["a", "b"], or '
+            "as a b"
+        )
     return _list(read.split() if isinstance(read, str) else read, name)
 
 
 def _parsed(text: str) -> Any:
-    """A list or an object written as JSON into a file that can hold only text; any other text as it is."""
+    """A list or an object written as JSON into a file that can hold only text; any other text as it
+    is."""
     if text[:1] not in ("[", "{"):
         return text
     try:

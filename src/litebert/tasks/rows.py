@@ -1,8 +1,9 @@
-"""Rows of a table, one after another, in constant memory: CSV, TSV, JSONL, Parquet, and plain lines of text.
-
-In: a path, whose name says what it is, plain or compressed. Out: (place, row) with the row as a dict by column. A row that
-cannot be read is told to `bad`. TSV is GLUE's: a tab parts fields and nothing is quoted, so quotes are characters like any
-other. CSV is RFC 4180's: quoted fields may hold commas, quotes (doubled) and line feeds.
+"""Rows of a table, one after another, in constant memory: CSV, TSV, JSONL, Parquet, and plain lines
+of text.
+ In: a path, whose name says what it is, plain or compressed. Out: (place, row) with the row as a
+dict by column. A row that cannot be read is told to `bad`. TSV is GLUE's: a tab parts fields and
+nothing is quoted, so quotes are characters like any other. CSV is RFC 4180's: quoted fields may
+hold commas, quotes (doubled) and line feeds.
 """
 
 import json
@@ -32,7 +33,8 @@ TABLES = ".csv, .tsv, .jsonl or .parquet, plain or with .gz, .xz, .bz2, .zst"
 def read_rows(
     path: str | os.PathLike[str], *, bad: BadRows | None = None, header: Sequence[str] | None = None
 ) -> Iterator[tuple[Place, Row]]:
-    """All rows of `path`; `header` names the columns of a TSV or CSV file that has no header line."""
+    """All rows of `path`; `header` names the columns of a TSV or CSV file that has no header
+    line."""
     path, bad = os.fspath(path), bad or BadRows()
     kind = KINDS.get(compression_of(path)[1])
     if kind is None:
@@ -42,7 +44,9 @@ def read_rows(
 
         return parquet_rows(path, bad)
     if kind in ("csv", "tsv"):
-        return _table_rows(csv_records(path, bad) if kind == "csv" else _tsv_records(path, bad), bad, header)
+        return _table_rows(
+            csv_records(path, bad) if kind == "csv" else _tsv_records(path, bad), bad, header
+        )
     return _jsonl_rows(path, bad) if kind == "jsonl" else _text_rows(path, bad)
 
 
@@ -80,12 +84,17 @@ def _tsv_records(path: str, bad: BadRows) -> Iterator[Record]:
             yield Record(line.place, line.text.split("\t"), line.raw, line.wrong)
 
 
-def _table_rows(records: Iterator[Record], bad: BadRows, header: Sequence[str] | None) -> Iterator[tuple[Place, Row]]:
-    """Records by the header's names. Without a readable header nothing can be read, so that is never left out."""
+def _table_rows(
+    records: Iterator[Record], bad: BadRows, header: Sequence[str] | None
+) -> Iterator[tuple[Place, Row]]:
+    """Records by the header's names. Without a readable header nothing can be read, so that is
+    never left out."""
     for record in records:
         if header is None:
             if record.wrong:
-                raise DataError(f"{record.place.in_full()}: {record.wrong}; the header has to be readable")
+                raise DataError(
+                    f"{record.place.in_full()}: {record.wrong}; the header has to be readable"
+                )
             header = _header(record)
         elif record.wrong:
             bad.add(record.place, record.wrong, record.raw)

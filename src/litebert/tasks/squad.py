@@ -1,6 +1,6 @@
 """SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) in their JSON layout, files to AnswerExamples.
-
-A context is one string that all of its questions share. Answers are moved to where the context really has them (align.py).
+ A context is one string that all of its questions share. Answers are moved to where the context
+really has them (align.py).
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,18 @@ from litebert.tasks.task import Task
 LAYOUT = "SQuAD's {data: [{title, paragraphs: [{context, qas: [{id, question, answers}]}]}]}"
 
 
-def read_squad(has_null: bool, path: Path, split: str, bad: BadRows, options: TableOptions) -> Iterator[AnswerExample]:
+def read_squad(
+    has_null: bool, path: Path, split: str, bad: BadRows, options: TableOptions
+) -> Iterator[AnswerExample]:
     """The questions of one file. `has_null`: whether a question may have no answer."""
     number, seen = 0, set[str]()
     for title, context, question in _questions(read_json(path), path):
         number += 1
         place = Place(str(path), number, "question")
         try:
-            example = _example(question, title=title, context=context, has_null=has_null, where=str(place))
+            example = _example(
+                question, title=title, context=context, has_null=has_null, where=str(place)
+            )
             if example.key in seen:
                 raise BadRowError(f"the id {example.key!r} was there before")
             if split == "train" and example.answers is None:
@@ -55,14 +59,28 @@ def _questions(read: Any, path: Path) -> Iterator[tuple[str, str, Any]]:
         raise DataError(f"{path}: {missing}; expected {LAYOUT}") from error
 
 
-def _example(question: Any, *, title: str, context: str, has_null: bool, where: str) -> AnswerExample:
-    if not isinstance(question, dict) or not isinstance(question.get("question"), str) or "id" not in question:
+def _example(
+    question: Any, *, title: str, context: str, has_null: bool, where: str
+) -> AnswerExample:
+    if (
+        not isinstance(question, dict)
+        or not isinstance(question.get("question"), str)
+        or "id" not in question
+    ):
         raise BadRowError("the question has no text or no id")
     answers = _answers(question, context)
     if answers == () and not has_null:
-        raise BadRowError("the question has no answer, and in SQuAD 1 each has one; the task squad2 reads such files")
+        raise BadRowError(
+            "the question has no answer, and in SQuAD 1 each has one; the task squad2 reads such "
+            "files"
+        )
     return AnswerExample(
-        key=str(question["id"]), question=question["question"], context=context, answers=answers, slice=title, where=where
+        key=str(question["id"]),
+        question=question["question"],
+        context=context,
+        answers=answers,
+        slice=title,
+        where=where,
     )
 
 
@@ -80,10 +98,14 @@ def read_answers(given: Any, context: str) -> tuple[Answer, ...]:
     try:
         stated = [(answer["text"], answer.get("answer_start")) for answer in given]
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadRowError("the answers are not a list of objects with text and answer_start") from error
+        raise BadRowError(
+            "the answers are not a list of objects with text and answer_start"
+        ) from error
     for text, start in stated:
         if not isinstance(text, str) or not (start is None or isinstance(start, int)):
-            raise BadRowError(f"an answer is {text!r} from {start!r}, expected a text and a whole number")
+            raise BadRowError(
+                f"an answer is {text!r} from {start!r}, expected a text and a whole number"
+            )
         if not text.strip():
             continue
         answer = align(context, text, start)
@@ -104,7 +126,10 @@ def _benchmark(name: str, version: str, *, not_ours: str, has_null: bool) -> Ben
         task=Task(name=name, kind="answer", scores=("f1", "exact"), head=head, has_null=has_null),
         folders=("SQuAD", "squad", name),
         # any other train*.json is taken too: other questions in SQuAD's layout
-        splits={split: (f"{split}-v{version}.json", f"{split}*.json") for split in ("train", "dev", "test")},
+        splits={
+            split: (f"{split}-v{version}.json", f"{split}*.json")
+            for split in ("train", "dev", "test")
+        },
         read=partial(read_squad, has_null),
         group=_group,
         cut_by="title",

@@ -1,6 +1,6 @@
 """Predictions as the benchmarks want them handed in: GLUE's TSV files and SQuAD's JSON.
-
-In: a task, the examples of a split and a prediction for each. Out: files under the names that the benchmark's server expects.
+ In: a task, the examples of a split and a prediction for each. Out: files under the names that the
+benchmark's server expects.
 """
 
 import json
@@ -28,7 +28,8 @@ GLUE_FILES: Mapping[tuple[str, str], tuple[str, int]] = {
     ("wnli", "test"): ("WNLI.tsv", 146),
     ("diagnostic", "test"): ("AX.tsv", 1_104),
 }
-"""By task and split: the name of its file in a submission to GLUE, and how many rows the server expects there."""
+"""By task and split: the name of its file in a submission to GLUE, and how many rows the server
+expects there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,27 +42,40 @@ class Submission:
 
 
 def write_submission(
-    task: Task, split: str, examples: Sequence[TaskExample], predictions: Sequence[Prediction], folder: Path | str
+    task: Task,
+    split: str,
+    examples: Sequence[TaskExample],
+    predictions: Sequence[Prediction],
+    folder: Path | str,
 ) -> Submission:
     """Write what is handed in for one split of GLUE or SQuAD into `folder`."""
     if len(examples) != len(predictions):
-        raise DataError(f"there are {len(examples):,} examples of {split} and {len(predictions):,} predictions; each needs one")
+        raise DataError(
+            f"there are {len(examples):,} examples of {split} and {len(predictions):,} "
+            "predictions; each needs one"
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if task.kind == "answer":
         return _squad(task, split, examples, predictions, folder)
     if (task.name, split) not in GLUE_FILES:
         known = ", ".join(f"{name} {of}" for name, of in GLUE_FILES)
-        raise DataError(f"no submission is defined for {split} of {task.name}, only for: {known}, and for SQuAD")
+        raise DataError(
+            f"no submission is defined for {split} of {task.name}, only for: {known}, and for SQuAD"
+        )
     name, rows = GLUE_FILES[task.name, split]
-    lines = [f"{example.key}\t{glue_value(prediction)}" for example, prediction in zip(examples, predictions, strict=True)]
+    lines = [
+        f"{example.key}\t{glue_value(prediction)}"
+        for example, prediction in zip(examples, predictions, strict=True)
+    ]
     file = _write(folder / name, "\n".join(["index\tprediction", *lines]) + "\n")
     short = f"{name} has {len(lines):,} rows, GLUE's server expects {rows:,}"
     return Submission(files=(file,), notes=() if len(lines) == rows else (short,))
 
 
 def glue_value(prediction: Prediction) -> str:
-    """A label as GLUE's files spell it; a similarity inside its range of 0 to 5, to three digits."""
+    """A label as GLUE's files spell it; a similarity inside its range of 0 to 5, to three
+    digits."""
     if isinstance(prediction, LabelPrediction):
         return prediction.label
     assert isinstance(prediction, NumberPrediction)
@@ -69,19 +83,30 @@ def glue_value(prediction: Prediction) -> str:
 
 
 def _squad(
-    task: Task, split: str, examples: Sequence[TaskExample], predictions: Sequence[Prediction], folder: Path
+    task: Task,
+    split: str,
+    examples: Sequence[TaskExample],
+    predictions: Sequence[Prediction],
+    folder: Path,
 ) -> Submission:
-    """The answer by id, "" where there is none; for SQuAD 2 also how likely that is, as its evaluation reads it."""
+    """The answer by id, "" where there is none; for SQuAD 2 also how likely that is, as its
+    evaluation reads it."""
     answers: dict[str, str] = {}
     nulls: dict[str, float] = {}
     for example, prediction in zip(examples, predictions, strict=True):
         assert isinstance(prediction, SpanPrediction)
         answers[example.key] = prediction.best.text if prediction.best else ""
         # the score over its threshold, between 0 and 1: above a half there is no answer
-        nulls[example.key] = 0.5 + 0.5 * math.tanh((prediction.null_score - (prediction.null_threshold or 0.0)) / 2)
-    files = [_write(folder / f"{task.name}-{split}.json", json.dumps(answers, ensure_ascii=False) + "\n")]
+        nulls[example.key] = 0.5 + 0.5 * math.tanh(
+            (prediction.null_score - (prediction.null_threshold or 0.0)) / 2
+        )
+    files = [
+        _write(folder / f"{task.name}-{split}.json", json.dumps(answers, ensure_ascii=False) + "\n")
+    ]
     if task.has_null:
-        files.append(_write(folder / f"{task.name}-{split}-no-answer.json", json.dumps(nulls) + "\n"))
+        files.append(
+            _write(folder / f"{task.name}-{split}-no-answer.json", json.dumps(nulls) + "\n")
+        )
     return Submission(files=tuple(files))
 
 

@@ -1,7 +1,7 @@
-"""One's own files as a task: CSV, TSV, JSONL or Parquet in, TaskData out; labels are found in the data.
-
-`data` is a folder with train.*, dev.* and test.*, or a single file. Where there is no file for dev, a part of train becomes
-dev, cut by a seeded hash so that equal rows stay together.
+"""One's own files as a task: CSV, TSV, JSONL or Parquet in, TaskData out; labels are found in the
+data.
+ `data` is a folder with train.*, dev.* and test.*, or a single file. Where there is no file for
+dev, a part of train becomes dev, cut by a seeded hash so that equal rows stay together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,20 +21,33 @@ from litebert.tasks.rows import KINDS, TABLES, read_rows
 from litebert.tasks.squad import read_squad
 from litebert.tasks.task import TaskData
 
-STEMS = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+STEMS = {
+    "train": ("train", "training"),
+    "dev": ("dev", "validation", "valid", "val"),
+    "test": ("test",),
+}
 PEEK = 20
 """Rows that are looked at to know the columns: of JSON, not every row has to have them all."""
 
 
-def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[str] | None) -> TaskData:
+def open_table(
+    kind: Kind, data: Path, options: TableOptions, splits: Sequence[str] | None
+) -> TaskData:
     """Read one's own files; `splits` asks for some splits only, and then they must be there."""
     files = find_splits(kind, data)
-    if data.is_file() and splits is not None and list(splits) == ["test"] and not options.test_fraction:
+    if (
+        data.is_file()
+        and splits is not None
+        and list(splits) == ["test"]
+        and not options.test_fraction
+    ):
         files = {"test": [data]}  # the whole file is to be scored
     there = tuple(files)
     if splits is not None:
         is_known = options.labels is not None and all(split in files for split in splits)
-        first = () if is_known else there[:1]  # train: labels are found there, and what has no file is cut from it
+        first = (
+            () if is_known else there[:1]
+        )  # train: labels are found there, and what has no file is cut from it
         files = {split: files[split] for split in there if split in (*splits, *first)}
     reader = _Reader(kind, options)
     with BadRows.of(options) as bad:
@@ -49,7 +62,8 @@ def open_table(kind: Kind, data: Path, options: TableOptions, splits: Sequence[s
     missing = [split for split in wanted if split not in found]
     if missing:
         raise DataError(
-            f"{data} has no split {missing[0]!r}; there is: {', '.join(dict.fromkeys((*there, *found)))}; "
+            f"{data} has no split {missing[0]!r}; there is: "
+            f"{', '.join(dict.fromkeys((*there, *found)))}; "
             f"expected a file {' or '.join(STEMS.get(missing[0], missing))}.csv (or {TABLES})"
         )
     return TaskData(task=task, splits={split: found[split] for split in wanted}, notes=notes)
@@ -62,15 +76,24 @@ def find_splits(kind: Kind, data: Path) -> dict[str, list[Path]]:
         return {"train": [data]}
     found: dict[str, list[Path]] = {}
     for split, stems in STEMS.items():
-        paths = sorted(path for path in data.iterdir() if _stem(path) in stems and _is_table(kind, path))
+        paths = sorted(
+            path for path in data.iterdir() if _stem(path) in stems and _is_table(kind, path)
+        )
         if len(paths) > 1:
-            raise DataError(f"{data} holds {' and '.join(path.name for path in paths)}; which of them is {split}? Keep one")
+            raise DataError(
+                f"{data} holds {' and '.join(path.name for path in paths)}; which of them is "
+                f"{split}? Keep one"
+            )
         # train-00000-of-00002.parquet, as large tables are stored
-        parts = sorted(path for stem in stems for path in data.glob(f"{stem}-*") if _is_table(kind, path))
+        parts = sorted(
+            path for stem in stems for path in data.glob(f"{stem}-*") if _is_table(kind, path)
+        )
         if paths or parts:
             found[split] = paths or parts
     if not found:
-        raise DataError(f"{data} holds no train, dev or test file; expected train.csv, dev.csv, … ({TABLES})")
+        raise DataError(
+            f"{data} holds no train, dev or test file; expected train.csv, dev.csv, … ({TABLES})"
+        )
     return found
 
 
@@ -80,7 +103,9 @@ def _stem(path: Path) -> str:
 
 def _is_table(kind: Kind, path: Path) -> bool:
     suffix = compression_of(path)[1]
-    return path.is_file() and (KINDS.get(suffix, "text") != "text" or (kind == "answer" and suffix == ".json"))
+    return path.is_file() and (
+        KINDS.get(suffix, "text") != "text" or (kind == "answer" and suffix == ".json")
+    )
 
 
 def _expect_table(kind: Kind, path: Path) -> None:
@@ -100,9 +125,16 @@ class _Reader:
     def read(self, paths: Sequence[Path], split: str, bad: BadRows) -> list[TaskExample]:
         found = [example for path in paths for example in self._file(path, split, bad)]
         if not found:
-            left = f"; {bad.count} bad rows were left out, the first: {bad.first}" if bad.count else ""
-            raise DataError(f"{paths[0]}: there is no row to {'train on' if split == 'train' else 'score'}{left}")
-        if self.labels is None and split != "test":  # train comes first: what the other splits have beyond it is unknown
+            left = (
+                f"; {bad.count} bad rows were left out, the first: {bad.first}" if bad.count else ""
+            )
+            raise DataError(
+                f"{paths[0]}: there is no row to "
+                f"{'train on' if split == 'train' else 'score'}{left}"
+            )
+        if (
+            self.labels is None and split != "test"
+        ):  # train comes first: what the other splits have beyond it is unknown
             self.labels = find_labels(self.kind, found, str(paths[0]))
         return found
 
@@ -116,11 +148,15 @@ class _Reader:
         if not ahead:
             return
         names = list(dict.fromkeys(name for _, row in ahead for name in row))
-        columns, told = find_columns(self.kind, names, self.options, where=path.name, labelled=labelled)
+        columns, told = find_columns(
+            self.kind, names, self.options, where=path.name, labelled=labelled
+        )
         self.notes += [told] if told else []
         for number, (place, row) in enumerate(chain(ahead, rows)):
             try:
-                example = row_to_example(self.kind, row, columns, key=str(number), where=str(place), labelled=labelled)
+                example = row_to_example(
+                    self.kind, row, columns, key=str(number), where=str(place), labelled=labelled
+                )
                 expect_known(example, self.labels or ())
             except BadRowError as error:
                 bad.add(place, str(error), row)
@@ -129,7 +165,8 @@ class _Reader:
 
 
 def same(example: TaskExample) -> tuple[str, ...]:
-    """What makes two rows one for the cut: their texts, whatever their labels; of questions, their context."""
+    """What makes two rows one for the cut: their texts, whatever their labels; of questions, their
+    context."""
     if isinstance(example, TextExample):
         return ("\0".join((example.first, example.second or "")),)
     if isinstance(example, TagExample):
@@ -137,20 +174,28 @@ def same(example: TaskExample) -> tuple[str, ...]:
     return (example.context or example.question,)
 
 
-def _cut(found: dict[str, Sequence[TaskExample]], there: Sequence[str], options: TableOptions) -> list[str]:
+def _cut(
+    found: dict[str, Sequence[TaskExample]], there: Sequence[str], options: TableOptions
+) -> list[str]:
     """Make the splits that no file is `there` for out of train; what was done, in words."""
     notes = []
     whole = len(found.get("train", ()))
     for split, part in (("test", options.test_fraction), ("dev", options.dev_fraction)):
         if split in there or not part or not whole:
             continue
-        rest, cut_off = cut(found["train"], part * whole / len(found["train"]), same, seed=options.cut_seed)
+        rest, cut_off = cut(
+            found["train"], part * whole / len(found["train"]), same, seed=options.cut_seed
+        )
         if not cut_off or not rest:
             raise DataError(
-                f"train has {whole} rows, too few different ones to cut {part:.0%} off for {split}; give a file for {split}"
+                f"train has {whole} rows, too few different ones to cut {part:.0%} off for "
+                f"{split}; give a file for {split}"
             )
         found["train"], found[split] = rest, cut_off
-        notes.append(f"{split} is {len(cut_off):,} of the {whole:,} rows, cut from train (seed {options.cut_seed})")
+        notes.append(
+            f"{split} is {len(cut_off):,} of the {whole:,} rows, cut from train (seed "
+            f"{options.cut_seed})"
+        )
     return notes
 
 
@@ -161,5 +206,8 @@ def _shared(found: Mapping[str, Sequence[TaskExample]]) -> list[str]:
     for split in ("dev", "test"):
         count = sum(not known.isdisjoint(same(example)) for example in found.get(split, ()))
         if count and known:
-            notes.append(f"{count:,} of {len(found[split]):,} examples of {split} have their text in train, too")
+            notes.append(
+                f"{count:,} of {len(found[split]):,} examples of {split} have their text in train, "
+                "too"
+            )
     return notes

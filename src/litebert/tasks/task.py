@@ -1,5 +1,5 @@
-"""A task: what kind of question it is, its labels and its scores. Benchmarks are entries of a table, one's own files make
-theirs from the data.
+"""A task: what kind of question it is, its labels and its scores. Benchmarks are entries of a
+table, one's own files make theirs from the data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,6 +42,8 @@ class TaskData:
 
     task: Task
     splits: Mapping[str, Sequence[TaskExample]]
-    """By name: train, dev, test; MNLI has dev and dev_mismatched. Only those that the files have."""
+    """By name: train, dev, test; MNLI has dev and dev_mismatched. Only those that the files
+    have."""
     notes: tuple[str, ...] = ()
-    """What the user should know of the reading: columns recognised, rows left out, a split that was cut from train."""
+    """What the user should know of the reading: columns recognised, rows left out, a split that was
+    cut from train."""

@@ -1,7 +1,8 @@
-"""Long texts in windows: lengths in, where each window begins and ends out, and which tokens each one answers for.
-
-Windows overlap, so a token may stand in several; it belongs to the one that shows the most of its surroundings on its poorer
-side (BERT's rule of the most context, here in closed form: neighbors part in the middle of their overlap). (facts: SQuAD)
+"""Long texts in windows: lengths in, where each window begins and ends out, and which tokens each
+one answers for.
+ Windows overlap, so a token may stand in several; it belongs to the one that shows the most of its
+surroundings on its poorer side (BERT's rule of the most context, here in closed form: neighbors
+part in the middle of their overlap). (facts: SQuAD)
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ class Windows:
 
 
 def windows(lengths: Numbers, rooms: Numbers, stride: int) -> Windows:
-    """Windows of `rooms[i]` tokens over a text of `lengths[i]`, `stride` apart, or half a window where that is less.
+    """Windows of `rooms[i]` tokens over a text of `lengths[i]`, `stride` apart, or half a window
+    where that is less.
 
     windows of 10 tokens, room 6, stride 2 -> 0…6, 2…8, 4…10 with the cores 0…4, 4…6, 6…10
     """

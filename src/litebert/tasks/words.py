@@ -13,8 +13,11 @@ def words_of(text: str) -> list[str]:
 
 
 def features(example: TextExample) -> dict[str, float]:
-    """What a bag of words knows of a text: its words; of two texts those of each, those in both, and how much they share."""
-    first = dict.fromkeys(words_of(example.first))  # a set in the order of the text: the same in every process
+    """What a bag of words knows of a text: its words; of two texts those of each, those in both,
+    and how much they share."""
+    first = dict.fromkeys(
+        words_of(example.first)
+    )  # a set in the order of the text: the same in every process
     found = {f"1 {word}": 1.0 for word in first}
     if example.second is None:
         return found

@@ -1,6 +1,7 @@
-"""Tiny things that behave like real ones: a corpus, a tokenizer, shards, a recipe, task files. For tests, docs and benchmarks.
-
-The corpus is made by a small grammar whose words depend on each other, so that a model can learn it in seconds.
+"""Tiny things that behave like real ones: a corpus, a tokenizer, shards, a recipe, task files. For
+tests, docs and benchmarks.
+ The corpus is made by a small grammar whose words depend on each other, so that a model can learn
+it in seconds.
 """
 
 import io
@@ -42,7 +43,9 @@ SHAPE: tuple[tuple[str, int | str], ...] = (
 """An encoder of a few thousand parameters, as overrides of a preset."""
 
 
-def tiny_tokenizer(folder: Path, *, vocab_size: int = 96, texts: Iterable[str] | None = None) -> Path:
+def tiny_tokenizer(
+    folder: Path, *, vocab_size: int = 96, texts: Iterable[str] | None = None
+) -> Path:
     """A vocabulary of the tiny corpus or of `texts`, in ALBERT's layout, as a folder."""
     texts = texts or [sentence for sentences in tiny_documents() for sentence in sentences]
     model = io.BytesIO()
@@ -65,17 +68,26 @@ def tiny_tokenizer(folder: Path, *, vocab_size: int = 96, texts: Iterable[str] |
 
 
 def tiny_shards(folder: Path, *, documents: int = 60, seed: int = 0, vocab_size: int = 96) -> Path:
-    """Shards of the tiny corpus; `folder` holds the corpus and the tokenizer too. The shards' own folder comes back."""
+    """Shards of the tiny corpus; `folder` holds the corpus and the tokenizer too. The shards' own
+    folder comes back."""
     folder.mkdir(parents=True, exist_ok=True)
     corpus = tiny_corpus(folder / "corpus.txt", documents=documents, seed=seed)
     tokenizer = tiny_tokenizer(folder / "tokenizer", vocab_size=vocab_size)
-    build_shards([str(corpus)], tokenizer=str(tokenizer), out=str(folder / "shards"), options=BuildOptions(split="lines"))
+    build_shards(
+        [str(corpus)],
+        tokenizer=str(tokenizer),
+        out=str(folder / "shards"),
+        options=BuildOptions(split="lines"),
+    )
     return folder / "shards"
 
 
 def tiny_recipe(**changes: Any) -> PretrainRecipe:
-    """A run of seconds on the tiny shards; `rate` and other settings of the optimizer may be among the changes."""
-    spec = {name: changes.pop(name) for name in ("name", "rate", "warmup", "decay") if name in changes}
+    """A run of seconds on the tiny shards; `rate` and other settings of the optimizer may be among
+    the changes."""
+    spec = {
+        name: changes.pop(name) for name in ("name", "rate", "warmup", "decay") if name in changes
+    }
     encoder = dict(SHAPE) | changes.pop("encoder", {})
     base = PretrainRecipe(
         overrides=tuple(encoder.items()),

@@ -1,6 +1,7 @@
-"""Tiny task files in the official layouts, and tables such as users bring, over the tiny corpus's words.
-
-Labels follow from the words, so that a small model learns them in seconds: who belongs to which world, who acts on what.
+"""Tiny task files in the official layouts, and tables such as users bring, over the tiny corpus's
+words.
+ Labels follow from the words, so that a small model learns them in seconds: who belongs to which
+world, who acts on what.
 """
 
 import csv
@@ -20,14 +21,24 @@ BINARY, ENTAILS = ("0", "1"), ("entailment", "not_entailment")
 GLUE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
     "cola": ("CoLA", BINARY, "source label mark sentence", "index sentence"),
     "sst2": ("SST-2", BINARY, "sentence label", "index sentence"),
-    "mrpc": ("MRPC", BINARY, "Quality #1_ID #2_ID #1_String #2_String", "index #1_ID #2_ID #1_String #2_String"),
+    "mrpc": (
+        "MRPC",
+        BINARY,
+        "Quality #1_ID #2_ID #1_String #2_String",
+        "index #1_ID #2_ID #1_String #2_String",
+    ),
     "stsb": (
         "STS-B",
         ("0.500", "4.250", "2.000", "5.000"),
         "index genre filename year old_index source1 source2 sentence1 sentence2 score",
         "index genre filename year old_index source1 source2 sentence1 sentence2",
     ),
-    "qqp": ("QQP", BINARY, "id qid1 qid2 question1 question2 is_duplicate", "id question1 question2"),
+    "qqp": (
+        "QQP",
+        BINARY,
+        "id qid1 qid2 question1 question2 is_duplicate",
+        "id question1 question2",
+    ),
     "mnli": (
         "MNLI",
         NLI,
@@ -50,10 +61,11 @@ ROLES = {
 
 
 def tiny_task(folder: Path, name: str, *, seed: int = 0, scale: int = 1) -> Path:
-    """Write the files of the task `name`, TINY_SPLITS times `scale`; what comes back is the task's `data`.
+    """Write the files of the task `name`, TINY_SPLITS times `scale`; what comes back is the task's
+    `data`.
 
-    A benchmark's folder is filled in its official layout. Of one's own data the file itself comes back: classify is a CSV,
-    pair a TSV, the others JSONL.
+    A benchmark's folder is filled in its official layout. Of one's own data the file itself comes
+    back: classify is a CSV, pair a TSV, the others JSONL.
     """
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(f"{seed} {name}")
@@ -62,14 +74,22 @@ def tiny_task(folder: Path, name: str, *, seed: int = 0, scale: int = 1) -> Path
     elif name in ("squad1", "squad2"):
         version = "1.1" if name == "squad1" else "2.0"
         for split in ("train", "dev"):
-            articles = [article(draw, number, has_null=name == "squad2") for number in range(TINY_SPLITS[split] * scale // 4)]
+            articles = [
+                article(draw, number, has_null=name == "squad2")
+                for number in range(TINY_SPLITS[split] * scale // 4)
+            ]
             _write_json(folder / f"{split}-v{version}.json", {"version": version, "data": articles})
     elif name == "race":
         for split, count in TINY_SPLITS.items():
             for number in range(count * scale // 4):
-                _write_json(folder / split / ("high", "middle")[number % 2] / f"{number}.txt", passage(draw, number))
+                _write_json(
+                    folder / split / ("high", "middle")[number % 2] / f"{number}.txt",
+                    passage(draw, number),
+                )
     else:
-        return _write_table(folder, name, [OWN[name](draw) for _ in range(sum(TINY_SPLITS.values()) * scale)])
+        return _write_table(
+            folder, name, [OWN[name](draw) for _ in range(sum(TINY_SPLITS.values()) * scale)]
+        )
     return folder
 
 
@@ -86,11 +106,16 @@ def story(draw: random.Random, world: str | None = None) -> list[str]:
 def labelled(draw: random.Random, labels: Sequence[str]) -> tuple[str, str, str]:
     """A sentence of any world, one of a world that decides, and the label that it decides."""
     world = draw.choice(sorted(WORLDS))
-    return draw.choice(story(draw)), draw.choice(story(draw, world)), labels[sorted(WORLDS).index(world) % len(labels)]
+    return (
+        draw.choice(story(draw)),
+        draw.choice(story(draw, world)),
+        labels[sorted(WORLDS).index(world) % len(labels)],
+    )
 
 
 def article(draw: random.Random, number: int, *, has_null: bool) -> dict[str, Any]:
-    """Of SQuAD: a context and four questions, who did it; where some have no answer, every other is about another world."""
+    """Of SQuAD: a context and four questions, who did it; where some have no answer, every other is
+    about another world."""
     world, other = draw.sample(sorted(WORLDS), 2)
     sentences = story(draw, world)
     context = " ".join(sentences)
@@ -99,7 +124,11 @@ def article(draw: random.Random, number: int, *, has_null: bool) -> dict[str, An
         null = has_null and index % 2 == 1
         _, _, hero, deed = draw.choice(story(draw, other) if null else sentences).split(maxsplit=3)
         answers = [] if null else [{"text": hero, "answer_start": context.index(hero)}]
-        question = {"id": f"{number}-{index}", "question": f"who {deed.removesuffix(' .')} ?", "answers": answers}
+        question = {
+            "id": f"{number}-{index}",
+            "question": f"who {deed.removesuffix(' .')} ?",
+            "answers": answers,
+        }
         questions.append(question | ({"is_impossible": null} if has_null else {}))
     return {"title": f"{world} {number}", "paragraphs": [{"context": context, "qas": questions}]}
 
@@ -109,7 +138,12 @@ def choice(draw: random.Random) -> dict[str, Any]:
     worlds = draw.sample(sorted(WORLDS), 4)
     options = [f"the {draw.choice(WORLDS[world][0].split())}" for world in worlds]
     question = draw.choice(["_ is of the sea .", "who is of the sea ?"])
-    return {"article": " ".join(story(draw)), "question": question, "options": options, "answer": "ABCD"[worlds.index("sea")]}
+    return {
+        "article": " ".join(story(draw)),
+        "question": question,
+        "options": options,
+        "answer": "ABCD"[worlds.index("sea")],
+    }
 
 
 def passage(draw: random.Random, number: int) -> dict[str, Any]:
@@ -132,12 +166,19 @@ def _pair(draw: random.Random, labels: Sequence[Any]) -> dict[str, Any]:
 def _question(draw: random.Random) -> dict[str, Any]:
     paragraph = article(draw, 0, has_null=False)["paragraphs"][0]
     question = draw.choice(paragraph["qas"])
-    return {"context": paragraph["context"], "question": question["question"], "answers": question["answers"]}
+    return {
+        "context": paragraph["context"],
+        "question": question["question"],
+        "answers": question["answers"],
+    }
 
 
 def _tagged(draw: random.Random) -> dict[str, Any]:
     words = draw.choice(story(draw)).split()
-    return {"words": words, "tags": ["O", "O", "B-hero", "O", "B-thing", *["I-thing"] * (len(words) - 6), "O"]}
+    return {
+        "words": words,
+        "tags": ["O", "O", "B-hero", "O", "B-thing", *["I-thing"] * (len(words) - 6), "O"],
+    }
 
 
 OWN: dict[str, Callable[[random.Random], dict[str, Any]]] = {
@@ -156,25 +197,39 @@ def _write_glue(folder: Path, name: str, draw: random.Random, scale: int) -> Non
     roles = {column: role for role, known in ROLES.items() for column in known}
     for split, count in TINY_SPLITS.items():
         names = (test_columns if split == "test" else columns).split()
-        lines = [] if name == "cola" and split != "test" else ["\t".join(names).replace("#1_", "#1 ").replace("#2_", "#2 ")]
+        lines = (
+            []
+            if name == "cola" and split != "test"
+            else ["\t".join(names).replace("#1_", "#1 ").replace("#2_", "#2 ")]
+        )
         for number in range(count * scale):
             first, second, label = labelled(draw, labels)
             cells = {"number": str(number), "first": first, "second": second, "label": label}
             lines.append("\t".join(cells.get(roles.get(column, ""), "") for column in names))
         if names:
-            file = {"mnli": f"{split}_matched", "diagnostic": "diagnostic"}.get(name, split).replace("train_matched", "train")
+            file = {"mnli": f"{split}_matched", "diagnostic": "diagnostic"}.get(
+                name, split
+            ).replace("train_matched", "train")
             # MRPC's files begin with a byte-order mark, in the wild as here
             encoding = "utf-8-sig" if name == "mrpc" else "utf-8"
             (folder / place / f"{file}.tsv").write_text("\n".join(lines) + "\n", encoding=encoding)
 
 
 def _write_table(folder: Path, kind: str, rows: Sequence[dict[str, Any]]) -> Path:
-    path = folder / (f"{kind}.csv" if kind == "classify" else f"{kind}.tsv" if kind == "pair" else f"{kind}.jsonl")
+    path = folder / (
+        f"{kind}.csv"
+        if kind == "classify"
+        else f"{kind}.tsv"
+        if kind == "pair"
+        else f"{kind}.jsonl"
+    )
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix == ".jsonl":
             file.writelines(json.dumps(row) + "\n" for row in rows)
         else:
-            table = csv.DictWriter(file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
+            table = csv.DictWriter(
+                file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ","
+            )
             table.writeheader()
             table.writerows(rows)
     return path

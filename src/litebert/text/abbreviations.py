@@ -1,8 +1,9 @@
-"""Words that tell an abbreviation's full stop from a sentence's: the tables of the sentence rules, and nothing else.
-
-Abbreviations are written without their last full stop. Case counts, because case tells much: "No. 5" and "said no. Then".
-Several languages share one table, since the same text often mixes them; a word that is common at the end of a sentence
-in one of these languages ("art", "max", "est") stays out.
+"""Words that tell an abbreviation's full stop from a sentence's: the tables of the sentence rules,
+and nothing else.
+ Abbreviations are written without their last full stop. Case counts, because case tells much: "No.
+5" and "said no. Then". Several languages share one table, since the same text often mixes them; a
+word that is common at the end of a sentence in one of these languages ("art", "max", "est") stays
+out.
 """
 
 
@@ -37,7 +38,8 @@ EITHER = _words("""
     г гг в вв др пр руб млн млрд коп обл р-н
 """)
 
-# Words that begin a sentence far more often than a name; they decide after an abbreviation or an initial.
+# Words that begin a sentence far more often than a name; they decide after an abbreviation or an
+# initial.
 STARTERS = _words("""
     The This That These Those There Then They Their Thus Though Through Throughout Today Together
     He She It We You I His Her Its Our My Your A An And As At After Afterwards Although All Also Among Another Any Are
@@ -54,12 +56,14 @@ STARTERS = _words("""
     Он Она Оно Они Мы Я Вы Это Эта Этот В На И Но По Для Когда Если После Однако Также Его Её Их
 """)
 
-# After a single letter a short word may be a part of a name: Ursula K. Le Guin, Robert M. La Follette, J. A. Smith.
+# After a single letter a short word may be a part of a name: Ursula K. Le Guin, Robert M. La
+# Follette, J. A. Smith.
 STARTERS_AFTER_INITIAL = frozenset(word for word in STARTERS if len(word) > 3) | _words(
     "The She His Her Its Our But For And How Not Now Yet Was Who Why All One Two He It In We If"
 )
 
-# Nouns after "3.", "21." in languages that write ordinals with a full stop; elsewhere a number may end a sentence.
+# Nouns after "3.", "21." in languages that write ordinals with a full stop; elsewhere a number may
+# end a sentence.
 ORDINAL_NOUNS = _words("""
     Januar Februar März April Mai Juni Juli August September Oktober November Dezember Jänner Jahrhundert Jahrhunderts
     Jahrtausend Klasse Auflage Kapitel Platz Juli Mal Bundesliga Liga Weltkrieg Armee Division Kongress Bezirk

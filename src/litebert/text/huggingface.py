@@ -1,7 +1,8 @@
-"""A tokenizer in, tokenizer.json and tokenizer_config.json out: the same ids in Hugging Face's libraries.
-
-The JSON is built by hand, from what is known here, so that neither of those libraries is needed. Our clean-up, SentencePiece's
-own normalizer and its unigram search all have a counterpart there; docs/tokenizer.md names the texts on which they differ.
+"""A tokenizer in, tokenizer.json and tokenizer_config.json out: the same ids in Hugging Face's
+libraries.
+ The JSON is built by hand, from what is known here, so that neither of those libraries is needed.
+Our clean-up, SentencePiece's own normalizer and its unigram search all have a counterpart there;
+docs/tokenizer.md names the texts on which they differ.
 """
 
 import base64
@@ -16,8 +17,13 @@ from litebert.text.pieces import SPACE
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
 
-_RULE_NAMES = {"do_lower_case": "lowercase", "keep_accents": "keep_accents", "split_digit_commas": "split_digit_commas"}
-# The model there has no means to cut a piece afterwards; a piece that never wins comes to the same, bar numbers like 1,234.
+_RULE_NAMES = {
+    "do_lower_case": "lowercase",
+    "keep_accents": "keep_accents",
+    "split_digit_commas": "split_digit_commas",
+}
+# The model there has no means to cut a piece afterwards; a piece that never wins comes to the same,
+# bar numbers like 1,234.
 _NEVER = -100.0
 
 
@@ -36,7 +42,8 @@ def rules_in(config: dict[str, Any]) -> dict[str, Any]:
 def tokenizer_config(tokenizer: "Tokenizer") -> dict[str, Any]:
     """What transformers reads beside tokenizer.json, and where `TextRules` are kept."""
     return {
-        "tokenizer_class": "PreTrainedTokenizerFast",  # AlbertTokenizer would build its own pipeline in place of ours
+        # AlbertTokenizer would build its own pipeline in place of ours
+        "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": tokenizer.pieces[tokenizer.pad_id],
         "unk_token": tokenizer.pieces[tokenizer.unk_id],
         "cls_token": tokenizer.pieces[tokenizer.cls_id],
@@ -71,7 +78,9 @@ def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
             "unk_id": tokenizer.unk_id,
             "vocab": [
                 [piece, _NEVER if index in tokenizer.split_pieces else score]
-                for index, (piece, score) in enumerate(zip(tokenizer.pieces, tokenizer.scores, strict=True))
+                for index, (piece, score) in enumerate(
+                    zip(tokenizer.pieces, tokenizer.scores, strict=True)
+                )
             ],
             "byte_fallback": False,
         },
@@ -79,8 +88,16 @@ def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
 
 
 def _added_token(tokenizer: "Tokenizer", index: int) -> dict[str, Any]:
-    is_mask = index == tokenizer.mask_id  # takes the space before it, so that "of [MASK] is" and "of[MASK] is" agree
-    flags = {"single_word": False, "lstrip": is_mask, "rstrip": False, "normalized": False, "special": True}
+    is_mask = (
+        index == tokenizer.mask_id
+    )  # takes the space before it, so that "of [MASK] is" and "of[MASK] is" agree
+    flags = {
+        "single_word": False,
+        "lstrip": is_mask,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
     return {"id": index, "content": tokenizer.pieces[index], **flags}
 
 
@@ -89,20 +106,31 @@ def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
     yield _replace(_whitespace() + "+", " ")
     if not rules.keep_accents:
         yield {"type": "NFKD"}
-        yield _replace(_marks(), "")  # theirs drops other characters than the reference's unicodedata.combining
+        yield _replace(
+            _marks(), ""
+        )  # theirs drops other characters than the reference's unicodedata.combining
     if rules.lowercase:
-        # Theirs lowers letter by letter; Python knows that a sigma at the end of a word looks different.
+        # Theirs lowers letter by letter; Python knows that a sigma at the end of a word looks
+        # different.
         yield _replace(r"(?<=\p{L})Σ(?!\p{L})", "ς")
         yield {"type": "Lowercase"}
     if not rules.keep_accents and tokenizer.normalized("\u1112\u1161\u11ab").endswith("한"):
-        # SentencePiece's table puts together what NFKD took apart: Hangul, the two-part vowels of Indic scripts. Their reader
-        # of the same table looks at so few bytes at a time that it does not.
+        # SentencePiece's table puts together what NFKD took apart: Hangul, the two-part vowels of
+        # Indic scripts. Their reader of the same table looks at so few bytes at a time that it does
+        # not.
         yield {"type": "NFC"}
     if description.charsmap:
-        yield {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(description.charsmap).decode()}
+        yield {
+            "type": "Precompiled",
+            "precompiled_charsmap": base64.b64encode(description.charsmap).decode(),
+        }
     if description.collapse_spaces:
         yield _replace(" {2,}", " ")
-        yield {"type": "Strip", "strip_left": False, "strip_right": True}  # a space on the left becomes the prefix
+        yield {
+            "type": "Strip",
+            "strip_left": False,
+            "strip_right": True,
+        }  # a space on the left becomes the prefix
 
 
 def _replace(pattern: str, content: str) -> dict[str, Any]:
@@ -112,7 +140,10 @@ def _replace(pattern: str, content: str) -> dict[str, Any]:
 def _post_processor(tokenizer: "Tokenizer") -> dict[str, Any]:
     cls, sep = tokenizer.pieces[tokenizer.cls_id], tokenizer.pieces[tokenizer.sep_id]
     single = [_special(cls, 0), {"Sequence": {"id": "A", "type_id": 0}}, _special(sep, 0)]
-    special = {piece: {"id": piece, "ids": [tokenizer.pieces.index(piece)], "tokens": [piece]} for piece in (cls, sep)}
+    special = {
+        piece: {"id": piece, "ids": [tokenizer.pieces.index(piece)], "tokens": [piece]}
+        for piece in (cls, sep)
+    }
     pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}, _special(sep, 1)]
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 
@@ -123,7 +154,9 @@ def _special(piece: str, segment: int) -> dict[str, Any]:
 
 @cache
 def _marks() -> str:
-    return _character_class(code for code in range(0x300, 0x20000) if unicodedata.combining(chr(code)))
+    return _character_class(
+        code for code in range(0x300, 0x20000) if unicodedata.combining(chr(code))
+    )
 
 
 @cache
@@ -132,7 +165,8 @@ def _whitespace() -> str:
 
 
 def _character_class(codes: Iterable[int]) -> str:
-    """A regular expression for these characters, as ranges: [0x61, 0x62, 0x64] -> "[\\x{61}-\\x{62}\\x{64}-\\x{64}]"."""
+    """A regular expression for these characters, as ranges: [0x61, 0x62, 0x64] ->
+    "[\\x{61}-\\x{62}\\x{64}-\\x{64}]"."""
     ranges: list[list[int]] = []
     for code in codes:
         if ranges and code == ranges[-1][1] + 1:

@@ -1,7 +1,7 @@
 """Raw text in, the text that SentencePiece sees out: ALBERT's clean-up.
-
-Whitespace is collapsed, then compatibility forms are decomposed (NFKD), combining marks are dropped and letters are
-lowered, as in the reference's `preprocess_text` with lower-casing on. Most text is ASCII and is only lowered. (ALBERT §4.1)
+ Whitespace is collapsed, then compatibility forms are decomposed (NFKD), combining marks are
+dropped and letters are lowered, as in the reference's `preprocess_text` with lower-casing on. Most
+text is ASCII and is only lowered. (ALBERT §4.1)
 """
 
 import codecs
@@ -13,14 +13,16 @@ from functools import lru_cache
 
 @dataclass(frozen=True, kw_only=True)
 class TextRules:
-    """What is done to a text besides SentencePiece itself. Saved with the tokenizer; the defaults are ALBERT's."""
+    """What is done to a text besides SentencePiece itself. Saved with the tokenizer; the defaults
+    are ALBERT's."""
 
     lowercase: bool = True
     """Lower every letter."""
     keep_accents: bool = False
     """Skip NFKD and keep combining marks, for languages in which they tell words apart."""
     split_digit_commas: bool = True
-    """Cut a piece that ends in digit and comma ("▁2010,") into the number and the comma, as the reference does."""
+    """Cut a piece that ends in digit and comma ("▁2010,") into the number and the comma, as the
+    reference does."""
 
 
 def clean(text: str, rules: TextRules) -> str:
@@ -32,42 +34,62 @@ def clean(text: str, rules: TextRules) -> str:
 
 
 def clean_for_ids(text: str) -> str | bytes:
-    """`clean` with ALBERT's rules, but for runs of whitespace, which SentencePiece collapses as well: made to be fast.
+    """`clean` with ALBERT's rules, but for runs of whitespace, which SentencePiece collapses as
+    well: made to be fast.
 
-    ASCII comes as str and the rest as UTF-8, which is what SentencePiece takes up fastest. Only for models whose normalizer
-    takes tab, newline, form feed and carriage return for spaces, collapses them, and drops them at both ends.
+    ASCII comes as str and the rest as UTF-8, which is what SentencePiece takes up fastest. Only for
+    models whose normalizer takes tab, newline, form feed and carriage return for spaces, collapses
+    them, and drops them at both ends.
     """
     if text.isascii():
         if "\v" in text or "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
-            return clean(text, _ALBERT)  # to Python, and so to the reference, these are whitespace; SentencePiece drops them
+            return clean(
+                text, _ALBERT
+            )  # to Python, and so to the reference, these are whitespace; SentencePiece drops them
         return text.lower()
     if not _CHANGES_OR_ODD.search(text):
         return text.encode().lower()
     data = text.encode("ascii", _DROP_AND_LOWER).lower()
-    if b"\v" in data or b"\x1c" in data or b"\x1d" in data or b"\x1e" in data or b"\x1f" in data or _SIGMA in data:
+    if (
+        b"\v" in data
+        or b"\x1c" in data
+        or b"\x1d" in data
+        or b"\x1e" in data
+        or b"\x1f" in data
+        or _SIGMA in data
+    ):
         return clean(text, _ALBERT).encode()
     return data
 
 
 def collapse(text: str) -> str:
     """One space for each run of whitespace, none at either end: collapse(" a\\t b\\n") -> "a b"."""
-    # All whitespace but the space itself is unprintable, so this test is exact, and cheaper than splitting into words.
+    # All whitespace but the space itself is unprintable, so this test is exact, and cheaper than
+    # splitting into words.
     if text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
         return text
     return " ".join(text.split())
 
 
 def width(char: str, rules: TextRules) -> int:
-    """How many characters `clean` makes of one that is not whitespace: width("ﬁ", rules) -> 2; 0 for a dropped mark."""
+    """How many characters `clean` makes of one that is not whitespace: width("ﬁ", rules) -> 2; 0
+    for a dropped mark."""
     if not (rules.keep_accents or char.isascii()):
         char = _without_marks(char).decode()
     return len(char.lower() if rules.lowercase else char)
 
 
-# To encode as ASCII with an error handler is to visit the non-ASCII runs only, and to find them at the speed of C. A
-# handler may return any bytes, so what comes out is UTF-8. Lone surrogates, which have no UTF-8, become U+FFFD.
-_DROP, _DROP_AND_LOWER, _KEEP = "litebert.drop_marks", "litebert.drop_marks_and_lower", "litebert.keep_marks"
-_LONGEST_RUN = 16  # bounds the caches in bytes; any cut is safe, since what crosses characters, the marks' order, is dropped
+# To encode as ASCII with an error handler is to visit the non-ASCII runs only, and to find them at
+# the speed of C. A handler may return any bytes, so what comes out is UTF-8. Lone surrogates, which
+# have no UTF-8, become U+FFFD.
+_DROP, _DROP_AND_LOWER, _KEEP = (
+    "litebert.drop_marks",
+    "litebert.drop_marks_and_lower",
+    "litebert.keep_marks",
+)
+# bounds the caches in bytes; any cut is safe, since what crosses characters, the marks' order, is
+# dropped
+_LONGEST_RUN = 16
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 # ASCII and the commonest characters beyond it stay as they are, lower case aside.
 _CHANGES = re.compile("[^\x00-\x7f£€–—‘’“”]")
@@ -79,7 +101,11 @@ _ALBERT = TextRules()
 @lru_cache(maxsize=1 << 13)
 def _without_marks(run: str) -> bytes:
     decomposed = unicodedata.normalize("NFKD", run)
-    return "".join([char for char in decomposed if not unicodedata.combining(char)]).translate(_SURROGATES).encode()
+    return (
+        "".join([char for char in decomposed if not unicodedata.combining(char)])
+        .translate(_SURROGATES)
+        .encode()
+    )
 
 
 @lru_cache(maxsize=1 << 13)

@@ -1,8 +1,8 @@
 """Raw texts and their token ids in, the place of each token in the raw text out.
-
-SentencePiece's own offsets come slowly and know only the cleaned text. But the pieces of a text partition its normalized
-form, so the pieces' lengths alone say where each one lies; what remains is to walk back from the normalized text to the
-cleaned and from the cleaned to the raw. For most texts both walks are the identity, and cost nothing.
+ SentencePiece's own offsets come slowly and know only the cleaned text. But the pieces of a text
+partition its normalized form, so the pieces' lengths alone say where each one lies; what remains is
+to walk back from the normalized text to the cleaned and from the cleaned to the raw. For most texts
+both walks are the identity, and cost nothing.
 """
 
 import re
@@ -30,14 +30,19 @@ class Aligned:
     size: int
     """Number of characters of the normalized text, which the pieces partition."""
     walk: tuple[Places, Places] | None
-    """For each character of the normalized text, the raw characters it starts and ends at. None: raw, after the prefix."""
+    """For each character of the normalized text, the raw characters it starts and ends at. None:
+    raw, after the prefix."""
 
 
 class Aligner:
     """The walk from tokens back to raw text, for one vocabulary and its rules."""
 
     def __init__(
-        self, processor: sentencepiece.SentencePieceProcessor, pieces: Sequence[str], unk_id: int, rules: TextRules
+        self,
+        processor: sentencepiece.SentencePieceProcessor,
+        pieces: Sequence[str],
+        unk_id: int,
+        rules: TextRules,
     ) -> None:
         self._processor = processor
         self._unk_id = unk_id
@@ -47,16 +52,22 @@ class Aligner:
         # A foreign model may bring rules for ASCII; then every text takes the long walk.
         printable = "".join(map(chr, range(33, 127)))
         self._ascii_is_plain = self._is_plain(" ".join((printable, *printable)))
-        sizes = np.array([(len(p), len(p) - len(p.lstrip(SPACE)), len(p) - len(p.rstrip(SPACE))) for p in pieces])
+        sizes = np.array(
+            [(len(p), len(p) - len(p.lstrip(SPACE)), len(p) - len(p.rstrip(SPACE))) for p in pieces]
+        )
         self._lengths, self._leads, self._trails = sizes.astype(np.int32).T.copy()
         self._trails[self._leads == self._lengths] = 0  # a lone ▁ is all lead
         single = {piece for piece in pieces if len(piece) == 1}
-        self._characters_are_pieces = single.issuperset("".join(piece for piece in pieces if piece not in _SPECIAL))
+        self._characters_are_pieces = single.issuperset(
+            "".join(piece for piece in pieces if piece not in _SPECIAL)
+        )
         self._unknown_run = re.compile("[^" + re.escape("".join(sorted(single))) + "]+")
 
     def _is_plain(self, cleaned: str) -> bool:
         """Whether SentencePiece's own normalizer does no more than write ▁ for spaces."""
-        return bool(self._processor.Normalize(cleaned) == self._prefix + cleaned.replace(" ", SPACE))
+        return bool(
+            self._processor.Normalize(cleaned) == self._prefix + cleaned.replace(" ", SPACE)
+        )
 
     def align(self, raw: str) -> Aligned:
         """Clean one text and find the way back."""
@@ -64,7 +75,9 @@ class Aligner:
         if not cleaned:
             return Aligned(cleaned, 0, None)
         # Equal lengths alone prove nothing beyond ASCII: a ligature may make up for a dropped mark.
-        in_place = len(cleaned) == len(raw) and (raw.isascii() or cleaned == (raw.lower() if self._rules.lowercase else raw))
+        in_place = len(cleaned) == len(raw) and (
+            raw.isascii() or cleaned == (raw.lower() if self._rules.lowercase else raw)
+        )
         tidy_ascii = cleaned.isascii() and cleaned.isprintable() and collapse(cleaned) == cleaned
         plain = (tidy_ascii and self._ascii_is_plain) or self._is_plain(cleaned)
         if in_place and plain:
@@ -79,15 +92,20 @@ class Aligner:
         return Aligned(cleaned, len(normalized), (starts[first], ends[last]))
 
     def offsets(self, texts: Sequence[str], ids: Ids, bounds: Bounds) -> list[Offsets]:
-        """The (start, end) of every token in its raw text; text i has the ids from bounds[i] to bounds[i + 1]."""
+        """The (start, end) of every token in its raw text; text i has the ids from bounds[i] to
+        bounds[i + 1]."""
         aligned = [self.align(text) for text in texts]
         sizes = np.array([text.size for text in aligned])
         lengths = self._lengths[ids]
         self._measure_unknowns(aligned, ids, lengths, bounds)
         stops = np.cumsum(lengths)
         first_char = np.cumsum(sizes) - sizes
-        assert np.array_equal(np.append(0, stops)[bounds[1:]], first_char + sizes), "pieces must partition their text"
-        stops -= np.repeat(first_char + len(self._prefix), np.diff(bounds))  # from here on each text counts from 0
+        assert np.array_equal(np.append(0, stops)[bounds[1:]], first_char + sizes), (
+            "pieces must partition their text"
+        )
+        stops -= np.repeat(
+            first_char + len(self._prefix), np.diff(bounds)
+        )  # from here on each text counts from 0
         places = np.empty((len(ids), 2), dtype=np.int32)
         np.subtract(stops, lengths - self._leads[ids], out=places[:, 0], casting="same_kind")
         np.subtract(stops, self._trails[ids], out=places[:, 1], casting="same_kind")
@@ -97,8 +115,11 @@ class Aligner:
                 _walk_back(row, len(self._prefix), *text.walk)
         return rows
 
-    def _measure_unknowns(self, texts: Sequence[Aligned], ids: Ids, lengths: Ids, bounds: Bounds) -> None:
-        """Write the true length of each unknown token into `lengths`: it stands for a run of any length."""
+    def _measure_unknowns(
+        self, texts: Sequence[Aligned], ids: Ids, lengths: Ids, bounds: Bounds
+    ) -> None:
+        """Write the true length of each unknown token into `lengths`: it stands for a run of any
+        length."""
         unknown = np.flatnonzero(ids == self._unk_id)
         lengths[unknown] = 0
         rows = np.searchsorted(bounds, unknown, side="right") - 1
@@ -110,11 +131,16 @@ class Aligner:
                 lengths[at] = self._unknown_lengths(texts[row].cleaned, len(at))
 
     def _unknown_lengths(self, cleaned: str, count: int) -> list[int]:
-        # An unknown token is a run of characters that are no pieces by themselves, unless a longer piece covers them.
+        # An unknown token is a run of characters that are no pieces by themselves, unless a longer
+        # piece covers them.
         runs = self._unknown_run.findall(self._processor.Normalize(cleaned))
         if self._characters_are_pieces and len(runs) == count:
             return [len(run) for run in runs]
-        pairs = zip(self._processor.Encode(cleaned), self._processor.Encode(cleaned, out_type=str), strict=True)
+        pairs = zip(
+            self._processor.Encode(cleaned),
+            self._processor.Encode(cleaned, out_type=str),
+            strict=True,
+        )
         return [len(surface) for index, surface in pairs if index == self._unk_id]
 
 
@@ -133,7 +159,9 @@ class _Widths(dict[str, int]):
 def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Places]:
     """For each character of the cleaned text, the raw characters it starts and ends at."""
     counts = np.ones(len(raw), dtype=np.int64)
-    beyond_ascii = np.flatnonzero(np.frombuffer(raw.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) > 127)
+    beyond_ascii = np.flatnonzero(
+        np.frombuffer(raw.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) > 127
+    )
     counts[beyond_ascii] = [widths[raw[at]] for at in beyond_ascii.tolist()]
     dropped = counts == 0
     if collapse(raw) != raw:
@@ -141,7 +169,9 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
         words = np.flatnonzero(~space)
         inner = np.zeros_like(space)
         inner[words[0] : words[-1]] = True
-        counts[space] = (inner & ~np.append(True, space[:-1]))[space]  # of each inner run, the first
+        counts[space] = (inner & ~np.append(True, space[:-1]))[
+            space
+        ]  # of each inner run, the first
         dropped &= ~space
     assert counts.sum() == size, "the clean-up and its widths must agree"
     places = np.arange(len(raw) + 1)
@@ -152,13 +182,18 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
 
 
 def _normalized_to_cleaned(cleaned: str, places: Places) -> tuple[Places, Places]:
-    """For each character of the normalized text, the first and the last character of the cleaned text it stands for."""
+    """For each character of the normalized text, the first and the last character of the cleaned
+    text it stands for."""
     first = places[:-1]
-    reached = np.append(np.unique(places), len(cleaned))  # up to the next place that is reached, so that nothing gets lost
+    reached = np.append(
+        np.unique(places), len(cleaned)
+    )  # up to the next place that is reached, so that nothing gets lost
     last = reached[np.searchsorted(reached, first, side="right")] - 1
     letters = np.array([char != " " for char in cleaned])
     last_letter = np.maximum.accumulate(np.where(letters, np.arange(len(cleaned)), -1))[last]
-    return first, np.where(last_letter >= first, last_letter, last)  # collapsed spaces belong to no one
+    return first, np.where(
+        last_letter >= first, last_letter, last
+    )  # collapsed spaces belong to no one
 
 
 def _walk_back(places: Offsets, prefix: int, raw_starts: Places, raw_ends: Places) -> None:

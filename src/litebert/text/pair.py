@@ -1,4 +1,5 @@
-"""Token ids of one or two texts in, the model's input out: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], cut to a length.
+"""Token ids of one or two texts in, the model's input out: [CLS] a [SEP] or [CLS] a [SEP] b [SEP],
+cut to a length.
 
 Segment 0 is [CLS] a [SEP], segment 1 is b [SEP]. (ALBERT §3.1, as in BERT)
 """
@@ -15,7 +16,8 @@ Offsets = Int[np.ndarray, "tokens 2"]
 _NOWHERE: Offsets = np.zeros((1, 2), dtype=np.int32)
 
 Truncate = Literal["error", "longest", "first", "second"]
-"""Which text loses tokens from its end: none, the longer one at each token (ties cut the second), always a, always b."""
+"""Which text loses tokens from its end: none, the longer one at each token (ties cut the second),
+always a, always b."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,24 +43,32 @@ class Example:
 def check_limits(max_length: int | None, truncate: str, *, pair: bool) -> None:
     """Refuse a length or rule that can never work."""
     if truncate not in get_args(Truncate):
-        raise ConfigError(f"truncate is {truncate!r}, expected one of {', '.join(get_args(Truncate))}")
+        raise ConfigError(
+            f"truncate is {truncate!r}, expected one of {', '.join(get_args(Truncate))}"
+        )
     if truncate == "second" and not pair:
-        raise ConfigError('truncate is "second", but there is only one text; use "first" or "longest"')
+        raise ConfigError(
+            'truncate is "second", but there is only one text; use "first" or "longest"'
+        )
     room = 3 if pair else 2
     if max_length is not None and max_length <= room:
-        raise ConfigError(f"max_length is {max_length}, but {room} special tokens alone need more; raise it")
+        raise ConfigError(
+            f"max_length is {max_length}, but {room} special tokens alone need more; raise it"
+        )
 
 
 def lengths_after_truncation(
     length_a: int, length_b: int | None, *, max_length: int | None, truncate: Truncate
 ) -> tuple[int, int]:
-    """How many tokens of each text stay: lengths_after_truncation(9, 4, max_length=11, truncate="longest") -> (4, 4)."""
+    """How many tokens of each text stay: lengths_after_truncation(9, 4, max_length=11,
+    truncate="longest") -> (4, 4)."""
     special, second = (2, 0) if length_b is None else (3, length_b)
     if max_length is None or length_a + second + special <= max_length:
         return length_a, second
     total, room = length_a + second + special, max_length - special
     if truncate == "longest":
-        # Pop from the longer until it fits, as the reference; in closed form, so that a whole book costs nothing.
+        # Pop from the longer until it fits, as the reference; in closed form, so that a whole book
+        # costs nothing.
         kept_a = max(min(length_a, room - second), min(length_a, (room + 1) // 2))
         return kept_a, min(second, room - kept_a)
     if truncate == "first" and second <= room:
@@ -70,10 +80,15 @@ def lengths_after_truncation(
         remedy = 'shorten it, or pass truncate="longest"'
     else:
         remedy = f'cutting the {truncate} text alone does not suffice, pass truncate="longest"'
-    raise DataError(f"{noun} {total} tokens with its special tokens, the model reads at most {max_length}; {remedy}")
+    raise DataError(
+        f"{noun} {total} tokens with its special tokens, the model reads at most {max_length}; "
+        f"{remedy}"
+    )
 
 
-def build(a: Tokens, b: Tokens | None, *, cls_id: int, sep_id: int, kept: tuple[int, int], offsets: bool) -> Example:
+def build(
+    a: Tokens, b: Tokens | None, *, cls_id: int, sep_id: int, kept: tuple[int, int], offsets: bool
+) -> Example:
     """Put the special tokens around `kept` tokens of each text."""
     kept_a, kept_b = kept
     token_ids = [cls_id, *a.ids[:kept_a], sep_id]
@@ -83,4 +98,8 @@ def build(a: Tokens, b: Tokens | None, *, cls_id: int, sep_id: int, kept: tuple[
         token_ids += [*b.ids[:kept_b], sep_id]
         segment_ids += [1] * (kept_b + 1)
         spans += [b.offsets[:kept_b], _NOWHERE]
-    return Example(token_ids=token_ids, segment_ids=segment_ids, offsets=np.concatenate(spans) if offsets else None)
+    return Example(
+        token_ids=token_ids,
+        segment_ids=segment_ids,
+        offsets=np.concatenate(spans) if offsets else None,
+    )

@@ -1,4 +1,5 @@
-"""A vocabulary's pieces in, small tables by id out: special tokens, word starts, pieces that are cut after encoding."""
+"""A vocabulary's pieces in, small tables by id out: special tokens, word starts, pieces that are
+cut after encoding."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +17,9 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _WORD_INNER = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
-def special_ids(processor: sentencepiece.SentencePieceProcessor, source: str) -> tuple[int, int, int, int, int]:
+def special_ids(
+    processor: sentencepiece.SentencePieceProcessor, source: str
+) -> tuple[int, int, int, int, int]:
     """The ids of padding, unknown, [CLS], [SEP] and [MASK]; 0 to 4 in ALBERT's vocabulary."""
     found = {"<pad>": processor.pad_id(), "<unk>": processor.unk_id()}
     for name in ("[CLS]", "[SEP]", "[MASK]"):
@@ -25,7 +28,8 @@ def special_ids(processor: sentencepiece.SentencePieceProcessor, source: str) ->
     absent = [name for name, index in found.items() if index < 0]
     if absent:
         raise DataError(
-            f"{source} has no special token {', '.join(absent)}, expected all of {', '.join(found)}; "
+            f"{source} has no special token {', '.join(absent)}, expected all of "
+            f"{', '.join(found)}; "
             "train a vocabulary with `litebert tokenizer train`"
         )
     pad, unk, cls, sep, mask = found.values()
@@ -33,21 +37,27 @@ def special_ids(processor: sentencepiece.SentencePieceProcessor, source: str) ->
 
 
 def starts_word(piece: str) -> bool:
-    """Whether a piece begins a word when words are masked as a whole: starts_word("ing") -> False. (reference's rule)
+    """Whether a piece begins a word when words are masked as a whole: starts_word("ing") -> False.
+    (reference's rule)
 
-    Digits, apostrophes and letters beyond a-z always stand alone; "..." hangs on the word before it, "." does not.
+    Digits, apostrophes and letters beyond a-z always stand alone; "..." hangs on the word before
+    it, "." does not.
     """
     if piece.startswith((SPACE, "<")) or piece in _PUNCTUATION:
         return True
     return not all(char.lower() in _WORD_INNER for char in piece)
 
 
-def digit_comma_splits(processor: sentencepiece.SentencePieceProcessor, pieces: Sequence[str]) -> dict[int, list[int]]:
-    """For each piece that ends in digit and comma, what replaces it: "▁2010," -> the ids of "▁2010" and ",".
+def digit_comma_splits(
+    processor: sentencepiece.SentencePieceProcessor, pieces: Sequence[str]
+) -> dict[int, list[int]]:
+    """For each piece that ends in digit and comma, what replaces it: "▁2010," -> the ids of "▁2010"
+    and ",".
 
-    The reference encodes the number anew and means to take off the ▁ that this puts before a number inside a word, but
-    its test for that never holds under Python 3. All 141 such pieces of ALBERT's own vocabulary begin a word, so both
-    readings agree there; for other vocabularies we do what was meant, since a ▁ too many would change the text.
+    The reference encodes the number anew and means to take off the ▁ that this puts before a number
+    inside a word, but its test for that never holds under Python 3. All 141 such pieces of ALBERT's
+    own vocabulary begin a word, so both readings agree there; for other vocabularies we do what was
+    meant, since a ▁ too many would change the text.
     """
     splits = {}
     for index, piece in enumerate(pieces):
@@ -83,7 +93,8 @@ class Splits:
                     at += len(self._splits[found])
 
     def apply(self, ids: Ids, bounds: Bounds) -> tuple[Ids, Bounds]:
-        """Replace in the ids of many texts, one after another; `bounds` says where each text starts."""
+        """Replace in the ids of many texts, one after another; `bounds` says where each text
+        starts."""
         at = np.flatnonzero(self._is_split[ids])
         if not at.size:
             return ids, bounds

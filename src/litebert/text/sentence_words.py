@@ -1,8 +1,9 @@
-"""Paragraphs in, the number of words in each of their sentences out: `sentence_ends` for many paragraphs at once.
-
-Most stops are plain: a word before that is no abbreviation, a space and a letter after. These are decided in whole arrays,
-the rest by the rules of sentences.py; scripts that write no spaces go by these alone. The sentences are the same, and a test
-holds them to it; a corpus is split in half the time.
+"""Paragraphs in, the number of words in each of their sentences out: `sentence_ends` for many
+paragraphs at once.
+ Most stops are plain: a word before that is no abbreviation, a space and a letter after. These are
+decided in whole arrays, the rest by the rules of sentences.py; scripts that write no spaces go by
+these alone. The sentences are the same, and a test holds them to it; a corpus is split in half the
+time.
 """
 
 from typing import NamedTuple
@@ -10,7 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from litebert.text.sentences import CLOSERS, OPENERS, SPACED_STOPS, SUFFIXES, UNSPACED_STOPS, end_at, sentence_ends
+from litebert.text.sentences import (
+    CLOSERS,
+    OPENERS,
+    SPACED_STOPS,
+    SUFFIXES,
+    UNSPACED_STOPS,
+    end_at,
+    sentence_ends,
+)
 
 
 class SentenceWords(NamedTuple):
@@ -41,7 +50,9 @@ _LETTER = _table([each for each in _CHARACTERS[:128] if each.isalpha()])
 _DIGIT = _table(list("0123456789"))
 _ROMAN = _table(list("ivxIVXLC "))
 _STOP = _table(list(SPACED_STOPS))
-_GOES_ON = _table([*SPACED_STOPS, *CLOSERS, *(each for each in _CHARACTERS if each.isspace() and each != "\n")])
+_GOES_ON = _table(
+    [*SPACED_STOPS, *CLOSERS, *(each for each in _CHARACTERS if each.isspace() and each != "\n")]
+)
 _CLOSER = _table(list(CLOSERS))
 _OPENER = _table(list(OPENERS))
 _PRINTABLE = _table([each for each in _CHARACTERS if each.isprintable()])
@@ -58,11 +69,14 @@ def _key(letters: list[np.ndarray]) -> np.ndarray:
 
 
 _ENDINGS = [word.rjust(4) for word in SUFFIXES if word.isascii()]
-_ABBREVIATED = np.sort(_key([np.array([ord(word[-1 - back]) for word in _ENDINGS]) for back in range(4)]))
+_ABBREVIATED = np.sort(
+    _key([np.array([ord(word[-1 - back]) for word in _ENDINGS]) for back in range(4)])
+)
 
 
 def sentence_words(paragraphs: list[str]) -> SentenceWords:
-    """Sentences of each paragraph and words of each sentence. Paragraphs are lines with text, stripped."""
+    """Sentences of each paragraph and words of each sentence. Paragraphs are lines with text,
+    stripped."""
     if not paragraphs:
         return _one_by_one([])
     is_ascii = np.fromiter(map(str.isascii, paragraphs), bool, len(paragraphs))
@@ -88,7 +102,8 @@ def _chosen(paragraphs: list[str], mask: np.ndarray) -> list[str]:
 
 
 def _padded(paragraphs: list[str]) -> str:
-    """A text with so many line feeds around that one may look a little before and after any character."""
+    """A text with so many line feeds around that one may look a little before and after any
+    character."""
     return "\n\n\n\n" + "\n".join(paragraphs) + "\n\n\n\n\n"
 
 
@@ -129,7 +144,11 @@ def _one_by_one(paragraphs: list[str]) -> SentenceWords:
         counts.append(len(ends))
         parted = all(paragraph[end - 1] == " " for end in ends[:-1])
         regular.append(parted and "  " not in paragraph and paragraph.isprintable())
-    return SentenceWords(np.array(counts, dtype=np.int64), np.array(words, dtype=np.int64), np.array(regular, dtype=bool))
+    return SentenceWords(
+        np.array(counts, dtype=np.int64),
+        np.array(words, dtype=np.int64),
+        np.array(regular, dtype=bool),
+    )
 
 
 def _at_once(paragraphs: list[str], codes: np.ndarray) -> SentenceWords:
@@ -158,16 +177,25 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
         exotic = np.flatnonzero(data > _LAST_ASCII)
         stops = np.sort(np.concatenate([stops, exotic[_STOP[data[exotic]]]]))
     stops = stops[_GOES_ON[data[stops + 1]]]
-    following = stops + 2 + _CLOSER[data[stops + 1]]  # if all is plain: a stop, perhaps a closing mark, a space, a letter
+    following = (
+        stops + 2 + _CLOSER[data[stops + 1]]
+    )  # if all is plain: a stop, perhaps a closing mark, a space, a letter
     spaced = data[following - 1] == _SPACE
     letter = data[following + _OPENER[data[following]]]  # perhaps behind an opening mark
-    plain = spaced & _CAPITAL[letter] & _after_plain_word([codes[stops + 3 - back] for back in range(4)])
+    plain = (
+        spaced
+        & _CAPITAL[letter]
+        & _after_plain_word([codes[stops + 3 - back] for back in range(4)])
+    )
     ends = following[plain]
     doubtful = stops[~plain & ~(spaced & _SMALL[letter])]
 
-    # The rest one after another: what ended before, and where the line begins, is part of the question.
+    # The rest one after another: what ended before, and where the line begins, is part of the
+    # question.
     lines = np.concatenate([[0], feeds + 1])
-    begins = np.maximum(lines[np.searchsorted(lines, doubtful, side="right") - 1], _last_before(ends, doubtful))
+    begins = np.maximum(
+        lines[np.searchsorted(lines, doubtful, side="right") - 1], _last_before(ends, doubtful)
+    )
     limits = feeds[np.searchsorted(feeds, doubtful)]
     found: list[int] = []
     passed = accepted = 0
@@ -181,14 +209,19 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
 
 
 def _after_plain_word(before: list[np.ndarray]) -> np.ndarray:
-    """Is it a word of two letters or more, not in the tables, that these four characters end, the last one first?"""
+    """Is it a word of two letters or more, not in the tables, that these four characters end, the
+    last one first?"""
     letter = [_LETTER[each] for each in before]
     space = [each == _SPACE for each in before]
     word = letter[0] & letter[1] & ((letter[2] & (letter[3] | space[3])) | space[2])
     before = [*before[:3], np.where(space[2], _SPACE, before[3])]
     key = _key(before)
-    abbreviated = _ABBREVIATED[np.minimum(np.searchsorted(_ABBREVIATED, key), len(_ABBREVIATED) - 1)] == key
-    roman = _ROMAN[before[0]] & _ROMAN[before[1]] & _ROMAN[before[2]] & _ROMAN[before[3]]  # "xvii. A list", perhaps
+    abbreviated = (
+        _ABBREVIATED[np.minimum(np.searchsorted(_ABBREVIATED, key), len(_ABBREVIATED) - 1)] == key
+    )
+    roman = (
+        _ROMAN[before[0]] & _ROMAN[before[1]] & _ROMAN[before[2]] & _ROMAN[before[3]]
+    )  # "xvii. A list", perhaps
     year = _DIGIT[before[0]] & _DIGIT[before[1]] & _DIGIT[before[2]] & _DIGIT[before[3]]
     plain: np.ndarray = (word & ~abbreviated & ~roman) | year
     return plain

@@ -1,8 +1,9 @@
-"""A paragraph in, its sentences out: rules over compiled patterns. Why rules: docs/decisions/sentences.md.
-
-A stop is a candidate when white space or the paragraph's end follows it and its closing quotes and brackets; stops of
-scripts that write no spaces need none. Then the words at both sides decide (abbreviations.py). No character is lost:
-the sentences joined are the paragraph, white space aside. (ALBERT §3.1: order is learned over runs of sentences.)
+"""A paragraph in, its sentences out: rules over compiled patterns. Why rules:
+docs/decisions/sentences.md.
+ A stop is a candidate when white space or the paragraph's end follows it and its closing quotes and
+brackets; stops of scripts that write no spaces need none. Then the words at both sides decide
+(abbreviations.py). No character is lost: the sentences joined are the paragraph, white space aside.
+(ALBERT §3.1: order is learned over runs of sentences.)
 """
 
 import re
@@ -27,11 +28,13 @@ CLOSERS = "\"'”’»›)]}」』】》〉）］｝〟\u201a\u2019"
 OPENERS = "\"'“‘„‚«‹([{「『【《〈（［¿¡—–-•*_"
 
 _CLOSERS = re.escape(CLOSERS)
-# A literal or a plain set first: the pattern machine looks for it at memory speed. What follows a stop is bounded, for a
-# line of a million full stops must not be walked a million times.
+# A literal or a plain set first: the pattern machine looks for it at memory speed. What follows a
+# stop is bounded, for a line of a million full stops must not be walked a million times.
 _PERIOD_CANDIDATE = re.compile(r"\.[.\"')\]}]{0,8}\s+")
 _ASCII_CANDIDATE = re.compile(r"[.!?][.!?\"')\]}]{0,8}\s+")
-_CANDIDATE = re.compile(rf"[{SPACED_STOPS}][{SPACED_STOPS}{_CLOSERS}]{{0,8}}(?:\s[»›])?\s+")  # « Oui. »
+_CANDIDATE = re.compile(
+    rf"[{SPACED_STOPS}][{SPACED_STOPS}{_CLOSERS}]{{0,8}}(?:\s[»›])?\s+"
+)  # « Oui. »
 _ANY_CANDIDATE = re.compile(
     rf"[{SPACED_STOPS}{UNSPACED_STOPS}][{SPACED_STOPS}{UNSPACED_STOPS}{_CLOSERS}]{{0,8}}"
     rf"(?:\s+|(?<=[{UNSPACED_STOPS}{_CLOSERS}]))"
@@ -52,13 +55,15 @@ _QUOTATIVES = ("と", "って", "、", "，")
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Sentences of a paragraph, without white space at their ends: split_sentences("Hi. Mr. Wu!") -> ["Hi.", "Mr. Wu!"]."""
+    """Sentences of a paragraph, without white space at their ends: split_sentences("Hi. Mr. Wu!")
+    -> ["Hi.", "Mr. Wu!"]."""
     ends = sentence_ends(paragraph)
     return [paragraph[begin:end].strip() for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def sentence_ends(paragraph: str) -> list[int]:
-    """Where each sentence of a paragraph ends, white space after it included: sentence_ends("Hi. Mr. Wu!") -> [4, 11]."""
+    """Where each sentence of a paragraph ends, white space after it included: sentence_ends("Hi.
+    Mr. Wu!") -> [4, 11]."""
     if paragraph.isascii():
         pattern = _ASCII_CANDIDATE if "?" in paragraph or "!" in paragraph else _PERIOD_CANDIDATE
     else:
@@ -75,14 +80,21 @@ def sentence_ends(paragraph: str) -> list[int]:
             break
         following = paragraph[end]
         if following.isupper():
-            # Most stops are decided by what is cheap to ask: a plain word before, a capital letter after.
+            # Most stops are decided by what is cheap to ask: a plain word before, a capital letter
+            # after.
             suffix = paragraph[stop - 4 : stop]
             word = suffix[suffix.rfind(" ") + 1 :]
             if not (
-                word.isalpha() and len(word) > 1 and word not in SUFFIXES and stop - begin > 5 and paragraph[end - 1] == " "
+                word.isalpha()
+                and len(word) > 1
+                and word not in SUFFIXES
+                and stop - begin > 5
+                and paragraph[end - 1] == " "
             ) and not _ends(paragraph, begin, stop, end):
                 continue
-        elif following.islower() or not _ends(paragraph, begin, stop, end):  # a small letter never begins a sentence
+        elif following.islower() or not _ends(
+            paragraph, begin, stop, end
+        ):  # a small letter never begins a sentence
             continue
         ends.append(end)
         begin = end
@@ -92,7 +104,8 @@ def sentence_ends(paragraph: str) -> list[int]:
 
 
 def end_at(text: str, begin: int, stop: int, limit: int) -> tuple[int, bool]:
-    """For the stop at `stop` of a line that ends at `limit`: where its run ends, and whether a sentence does, too."""
+    """For the stop at `stop` of a line that ends at `limit`: where its run ends, and whether a
+    sentence does, too."""
     match = _CANDIDATE.match(text, stop, limit)
     if match is None:
         return stop, False
@@ -101,7 +114,8 @@ def end_at(text: str, begin: int, stop: int, limit: int) -> tuple[int, bool]:
 
 
 def _ends(text: str, begin: int, stop: int, end: int) -> bool:
-    """Does the stop at `stop`, followed at `end` by other text, end the sentence that began at `begin`?"""
+    """Does the stop at `stop`, followed at `end` by other text, end the sentence that began at
+    `begin`?"""
     following = text[end]
     if not text[end - 1].isspace():
         return _ends_without_space(text, stop, end)
@@ -121,7 +135,8 @@ def _ends(text: str, begin: int, stop: int, end: int) -> bool:
 
 
 def _full_stop_ends(word: str, following: str, text: str, end: int, *, first: bool) -> bool:
-    """Does a full stop after `word` end the sentence? `first`: the word is all there is of the sentence."""
+    """Does a full stop after `word` end the sentence? `first`: the word is all there is of the
+    sentence."""
     if first and _LIST_NUMBER.fullmatch(word):  # "1. Introduction"
         return False
     if word in TITLES:
@@ -138,7 +153,8 @@ def _full_stop_ends(word: str, following: str, text: str, end: int, *, first: bo
 
 
 def _ends_without_space(text: str, stop: int, end: int) -> bool:
-    """The same for the stops of scripts without spaces: some closing mark in a word must not count, nor a decimal point."""
+    """The same for the stops of scripts without spaces: some closing mark in a word must not count,
+    nor a decimal point."""
     if not any(mark in UNSPACED_STOPS for mark in text[stop:end]):
         return False
     if text.startswith(_QUOTATIVES, end):

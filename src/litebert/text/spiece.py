@@ -1,7 +1,8 @@
-"""The bytes of a SentencePiece model in, its description out; damaged files are refused with the reason.
-
-SentencePiece's Python package exposes neither the normalizer's table nor the model's type, and reading its protobuf by
-generated code would need one more dependency. The wire format of the few fields that are wanted takes a page.
+"""The bytes of a SentencePiece model in, its description out; damaged files are refused with the
+reason.
+ SentencePiece's Python package exposes neither the normalizer's table nor the model's type, and
+reading its protobuf by generated code would need one more dependency. The wire format of the few
+fields that are wanted takes a page.
 """
 
 from collections.abc import Iterator
@@ -66,11 +67,15 @@ def _table_size(charsmap: bytes) -> int:
 
 def damaged(source: str, reason: str) -> DataError:
     """The error for a file that cannot be used."""
-    return DataError(f"{source} cannot be read as a SentencePiece model: {reason}; copy it again, or train a new one")
+    return DataError(
+        f"{source} cannot be read as a SentencePiece model: {reason}; copy it again, or train a "
+        "new one"
+    )
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The (field number, value) pairs of one protobuf message; numbers of a fixed width come as bytes."""
+    """The (field number, value) pairs of one protobuf message; numbers of a fixed width come as
+    bytes."""
     at, end = 0, len(message)
     while at < end:
         key, at = _varint(message, at)

@@ -1,7 +1,7 @@
 """Texts in, token ids out, and back: SentencePiece with ALBERT's clean-up and special tokens.
-
-A tokenizer lives in a folder: spiece.model (the vocabulary), tokenizer_config.json (the clean-up's switches) and
-tokenizer.json (the same, for Hugging Face). The model file alone will do, with the switches of ALBERT. (ALBERT §4.1)
+ A tokenizer lives in a folder: spiece.model (the vocabulary), tokenizer_config.json (the clean-up's
+switches) and tokenizer.json (the same, for Hugging Face). The model file alone will do, with the
+switches of ALBERT. (ALBERT §4.1)
 """
 
 import hashlib
@@ -28,21 +28,28 @@ from litebert.text.spiece import damaged, describe
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
-_CHUNK = 1024  # texts at a time: few enough that their ids are still in the cache when they are looked at again
+# texts at a time: few enough that their ids are still in the cache when they are looked at again
+_CHUNK = 1024
 
 
 class Tokenizer:
-    """A vocabulary with its rules. Safe to share between threads; other processes load their own by path."""
+    """A vocabulary with its rules. Safe to share between threads; other processes load their own by
+    path."""
 
-    def __init__(self, model: bytes, rules: TextRules | None = None, *, source: str = "the model") -> None:
+    def __init__(
+        self, model: bytes, rules: TextRules | None = None, *, source: str = "the model"
+    ) -> None:
         """From the bytes of a SentencePiece model; `source` names them in errors."""
         self.rules = rules or TextRules()
         self.model = model
         self.description = describe(model, source)
         if self.description.model_type != "unigram" or self.description.byte_fallback:
-            kind = "byte-fallback" if self.description.byte_fallback else self.description.model_type
+            kind = (
+                "byte-fallback" if self.description.byte_fallback else self.description.model_type
+            )
             raise DataError(
-                f"{source} is a {kind} model, litebert reads plain unigram models; train one with `litebert tokenizer train`"
+                f"{source} is a {kind} model, litebert reads plain unigram models; train one with "
+                "`litebert tokenizer train`"
             )
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -52,9 +59,17 @@ class Tokenizer:
             """The text of every piece, by id; ▁ stands for the space before a word."""
         except (RuntimeError, OSError, ValueError) as error:
             raise damaged(source, str(error).partition("\n")[0]) from None
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = pieces.special_ids(self._processor, source)
-        self.special_ids = frozenset((self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id))
-        splits = pieces.digit_comma_splits(self._processor, self.pieces) if self.rules.split_digit_commas else {}
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = pieces.special_ids(
+            self._processor, source
+        )
+        self.special_ids = frozenset(
+            (self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id)
+        )
+        splits = (
+            pieces.digit_comma_splits(self._processor, self.pieces)
+            if self.rules.split_digit_commas
+            else {}
+        )
         self.split_pieces = frozenset(splits)  # ids that are never given out
         self._splits = pieces.Splits(splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
@@ -70,19 +85,31 @@ class Tokenizer:
             model = file.read_bytes()
         except OSError as error:
             raise DataError(
-                f"no tokenizer at {path}: expected {MODEL_FILE} in a folder, or a SentencePiece model file ({error.strerror}); "
+                f"no tokenizer at {path}: expected {MODEL_FILE} in a folder, or a SentencePiece "
+                f"model file ({error.strerror}); "
                 "give another path, or train one with `litebert tokenizer train`"
             ) from None
-        return cls(model, _read_rules(file.parent / CONFIG_FILE) if path.is_dir() else None, source=str(file))
+        return cls(
+            model,
+            _read_rules(file.parent / CONFIG_FILE) if path.is_dir() else None,
+            source=str(file),
+        )
 
     def save(self, folder: str | Path, *, for_huggingface: bool = True) -> None:
-        """Write spiece.model, tokenizer_config.json and, which is the largest and follows from them, tokenizer.json."""
+        """Write spiece.model, tokenizer_config.json and, which is the largest and follows from
+        them, tokenizer.json."""
         folder = make_folder(folder)
         try:
             if for_huggingface:
-                (folder / JSON_FILE).write_text(huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8")
-            (folder / CONFIG_FILE).write_text(huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8")
-            (folder / MODEL_FILE).write_bytes(self.model)  # last, since it makes the folder a tokenizer
+                (folder / JSON_FILE).write_text(
+                    huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8"
+                )
+            (folder / CONFIG_FILE).write_text(
+                huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8"
+            )
+            (folder / MODEL_FILE).write_bytes(
+                self.model
+            )  # last, since it makes the folder a tokenizer
         except OSError as error:
             raise _not_written(folder, error) from None
 
@@ -93,7 +120,8 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A sha256 of the model's bytes; other rules than ALBERT's give other ids, and so another fingerprint."""
+        """A sha256 of the model's bytes; other rules than ALBERT's give other ids, and so another
+        fingerprint."""
         digest = hashlib.sha256(self.model)
         if self.rules != TextRules():
             digest.update(json.dumps(asdict(self.rules), sort_keys=True).encode())
@@ -101,7 +129,8 @@ class Tokenizer:
 
     @cached_property
     def word_starts(self) -> Bool[np.ndarray, " vocab"]:
-        """By id: whether this piece begins a word, by the reference's rule; True for special tokens."""
+        """By id: whether this piece begins a word, by the reference's rule; True for special
+        tokens."""
         starts = np.array([pieces.starts_word(piece) for piece in self.pieces])
         starts[list(self.special_ids)] = True
         return starts
@@ -111,7 +140,8 @@ class Tokenizer:
         return Aligner(self._processor, self.pieces, self.unk_id, self.rules)
 
     def normalized(self, cleaned: str) -> str:
-        """What SentencePiece's own normalizer makes of a cleaned text: the text that the pieces partition."""
+        """What SentencePiece's own normalizer makes of a cleaned text: the text that the pieces
+        partition."""
         return str(self._processor.Normalize(cleaned))
 
     def encode(self, text: str) -> list[int]:
@@ -123,19 +153,26 @@ class Tokenizer:
         rows: list[list[int]] = []
         for start in range(0, len(texts), _CHUNK):
             cleaned = self._cleaned(texts[start : start + _CHUNK])
-            chunk: list[list[int]] = self._processor.Encode(cleaned, out_type=int, num_threads=num_threads)
+            chunk: list[list[int]] = self._processor.Encode(
+                cleaned, out_type=int, num_threads=num_threads
+            )
             self._splits.apply_to_lists(chunk)
             rows += chunk
         return rows
 
     def encode_flat(self, texts: Sequence[str], *, num_threads: int = 1) -> tuple[Ids, Bounds]:
-        """As `encode_batch`, in one array: text i has the ids from bounds[i] to bounds[i + 1]. The fastest way."""
+        """As `encode_batch`, in one array: text i has the ids from bounds[i] to bounds[i + 1]. The
+        fastest way."""
         if not texts:
             return np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
-        arrays = self._processor.Encode(self._cleaned(texts), return_type="numpy", num_threads=num_threads)
+        arrays = self._processor.Encode(
+            self._cleaned(texts), return_type="numpy", num_threads=num_threads
+        )
         return self._splits.apply(np.concatenate(arrays), np.cumsum([0, *map(len, arrays)]))
 
-    def _cleaned(self, texts: Sequence[str]) -> list[Any]:  # of str and bytes, which SentencePiece takes mixed
+    def _cleaned(
+        self, texts: Sequence[str]
+    ) -> list[Any]:  # of str and bytes, which SentencePiece takes mixed
         if self._is_fast:
             return [clean_for_ids(text) for text in texts]
         return [clean(text, self.rules) for text in texts]
@@ -143,15 +180,19 @@ class Tokenizer:
     def encode_with_offsets(self, texts: Sequence[str]) -> list[Tokens]:
         """The token ids of many texts, each with its place in the raw text.
 
-        The space before a word is not part of its token; a lone ▁ has an empty place before the next token. Dropped marks
-        belong to the character before them. Where one character becomes several tokens ("½"), all of them have its place.
+        The space before a word is not part of its token; a lone ▁ has an empty place before the
+        next token. Dropped marks belong to the character before them. Where one character becomes
+        several tokens ("½"), all of them have its place.
         """
         tokens: list[Tokens] = []
         for start in range(0, len(texts), _CHUNK):
             chunk = texts[start : start + _CHUNK]
             ids, bounds = self.encode_flat(chunk)
             places = self._aligner.offsets(chunk, ids, bounds)
-            tokens += [Tokens(ids=row, offsets=spans) for row, spans in zip(_rows(ids, bounds), places, strict=True)]
+            tokens += [
+                Tokens(ids=row, offsets=spans)
+                for row, spans in zip(_rows(ids, bounds), places, strict=True)
+            ]
         return tokens
 
     def pair(
@@ -163,8 +204,15 @@ class Tokenizer:
         truncate: Truncate = "error",
         offsets: bool = False,
     ) -> Example:
-        """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], in at most `max_length` tokens; see `Truncate` for what is cut."""
-        return self.pairs([a], None if b is None else [b], max_length=max_length, truncate=truncate, offsets=offsets)[0]
+        """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], in at most `max_length` tokens; see `Truncate`
+        for what is cut."""
+        return self.pairs(
+            [a],
+            None if b is None else [b],
+            max_length=max_length,
+            truncate=truncate,
+            offsets=offsets,
+        )[0]
 
     def pairs(
         self,
@@ -182,8 +230,12 @@ class Tokenizer:
         examples = []
         for a, b in zip(tokens_a, tokens_b, strict=True):
             length_b = None if b is None else len(b.ids)
-            kept = pair.lengths_after_truncation(len(a.ids), length_b, max_length=max_length, truncate=truncate)
-            examples.append(pair.build(a, b, cls_id=self.cls_id, sep_id=self.sep_id, kept=kept, offsets=offsets))
+            kept = pair.lengths_after_truncation(
+                len(a.ids), length_b, max_length=max_length, truncate=truncate
+            )
+            examples.append(
+                pair.build(a, b, cls_id=self.cls_id, sep_id=self.sep_id, kept=kept, offsets=offsets)
+            )
         return examples
 
     def _tokens(self, texts: Sequence[str], offsets: bool) -> list[Tokens]:
@@ -197,13 +249,16 @@ class Tokenizer:
         skipped = self.special_ids - {self.unk_id}
         wrong = next((i for i in ids if not 0 <= i < self.vocab_size), None)
         if wrong is not None:
-            raise DataError(f"token id {wrong} is outside of the vocabulary of {self.vocab_size} pieces")
+            raise DataError(
+                f"token id {wrong} is outside of the vocabulary of {self.vocab_size} pieces"
+            )
         text: str = self._processor.Decode([int(i) for i in ids if i not in skipped])
         return text
 
 
 def make_folder(folder: str | Path) -> Path:
-    """Make the folder that a tokenizer is to be saved in; long work asks for it before it begins."""
+    """Make the folder that a tokenizer is to be saved in; long work asks for it before it
+    begins."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +268,10 @@ def make_folder(folder: str | Path) -> Path:
 
 
 def _not_written(folder: Path, error: OSError) -> DataError:
-    return DataError(f"the tokenizer cannot be written to {folder} ({error.strerror}); give another folder, or make room")
+    return DataError(
+        f"the tokenizer cannot be written to {folder} ({error.strerror}); give another folder, or "
+        "make room"
+    )
 
 
 def _read_rules(file: Path) -> TextRules:
@@ -223,10 +281,14 @@ def _read_rules(file: Path) -> TextRules:
         config = json.loads(file.read_text(encoding="utf-8"))
         chosen = huggingface.rules_in(config)
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} cannot be read ({error}); expected a JSON object, mend or delete it") from None
+        raise DataError(
+            f"{file} cannot be read ({error}); expected a JSON object, mend or delete it"
+        ) from None
     for field in fields(TextRules):
         if not isinstance(chosen.get(field.name, True), bool):
-            raise DataError(f"{file}: {field.name} is {chosen[field.name]!r}, expected true or false")
+            raise DataError(
+                f"{file}: {field.name} is {chosen[field.name]!r}, expected true or false"
+            )
     return TextRules(**chosen)
 
 

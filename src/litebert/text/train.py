@@ -1,6 +1,6 @@
 """Lines of raw text in, a tokenizer and a report on lines it has not seen out.
-
-The defaults are the flags of the paper's vocabulary: 30,000 unigram pieces, learned on cleaned text. (ALBERT §4.1)
+ The defaults are the flags of the paper's vocabulary: 30,000 unigram pieces, learned on cleaned
+text. (ALBERT §4.1)
 """
 
 import contextlib
@@ -18,8 +18,9 @@ from litebert.text.normalize import TextRules, clean
 from litebert.text.pieces import SPACE
 from litebert.text.tokenizer import Tokenizer
 
-# Each thread sums its own share of the counts, so their number decides how sums are rounded, and with it the model's bytes.
-# It is fixed, whatever the machine has, so that the same text gives the same bytes everywhere.
+# Each thread sums its own share of the counts, so their number decides how sums are rounded, and
+# with it the model's bytes. It is fixed, whatever the machine has, so that the same text gives the
+# same bytes everywhere.
 _THREADS = 16
 _LINE_BYTES = 4000  # SentencePiece leaves out longer lines without a word
 _LINES_LEAST = 101  # of a choice, for SentencePiece; a corpus may have fewer
@@ -45,11 +46,20 @@ class VocabularyConfig:
 
     def __post_init__(self) -> None:
         if self.vocab_size < 6 + len(self.symbols):
-            raise ConfigError(f"vocab_size is {self.vocab_size}, but the special tokens and symbols alone need more; raise it")
+            raise ConfigError(
+                f"vocab_size is {self.vocab_size}, but the special tokens and symbols alone need "
+                "more; raise it"
+            )
         if not 0.5 < self.character_coverage <= 1:
-            raise ConfigError(f"character_coverage is {self.character_coverage}, expected a share above 0.5 and up to 1")
+            raise ConfigError(
+                f"character_coverage is {self.character_coverage}, expected a share above 0.5 and "
+                "up to 1"
+            )
         if self.max_lines < _LINES_LEAST or self.seed < 0:
-            raise ConfigError(f"max_lines is {self.max_lines} and seed {self.seed}, expected at least {_LINES_LEAST} and 0")
+            raise ConfigError(
+                f"max_lines is {self.max_lines} and seed {self.seed}, expected at least "
+                f"{_LINES_LEAST} and 0"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +70,8 @@ class VocabularyReport:
     num_lines: int
     """Lines to learn from, before any random choice."""
     num_held_out: int
-    """Lines measured on and not learned from; 0 where the corpus has fewer than a hundred, and was measured on itself."""
+    """Lines measured on and not learned from; 0 where the corpus has fewer than a hundred, and was
+    measured on itself."""
     coverage: float
     """Share of characters, spaces aside, that are not part of an unknown token."""
     tokens_per_word: float
@@ -68,15 +79,25 @@ class VocabularyReport:
     """Share of tokens that are unknown."""
 
 
-def train_tokenizer(lines: Iterable[str], config: VocabularyConfig | None = None) -> tuple[Tokenizer, VocabularyReport]:
-    """Learn a vocabulary from lines, read once and never held; every hundredth is kept for the report."""
+def train_tokenizer(
+    lines: Iterable[str], config: VocabularyConfig | None = None
+) -> tuple[Tokenizer, VocabularyReport]:
+    """Learn a vocabulary from lines, read once and never held; every hundredth is kept for the
+    report."""
     config = config or VocabularyConfig()
     feed = _Feed(lines, config.rules)
     tokenizer = Tokenizer(_train(feed, config), config.rules, source="the new vocabulary")
-    return tokenizer, measure(tokenizer, feed.held_out or feed.first, num_lines=feed.num_lines, num_held_out=len(feed.held_out))
+    return tokenizer, measure(
+        tokenizer,
+        feed.held_out or feed.first,
+        num_lines=feed.num_lines,
+        num_held_out=len(feed.held_out),
+    )
 
 
-def measure(tokenizer: Tokenizer, lines: list[str], *, num_lines: int = 0, num_held_out: int = 0) -> VocabularyReport:
+def measure(
+    tokenizer: Tokenizer, lines: list[str], *, num_lines: int = 0, num_held_out: int = 0
+) -> VocabularyReport:
     """Coverage, tokens per word and unknown rate of a tokenizer on some lines."""
     num_words = num_tokens = num_unknown = num_chars = unknown_chars = 0
     for line, tokens in zip(lines, tokenizer.encode_with_offsets(lines), strict=True):
@@ -97,7 +118,8 @@ def measure(tokenizer: Tokenizer, lines: list[str], *, num_lines: int = 0, num_h
 
 
 class _Feed:
-    """Hands cleaned lines to SentencePiece, keeps some back, and remembers what went wrong on the way."""
+    """Hands cleaned lines to SentencePiece, keeps some back, and remembers what went wrong on the
+    way."""
 
     def __init__(self, lines: Iterable[str], rules: TextRules) -> None:
         self.held_out: list[str] = []
@@ -110,7 +132,10 @@ class _Feed:
     def __iter__(self) -> Iterator[str]:
         try:
             for index, line in enumerate(self._lines):
-                if index % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1 and len(self.held_out) < _HELD_OUT_MOST:
+                if (
+                    index % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
+                    and len(self.held_out) < _HELD_OUT_MOST
+                ):
                     self.held_out.append(line)
                     continue
                 if len(self.first) < _HELD_OUT_EVERY:
@@ -149,11 +174,14 @@ def _train(feed: _Feed, config: VocabularyConfig) -> bytes:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Minutes in which Python's own handlers have no turn: a signal ends the process at once, and nothing is written yet."""
+    """Minutes in which Python's own handlers have no turn: a signal ends the process at once, and
+    nothing is written yet."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
@@ -194,8 +222,10 @@ def _explain(message: str, config: VocabularyConfig) -> DataError:
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return DataError(
-            f"the corpus has so many characters that the vocabulary needs at least {found[1]} pieces, "
-            f"{config.vocab_size} were asked for; raise the vocab size, or lower the character coverage"
+            f"the corpus has so many characters that the vocabulary needs at least {found[1]} "
+            "pieces, "
+            f"{config.vocab_size} were asked for; raise the vocab size, or lower the character "
+            "coverage"
         )
     if "sentences_.empty()" in message:
         return DataError("the corpus has no text to learn a vocabulary from; check its path")

@@ -1,4 +1,5 @@
-"""The checkpoint that was best on dev. A score and a checkpoint in; a folder out, and weights that wait for a full disk."""
+"""The checkpoint that was best on dev. A score and a checkpoint in; a folder out, and weights that
+wait for a full disk."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,8 +15,8 @@ Write = Callable[[Checkpoint, Path], str | None]
 
 
 class BestKeeper:
-    """Keeps the best so far at `path`. What cannot be written stays in memory and is tried again; what is not on the disk
-    does not count for a process that resumes."""
+    """Keeps the best so far at `path`. What cannot be written stays in memory and is tried again;
+    what is not on the disk does not count for a process that resumes."""
 
     def __init__(self, path: Path, write: Write) -> None:
         self.path, self.write = path, write
@@ -25,12 +26,15 @@ class BestKeeper:
         self._written: dict[str, Any] = {"score": None, "step": -1}
 
     def offer(self, score: float, step: int, checkpoint: Checkpoint | None) -> str | None:
-        """Take it where it is better; None for a rank that does not write. What went wrong with writing, if anything."""
+        """Take it where it is better; None for a rank that does not write. What went wrong with
+        writing, if anything."""
         self.score, self.step = score, step
         self._waiting = checkpoint
         wrong = self.flush()
         if wrong and checkpoint is not None:
-            self._waiting = replace(checkpoint, model=_copy(checkpoint.model))  # the run goes on and changes the weights
+            self._waiting = replace(
+                checkpoint, model=_copy(checkpoint.model)
+            )  # the run goes on and changes the weights
         return wrong
 
     def is_better(self, score: float) -> bool:
@@ -59,5 +63,8 @@ class BestKeeper:
 def _copy(model: Model) -> Model:
     with torch.device("meta"):
         copy = Model(model.config)
-    copy.load_state_dict({name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}, assign=True)
+    copy.load_state_dict(
+        {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()},
+        assign=True,
+    )
     return copy

@@ -1,9 +1,9 @@
-"""Whether a run ever left chance: losses and scores in, a verdict out. Small data and a high rate make runs that never do
-(Mosbach et al. 2021); a user should hear of it, and a lower rate often mends it.
-
-Chance on dev is what always saying the same is worth; a score within the noise of so few examples is not above it. Chance in
-training is the entropy of the labels. A run has failed that is above neither: one that learned train and not dev has overfit,
-and a lower rate is no cure for that.
+"""Whether a run ever left chance: losses and scores in, a verdict out. Small data and a high rate
+make runs that never do (Mosbach et al. 2021); a user should hear of it, and a lower rate often
+mends it.
+ Chance on dev is what always saying the same is worth; a score within the noise of so few examples
+is not above it. Chance in training is the entropy of the labels. A run has failed that is above
+neither: one that learned train and not dev has overfit, and a lower rate is no cure for that.
 """
 
 import math
@@ -22,13 +22,16 @@ LEARNED = 0.97
 
 
 class ChanceWatch:
-    """Averages losses over about the last tenth of a beginning, and remembers the best score of it."""
+    """Averages losses over about the last tenth of a beginning, and remembers the best score of
+    it."""
 
     def __init__(self, prepared: Prepared, *, steps: int) -> None:
         task, dev = prepared.card.task, prepared.dev.examples
         self.name = task.scores[0]
         self.chance = score(task, dev, majority(task, prepared.train.examples, dev))[self.name]
-        self.margin = 1 / math.sqrt(len(dev))  # two standard errors of a share of about a half, or of a correlation of 0
+        self.margin = 1 / math.sqrt(
+            len(dev)
+        )  # two standard errors of a share of about a half, or of a correlation of 0
         self.chance_loss = chance_loss(prepared.train.inputs)
         self.decay = 1 - 1 / max(steps / 10, 1)
         self.begin()
@@ -44,7 +47,9 @@ class ChanceWatch:
         self.best, self.average = state["best"], state["average"]
 
     def see_loss(self, loss: float) -> None:
-        self.average = loss if self.average is None else self.decay * self.average + (1 - self.decay) * loss
+        self.average = (
+            loss if self.average is None else self.decay * self.average + (1 - self.decay) * loss
+        )
 
     def see_score(self, found: float) -> None:
         self.best = found if self.best is None else max(self.best, found)
@@ -54,7 +59,11 @@ class ChanceWatch:
         """Above chance neither on dev nor in training."""
         if self.best is not None and self.best > self.chance + self.margin:
             return False
-        learned = self.chance_loss is not None and self.average is not None and self.average < LEARNED * self.chance_loss
+        learned = (
+            self.chance_loss is not None
+            and self.average is not None
+            and self.average < LEARNED * self.chance_loss
+        )
         return not learned
 
     def said(self) -> str:
@@ -69,7 +78,8 @@ class ChanceWatch:
 
 
 def chance_loss(inputs: Inputs) -> float | None:
-    """The loss of the best guess that looks at nothing; None for spans, where position and length already tell something."""
+    """The loss of the best guess that looks at nothing; None for spans, where position and length
+    already tell something."""
     targets = inputs.targets
     if targets is None or inputs.head in ("span", "joint_span"):
         return None

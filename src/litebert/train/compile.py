@@ -1,4 +1,5 @@
-"""torch.compile where it pays: a model in; the same model with its one layer compiled out, or eager with one message."""
+"""torch.compile where it pays: a model in; the same model with its one layer compiled out, or eager
+with one message."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, cast
@@ -15,8 +16,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 SHAPES = 32
 """How many shapes are compiled before torch gives up on the layer."""
 BUDGET = 0.9
-"""Of what a layer would keep for its way back, where memory counts. Anything from 0.85 to 0.95 makes torch keep the same: what
-products and attention give, and nothing that norms and activations do (docs/decisions/memory.md)."""
+"""Of what a layer would keep for its way back, where memory counts. Anything from 0.85 to 0.95
+makes torch keep the same: what products and attention give, and nothing that norms and activations
+do (docs/decisions/memory.md)."""
 
 
 def compile_model(
@@ -28,24 +30,31 @@ def compile_model(
     dynamic: bool = False,
     recompute: bool = False,
 ) -> bool:
-    """Compile the layer: all layers are one layer, so a dozen applications cost one compilation. Whether it was done.
+    """Compile the layer: all layers are one layer, so a dozen applications cost one compilation.
+    Whether it was done.
 
-    `dynamic` where every batch may be of another shape: one compilation that is good for all of them. With `recompute` norms
-    and activations are computed again on the way back, products never.
+    `dynamic` where every batch may be of another shape: one compilation that is good for all of
+    them. With `recompute` norms and activations are computed again on the way back, products never.
     """
     if wish == "off" or (wish == "auto" and runtime.device.type != "cuda"):
         return False
-    # Each sequence length and batch of a recipe's stages is a shape of its own; packed rows are one with a free length.
+    # Each sequence length and batch of a recipe's stages is a shape of its own; packed rows are one
+    # with a free length.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     layer = _mark_packed(torch.compile(model.encoder.layer, dynamic=dynamic))
-    model.encoder.layer = guarded("layers", _sparing(layer) if recompute else layer, model.encoder.layer, say)
+    model.encoder.layer = guarded(
+        "layers", _sparing(layer) if recompute else layer, model.encoder.layer, say
+    )
     return True
 
 
 def compile_asking(model: Model, say: Callable[[str], None]) -> None:
-    """The same for a model that is only asked: one compilation for batches of any shape, without gradients."""
+    """The same for a model that is only asked: one compilation for batches of any shape, without
+    gradients."""
     layer = torch.compile(model.encoder.layer, dynamic=True)
-    model.encoder.layer = guarded("layers", layer, model.encoder.layer, say, is_wanted=lambda: not torch.is_grad_enabled())
+    model.encoder.layer = guarded(
+        "layers", layer, model.encoder.layer, say, is_wanted=lambda: not torch.is_grad_enabled()
+    )
 
 
 def guarded(
@@ -56,8 +65,8 @@ def guarded(
     *,
     is_wanted: Callable[[], bool] = torch.is_grad_enabled,
 ) -> F:
-    """The compiled function where it is wanted (by default, where gradients are); the eager one elsewhere, and for good once
-    compiling has failed."""
+    """The compiled function where it is wanted (by default, where gradients are); the eager one
+    elsewhere, and for good once compiling has failed."""
     failed = False
 
     def call(*args: Any) -> Any:
@@ -68,14 +77,18 @@ def guarded(
             return compiled(*args)
         except torch._dynamo.exc.TorchDynamoException as error:
             failed = True
-            say(f"torch.compile failed ({type(error).__name__}), so {what} run uncompiled: {str(error).splitlines()[0]}")
+            say(
+                f"torch.compile failed ({type(error).__name__}), so {what} run uncompiled: "
+                f"{str(error).splitlines()[0]}"
+            )
             return eager(*args)
 
     return cast(F, call)
 
 
 def compile_tail(say: Callable[[str], None]) -> Tail:
-    """The heads and their losses, compiled: logits over the vocabulary are large, and each pass over them costs."""
+    """The heads and their losses, compiled: logits over the vocabulary are large, and each pass
+    over them costs."""
     compiled = torch.compile(head_losses, dynamic=False)
 
     def call(model: Model, states: Tensor, batch: PretrainBatch) -> Losses:
@@ -89,8 +102,11 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
 
 def _sparing(layer: F) -> F:
     def call(*args: Any) -> Any:
-        # Read when the first call compiles. Operators of our own, too, are not to be computed twice.
-        with torch._functorch.config.patch(activation_memory_budget=BUDGET, is_non_builtin_to_include=True):
+        # Read when the first call compiles. Operators of our own, too, are not to be computed
+        # twice.
+        with torch._functorch.config.patch(
+            activation_memory_budget=BUDGET, is_non_builtin_to_include=True
+        ):
             return layer(*args)
 
     return cast(F, call)

@@ -1,6 +1,7 @@
-"""The end of a fine-tuning: the best checkpoint of a run in; the final one, its predictions for dev and its result out.
-
-Each part can be done again after a process that was ended in the middle; result.json comes last and marks the end.
+"""The end of a fine-tuning: the best checkpoint of a run in; the final one, its predictions for dev
+and its result out.
+ Each part can be done again after a process that was ended in the middle; result.json comes last
+and marks the end.
 """
 
 import json
@@ -23,9 +24,15 @@ RESULT = "result.json"
 
 
 def conclude(
-    folder: RunFolder, dev: Part, about: dict[str, Any], *, device: torch.device, batch_tokens: int | None
+    folder: RunFolder,
+    dev: Part,
+    about: dict[str, Any],
+    *,
+    device: torch.device,
+    batch_tokens: int | None,
 ) -> dict[str, Any]:
-    """Name the best checkpoint final, ask it about dev once more, and write what it said; the result, `about` among it."""
+    """Name the best checkpoint final, ask it about dev once more, and write what it said; the
+    result, `about` among it."""
     try:
         if folder.best.is_dir():
             shutil.rmtree(folder.final, ignore_errors=True)
@@ -34,15 +41,22 @@ def conclude(
         assert kept.task is not None
         card = TaskCard.from_dict(kept.task)
         model = kept.model.to(device)
-        said = predict_inputs(model, card, dev.inputs, dev.examples, device=device, batch_tokens=batch_tokens)
+        said = predict_inputs(
+            model, card, dev.inputs, dev.examples, device=device, batch_tokens=batch_tokens
+        )
         save_predictions(folder.path / PREDICTIONS, card.task, dev.examples, said)
         scores = score(card.task, dev.examples, said)
         best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
-        result = best | about | {"null_threshold": card.null_threshold, "dev_examples": len(dev.examples)}
+        result = (
+            best
+            | about
+            | {"null_threshold": card.null_threshold, "dev_examples": len(dev.examples)}
+        )
         write_json(folder.path / RESULT, result)
     except OSError as error:
         raise CheckpointError(
-            f"the run is at its end, but its result could not be written: {error}; free some space and give the same "
+            f"the run is at its end, but its result could not be written: {error}; free some space "
+            "and give the same "
             "command again"
         ) from error
     shutil.rmtree(folder.snapshots, ignore_errors=True)
@@ -57,4 +71,6 @@ def read_result(folder: RunFolder) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}; remove the folder, and give the same command again") from error
+        raise CheckpointError(
+            f"{path} cannot be read: {error}; remove the folder, and give the same command again"
+        ) from error

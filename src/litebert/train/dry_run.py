@@ -1,4 +1,5 @@
-"""A rehearsal: a run ready to go in; memory, speed, time and disk it will take out, from a few real steps. Nothing is kept."""
+"""A rehearsal: a run ready to go in; memory, speed, time and disk it will take out, from a few real
+steps. Nothing is kept."""
 
 import os
 import resource
@@ -25,9 +26,14 @@ STEPS = 3
 
 
 def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
-    """Take real steps at the stage with most tokens in a batch, and count what the whole run would take."""
+    """Take real steps at the stage with most tokens in a batch, and count what the whole run would
+    take."""
     recipe, job, runtime = training.recipe, training.job, training.runtime
-    stages = [stages for stages in (recipe.batch_size, recipe.sequence_length, recipe.depth) if stages is not None]
+    stages = [
+        stages
+        for stages in (recipe.batch_size, recipe.sequence_length, recipe.depth)
+        if stages is not None
+    ]
     starts = {start for one in stages for start in one.starts(job.steps) if start < job.steps}
     largest = max(sorted(starts), key=lambda step: _size(training, step))
     length, batch_size = training.feed.at(largest)
@@ -53,16 +59,22 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
             try:
                 loop.step(State(step=step), stop)
             except Stopped:
-                raise InterruptedRunError("interrupted; a rehearsal keeps nothing, the same command begins it anew") from None
+                raise InterruptedRunError(
+                    "interrupted; a rehearsal keeps nothing, the same command begins it anew"
+                ) from None
             runtime.synchronize()
             times.append(time.monotonic() - began)
     training.feed.close()
     rows = min(loop.most_rows or batch_size, job.microbatch_rows(largest))
     seconds = min(times[1:])
     speed = length * batch_size / seconds
-    snapshot = Snapshot.capture(training.model, training.optimizer, step=0, epoch=0, index=0, recipe="").num_bytes()
+    snapshot = Snapshot.capture(
+        training.model, training.optimizer, step=0, epoch=0, index=0, recipe=""
+    ).num_bytes()
     tokens = recipe.tokens_in(job.steps)
-    checkpoints = 2 * 4 * sum(parameter.numel() for parameter in training.model.parameters())  # best and final
+    checkpoints = (
+        2 * 4 * sum(parameter.numel() for parameter in training.model.parameters())
+    )  # best and final
     used, there = _memory(runtime.device)
     return {
         "device": str(runtime.device),
@@ -106,8 +118,12 @@ def _size(training: Pretraining, step: int) -> tuple[int, int]:
 def _memory(device: torch.device) -> tuple[int, int]:
     """Bytes used at the peak, and bytes there are."""
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device), torch.cuda.get_device_properties(device).total_memory
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return torch.cuda.max_memory_allocated(device), torch.cuda.get_device_properties(
+            device
+        ).total_memory
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     return peak, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -1,7 +1,8 @@
-"""Who belongs to an ensemble (ALBERT §4.9): what models say of dev in; those that together say it best out.
-
-Chosen greedily: the best model, then whoever helps most, and so on to all of them; the best point of this path is kept. Two
-models may be no better than one where seven are, so the path is walked to its end.
+"""Who belongs to an ensemble (ALBERT §4.9): what models say of dev in; those that together say it
+best out.
+ Chosen greedily: the best model, then whoever helps most, and so on to all of them; the best point
+of this path is kept. Two models may be no better than one where seven are, so the path is walked to
+its end.
 """
 
 from collections.abc import Sequence
@@ -36,11 +37,15 @@ class Ensemble:
     everyone: dict[str, float]
     """Scores of all models together."""
     crossed: dict[str, float]
-    """Scores of members chosen on one half of the examples, on the other half: choosing by a score flatters it, not this."""
+    """Scores of members chosen on one half of the examples, on the other half: choosing by a score
+    flatters it, not this."""
 
 
-def choose_on_dev(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]) -> Ensemble:
-    """Choose the members of an ensemble by their score on these examples, and score it beside its models."""
+def choose_on_dev(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]
+) -> Ensemble:
+    """Choose the members of an ensemble by their score on these examples, and score it beside its
+    models."""
     members, steps = _greedy(task, examples, predictions)
     return Ensemble(
         members=members,
@@ -60,7 +65,9 @@ def _greedy(
     steps: list[float] = []
     while len(members) < len(predictions):
         rest = [number for number in range(len(predictions)) if number not in members]
-        together = [average(task, [predictions[member] for member in (*members, number)]) for number in rest]
+        together = [
+            average(task, [predictions[member] for member in (*members, number)]) for number in rest
+        ]
         values = [score(task, examples, each)[task.scores[0]] for each in together]
         best = int(np.argmax(values))
         members.append(rest[best])
@@ -69,16 +76,28 @@ def _greedy(
     return tuple(members[:size]), tuple(steps[:size])
 
 
-def _crossed(task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]) -> dict[str, float]:
-    """Each half of the examples answered by who was chosen on the other; questions about one text stay together."""
+def _crossed(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]
+) -> dict[str, float]:
+    """Each half of the examples answered by who was chosen on the other; questions about one text
+    stay together."""
     halves = np.array([group_of(example, number) & 1 for number, example in enumerate(examples)])
     said: list[Prediction] = list(predictions[0])
     for half in (0, 1):
-        mine, other = np.flatnonzero(halves == half).tolist(), np.flatnonzero(halves != half).tolist()
+        mine, other = (
+            np.flatnonzero(halves == half).tolist(),
+            np.flatnonzero(halves != half).tolist(),
+        )
         members: tuple[int, ...] = (0,)
         if other:
-            members, _ = _greedy(task, _some(examples, other), [_some(each, other) for each in predictions])
-        for place, each in zip(mine, average(task, [_some(predictions[member], mine) for member in members]), strict=True):
+            members, _ = _greedy(
+                task, _some(examples, other), [_some(each, other) for each in predictions]
+            )
+        for place, each in zip(
+            mine,
+            average(task, [_some(predictions[member], mine) for member in members]),
+            strict=True,
+        ):
             said[place] = each
     return score(task, examples, said)
 

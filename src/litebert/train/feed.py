@@ -1,7 +1,8 @@
-"""The batch of each step, whatever stage the recipe is in. A stream and a recipe in; this rank's rows of each batch out.
-
-Batch size and sequence length follow the recipe's stages. A longer sequence cuts the text into other examples, so it
-begins at a new epoch. Where a run stands in its data is two integers, at any step.
+"""The batch of each step, whatever stage the recipe is in. A stream and a recipe in; this rank's
+rows of each batch out.
+ Batch size and sequence length follow the recipe's stages. A longer sequence cuts the text into
+other examples, so it begins at a new epoch. Where a run stands in its data is two integers, at any
+step.
 """
 
 import contextlib
@@ -17,13 +18,17 @@ from litebert.train.runtime import Runtime
 class Feed:
     """Batches by step, asked for in turn; workers make them ahead."""
 
-    def __init__(self, stream: Stream, recipe: PretrainRecipe, runtime: Runtime, *, workers: int = 0) -> None:
+    def __init__(
+        self, stream: Stream, recipe: PretrainRecipe, runtime: Runtime, *, workers: int = 0
+    ) -> None:
         self.stream, self.recipe, self.runtime, self.workers = stream, recipe, runtime, workers
         self.steps = recipe.total_steps
         self.reader: Reader | None = None
         self.shape = (0, 0)
         self.began = Position()  # where the last batch handed out began
-        self._ends = {0: Position()}  # where the step before ended, of the last step handed out and of the one after it
+        self._ends = {
+            0: Position()
+        }  # where the step before ended, of the last step handed out and of the one after it
         self._fetched: dict[int, tuple[Batch, Position, Position]] = {}
 
     def seek(self, step: int, position: Position) -> None:
@@ -32,25 +37,33 @@ class Feed:
         self._ends = {step: position}
 
     def position(self, step: int) -> Position:
-        """Where the step before `step` ended: of the step last handed out, or of the one after it."""
+        """Where the step before `step` ended: of the step last handed out, or of the one after
+        it."""
         return self._ends[step]
 
     def batch(self, step: int) -> Batch:
         """This rank's rows of the batch of `step`."""
-        self.last, self.began, end = self._fetched.pop(step) if step in self._fetched else self._fetch(step)
+        self.last, self.began, end = (
+            self._fetched.pop(step) if step in self._fetched else self._fetch(step)
+        )
         self._ends = {step: self._ends[step], step + 1: end}
         return self.last
 
     def ahead(self, step: int) -> Batch | None:
-        """The batch of the step after the last one handed out, without handing it out; None where it is not to be had."""
+        """The batch of the step after the last one handed out, without handing it out; None where
+        it is not to be had."""
         if step < self.steps and step not in self._fetched:
-            with contextlib.suppress(LitebertError):  # it is met again, and told, when the batch is asked for
+            with contextlib.suppress(
+                LitebertError
+            ):  # it is met again, and told, when the batch is asked for
                 self._fetched[step] = self._fetch(step)
         return self._fetched[step][0] if step in self._fetched else None
 
     def at(self, step: int) -> tuple[int, int]:
         """Sequence length and batch size of a step."""
-        return self.recipe.sequence_length.at(step, self.steps), self.recipe.batch_size.at(step, self.steps)
+        return self.recipe.sequence_length.at(step, self.steps), self.recipe.batch_size.at(
+            step, self.steps
+        )
 
     def close(self) -> None:
         self._fetched = {}

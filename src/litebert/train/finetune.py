@@ -1,7 +1,7 @@
-"""Fine-tuning: a pretrained encoder and a task's examples in; a run folder with metrics, predictions for dev and the checkpoint
-that was best on dev out (ALBERT §4.1, A.3).
-
-A job of the same loop as pretraining. A run that never left chance begins again, gentler, as often as the recipe allows.
+"""Fine-tuning: a pretrained encoder and a task's examples in; a run folder with metrics,
+predictions for dev and the checkpoint that was best on dev out (ALBERT §4.1, A.3).
+ A job of the same loop as pretraining. A run that never left chance begins again, gentler, as often
+as the recipe allows.
 """
 
 import math
@@ -42,14 +42,21 @@ from litebert.train.update import RecordedUpdate
 from litebert.train.working import WorkingCopy
 
 COMPILE_TOKENS = 40_000_000
-"""Real tokens of a run from which compiling is tried by itself: half a minute is what it takes, and what it saves there."""
+"""Real tokens of a run from which compiling is tried by itself: half a minute is what it takes, and
+what it saves there."""
 
 
 class Finetuning(Training[TaskBatch, TaskSums]):
     """One run, ready to go: `train()` runs or resumes it to its end."""
 
     def __init__(
-        self, recipe: FinetuneRecipe, prepared: Prepared, source: Checkpoint, runtime: Runtime, *, say: Say = to_stderr
+        self,
+        recipe: FinetuneRecipe,
+        prepared: Prepared,
+        source: Checkpoint,
+        runtime: Runtime,
+        *,
+        say: Say = to_stderr,
     ) -> None:
         self.recipe: FinetuneRecipe = recipe
         self.prepared, self.source, self.runtime = prepared, source, runtime
@@ -68,7 +75,9 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         self.model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
         self.working = WorkingCopy(self.model, runtime.dtype)
         self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
-        pack = can_pack(self.working.model, runtime.device, int(prepared.train.inputs.lengths.max(initial=1)))
+        pack = can_pack(
+            self.working.model, runtime.device, int(prepared.train.inputs.lengths.max(initial=1))
+        )
         self.job: FinetuneJob = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
         wish = compile_wish(recipe.compile, self.job)
         compile_model(self.working.model, wish, runtime, self.say, dynamic=not pack)
@@ -88,10 +97,15 @@ class Finetuning(Training[TaskBatch, TaskSums]):
 
     def wants_evaluation(self, step: int) -> bool:
         done = step - self.job.began
-        return step != self.evaluated and done > 0 and (step == self.job.steps or done % self.every == 0)
+        return (
+            step != self.evaluated
+            and done > 0
+            and (step == self.job.steps or done % self.every == 0)
+        )
 
     def evaluate(self, state: State, stop: StopSignal) -> None:
-        """Score dev, note it, keep the best checkpoint, and end the run where it has not become better for long."""
+        """Score dev, note it, keep the best checkpoint, and end the run where it has not become
+        better for long."""
         card, predictions = self.ask(self.working.model, self.pause(stop))
         scores = score(card.task, self.prepared.dev.examples, predictions)
         found = self.runtime.told(scores[card.task.scores[0]])  # ranks must not decide differently
@@ -102,31 +116,52 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         self.since = 0 if self.chance.best is None or found > self.chance.best else self.since + 1
         self.chance.see_score(found)
         if self.best.is_better(found):
-            wrong = self.best.offer(found, state.step, self.checkpoint(card) if self.runtime.is_main else None)
+            wrong = self.best.offer(
+                found, state.step, self.checkpoint(card) if self.runtime.is_main else None
+            )
             if wrong:
                 self.report(wrong, step=state.step)
-        if self.recipe.patience and self.since >= self.recipe.patience and state.step < self.job.steps:
-            message = (
-                f"no better on dev for {self.since} evaluations: the run ends here, {self.job.steps - state.step:,} steps early"
-            )
+        if (
+            self.recipe.patience
+            and self.since >= self.recipe.patience
+            and state.step < self.job.steps
+        ):
+            message = f"no better on dev for {self.since} evaluations: the run ends here, {self.job.steps - state.step:,} steps early"
             self.report(message, event="early", step=state.step)
             self.job.steps = state.step
 
-    def ask(self, model: Model, pause: Callable[[], None] = lambda: None) -> tuple[TaskCard, list[Prediction]]:
+    def ask(
+        self, model: Model, pause: Callable[[], None] = lambda: None
+    ) -> tuple[TaskCard, list[Prediction]]:
         """What a model says of dev, and the card with the threshold that it was said by."""
 
         def said(part: Part) -> list[Prediction]:
             tokens, device = self.recipe.evaluate_tokens, self.runtime.device
-            return predict_inputs(model, self.card, part.inputs, part.examples, device=device, batch_tokens=tokens, pause=pause)
+            return predict_inputs(
+                model,
+                self.card,
+                part.inputs,
+                part.examples,
+                device=device,
+                batch_tokens=tokens,
+                pause=pause,
+            )
 
         predictions = said(self.prepared.dev)
         if not self.card.task.has_null:
             return self.card, predictions
         searched = self.prepared.aside or self.prepared.dev
-        spans = cast(list[SpanPrediction], predictions if searched is self.prepared.dev else said(searched))
+        spans = cast(
+            list[SpanPrediction], predictions if searched is self.prepared.dev else said(searched)
+        )
         if not all(math.isfinite(each.null_score) for each in spans):
-            raise DivergedError(f"diverged at step {self.state.step:,}: what the model says of answers is not a number")
-        threshold = self.runtime.told(best_threshold(cast(list[AnswerExample], searched.examples), spans))
+            raise DivergedError(
+                f"diverged at step {self.state.step:,}: what the model says of answers is not a "
+                "number"
+            )
+        threshold = self.runtime.told(
+            best_threshold(cast(list[AnswerExample], searched.examples), spans)
+        )
         answered = at_threshold(cast(list[SpanPrediction], predictions), threshold)
         return replace(self.card, null_threshold=threshold), cast(list[Prediction], answered)
 
@@ -143,7 +178,11 @@ class Finetuning(Training[TaskBatch, TaskSums]):
                     raise
                 why, state = str(error), self.state
             if self.job.attempt >= self.recipe.retries:
-                self.report(f"{why}; look at the data, or try another --rate or --epochs", event="chance", step=state.step)
+                self.report(
+                    f"{why}; look at the data, or try another --rate or --epochs",
+                    event="chance",
+                    step=state.step,
+                )
                 return state
             state = self.begin_again(state, why)
 
@@ -151,13 +190,16 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         """From the pretrained weights, with a lower rate and a longer warm-up."""
         attempt = self.job.attempt + 1
         self.report(
-            f"{why}; begins again from the pretrained weights with the rate / {LOWER} and the warm-up × {LONGER}, "
+            f"{why}; begins again from the pretrained weights with the rate / {LOWER} and the "
+            f"warm-up × {LONGER}, "
             f"attempt {attempt + 1} of {self.recipe.retries + 1}",
             event="retry",
             step=state.step,
         )
         self.job.begin(attempt, state.step)
-        self.model.load_state_dict(starting_model(self.source, self.config, self.recipe, attempt=attempt).state_dict())
+        self.model.load_state_dict(
+            starting_model(self.source, self.config, self.recipe, attempt=attempt).state_dict()
+        )
         self.optimizer.state.clear()
         self.working.refresh()
         self.guard = self.make_guard()
@@ -185,7 +227,8 @@ class Finetuning(Training[TaskBatch, TaskSums]):
             "attempt": self.job.attempt,
             "began": self.job.began,
             "steps": self.job.steps,
-            # what is best and not on the disk is lost with this process, so the step is scored again
+            # what is best and not on the disk is lost with this process, so the step is scored
+            # again
             "evaluated": self.evaluated if self.best.is_written else -1,
             "since": self.since,
         }
@@ -217,7 +260,9 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         """The best checkpoint becomes the final one; its predictions and scores are written."""
         wrong = self.best.flush()
         if wrong:
-            raise CheckpointError(f"the run is at its end, but {wrong} and give the same command again")
+            raise CheckpointError(
+                f"the run is at its end, but {wrong} and give the same command again"
+            )
         self.runtime.wait()
         if self.runtime.is_main:
             about = {
@@ -233,7 +278,13 @@ class Finetuning(Training[TaskBatch, TaskSums]):
                 "train_examples": len(self.prepared.train.examples),
             }
             tokens = self.recipe.evaluate_tokens
-            conclude(self.folder, self.prepared.dev, about, device=self.runtime.device, batch_tokens=tokens)
+            conclude(
+                self.folder,
+                self.prepared.dev,
+                about,
+                device=self.runtime.device,
+                batch_tokens=tokens,
+            )
             self.write_status("finished", state)
         self.runtime.wait()
         result = self.finished()
@@ -245,7 +296,8 @@ class Finetuning(Training[TaskBatch, TaskSums]):
 
 
 def compile_wish(wish: Compile, job: FinetuneJob) -> Compile:
-    """auto compiles a long run over packed rows: fewer tokens do not pay for it, and padded batches are of many shapes.
+    """auto compiles a long run over packed rows: fewer tokens do not pay for it, and padded batches
+    are of many shapes.
 
     CUDA graphs, which take a second, are recorded either way.
     """

@@ -1,6 +1,7 @@
-"""Fine-tuning as a job of the loop: batches of a task's inputs, the task's loss, the recipe's rate (ALBERT §4.1, A.3).
-
-Steps count through the whole run; where it begins again after a failure, the same count goes on with a lower rate.
+"""Fine-tuning as a job of the loop: batches of a task's inputs, the task's loss, the recipe's rate
+(ALBERT §4.1, A.3).
+ Steps count through the whole run; where it begins again after a failure, the same count goes on
+with a lower rate.
 """
 
 from dataclasses import dataclass, replace
@@ -42,7 +43,9 @@ class Drawn:
 class FinetuneJob:
     """A task's examples, by a recipe; `pack` where rows are read end to end (tasks/layout.py)."""
 
-    def __init__(self, recipe: FinetuneRecipe, inputs: Inputs, runtime: Runtime, *, pack: bool = False) -> None:
+    def __init__(
+        self, recipe: FinetuneRecipe, inputs: Inputs, runtime: Runtime, *, pack: bool = False
+    ) -> None:
         self.recipe, self.inputs, self.runtime, self.pack = recipe, inputs, runtime, pack
         self.longest = int(inputs.lengths.max(initial=1))
         self.seed = recipe.seed
@@ -62,10 +65,16 @@ class FinetuneJob:
     @property
     def tokens(self) -> int:
         """Real tokens from a beginning to its end, about."""
-        return int(self.length * self.recipe.batch_size * self.inputs.row_lengths.sum() / max(len(self.inputs), 1))
+        return int(
+            self.length
+            * self.recipe.batch_size
+            * self.inputs.row_lengths.sum()
+            / max(len(self.inputs), 1)
+        )
 
     def position(self, step: int) -> Position:
-        """Epoch and batch of `step`. Epochs go on counting where a run begins again, so that it reads in another order."""
+        """Epoch and batch of `step`. Epochs go on counting where a run begins again, so that it
+        reads in another order."""
         epoch, index = divmod(step - self.began, self.per_epoch)
         return Position(self.attempt * -(-self.length // self.per_epoch) + epoch, index)
 
@@ -73,7 +82,9 @@ class FinetuneJob:
         """The numbers of the units of a step, over all ranks."""
         place = self.position(step)
         if self._epoch[0] != place.epoch:
-            batches = epoch_batches(self.inputs.lengths, self.recipe.batch_size, seed=self.seed, epoch=place.epoch)
+            batches = epoch_batches(
+                self.inputs.lengths, self.recipe.batch_size, seed=self.seed, epoch=place.epoch
+            )
             self._epoch = (place.epoch, batches)
         return self._epoch[1][place.index]
 
@@ -90,7 +101,11 @@ class FinetuneJob:
         if len(mine):
             return Drawn(place=self.position(step), units=mine, batch=self.inputs.batch(mine))
         spare = units[:1]  # fewer than ranks: this one reads along
-        return Drawn(place=self.position(step), units=spare, batch=replace(self.inputs.batch(spare), is_spare=True))
+        return Drawn(
+            place=self.position(step),
+            units=spare,
+            batch=replace(self.inputs.batch(spare), is_spare=True),
+        )
 
     def largest(self, microbatch: TaskBatch) -> None:
         """Batches are small."""
@@ -125,7 +140,11 @@ class FinetuneJob:
         if self.pack:
             return self.compute(model, self.layout(microbatch).tensors(self.runtime.device))
         sums = self.compute(model, microbatch.to(self.runtime.device))
-        return replace(sums, loss=sums.loss * 0, correct=sums.correct * 0) if microbatch.is_spare else sums
+        return (
+            replace(sums, loss=sums.loss * 0, correct=sums.correct * 0)
+            if microbatch.is_spare
+            else sums
+        )
 
     def compute(self, model: Model, batch: Units, depth: int | None = None) -> TaskSums:
         return task_losses(model, batch)
@@ -133,7 +152,9 @@ class FinetuneJob:
     def layout(self, microbatch: TaskBatch) -> TaskLayout:
         """Its rows end to end, in few shapes."""
         most, learned = self.recipe.microbatch_tokens, not microbatch.is_spare
-        return packed(microbatch, longest=self.longest, filled=True, most_tokens=most, learned=learned)
+        return packed(
+            microbatch, longest=self.longest, filled=True, most_tokens=most, learned=learned
+        )
 
     def depth(self, step: int) -> int | None:
         """All layers, always."""
@@ -153,13 +174,19 @@ class FinetuneJob:
     def rate(self, step: int) -> float:
         return rate_at(self.spec, step - self.began, self.length)
 
-    def describe(self, step: int, sums: dict[str, float], counts: dict[str, float]) -> dict[str, Any]:
+    def describe(
+        self, step: int, sums: dict[str, float], counts: dict[str, float]
+    ) -> dict[str, Any]:
         targets, tokens = max(counts["targets"], 1), max(counts["tokens"], 1)
         shown: dict[str, Any] = {"loss": sums["loss"] / targets}
         if self.inputs.head != "regress":
             shown["accuracy"] = sums["correct"] / targets
         place = self.position(step)
-        shape = {"epoch": place.epoch, "batch_size": int(counts["units"]), "sequence_length": self.drawn.shape[1]}
+        shape = {
+            "epoch": place.epoch,
+            "batch_size": int(counts["units"]),
+            "sequence_length": self.drawn.shape[1],
+        }
         padding = 1 - counts["real_tokens"] / tokens
         return shown | shape | {"padding": round(padding, 4), "tokens": int(counts["tokens"])}
 
@@ -171,8 +198,11 @@ class FinetuneJob:
 
 
 def gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:
-    """The optimizer of a new beginning: a third of the rate and twice the warm-up for each; at most half the run."""
+    """The optimizer of a new beginning: a third of the rate and twice the warm-up for each; at most
+    half the run."""
     if attempt == 0:
         return spec
     warmup = min(max(spec.warmup_steps(steps), 1) * LONGER**attempt, steps // 2)
-    return replace(spec, rate=spec.rate / LOWER**attempt, warmup=max(warmup, spec.warmup_steps(steps)))
+    return replace(
+        spec, rate=spec.rate / LOWER**attempt, warmup=max(warmup, spec.warmup_steps(steps))
+    )

@@ -1,4 +1,5 @@
-"""A run folder: recipe, environment, metrics, snapshots, best, final, status. A path in; a folder held by one run out."""
+"""A run folder: recipe, environment, metrics, snapshots, best, final, status. A path in; a folder
+held by one run out."""
 
 import contextlib
 import fcntl
@@ -38,12 +39,16 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
         except OSError as error:
-            raise ConfigError(f"{self.path} cannot be made or written to: {error.strerror}; choose another --out") from error
+            raise ConfigError(
+                f"{self.path} cannot be made or written to: {error.strerror}; choose another --out"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
-            raise ConfigError(f"another process is running in {self.path}; wait for it, or choose another --out") from None
+            raise ConfigError(
+                f"another process is running in {self.path}; wait for it, or choose another --out"
+            ) from None
         self._lock = lock
 
     def release(self) -> None:
@@ -52,13 +57,17 @@ class RunFolder:
             self._lock = None
 
     def write_status(self, state: str, **details: Any) -> None:
-        """What the run is doing, for people and scripts that look in from outside; details stay until they change.
+        """What the run is doing, for people and scripts that look in from outside; details stay
+        until they change.
 
         States: running, finished, interrupted, diverged, stopped. A full disk keeps the old status.
         """
         self._known |= details
         with contextlib.suppress(OSError):
-            write_json(self.status, {"state": state, "pid": os.getpid(), "time": time.time(), **self._known})
+            write_json(
+                self.status,
+                {"state": state, "pid": os.getpid(), "time": time.time(), **self._known},
+            )
 
 
 def environment(**more: Any) -> dict[str, Any]:
@@ -79,7 +88,9 @@ def write_json(path: Path, data: Any) -> None:
     """Replace a small file in one step."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(
+            json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -92,6 +103,8 @@ def _revision() -> str | None:
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,7 +1,7 @@
-"""Continued pretraining: a checkpoint and a new model in; the new model with the old one's weights out.
-
-The same vocabulary keeps every row. A new one keeps the rows of the pieces that both have; the others start afresh. More
-positions than before go on as the old ones (train/positions.py).
+"""Continued pretraining: a checkpoint and a new model in; the new model with the old one's weights
+out.
+ The same vocabulary keeps every row. A new one keeps the rows of the pieces that both have; the
+others start afresh. More positions than before go on as the old ones (train/positions.py).
 """
 
 import torch
@@ -16,7 +16,15 @@ BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
 """Parameters with a row for each piece of the vocabulary."""
 BY_POSITION = "encoder.embedding.position.weight"
 FREE = frozenset(
-    {"vocab_size", "embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout", "init_std", "pooler"}
+    {
+        "vocab_size",
+        "embedding_dropout",
+        "attention_dropout",
+        "attention_output_dropout",
+        "ffn_dropout",
+        "init_std",
+        "pooler",
+    }
     | {"residual_init", "position_init"}
 )
 """Settings in which a continued model may differ: the weights that both have mean the same."""
@@ -29,10 +37,14 @@ def graft(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
     differing = [
         f"{name}: {then[name]} there, {now[name]} here"
         for name in now
-        if name not in FREE and now[name] != then[name] and not (name == "max_positions" and now[name] > then[name])
+        if name not in FREE
+        and now[name] != then[name]
+        and not (name == "max_positions" and now[name] > then[name])
     ]
     if differing:
-        raise ConfigError("the checkpoint given with --init has another shape: " + "; ".join(differing))
+        raise ConfigError(
+            "the checkpoint given with --init has another shape: " + "; ".join(differing)
+        )
     rows = _common_rows(old, tokenizer)
     weights, fresh = old.model.state_dict(), []
     for name, parameter in model.named_parameters():
@@ -47,7 +59,9 @@ def graft(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
             parameter.copy_(weights[name])
     kept = [f"{len(rows[0]):,} of {tokenizer.vocab_size:,} pieces keep their rows"]
     new = range(then["max_positions"], now["max_positions"])
-    if new and {now["position_init"], then["position_init"]} != {"sinusoidal"}:  # a sinusoid goes on by itself
+    if new and {now["position_init"], then["position_init"]} != {
+        "sinusoidal"
+    }:  # a sinusoid goes on by itself
         extend_positions(model.encoder.embedding.position.weight, new)
         kept.append(said(new))
     parts = sorted({name.split(".")[1] for name in fresh})
@@ -60,7 +74,8 @@ def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list
     if old.tokenizer is None:
         if size != tokenizer.vocab_size:
             raise ConfigError(
-                f"the checkpoint given with --init has no tokenizer and {size:,} pieces, the data {tokenizer.vocab_size:,}; "
+                f"the checkpoint given with --init has no tokenizer and {size:,} pieces, the data "
+                f"{tokenizer.vocab_size:,}; "
                 "put its spiece.model into its folder, so that pieces can be told apart"
             )
         return list(range(size)), list(range(size))

@@ -1,10 +1,12 @@
-"""CUDA graphs: forward and backward of a microbatch recorded once for each shape, then replayed without a word from Python.
-
-A microbatch in; its losses, and gradients where an optimizer looks for them, out. A shape that is new runs as usual a few
-times first, so that compilers and libraries have made up their minds. Where recording fails all goes on as before, said once.
-A graph keeps the memory that it was recorded with: where a pass outside of graphs lacks it, they are forgotten for a while. All
-share one pool, and the largest shape that there can be is recorded first: the blocks it leaves hold what any other needs.
-What is drawn (dropout) is drawn anew in each replay, from the seed that torch's generator has then.
+"""CUDA graphs: forward and backward of a microbatch recorded once for each shape, then replayed
+without a word from Python.
+ A microbatch in; its losses, and gradients where an optimizer looks for them, out. A shape that is
+new runs as usual a few times first, so that compilers and libraries have made up their minds. Where
+recording fails all goes on as before, said once. A graph keeps the memory that it was recorded
+with: where a pass outside of graphs lacks it, they are forgotten for a while. All share one pool,
+and the largest shape that there can be is recorded first: the blocks it leaves hold what any other
+needs. What is drawn (dropout) is drawn anew in each replay, from the seed that torch's generator
+has then.
 """
 
 from collections.abc import Callable
@@ -25,7 +27,8 @@ SHAPES = 24
 
 
 class Laid(Protocol):
-    """A microbatch as it lies in memory: data/arrays.py, with the batch of tensors that it becomes."""
+    """A microbatch as it lies in memory: data/arrays.py, with the batch of tensors that it
+    becomes."""
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]: ...
@@ -39,7 +42,8 @@ class Laid(Protocol):
 
 
 class Recordable(Protocol):
-    """What a job of the loop offers beside, to be recorded: its losses as a function of tensors on the device alone."""
+    """What a job of the loop offers beside, to be recorded: its losses as a function of tensors on
+    the device alone."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -60,7 +64,8 @@ class Recordable(Protocol):
         """What is minimized, given the divisors as numbers or on the device."""
 
     def largest(self, microbatch: Any, /) -> Any | None:
-        """One of as many rows that no other exceeds, whatever it says; None where sizes do not vary or do not matter."""
+        """One of as many rows that no other exceeds, whatever it says; None where sizes do not vary
+        or do not matter."""
 
     def ahead(self, step: int, /) -> Any | None:
         """The first microbatch of a step that is still to come, where it is to be had."""
@@ -79,7 +84,8 @@ class Recorded:
 
 
 class Graphs:
-    """Calls with a microbatch give its losses; the gradients are those of the model's parameters afterwards."""
+    """Calls with a microbatch give its losses; the gradients are those of the model's parameters
+    afterwards."""
 
     def __init__(self, job: Recordable, model: Model, say: Callable[[str], None]) -> None:
         self.job, self.model, self.say = job, model, say
@@ -98,7 +104,12 @@ class Graphs:
         self.seen[shape] = self.seen.get(shape, 0) + 1
         device = self.job.runtime.device
         divisors = torch.tensor(self.job.divisors(counts)).pin_memory()
-        is_due = self.is_on and layout.is_static and self.seen[shape] > WARM and len(self.recorded) < SHAPES
+        is_due = (
+            self.is_on
+            and layout.is_static
+            and self.seen[shape] > WARM
+            and len(self.recorded) < SHAPES
+        )
         if is_due and shape not in self.recorded:
             try:
                 self.make_room(microbatch, depth, divisors)
@@ -107,7 +118,9 @@ class Graphs:
                 if out_of_memory(error):
                     raise
                 self.is_on = False
-                self.say(f"CUDA graphs failed, so steps run without them: {str(error).splitlines()[0]}")
+                self.say(
+                    f"CUDA graphs failed, so steps run without them: {str(error).splitlines()[0]}"
+                )
         found = self.recorded.get(shape)
         if found is None or not layout.is_static:
             losses, gradients = self.plain(layout.tensors(device), divisors.to(device), depth)
@@ -133,8 +146,11 @@ class Graphs:
         layout = self.job.layout(microbatch)
         return layout, layout.flat()
 
-    def plain(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
-        """As usual, in the memory of the graphs if need be: shapes that are met again are recorded again."""
+    def plain(
+        self, batch: Any, divisors: Tensor, depth: int | None
+    ) -> tuple[Any, list[Tensor | None]]:
+        """As usual, in the memory of the graphs if need be: shapes that are met again are recorded
+        again."""
         try:
             return self.run(batch, divisors, depth)
         except RuntimeError as error:
@@ -152,8 +168,8 @@ class Graphs:
         torch.cuda.empty_cache()
 
     def make_room(self, microbatch: Any, depth: int | None, divisors: Tensor) -> None:
-        """Record the largest shape, unless it is. A slightly larger one than those before would fit into none of their blocks,
-        and take as much memory again; a smaller one fits."""
+        """Record the largest shape, unless it is. A slightly larger one than those before would fit
+        into none of their blocks, and take as much memory again; a smaller one fits."""
         largest = self.job.largest(microbatch) if self.has_room else None
         if largest is None:
             return
@@ -171,25 +187,34 @@ class Graphs:
             self.has_room = False
             self.forget()
 
-    def run(self, batch: Any, divisors: Tensor, depth: int | None) -> tuple[Any, list[Tensor | None]]:
+    def run(
+        self, batch: Any, divisors: Tensor, depth: int | None
+    ) -> tuple[Any, list[Tensor | None]]:
         losses = self.job.compute(self.model, batch, depth)
-        gradients = torch.autograd.grad(self.job.divided(losses, divisors), self.parameters, allow_unused=True)
+        gradients = torch.autograd.grad(
+            self.job.divided(losses, divisors), self.parameters, allow_unused=True
+        )
         return losses.detach(), list(gradients)
 
     def record(self, layout: Laid, depth: int | None, count: int) -> Recorded:
         device = self.job.runtime.device
         inputs, divisors = layout.flat().to(device), torch.ones(count, device=device)
-        self.gradients = self.gradients or [torch.empty_like(parameter) for parameter in self.parameters]
+        self.gradients = self.gradients or [
+            torch.empty_like(parameter) for parameter in self.parameters
+        ]
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             losses, found = self.run(layout.split(inputs), divisors, depth)
             gradients = self.left(found)
             del found  # its memory is another graph's then
-        return Recorded(graph=graph, inputs=inputs, divisors=divisors, losses=losses, gradients=gradients)
+        return Recorded(
+            graph=graph, inputs=inputs, divisors=divisors, losses=losses, gradients=gradients
+        )
 
     def left(self, found: list[Tensor | None]) -> list[Tensor | None]:
-        """Gradients where every graph leaves them: its own would each time be as large as the model."""
+        """Gradients where every graph leaves them: its own would each time be as large as the
+        model."""
         pairs = list(zip(self.gradients, found, strict=True))
         there = [(kept, new) for kept, new in pairs if new is not None]
         torch._foreach_copy_([kept for kept, _ in there], [new for _, new in there])

@@ -1,6 +1,7 @@
-"""Never step on a loss that is not a number: the loss and gradient norm of a step in, a verdict out.
-
-Skip; after too many in a row go back to the last snapshot with half the rate; after too many of those, stop.
+"""Never step on a loss that is not a number: the loss and gradient norm of a step in, a verdict
+out.
+ Skip; after too many in a row go back to the last snapshot with half the rate; after too many of
+those, stop.
 """
 
 import math
@@ -13,7 +14,8 @@ Verdict = Literal["step", "skip", "rollback", "stop"]
 
 
 class Guard:
-    """Counts what went wrong. A spike is a gradient norm many times the median of the last hundred."""
+    """Counts what went wrong. A spike is a gradient norm many times the median of the last
+    hundred."""
 
     def __init__(self, *, max_skips: int, max_rollbacks: int, spike_factor: float = 0.0) -> None:
         self.max_skips = max_skips

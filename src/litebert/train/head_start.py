@@ -1,6 +1,7 @@
-"""What fine-tuning starts from: a pretrained checkpoint and a task in; a model with its encoder and a new head out.
-
-The encoder may come from pretraining or from another task: RTE, STS-B and MRPC from an MNLI model, as in the paper.
+"""What fine-tuning starts from: a pretrained checkpoint and a task in; a model with its encoder and
+a new head out.
+ The encoder may come from pretraining or from another task: RTE, STS-B and MRPC from an MNLI model,
+as in the paper.
 """
 
 import hashlib
@@ -32,22 +33,30 @@ def head_config(source: Checkpoint, card: TaskCard, recipe: FinetuneRecipe) -> M
     return ModelConfig(encoder=encoder, heads=(head,))
 
 
-def starting_model(source: Checkpoint, config: ModelConfig, recipe: FinetuneRecipe, *, attempt: int) -> Model:
-    """The source's encoder and a new head, drawn anew for each seed and attempt; the same on every rank."""
+def starting_model(
+    source: Checkpoint, config: ModelConfig, recipe: FinetuneRecipe, *, attempt: int
+) -> Model:
+    """The source's encoder and a new head, drawn anew for each seed and attempt; the same on every
+    rank."""
     digest = hashlib.sha256(repr(("head", recipe.seed, attempt)).encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
     model = Model(config, checkpoint_every=recipe.checkpoint_every)
     if not recipe.random_weights:
         found = model.encoder.load_state_dict(source.model.encoder.state_dict(), strict=False)
         assert not found.unexpected_keys
-        assert all(name.startswith("pooler.") for name in found.missing_keys), "a pooler alone may be new"
+        assert all(name.startswith("pooler.") for name in found.missing_keys), (
+            "a pooler alone may be new"
+        )
     return model
 
 
 def tokenizer_of(source: Checkpoint, folder: object) -> Tokenizer:
     """The tokenizer a model was trained with; an error where its folder has none."""
     if source.tokenizer is None:
-        raise CheckpointError(f"the model in {folder} has no tokenizer, so it cannot read text; put its spiece.model there")
+        raise CheckpointError(
+            f"the model in {folder} has no tokenizer, so it cannot read text; put its spiece.model "
+            "there"
+        )
     return source.tokenizer
 
 

@@ -1,4 +1,5 @@
-"""Pretraining as a job of the loop: batches from the feed, losses from the objective, the recipe's stages by step."""
+"""Pretraining as a job of the loop: batches from the feed, losses from the objective, the recipe's
+stages by step."""
 
 import math
 from dataclasses import replace
@@ -23,7 +24,13 @@ class PretrainJob:
     """Masked tokens and order, by a recipe."""
 
     def __init__(
-        self, recipe: PretrainRecipe, feed: Feed, runtime: Runtime, *, static_shapes: bool = False, tail: Tail | None = None
+        self,
+        recipe: PretrainRecipe,
+        feed: Feed,
+        runtime: Runtime,
+        *,
+        static_shapes: bool = False,
+        tail: Tail | None = None,
     ) -> None:
         self.recipe, self.feed, self.runtime = recipe, feed, runtime
         self.static_shapes, self.tail = static_shapes, tail
@@ -37,17 +44,24 @@ class PretrainJob:
         return self.feed.batch(step)
 
     def counts(self, batch: Batch) -> dict[str, float]:
-        return {"masked": float(batch.num_masked), "examples": float(len(batch)), "real_tokens": float(batch.num_tokens)}
+        return {
+            "masked": float(batch.num_masked),
+            "examples": float(len(batch)),
+            "real_tokens": float(batch.num_tokens),
+        }
 
     def microbatch_rows(self, step: int) -> int:
-        """As many rows as the recipe's tokens allow, and the same number in every microbatch where that is possible."""
+        """As many rows as the recipe's tokens allow, and the same number in every microbatch where
+        that is possible."""
         length, batch_size = self.feed.at(step)
         share = batch_size // self.runtime.world_size
         most = max(self.recipe.microbatch_tokens // length, 1)
         return math.ceil(share / math.ceil(share / most))
 
     def losses(self, model: Model, microbatch: Batch, step: int) -> Losses:
-        return self.compute(model, self.layout(microbatch).tensors(self.runtime.device), self.depth(step))
+        return self.compute(
+            model, self.layout(microbatch).tensors(self.runtime.device), self.depth(step)
+        )
 
     def compute(self, model: Model, batch: TensorBatch, depth: int | None) -> Losses:
         return pretrain_losses(model, batch, depth=depth, tail=self.tail)
@@ -56,7 +70,12 @@ class PretrainJob:
         """How the rows lie in memory."""
         most = self.most_masked(microbatch.token_ids.shape[1])
         if self.pack:
-            return packed(microbatch, most_masked=most, fraction=self.recipe.mask_fraction, multiple=self.multiple)
+            return packed(
+                microbatch,
+                most_masked=most,
+                fraction=self.recipe.mask_fraction,
+                multiple=self.multiple,
+            )
         return padded(microbatch, most_masked=most if self.static_shapes else None)
 
     def depth(self, step: int) -> int | None:
@@ -92,7 +111,9 @@ class PretrainJob:
         rate, stated = rate_at(self.recipe.optimizer, step, self.steps), self.recipe.rate_batch_size
         return rate if stated is None else scaled_rate(rate, self.feed.at(step)[1], stated)
 
-    def describe(self, step: int, sums: dict[str, float], counts: dict[str, float]) -> dict[str, Any]:
+    def describe(
+        self, step: int, sums: dict[str, float], counts: dict[str, float]
+    ) -> dict[str, Any]:
         length, batch_size = self.feed.at(step)
         masked, examples = max(counts["masked"], 1), max(counts["examples"], 1)
         shown: dict[str, Any] = {
@@ -101,10 +122,18 @@ class PretrainJob:
             "masked_accuracy": sums["masked_correct"] / masked,
         }
         if self.recipe.order != "none":
-            shown |= {"order_loss": sums["order"] / examples, "order_accuracy": sums["order_correct"] / examples}
+            shown |= {
+                "order_loss": sums["order"] / examples,
+                "order_accuracy": sums["order_correct"] / examples,
+            }
         depth = self.depth(step) or self.num_layers
         padding = 1 - counts["real_tokens"] / (length * examples)
-        shape = {"sequence_length": length, "batch_size": batch_size, "depth": depth, "padding": round(padding, 4)}
+        shape = {
+            "sequence_length": length,
+            "batch_size": batch_size,
+            "depth": depth,
+            "padding": round(padding, 4),
+        }
         return shown | shape | {"tokens": length * batch_size}
 
     def name(self, batch: Batch) -> str:
@@ -115,14 +144,18 @@ class PretrainJob:
 
 
 def filled_to(hidden_size: int) -> int:
-    """What packed tokens are filled up to a multiple of. Up to albert-base's width a token costs little, and few shapes are
-    worth more; in wider states the filling is dearer: albert-xxlarge would compute 3 % for nothing."""
+    """What packed tokens are filled up to a multiple of. Up to albert-base's width a token costs
+    little, and few shapes are worth more; in wider states the filling is dearer: albert-xxlarge
+    would compute 3 % for nothing."""
     finer: int = 2 ** int(math.log2(MULTIPLE * 768 / hidden_size))
     return min(max(finer, 256), MULTIPLE)
 
 
 def can_pack(recipe: PretrainRecipe, runtime: Runtime) -> bool:
-    """Whether rows are read end to end: attention does that on a GPU, in bfloat16; with dropout, by our own kernels alone."""
+    """Whether rows are read end to end: attention does that on a GPU, in bfloat16; with dropout, by
+    our own kernels alone."""
     is_able = runtime.device.type == "cuda" and runtime.dtype == torch.bfloat16
     longest = max(recipe.sequence_length.values)
-    return is_able and (not recipe.encoder.attention_dropout or drops_packed(recipe.encoder, longest, runtime.dtype))
+    return is_able and (
+        not recipe.encoder.attention_dropout or drops_packed(recipe.encoder, longest, runtime.dtype)
+    )

@@ -1,7 +1,8 @@
-"""metrics.jsonl, the only truth of a run: records in, lines out; progress, report and TensorBoard all read from it.
-
-A record is one JSON object with a `kind` (step, evaluation, examples, event) and the `step` it belongs to. A snapshot
-remembers how long the file was; resuming cuts it there, so that what was redone does not stand twice.
+"""metrics.jsonl, the only truth of a run: records in, lines out; progress, report and TensorBoard
+all read from it.
+ A record is one JSON object with a `kind` (step, evaluation, examples, event) and the `step` it
+belongs to. A snapshot remembers how long the file was; resuming cuts it there, so that what was
+redone does not stand twice.
 """
 
 import contextlib
@@ -34,7 +35,8 @@ class Log:
 
     @property
     def offset(self) -> int:
-        """Length of the file in bytes, every record so far on the disk; OSError where a full one does not take them."""
+        """Length of the file in bytes, every record so far on the disk; OSError where a full one
+        does not take them."""
         if self._file is None:
             return 0
         self._drain()
@@ -52,7 +54,9 @@ class Log:
         """One record. JSON has no NaN: a number that is not finite is written as its name."""
         record = _record(kind, step, values)
         if self._file is not None:
-            self._waiting += json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            self._waiting += (
+                json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            )
             self._try()
         for sink in self.sinks:
             sink(record)
@@ -78,7 +82,10 @@ class Log:
                 raise
             if not self._is_full:  # said once, not at every step
                 self._is_full = True
-                print(f"the disk is full, so metrics wait in memory: {error}; free some space", file=sys.stderr)
+                print(
+                    f"the disk is full, so metrics wait in memory: {error}; free some space",
+                    file=sys.stderr,
+                )
 
     def _drain(self) -> None:
         assert self._file is not None
@@ -88,7 +95,8 @@ class Log:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The records of a metrics file; a last line that a killed process left unfinished is left out."""
+    """The records of a metrics file; a last line that a killed process left unfinished is left
+    out."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -103,9 +111,17 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise DataError(f"{path}, line {number} is not JSON: {error}; the file was changed by hand or damaged") from error
-    if not isinstance(record, dict) or "kind" not in record or not isinstance(record.get("step"), int):
-        raise DataError(f"{path}, line {number} has no kind and step; the file was not written by litebert")
+        raise DataError(
+            f"{path}, line {number} is not JSON: {error}; the file was changed by hand or damaged"
+        ) from error
+    if (
+        not isinstance(record, dict)
+        or "kind" not in record
+        or not isinstance(record.get("step"), int)
+    ):
+        raise DataError(
+            f"{path}, line {number} has no kind and step; the file was not written by litebert"
+        )
     return record
 
 

@@ -1,7 +1,7 @@
-"""THE loop: pretraining and fine-tuning both run here. A job (what is learned) in; a trained model and a run folder out.
-
-Every step is a function of the weights, the moments and the step's own batch: randomness is seeded by the step, so a run
-that was ended and goes on equals one that was not, bit for bit on a CPU.
+"""THE loop: pretraining and fine-tuning both run here. A job (what is learned) in; a trained model
+and a run folder out.
+ Every step is a function of the weights, the moments and the step's own batch: randomness is seeded
+by the step, so a run that was ended and goes on equals one that was not, bit for bit on a CPU.
 """
 
 import time
@@ -69,7 +69,9 @@ class Job(Protocol[M_contra, B, S]):
     def rate(self, step: int) -> float:
         """The learning rate of `step`."""
 
-    def describe(self, step: int, sums: dict[str, float], counts: dict[str, float]) -> dict[str, Any]:
+    def describe(
+        self, step: int, sums: dict[str, float], counts: dict[str, float]
+    ) -> dict[str, Any]:
         """What metrics.jsonl says of a step, `loss` and `tokens` among it."""
 
     def name(self, batch: B) -> str:
@@ -77,10 +79,12 @@ class Job(Protocol[M_contra, B, S]):
 
 
 class Update(Protocol):
-    """How gradients become weights, and those are rounded, where it is not the optimizer's plain step."""
+    """How gradients become weights, and those are rounded, where it is not the optimizer's plain
+    step."""
 
     def ready(self) -> None:
-        """Do what does not depend on how the gradients turn out: the device is still making them. A call may not follow."""
+        """Do what does not depend on how the gradients turn out: the device is still making them. A
+        call may not follow."""
 
     def __call__(self) -> None: ...
 
@@ -100,7 +104,8 @@ class State:
 
 
 class Loop(Generic[M, B, S]):
-    """Runs a job's steps; `save` (False where it could not), `restore` and `beside` (evaluation) are the caller's."""
+    """Runs a job's steps; `save` (False where it could not), `restore` and `beside` (evaluation)
+    are the caller's."""
 
     def __init__(
         self,
@@ -120,10 +125,16 @@ class Loop(Generic[M, B, S]):
         ahead: Callable[[int], None] = lambda step: None,
     ) -> None:
         self.job = job
-        self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self.parameters = [
+            parameter for group in optimizer.param_groups for parameter in group["params"]
+        ]
         self.working, self.optimizer = working, optimizer
         self.runtime, self.guard, self.log = runtime, guard, log
-        self.save, self.restore, self.beside = save, restore, beside  # beside: before each step and after the last
+        self.save, self.restore, self.beside = (
+            save,
+            restore,
+            beside,
+        )  # beside: before each step and after the last
         self.max_grad_norm = max_grad_norm or float("inf")
         self.passes = passes or self.one_pass
         self.update = update
@@ -142,11 +153,18 @@ class Loop(Generic[M, B, S]):
                     state = self.step(state, stop)
                 except Stopped:
                     saved = self.save(state) is not False
-                    how = "saved, the same command goes on" if saved else "not saved, the same command goes on from before"
-                    raise InterruptedRunError(f"interrupted at step {state.step:,} of {self.job.steps:,}; {how}") from None
+                    how = (
+                        "saved, the same command goes on"
+                        if saved
+                        else "not saved, the same command goes on from before"
+                    )
+                    raise InterruptedRunError(
+                        f"interrupted at step {state.step:,} of {self.job.steps:,}; {how}"
+                    ) from None
 
     def step(self, state: State, stop: StopSignal) -> State:
-        """One optimizer update, or a skipped one; raises Stopped, with nothing changed, where a signal came."""
+        """One optimizer update, or a skipped one; raises Stopped, with nothing changed, where a
+        signal came."""
         began = time.monotonic()
         batch = self.batch(state.step, stop)
         losses, counts = self.accumulate(batch, state.step, stop)
@@ -158,7 +176,9 @@ class Loop(Generic[M, B, S]):
         if self.update is not None:
             self.update.ready()
         parts = losses.numbers()
-        numbers = torch.stack([gradient_norm, *parts.values()]).tolist()  # the one place where the host waits for the device
+        numbers = torch.stack(
+            [gradient_norm, *parts.values()]
+        ).tolist()  # the one place where the host waits for the device
         norm, sums = numbers[0], self.runtime.total(dict(zip(parts, numbers[1:], strict=True)))
         shown = self.job.describe(state.step, sums, counts)
         verdict = self.guard.judge(shown["loss"], norm)
@@ -171,15 +191,27 @@ class Loop(Generic[M, B, S]):
             self.log.write("event", state.step, event=verdict, message=message)
             if verdict == "stop":
                 raise DivergedError(
-                    f"diverged at step {state.step:,}: {message}; lower the rate or lengthen the warm-up, and see metrics.jsonl"
+                    f"diverged at step {state.step:,}: {message}; lower the rate or lengthen the "
+                    "warm-up, and see metrics.jsonl"
                 )
         seconds = state.seconds + time.monotonic() - began
         tokens = state.tokens + shown.pop("tokens")
-        self.log.write("step", state.step, **shown, norm=norm, rate=rate, tokens=tokens, seconds=round(seconds, 3))
-        return State(step=state.step + 1, tokens=tokens, seconds=seconds, rate_scale=state.rate_scale)
+        self.log.write(
+            "step",
+            state.step,
+            **shown,
+            norm=norm,
+            rate=rate,
+            tokens=tokens,
+            seconds=round(seconds, 3),
+        )
+        return State(
+            step=state.step + 1, tokens=tokens, seconds=seconds, rate_scale=state.rate_scale
+        )
 
     def batch(self, step: int, stop: StopSignal) -> B:
-        """This rank's batch. A signal to the whole process group may end a data worker that has just been started."""
+        """This rank's batch. A signal to the whole process group may end a data worker that has
+        just been started."""
         try:
             return self.job.batch(step)
         except LitebertError:
@@ -188,7 +220,8 @@ class Loop(Generic[M, B, S]):
             raise
 
     def accumulate(self, batch: B, step: int, stop: StopSignal) -> tuple[S, dict[str, float]]:
-        """Forward and backward over the microbatches; where memory runs out, over smaller ones from the start."""
+        """Forward and backward over the microbatches; where memory runs out, over smaller ones from
+        the start."""
         counts = self.runtime.total(self.job.counts(batch) | {"stop": float(stop.wanted)})
         if counts.pop("stop"):  # agreed by all ranks
             raise Stopped
@@ -201,7 +234,10 @@ class Loop(Generic[M, B, S]):
                     raise
                 self.most_rows = (rows + 1) // 2
                 self.log.write(
-                    "event", step, event="memory", message=f"out of memory; microbatches of {self.most_rows} rows now"
+                    "event",
+                    step,
+                    event="memory",
+                    message=f"out of memory; microbatches of {self.most_rows} rows now",
                 )
             # outside of the handler, where the failed pass is no longer referred to
             self.optimizer.zero_grad(set_to_none=True)
@@ -209,13 +245,19 @@ class Loop(Generic[M, B, S]):
             if self.runtime.device.type == "cuda":
                 torch.cuda.empty_cache()
 
-    def backward(self, batch: B, rows: int, step: int, counts: dict[str, float], stop: StopSignal) -> S:
+    def backward(
+        self, batch: B, rows: int, step: int, counts: dict[str, float], stop: StopSignal
+    ) -> S:
         """Gradients of the whole batch, `rows` rows at a time."""
-        self.optimizer.zero_grad(set_to_none=True)  # first, so that a skipped step leaves nothing behind
+        self.optimizer.zero_grad(
+            set_to_none=True
+        )  # first, so that a skipped step leaves nothing behind
         self.runtime.seed(self.job.seed, step)
         total: S | None = None
         for start in range(0, len(batch), rows):
-            if stop.wanted and self.runtime.world_size == 1:  # ranks agree between steps, one alone need not wait
+            if (
+                stop.wanted and self.runtime.world_size == 1
+            ):  # ranks agree between steps, one alone need not wait
                 raise Stopped
             losses = self.passes(batch.rows(start, start + rows), step, counts)
             self.working.collect()
@@ -238,7 +280,9 @@ class Loop(Generic[M, B, S]):
         """Return to the last snapshot, and go on from there with half the rate."""
         before = self.restore()
         if before is None:
-            raise DivergedError(f"diverged at step {state.step:,}: {why}; and no snapshot was saved to go back to")
+            raise DivergedError(
+                f"diverged at step {state.step:,}: {why}; and no snapshot was saved to go back to"
+            )
         scale = min(before.rate_scale, state.rate_scale) / 2
         message = f"step {state.step:,}: {why}; back at step {before.step:,} with rate × {scale:g}"
         self.log.write("event", before.step, event="rollback", message=message)
@@ -253,4 +297,6 @@ class Stopped(Exception):  # noqa: N818 — no error
 
 def out_of_memory(error: RuntimeError) -> bool:
     """Whether torch ran out of memory, on a GPU or on the CPU."""
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error)
+    return isinstance(
+        error, torch.OutOfMemoryError
+    ) or "DefaultCPUAllocator: can't allocate memory" in str(error)

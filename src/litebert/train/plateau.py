@@ -1,7 +1,7 @@
-"""The oldest complaint about pretraining ALBERT, said aloud: losses in, a warning out where the plateau was not left.
-
-A model that predicts frequencies and looks at nothing has the entropy of single tokens as its loss, near 7 for 30,000
-pieces. The entropy is counted from the very tokens that were asked for.
+"""The oldest complaint about pretraining ALBERT, said aloud: losses in, a warning out where the
+plateau was not left.
+ A model that predicts frequencies and looks at nothing has the entropy of single tokens as its
+loss, near 7 for 30,000 pieces. The entropy is counted from the very tokens that were asked for.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 ADVICE = (
-    "try muon (--optimizer muon --rate 1e-3), a smaller batch (256), the pre-norm model (--encoder norm=pre), "
+    "try muon (--optimizer muon --rate 1e-3), a smaller batch (256), the pre-norm model (--encoder "
+    "norm=pre), "
     "a lower rate, or a longer warm-up; see docs/pretrain.md"
 )
 
 
 class PlateauWatch:
-    """Counts labels and averages losses; speaks once each `steps` steps while the loss is still up there."""
+    """Counts labels and averages losses; speaks once each `steps` steps while the loss is still up
+    there."""
 
     def __init__(self, vocab_size: int, *, steps: int, margin: float) -> None:
         self.counts = np.zeros(vocab_size, np.int64)
@@ -26,7 +28,8 @@ class PlateauWatch:
 
     @property
     def entropy(self) -> float:
-        """Of the labels seen so far, in nats; with the Miller–Madow correction for the pieces seen too seldom."""
+        """Of the labels seen so far, in nats; with the Miller–Madow correction for the pieces seen
+        too seldom."""
         seen = self.counts[self.counts > 0]
         total = int(seen.sum())
         shares = seen / total
@@ -34,7 +37,11 @@ class PlateauWatch:
 
     def state(self) -> dict[str, Any]:
         """What a snapshot keeps; the counts only as long as they are needed."""
-        return {"left": self.left, "average": self.average, "counts": None if self.left else self.counts.tolist()}
+        return {
+            "left": self.left,
+            "average": self.average,
+            "counts": None if self.left else self.counts.tolist(),
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.left, self.average = state["left"] or self.steps == 0, state["average"]
@@ -54,6 +61,7 @@ class PlateauWatch:
         if self.left:
             return None
         return (
-            f"the masked-token loss is {self.average:.2f}, the entropy of single tokens {entropy:.2f}: after {step + 1:,} "
+            f"the masked-token loss is {self.average:.2f}, the entropy of single tokens "
+            f"{entropy:.2f}: after {step + 1:,} "
             f"steps the model still predicts frequencies and looks at nothing; {ADVICE}"
         )

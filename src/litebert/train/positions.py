@@ -1,8 +1,9 @@
-"""Positions that a longer stage reads for the first time: a table of embeddings in; the same with those rows filled out.
-
-Heads that find neighbors by position find none among rows that were never trained. Trained rows follow one another nearly as a
-linear recurrence, each the one before turned a little, and so the new ones go on with it. Where there are too few to find it
-they are repeated (Longformer: Beltagy et al. 2020, §5). What that is worth: docs/decisions/positions.md.
+"""Positions that a longer stage reads for the first time: a table of embeddings in; the same with
+those rows filled out.
+ Heads that find neighbors by position find none among rows that were never trained. Trained rows
+follow one another nearly as a linear recurrence, each the one before turned a little, and so the
+new ones go on with it. Where there are too few to find it they are repeated (Longformer: Beltagy et
+al. 2020, §5). What that is worth: docs/decisions/positions.md.
 """
 
 import torch
@@ -14,7 +15,8 @@ from litebert.recipes import PretrainRecipe
 FEWEST = 64
 """Trained rows in which a recurrence can be found."""
 EDGE = 4
-"""Rows at both ends that are left out: [CLS] stands first, and in full rows [SEP] last, so they are learned apart."""
+"""Rows at both ends that are left out: [CLS] stands first, and in full rows [SEP] last, so they are
+learned apart."""
 SHARE = 5
 """Rows for each direction that is followed: the others are noise."""
 RIDGE = 1e-3
@@ -25,8 +27,8 @@ Rows = Float[Tensor, "positions size"]
 def new_positions(recipe: PretrainRecipe, *, trained: int = 0) -> dict[int, range]:
     """By step: the positions that a stage which begins there reads, and no stage before it did.
 
-    `trained` are those of the checkpoint that a run starts from. The first stage has nothing to go on from, and a sinusoid
-    goes on by itself.
+    `trained` are those of the checkpoint that a run starts from. The first stage has nothing to go
+    on from, and a sinusoid goes on by itself.
     """
     if not recipe.extend_positions or recipe.encoder.position_init == "sinusoidal":
         return {}
@@ -46,12 +48,17 @@ def extend_positions(table: Rows, new: range) -> None:
     What comes out depends on the rows before `new` alone, so doing it twice is doing it once.
     """
     trained = table[: new.start].detach().cpu().double()
-    rows = continued(trained, len(new)) if len(trained) >= FEWEST else trained[torch.arange(new.start, new.stop) % new.start]
+    rows = (
+        continued(trained, len(new))
+        if len(trained) >= FEWEST
+        else trained[torch.arange(new.start, new.stop) % new.start]
+    )
     table[new.start : new.stop] = rows.to(table)
 
 
 def continued(rows: Rows, count: int) -> Rows:
-    """The next `count` rows, by the linear map that best takes a row to the next: its turns alone, at the rows' mean size."""
+    """The next `count` rows, by the linear map that best takes a row to the next: its turns alone,
+    at the rows' mean size."""
     inner = rows[EDGE:-EDGE]
     center = inner.mean(0)
     _, strengths, directions = torch.linalg.svd(inner - center, full_matrices=False)

@@ -1,4 +1,5 @@
-"""Pretraining: a recipe and a folder of shards in; a run folder with metrics, snapshots and a checkpoint out (ALBERT §4.1)."""
+"""Pretraining: a recipe and a folder of shards in; a run folder with metrics, snapshots and a
+checkpoint out (ALBERT §4.1)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -57,7 +58,11 @@ class Pretraining(Training[Batch, Losses]):
         shards = Shards.open(data)
         self.tokenizer = shards.tokenizer()
         start = str(Path(init).resolve()) if init else None
-        self.inputs = {"tokenizer": self.tokenizer.fingerprint, "corpus": shards.fingerprint, "init": start}
+        self.inputs = {
+            "tokenizer": self.tokenizer.fingerprint,
+            "corpus": shards.fingerprint,
+            "init": start,
+        }
         self.recipe: PretrainRecipe = recipe
         self.runtime = runtime
         check_ranks(recipe, runtime)
@@ -65,9 +70,14 @@ class Pretraining(Training[Batch, Losses]):
             check_sizes(recipe)
         self.say = say = say if runtime.is_main else silent
         torch.manual_seed(recipe.seed)  # every rank starts from the same weights
-        heads = (HeadConfig(kind="masked"), *([HeadConfig(kind="order")] if recipe.order != "none" else []))
+        heads = (
+            HeadConfig(kind="masked"),
+            *([HeadConfig(kind="order")] if recipe.order != "none" else []),
+        )
         encoder = replace(recipe.encoder, vocab_size=self.tokenizer.vocab_size)
-        self.model = Model(ModelConfig(encoder=encoder, heads=heads), checkpoint_every=recipe.checkpoint_every)
+        self.model = Model(
+            ModelConfig(encoder=encoder, heads=heads), checkpoint_every=recipe.checkpoint_every
+        )
         trained = 0
         if init is not None:
             old = Checkpoint.load(init)
@@ -76,20 +86,30 @@ class Pretraining(Training[Batch, Losses]):
         self.new_positions = new_positions(recipe, trained=trained)
         self.model.to(runtime.device)
         self.working = WorkingCopy(self.model, runtime.dtype, fp8=runtime.fp8)
-        compiled = compile_model(self.working.model, recipe.compile, runtime, say, recompute=recipe.recompute)
+        compiled = compile_model(
+            self.working.model, recipe.compile, runtime, say, recompute=recipe.recompute
+        )
         self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         self.feed = Feed(stream, recipe, runtime, workers=workers)
         tail = compile_tail(say) if compiled else None
-        self.job: PretrainJob = PretrainJob(recipe, self.feed, runtime, static_shapes=compiled, tail=tail)
+        self.job: PretrainJob = PretrainJob(
+            recipe, self.feed, runtime, static_shapes=compiled, tail=tail
+        )
         # gradients of a float32 master would be the graph's own memory, and could not be added up
         graphs = compiled and runtime.device.type == "cuda" and not self.working.is_master
         self.passes: Graphs | None = Graphs(self.job, self.working.model, say) if graphs else None
         self.update = RecordedUpdate(self.optimizer, self.working, say) if graphs else None
-        self.evaluation = Evaluation(stream, runtime, tokens=recipe.evaluate_tokens) if recipe.heldout_fraction else None
+        self.evaluation = (
+            Evaluation(stream, runtime, tokens=recipe.evaluate_tokens)
+            if recipe.heldout_fraction
+            else None
+        )
         if self.evaluation:
             self.evaluation.check()
-        self.plateau = PlateauWatch(self.tokenizer.vocab_size, steps=recipe.plateau_steps, margin=recipe.plateau_margin)
+        self.plateau = PlateauWatch(
+            self.tokenizer.vocab_size, steps=recipe.plateau_steps, margin=recipe.plateau_margin
+        )
         self.evaluated = -1
         self.best: float | None = None
         self.best_length = 0
@@ -100,11 +120,13 @@ class Pretraining(Training[Batch, Losses]):
             self.passes.ahead(step)
 
     def beside(self, state: State, stop: StopSignal) -> None:
-        """Also: fill a longer stage's new positions. A snapshot of that moment may be from before or after it, for where a run
-        goes on there they are filled again, with the same."""
+        """Also: fill a longer stage's new positions. A snapshot of that moment may be from before
+        or after it, for where a run goes on there they are filled again, with the same."""
         super().beside(state, stop)
         if state.step in self.new_positions:
-            self.extend(self.model.encoder.embedding.position.weight, self.new_positions[state.step])
+            self.extend(
+                self.model.encoder.embedding.position.weight, self.new_positions[state.step]
+            )
             self.working.refresh()
 
     def wants_evaluation(self, step: int) -> bool:
@@ -116,7 +138,9 @@ class Pretraining(Training[Batch, Losses]):
         assert self.evaluation is not None
         done = max(state.step - 1, 0)
         length, depth = self.feed.at(done)[0], self.job.depth(done)
-        scores = self.evaluation(self.working.model, length=length, depth=depth, pause=self.pause(stop))
+        scores = self.evaluation(
+            self.working.model, length=length, depth=depth, pause=self.pause(stop)
+        )
         self.evaluated = state.step
         self.scores = scores
         if state.step == self.job.steps and self.runtime.is_main:
@@ -124,10 +148,19 @@ class Pretraining(Training[Batch, Losses]):
             assert batch is not None, "the first rank has the first batch"
             examples = filled_masks(self.working.model, batch, self.tokenizer)
             self.log.write("examples", state.step, examples=examples)
-        self.log.write("evaluation", state.step, **scores, tokens=state.tokens, seconds=round(state.seconds, 3))
+        self.log.write(
+            "evaluation", state.step, **scores, tokens=state.tokens, seconds=round(state.seconds, 3)
+        )
         if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
-            self.best, self.best_length = scores["masked_loss"], length  # another length is another question
-            wrong = self.write_checkpoint(self.checkpoint(), self.folder.best) if self.runtime.is_main else None
+            self.best, self.best_length = (
+                scores["masked_loss"],
+                length,
+            )  # another length is another question
+            wrong = (
+                self.write_checkpoint(self.checkpoint(), self.folder.best)
+                if self.runtime.is_main
+                else None
+            )
             if wrong:
                 self.report(wrong, step=state.step)
 
@@ -135,13 +168,22 @@ class Pretraining(Training[Batch, Losses]):
         return self.feed.position(step)
 
     def memory(self) -> dict[str, Any]:
-        own = {"evaluated": self.evaluated, "best": self.best, "best_length": self.best_length, "scores": self.scores}
+        own = {
+            "evaluated": self.evaluated,
+            "best": self.best,
+            "best_length": self.best_length,
+            "scores": self.scores,
+        }
         return {"own": own, "plateau": self.plateau.state()}
 
     def recall(self, memory: Mapping[str, Any], step: int, position: Position) -> None:
         self.feed.seek(step, position)
         own = memory["own"]
-        self.evaluated, self.best, self.best_length = own["evaluated"], own["best"], own.get("best_length", 0)
+        self.evaluated, self.best, self.best_length = (
+            own["evaluated"],
+            own["best"],
+            own.get("best_length", 0),
+        )
         self.scores = own["scores"]
         self.plateau.load(memory["plateau"])
 
@@ -152,10 +194,17 @@ class Pretraining(Training[Batch, Losses]):
         if self.runtime.is_main:
             wrong = self.write_checkpoint(self.checkpoint(), self.folder.final)
             if wrong:
-                raise CheckpointError(f"the run is at its end, but {wrong} and give the same command again")
+                raise CheckpointError(
+                    f"the run is at its end, but {wrong} and give the same command again"
+                )
             self.write_status("finished", state)
         self.runtime.wait()
-        return {"steps": state.step, "tokens": state.tokens, "seconds": state.seconds, **self.scores}
+        return {
+            "steps": state.step,
+            "tokens": state.tokens,
+            "seconds": state.seconds,
+            **self.scores,
+        }
 
     def close(self) -> None:
         self.feed.close()
@@ -167,10 +216,16 @@ class Pretraining(Training[Batch, Losses]):
         """After each step: say with which positions it began, and look for the plateau."""
         if record["kind"] != "step":
             return
-        if record["step"] in self.new_positions:  # said before the step, it would be said again where that is interrupted
-            self.report(said(self.new_positions[record["step"]]), event="positions", step=record["step"])
+        if (
+            record["step"] in self.new_positions
+        ):  # said before the step, it would be said again where that is interrupted
+            self.report(
+                said(self.new_positions[record["step"]]), event="positions", step=record["step"]
+            )
         if isinstance(record["masked_loss"], float):
-            warning = self.plateau.see(record["step"], self.feed.last.masked_labels, record["masked_loss"])
+            warning = self.plateau.see(
+                record["step"], self.feed.last.masked_labels, record["masked_loss"]
+            )
             if warning:
                 self.report(warning, event="plateau", step=record["step"])
 
@@ -180,7 +235,8 @@ def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:
     uneven = [size for size in recipe.batch_size.values if size % runtime.world_size]
     if uneven:
         raise ConfigError(
-            f"a batch is divided evenly among ranks, and {uneven[0]} sequences are not among {runtime.world_size}; "
+            f"a batch is divided evenly among ranks, and {uneven[0]} sequences are not among "
+            f"{runtime.world_size}; "
             "change batch_size or the number of processes"
         )
 
@@ -190,7 +246,10 @@ def check_sizes(recipe: PretrainRecipe) -> None:
     for name in ("hidden_size", "ffn_size"):
         size = getattr(recipe.encoder, name)
         if size % MULTIPLE:
-            raise ConfigError(f"dtype fp8 needs sizes that are multiples of {MULTIPLE}, and {name} is {size}; use bfloat16")
+            raise ConfigError(
+                f"dtype fp8 needs sizes that are multiples of {MULTIPLE}, and {name} is {size}; "
+                "use bfloat16"
+            )
 
 
 def example_spec(recipe: PretrainRecipe) -> ExampleSpec:

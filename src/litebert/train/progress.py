@@ -1,4 +1,5 @@
-"""What a person sees of a run: records in; a bar on a terminal, or a line every few seconds elsewhere, out.
+"""What a person sees of a run: records in; a bar on a terminal, or a line every few seconds
+elsewhere, out.
 
 The time left counts from the speed of the last minutes, so it is right after resuming too.
 """
@@ -37,7 +38,12 @@ class ProgressSink:
             self.bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.bar:
             self.bar.stop()
 
@@ -53,9 +59,16 @@ class ProgressSink:
         if record["kind"] == "step":
             self._step(record)
         elif record["kind"] == "evaluation":
-            self.console.print(self._evaluation(record), highlight=False, markup=False, soft_wrap=True)
+            self.console.print(
+                self._evaluation(record), highlight=False, markup=False, soft_wrap=True
+            )
         elif record["kind"] == "event":
-            self.console.print(f"step {record['step']:,}: {record['message']}", highlight=False, markup=False, soft_wrap=True)
+            self.console.print(
+                f"step {record['step']:,}: {record['message']}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
             if record["event"] in ("resumed", "rollback"):
                 self.recent.clear()  # speed is measured from here on
                 if self.bar:
@@ -73,7 +86,10 @@ class ProgressSink:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _speed(self) -> str:
-        (start, first_step, first_tokens), (end, last_step, last_tokens) = self.recent[0], self.recent[-1]
+        (start, first_step, first_tokens), (end, last_step, last_tokens) = (
+            self.recent[0],
+            self.recent[-1],
+        )
         if end <= start:
             return ""
         left = (self.steps - last_step - 1) * (end - start) / max(last_step - first_step, 1)
@@ -82,8 +98,19 @@ class ProgressSink:
     def _evaluation(self, record: Record) -> str:
         where, shown = "held out", [name for name in HELD_OUT if name in record]
         if "score" in record:  # of a task: all of them, the first being the one that counts
-            where, shown = "dev", [name for name in record if name not in ("kind", "step", "score", "tokens", "seconds")]
-        parts = [f"{name.replace('_', ' ')} {record[name]:.3f}" for name in shown if isinstance(record[name], float)]
+            where, shown = (
+                "dev",
+                [
+                    name
+                    for name in record
+                    if name not in ("kind", "step", "score", "tokens", "seconds")
+                ],
+            )
+        parts = [
+            f"{name.replace('_', ' ')} {record[name]:.3f}"
+            for name in shown
+            if isinstance(record[name], float)
+        ]
         return f"step {record['step']:,}: {where}: " + ", ".join(parts)
 
 
@@ -96,4 +123,10 @@ def duration(seconds: float) -> str:
 
 
 def _count(number: float) -> str:
-    return f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.1f} k" if number >= 1e3 else f"{number:.0f}"
+    return (
+        f"{number / 1e6:.2f} M"
+        if number >= 1e6
+        else f"{number / 1e3:.1f} k"
+        if number >= 1e3
+        else f"{number:.0f}"
+    )

@@ -1,7 +1,8 @@
-"""Where a run happens: rank, device, arithmetic, and what ranks tell each other. Environment in, one Runtime out.
-
-Gradients are summed over ranks by hand, once a step, after the last microbatch: an ALBERT has few of them (sharing), a
-rank that runs out of memory can try again alone, and nothing hangs in the middle of a backward pass.
+"""Where a run happens: rank, device, arithmetic, and what ranks tell each other. Environment in,
+one Runtime out.
+ Gradients are summed over ranks by hand, once a step, after the last microbatch: an ALBERT has few
+of them (sharing), a rank that runs out of memory can try again alone, and nothing hangs in the
+middle of a backward pass.
 """
 
 import hashlib
@@ -20,7 +21,8 @@ from litebert.errors import ConfigError
 
 Arithmetic = Literal["auto", "float32", "bfloat16", "fp8"]
 FP8_CAPABILITY = (8, 9)
-"""GPUs of Ada (8.9), Hopper (9.0) and later multiply in 8-bit floats. A CPU does so too, slowly: enough for tests."""
+"""GPUs of Ada (8.9), Hopper (9.0) and later multiply in 8-bit floats. A CPU does so too, slowly:
+enough for tests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,19 +43,25 @@ class Runtime:
     @classmethod
     def start(cls, *, device: str = "auto", dtype: Arithmetic = "auto") -> "Runtime":
         """Join the ranks that torchrun started, or be alone."""
-        rank, world_size, local = (int(os.environ.get(key, default)) for key, default in _TORCHRUN.items())
+        rank, world_size, local = (
+            int(os.environ.get(key, default)) for key, default in _TORCHRUN.items()
+        )
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         cuda = device.startswith("cuda")
         if cuda and not torch.cuda.is_available():
-            raise ConfigError(f"device is {device!r}, and torch sees no GPU here; use --device cpu, or see litebert doctor")
+            raise ConfigError(
+                f"device is {device!r}, and torch sees no GPU here; use --device cpu, or see "
+                "litebert doctor"
+            )
         try:
             place = torch.device(f"cuda:{local}" if device == "cuda" else device)
             if cuda:
                 torch.cuda.set_device(place)
         except RuntimeError as error:
             raise ConfigError(
-                f"there is no device {device!r} here: {str(error).splitlines()[0]}; see litebert doctor"
+                f"there is no device {device!r} here: {str(error).splitlines()[0]}; see litebert "
+                "doctor"
             ) from error
         if world_size > 1 and not dist.is_initialized():
             _join("nccl" if cuda else "gloo", rank, world_size)
@@ -61,7 +69,13 @@ class Runtime:
             check_fp8(place)
         names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "fp8": torch.bfloat16}
         auto = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
-        return cls(rank=rank, world_size=world_size, device=place, dtype=names.get(dtype, auto), fp8=dtype == "fp8")
+        return cls(
+            rank=rank,
+            world_size=world_size,
+            device=place,
+            dtype=names.get(dtype, auto),
+            fp8=dtype == "fp8",
+        )
 
     @property
     def is_main(self) -> bool:
@@ -87,7 +101,9 @@ class Runtime:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
-        for gradient, part in zip(gradients, torch.split(flat, [gradient.numel() for gradient in gradients]), strict=True):
+        for gradient, part in zip(
+            gradients, torch.split(flat, [gradient.numel() for gradient in gradients]), strict=True
+        ):
             gradient.copy_(part.view_as(gradient))
 
     def wait(self) -> None:
@@ -101,10 +117,13 @@ class Runtime:
             dist.destroy_process_group()
 
     def seed(self, *parts: int) -> None:
-        """Seed torch for a stretch of work named by `parts` and this rank: counted, not carried, so resuming is exact."""
+        """Seed torch for a stretch of work named by `parts` and this rank: counted, not carried, so
+        resuming is exact."""
         digest = hashlib.sha256(repr((*parts, self.rank)).encode()).digest()
         seed = int.from_bytes(digest[:8], "little") >> 1
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack trace at each call
+        torch.default_generator.manual_seed(
+            seed
+        )  # torch.manual_seed formats a stack trace at each call
         if self.device.type == "cuda":
             torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed)
 
@@ -120,17 +139,27 @@ def check_fp8(device: torch.device) -> None:
         return
     capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
     if capability < FP8_CAPABILITY:
-        what = f"a GPU of compute capability {'.'.join(map(str, capability))}" if device.type == "cuda" else repr(str(device))
-        raise ConfigError(f"dtype fp8 needs a GPU of compute capability 8.9 or more, and this is {what}; use --dtype bfloat16")
+        what = (
+            f"a GPU of compute capability {'.'.join(map(str, capability))}"
+            if device.type == "cuda"
+            else repr(str(device))
+        )
+        raise ConfigError(
+            f"dtype fp8 needs a GPU of compute capability 8.9 or more, and this is {what}; use "
+            "--dtype bfloat16"
+        )
 
 
 def _join(backend: str, rank: int, world_size: int) -> None:
-    """Meet the other ranks. Under a number of its own for each restart: torchrun keeps one store for all of them, and
-    ranks that read the addresses of killed ones there wait for those (torch 2.13, rendezvous.py)."""
+    """Meet the other ranks. Under a number of its own for each restart: torchrun keeps one store
+    for all of them, and ranks that read the addresses of killed ones there wait for those (torch
+    2.13, rendezvous.py)."""
     store, rank, world_size = next(iter(rendezvous("env://", rank, world_size, timeout=PATIENCE)))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(f"litebert-{attempt}", store)  # type: ignore[attr-defined]
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
+    dist.init_process_group(
+        backend, store=store, rank=rank, world_size=world_size, timeout=PATIENCE
+    )
 
 
 PATIENCE = timedelta(minutes=10)

@@ -1,4 +1,5 @@
-"""Filled masks to show a person: a model and a held-out batch in; pieces, truths and guesses out."""
+"""Filled masks to show a person: a model and a held-out batch in; pieces, truths and guesses
+out."""
 
 from typing import Any
 
@@ -12,8 +13,11 @@ from litebert.text.tokenizer import Tokenizer
 
 
 @torch.no_grad()
-def filled_masks(model: Model, batch: Batch, tokenizer: Tokenizer, *, count: int = 6, top: int = 5) -> list[dict[str, Any]]:
-    """The first `count` examples, each with its pieces, masked places, true pieces and the model's best guesses."""
+def filled_masks(
+    model: Model, batch: Batch, tokenizer: Tokenizer, *, count: int = 6, top: int = 5
+) -> list[dict[str, Any]]:
+    """The first `count` examples, each with its pieces, masked places, true pieces and the model's
+    best guesses."""
     device = model.encoder.embedding.token.weight.device
     batch = batch.rows(0, count)
     training = model.training
@@ -23,15 +27,26 @@ def filled_masks(model: Model, batch: Batch, tokenizer: Tokenizer, *, count: int
     best = model.masked_logits(states[:, None], tensors.masked).float().softmax(-1).topk(top)
     model.train(training)
     examples: list[dict[str, Any]] = [
-        {"pieces": [tokenizer.pieces[i] for i in row[real]], "masked": [], "truth": [], "guesses": []}
+        {
+            "pieces": [tokenizer.pieces[i] for i in row[real]],
+            "masked": [],
+            "truth": [],
+            "guesses": [],
+        }
         for row, real in zip(batch.token_ids, batch.mask, strict=True)
     ]
     width = batch.token_ids.shape[1]
     for position, label, values, ids in zip(
-        batch.masked_positions.tolist(), batch.masked_labels.tolist(), best.values.tolist(), best.indices.tolist(), strict=True
+        batch.masked_positions.tolist(),
+        batch.masked_labels.tolist(),
+        best.values.tolist(),
+        best.indices.tolist(),
+        strict=True,
     ):
         example = examples[position // width]
         example["masked"].append(position % width)
         example["truth"].append(tokenizer.pieces[label])
-        example["guesses"].append([[tokenizer.pieces[i], round(value, 4)] for i, value in zip(ids, values, strict=True)])
+        example["guesses"].append(
+            [[tokenizer.pieces[i], round(value, 4)] for i, value in zip(ids, values, strict=True)]
+        )
     return examples

@@ -1,5 +1,5 @@
-"""The same fine-tuning from several seeds (ALBERT §4.2: the median of five). A recipe in; a run for each seed, their median and
-spread, and the best one's checkpoint out.
+"""The same fine-tuning from several seeds (ALBERT §4.2: the median of five). A recipe in; a run for
+each seed, their median and spread, and the best one's checkpoint out.
 """
 
 import math
@@ -36,7 +36,8 @@ def train_seeds(
     sinks: Callable[[Path], tuple[Sink, ...]] = lambda folder: (),
     progress: bool = True,
 ) -> Result:
-    """Runs of seed, seed + 1, … in the folders seed-0, seed-1, … of `out`; finished ones answer at once."""
+    """Runs of seed, seed + 1, … in the folders seed-0, seed-1, … of `out`; finished ones answer at
+    once."""
     out = Path(out)
     if RunFolder(out).recipe.exists():
         raise ConfigError(f"{out} holds a run of one seed; choose another --out for several")
@@ -48,10 +49,20 @@ def train_seeds(
             say(f"seed {seed}, {number + 1} of {seeds}")
         run = Finetuning(replace(recipe, seed=seed), prepared, source, runtime, say=say)
         try:
-            results.append({"folder": folder.name, **run.train(folder, sinks=sinks(folder), progress=progress)})
+            results.append(
+                {"folder": folder.name, **run.train(folder, sinks=sinks(folder), progress=progress)}
+            )
         except DivergedError as error:  # one seed that fails is part of the spread
             say(f"seed {seed} failed: {error}")
-            results.append({"folder": folder.name, "seed": seed, "score": None, "scores": {}, "reason": str(error)})
+            results.append(
+                {
+                    "folder": folder.name,
+                    "seed": seed,
+                    "score": None,
+                    "scores": {},
+                    "reason": str(error),
+                }
+            )
             diverged = error
     done = [result for result in results if result["score"] is not None]
     if not done:
@@ -61,7 +72,9 @@ def train_seeds(
     summary = {
         "task": recipe.task,
         "score": statistics.median(result["score"] for result in done),
-        "scores": {name: spread([result["scores"][name] for result in done]) for name in done[0]["scores"]},
+        "scores": {
+            name: spread([result["scores"][name] for result in done]) for name in done[0]["scores"]
+        },
         "best_seed": best["seed"],
         "failed": sum(result["score"] is None or not result["left_chance"] for result in results),
         "seeds": results,
@@ -74,7 +87,8 @@ def train_seeds(
 
 
 def check_single(out: Path | str) -> None:
-    """Refuse a folder of several seeds for a run of one: it would replace the best one's checkpoint."""
+    """Refuse a folder of several seeds for a run of one: it would replace the best one's
+    checkpoint."""
     if (Path(out) / "seed-0").exists():
         raise ConfigError(f"{out} holds runs of several seeds; choose another --out for one")
 

@@ -1,7 +1,8 @@
-"""Where a model comes from: a folder or a name in, a checkpoint and what a user should know of it out.
-
-A litebert checkpoint, the folder of a run or of several seeds, a Hugging Face folder and Google's checkpoint will do, foreign
-weights are converted in memory; so will the name of a model that comes with the package, where there is no such folder.
+"""Where a model comes from: a folder or a name in, a checkpoint and what a user should know of it
+out.
+ A litebert checkpoint, the folder of a run or of several seeds, a Hugging Face folder and Google's
+checkpoint will do, foreign weights are converted in memory; so will the name of a model that comes
+with the package, where there is no such folder.
 """
 
 from pathlib import Path
@@ -27,7 +28,8 @@ def open_model(folder: Path | str) -> tuple[Checkpoint, tuple[str, ...]]:
             return Checkpoint.load(embedded.folder), ()
         names = ", ".join(model.name for model in embedded_models()) or "none"
         raise CheckpointError(
-            f"there is no {path}; expected the folder of a checkpoint, a run or a Hugging Face model, or the prefix of "
+            f"there is no {path}; expected the folder of a checkpoint, a run or a Hugging Face "
+            "model, or the prefix of "
             f"Google's checkpoint, or a model that comes with litebert (there is {names})"
         )
     kind = recognize(path)
@@ -45,7 +47,8 @@ def checkpoint_folder(name: Path | str) -> Path:
 
 
 def find_checkpoint(folder: Path | str) -> Path:
-    """The folder that holds the weights: `folder` itself, or the final or best checkpoint of a run."""
+    """The folder that holds the weights: `folder` itself, or the final or best checkpoint of a
+    run."""
     path = Path(folder)
     if not any((path / name).exists() for name in RUN):
         return path
@@ -53,5 +56,6 @@ def find_checkpoint(folder: Path | str) -> Path:
         if (path / name).is_dir():
             return path / name
     raise CheckpointError(
-        f"the run in {path} has no checkpoint yet, neither {' nor '.join(CHECKPOINTS)}; wait until it has one"
+        f"the run in {path} has no checkpoint yet, neither {' nor '.join(CHECKPOINTS)}; wait until "
+        "it has one"
     )

@@ -1,4 +1,5 @@
-"""SIGTERM and Ctrl-C as a wish that the loop looks up, not as an exception in the middle of something."""
+"""SIGTERM and Ctrl-C as a wish that the loop looks up, not as an exception in the middle of
+something."""
 
 import signal
 from types import FrameType, TracebackType
@@ -6,7 +7,8 @@ from typing import Any
 
 
 class StopSignal:
-    """While entered, the first SIGTERM or SIGINT sets `wanted`; a second SIGINT raises KeyboardInterrupt at once."""
+    """While entered, the first SIGTERM or SIGINT sets `wanted`; a second SIGINT raises
+    KeyboardInterrupt at once."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -17,7 +19,12 @@ class StopSignal:
             self._before[number] = signal.signal(number, self._receive)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -1,7 +1,8 @@
-"""TensorBoard events, for who watches several runs at once: records in; an event file out. metrics.jsonl stays the truth.
-
-Needs the extra `tensorboard`, imported when the sink is made, so that a run does not begin without it. A step is counted
-here as in the report, by the steps done after it, so that training and held-out points lie over one another.
+"""TensorBoard events, for who watches several runs at once: records in; an event file out.
+metrics.jsonl stays the truth.
+ Needs the extra `tensorboard`, imported when the sink is made, so that a run does not begin without
+it. A step is counted here as in the report, by the steps done after it, so that training and
+held-out points lie over one another.
 """
 
 import atexit
@@ -20,13 +21,16 @@ NOT_FINITE = ("nan", "inf", "-inf")
 
 
 class TensorBoardSink:
-    """A sink of records. Closing it is optional: what is unwritten is written when the process ends."""
+    """A sink of records. Closing it is optional: what is unwritten is written when the process
+    ends."""
 
     def __init__(self, folder: Path | str) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise MissingExtraError("tensorboard", extra="tensorboard", purpose="writing TensorBoard events") from error
+            raise MissingExtraError(
+                "tensorboard", extra="tensorboard", purpose="writing TensorBoard events"
+            ) from error
         self._make = SummaryWriter
         self._folder = str(folder)
         self._writer: SummaryWriter | None = None
@@ -55,9 +59,11 @@ class TensorBoardSink:
         atexit.unregister(self.close)
 
     def _at(self, done: int, kind: str) -> "SummaryWriter":
-        """The writer for a record after `done` steps. Where a run resumes or goes back, what stood after it is void.
+        """The writer for a record after `done` steps. Where a run resumes or goes back, what stood
+        after it is void.
 
-        An event goes back nowhere: it is told after its step. What stands at `done` itself only that step writes again.
+        An event goes back nowhere: it is told after its step. What stands at `done` itself only
+        that step writes again.
         """
         if self._writer is not None and done < self._last and kind != "event":
             self._writer.close()

@@ -1,7 +1,7 @@
-"""One run in its folder, whatever it learns: what pretraining and fine-tuning have in common. A job in; a finished run out.
-
-Starting, going on where an earlier process stopped, snapshots, status and the ways a run can end are here; what is learned,
-how it is scored and what is kept at the end are the subclass's.
+"""One run in its folder, whatever it learns: what pretraining and fine-tuning have in common. A job
+in; a finished run out.
+ Starting, going on where an earlier process stopped, snapshots, status and the ways a run can end
+are here; what is learned, how it is scored and what is kept at the end are the subclass's.
 """
 
 import sys
@@ -85,7 +85,8 @@ class Training(ABC, Generic[B, S]):
         """After the last step: write what is kept; the run's result."""
 
     def finished(self) -> dict[str, Any] | None:
-        """The result of a run that an earlier process brought to its end, where that need not be found out again."""
+        """The result of a run that an earlier process brought to its end, where that need not be
+        found out again."""
         return None
 
     def run_steps(self, state: State) -> State:
@@ -101,8 +102,11 @@ class Training(ABC, Generic[B, S]):
     def close(self) -> None:
         """Whatever the run had open."""
 
-    def train(self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True) -> dict[str, Any]:
-        """Run to the end in the folder `out`, going on where an earlier process stopped; the result."""
+    def train(
+        self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
+    ) -> dict[str, Any]:
+        """Run to the end in the folder `out`, going on where an earlier process stopped; the
+        result."""
         self.folder = RunFolder(out)
         if self.runtime.is_main:
             self.folder.hold()
@@ -112,7 +116,9 @@ class Training(ABC, Generic[B, S]):
             if done is not None:
                 return done
             if moved:
-                self.say("the run goes on, but not bit for bit as where it began: " + "; ".join(moved))
+                self.say(
+                    "the run goes on, but not bit for bit as where it began: " + "; ".join(moved)
+                )
             self.open()
             return self._train(sinks, progress=progress)
         finally:
@@ -133,7 +139,12 @@ class Training(ABC, Generic[B, S]):
                     self.log.rewind(0)
                     state = State()
                 else:
-                    self.log.announce("event", state.step, event="resumed", message=f"going on at step {state.step:,}")
+                    self.log.announce(
+                        "event",
+                        state.step,
+                        event="resumed",
+                        message=f"going on at step {state.step:,}",
+                    )
                 self.write_status("running", state)
                 return self.finish(self.run_steps(state))
         except BaseException as error:
@@ -145,7 +156,11 @@ class Training(ABC, Generic[B, S]):
 
     def make_guard(self) -> Guard:
         recipe = self.recipe
-        return Guard(max_skips=recipe.max_skips, max_rollbacks=recipe.max_rollbacks, spike_factor=recipe.spike_factor)
+        return Guard(
+            max_skips=recipe.max_skips,
+            max_rollbacks=recipe.max_rollbacks,
+            spike_factor=recipe.spike_factor,
+        )
 
     def _loop(self) -> Loop[Model, B, S]:
         return Loop(
@@ -168,16 +183,21 @@ class Training(ABC, Generic[B, S]):
         """What may be made ready for the next step while the device is busy with this one."""
 
     def beside(self, state: State, stop: StopSignal) -> None:
-        """Before each step and after the last: evaluation and snapshots, where they are due; one to begin with."""
+        """Before each step and after the last: evaluation and snapshots, where they are due; one to
+        begin with."""
         if self.wants_evaluation(state.step):
             self.evaluate(state, stop)
-        # not while steps are skipped: what a run may have to go back to should be from before the trouble
-        due = state.step == 0 or (is_due(state.step, self.recipe.save_every) and not self.guard.skips)
+        # not while steps are skipped: what a run may have to go back to should be from before the
+        # trouble
+        due = state.step == 0 or (
+            is_due(state.step, self.recipe.save_every) and not self.guard.skips
+        )
         if state.step != self.keeper.saved and (state.step == self.job.steps or due):
             self.save(state)
 
     def pause(self, stop: StopSignal) -> Callable[[], None]:
-        """What an evaluation calls between batches, equally often on every rank: raises where a signal came."""
+        """What an evaluation calls between batches, equally often on every rank: raises where a
+        signal came."""
 
         def look() -> None:
             if self.runtime.total({"stop": float(stop.wanted)})["stop"]:  # agreed by all ranks
@@ -188,7 +208,9 @@ class Training(ABC, Generic[B, S]):
     def save(self, state: State) -> bool:
         """A snapshot of this moment; whether it is on the disk."""
         extra = self.memory() | {"guard": self.guard.state()}
-        kept = self.keeper.save(state, self.position(state.step), extra, recipe=self.recipe.fingerprint)
+        kept = self.keeper.save(
+            state, self.position(state.step), extra, recipe=self.recipe.fingerprint
+        )
         self.write_status("running", state)
         return kept
 
@@ -197,10 +219,14 @@ class Training(ABC, Generic[B, S]):
         snapshot = self.keeper.latest()
         if snapshot is None:
             return None
-        if snapshot.recipe != self.recipe.fingerprint:  # told, not refused: another release may know more settings
+        if (
+            snapshot.recipe != self.recipe.fingerprint
+        ):  # told, not refused: another release may know more settings
             self.say(
-                f"the snapshot of step {snapshot.step:,} is of another recipe than {self.folder.recipe} says: that was edited, "
-                "or written by another release; the run goes on, and no longer is what one recipe gives"
+                f"the snapshot of step {snapshot.step:,} is of another recipe than "
+                f"{self.folder.recipe} says: that was edited, "
+                "or written by another release; the run goes on, and no longer is what one recipe "
+                "gives"
             )
         self.working.refresh()
         self.recall(snapshot.extra, snapshot.step, Position(snapshot.epoch, snapshot.index))
@@ -209,7 +235,8 @@ class Training(ABC, Generic[B, S]):
         return State(step=snapshot.step, **snapshot.extra["state"])
 
     def write_checkpoint(self, checkpoint: Checkpoint, path: Path) -> str | None:
-        """Weights to predict from; a full disk costs them and not the run. What went wrong, if anything."""
+        """Weights to predict from; a full disk costs them and not the run. What went wrong, if
+        anything."""
         try:
             checkpoint.save(path, replace=True)
         except (OSError, SafetensorError, LitebertError) as error:
@@ -221,7 +248,13 @@ class Training(ABC, Generic[B, S]):
 
     def write_status(self, word: str, state: State) -> None:
         if self.runtime.is_main:
-            self.folder.write_status(word, step=state.step, steps=self.job.steps, tokens=state.tokens, seconds=state.seconds)
+            self.folder.write_status(
+                word,
+                step=state.step,
+                steps=self.job.steps,
+                tokens=state.tokens,
+                seconds=state.seconds,
+            )
 
 
 def is_due(step: int, every: int) -> bool:

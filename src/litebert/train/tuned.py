@@ -1,4 +1,5 @@
-"""A fine-tuned model put to the test: its folder and a task's data in, what it says of a split out."""
+"""A fine-tuned model put to the test: its folder and a task's data in, what it says of a split
+out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -38,19 +39,30 @@ class Tuned:
     ) -> list[Prediction]:
         """A prediction for each example, in their order."""
         model = self.checkpoint.model.to(device)
-        return predict(model, self.card, examples, self.tokenizer, device=device, batch_tokens=batch_tokens, pause=pause)
+        return predict(
+            model,
+            self.card,
+            examples,
+            self.tokenizer,
+            device=device,
+            batch_tokens=batch_tokens,
+            pause=pause,
+        )
 
     def check_task(self, task: Task) -> None:
-        """Refuse a task that this model has no answers for; one of the same kind and labels will do, as the diagnostic set."""
+        """Refuse a task that this model has no answers for; one of the same kind and labels will
+        do, as the diagnostic set."""
         mine = self.card.task
         if mine.kind != task.kind:
             raise ConfigError(
-                f"{task.name} is a task of kind {task.kind}, the model in {self.folder} was fine-tuned on {mine.name}, "
+                f"{task.name} is a task of kind {task.kind}, the model in {self.folder} was "
+                f"fine-tuned on {mine.name}, "
                 f"of kind {mine.kind}; fine-tune one for {task.name}"
             )
         if set(mine.labels) != set(task.labels):
             raise ConfigError(
-                f"the labels of {task.name} are {shown(task.labels)}, those of the model in {self.folder} are "
+                f"the labels of {task.name} are {shown(task.labels)}, those of the model in "
+                f"{self.folder} are "
                 f"{shown(mine.labels)}; fine-tune one for {task.name}"
             )
 
@@ -60,15 +72,26 @@ def open_tuned(folder: Path | str) -> Tuned:
     checkpoint, _ = open_model(folder)
     if checkpoint.task is None:
         heads = ", ".join(head.kind for head in checkpoint.model.config.heads) or "none"
-        raise ConfigError(f"the model in {folder} answers for no task (its heads: {heads}); run litebert finetune TASK first")
+        raise ConfigError(
+            f"the model in {folder} answers for no task (its heads: {heads}); run litebert "
+            "finetune TASK first"
+        )
     if checkpoint.tokenizer is None:
-        raise ConfigError(f"the model in {folder} has no tokenizer, and texts cannot be read without; put spiece.model there")
+        raise ConfigError(
+            f"the model in {folder} has no tokenizer, and texts cannot be read without; put "
+            "spiece.model there"
+        )
     card = TaskCard.from_dict(checkpoint.task)
-    return Tuned(folder=str(folder), checkpoint=checkpoint, tokenizer=checkpoint.tokenizer, card=card)
+    return Tuned(
+        folder=str(folder), checkpoint=checkpoint, tokenizer=checkpoint.tokenizer, card=card
+    )
 
 
-def open_for(tuned: Tuned, name: str, data: Path | str, options: TableOptions, splits: Sequence[str]) -> TaskData:
-    """A task's splits for a model that can answer for it; of one's own data the labels are those that the model knows."""
+def open_for(
+    tuned: Tuned, name: str, data: Path | str, options: TableOptions, splits: Sequence[str]
+) -> TaskData:
+    """A task's splits for a model that can answer for it; of one's own data the labels are those
+    that the model knows."""
     mine = tuned.card.task
     if name not in BENCHMARKS and mine.kind in LABELLED and options.labels is None:
         options = replace(options, labels=mine.labels)
@@ -85,7 +108,8 @@ def ask_all(
     device: torch.device | str = "cpu",
     batch_tokens: int | None = None,
 ) -> tuple[TaskData, dict[str, list[list[Prediction]]]]:
-    """What each model says of each split that `read` opens for the first of them. One model is in memory at a time."""
+    """What each model says of each split that `read` opens for the first of them. One model is in
+    memory at a time."""
     first = open_tuned(folders[0])
     data = read(first)
     said: dict[str, list[list[Prediction]]] = {split: [] for split in data.splits}

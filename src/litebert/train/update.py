@@ -1,12 +1,13 @@
-"""The update as one CUDA graph: the optimizer's step and the rounding of its weights, recorded once and then replayed.
-
-Gradients in; changed weights, in the master and in the working copy, out. Between the moment when a step's loss is known and
-the next forward pass the device has nothing to do until the host has started hundreds of small kernels; a replay is one start.
-What differs from step to step (the rate, bias corrections) is counted out on the host and copied to the device before, while it
-is still at the gradients (`ready`): between their norm and the update lie a glance at it and that start.
-
-Recorded are addresses. So the first steps run as usual, and do so again where a step meets other tensors than the one before:
-a layer that joined, moments from a snapshot, a new beginning. Where recording fails all goes on as before, said once.
+"""The update as one CUDA graph: the optimizer's step and the rounding of its weights, recorded once
+and then replayed.
+ Gradients in; changed weights, in the master and in the working copy, out. Between the moment when
+a step's loss is known and the next forward pass the device has nothing to do until the host has
+started hundreds of small kernels; a replay is one start. What differs from step to step (the rate,
+bias corrections) is counted out on the host and copied to the device before, while it is still at
+the gradients (`ready`): between their norm and the update lie a glance at it and that start.
+ Recorded are addresses. So the first steps run as usual, and do so again where a step meets other
+tensors than the one before: a layer that joined, moments from a snapshot, a new beginning. Where
+recording fails all goes on as before, said once.
 """
 
 from collections.abc import Callable
@@ -32,12 +33,16 @@ class RecordedStep:
 
 
 class RecordedUpdate:
-    """A call is a step of the optimizer, with the rates that its groups have, and a refresh of the working copy."""
+    """A call is a step of the optimizer, with the rates that its groups have, and a refresh of the
+    working copy."""
 
-    def __init__(self, optimizer: Movable, working: WorkingCopy[Any], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, optimizer: Movable, working: WorkingCopy[Any], say: Callable[[str], None]
+    ) -> None:
         self.optimizer, self.working, self.say = optimizer, working, say
         self.tensors: list[Tensor | None] = []
-        """What the last step read and wrote; held, so that no other tensor can be taken for one of them."""
+        """What the last step read and wrote; held, so that no other tensor can be taken for one of
+        them."""
         self.seen = 0
         """Steps over those tensors."""
         self.parts: list[Part] | None = None
@@ -47,7 +52,8 @@ class RecordedUpdate:
         working.hold_gradients()
 
     def ready(self) -> None:
-        """Before each call, the rates set: see which tensors it touches, record where that is due, and send the numbers."""
+        """Before each call, the rates set: see which tensors it touches, record where that is due,
+        and send the numbers."""
         if not self.is_on:
             return
         self.parts = parts = self.optimizer.parts()
@@ -57,7 +63,10 @@ class RecordedUpdate:
         if self.recorded is not None:
             numbers = [number for part in parts for number in self.optimizer.scalars(part)]
             there = self.recorded.scalars
-            there.copy_(torch.tensor(numbers, dtype=there.dtype, pin_memory=there.is_cuda), non_blocking=True)
+            there.copy_(
+                torch.tensor(numbers, dtype=there.dtype, pin_memory=there.is_cuda),
+                non_blocking=True,
+            )
 
     def __call__(self) -> None:
         if self.parts is None:
@@ -79,7 +88,9 @@ class RecordedUpdate:
     def look(self, parts: list[Part]) -> None:
         """Forget what was recorded over other tensors than those of this step."""
         tensors = self.touched(parts)
-        if len(tensors) != len(self.tensors) or any(one is not other for one, other in zip(tensors, self.tensors, strict=True)):
+        if len(tensors) != len(self.tensors) or any(
+            one is not other for one, other in zip(tensors, self.tensors, strict=True)
+        ):
             self.tensors, self.seen, self.recorded = tensors, 0, None
 
     def touched(self, parts: list[Part]) -> list[Tensor | None]:
@@ -88,18 +99,24 @@ class RecordedUpdate:
         for part in parts:
             for parameter in part.parameters:
                 found += [parameter, parameter.grad]
-                found += [value for value in self.optimizer.state[parameter].values() if isinstance(value, Tensor)]
+                found += [
+                    value
+                    for value in self.optimizer.state[parameter].values()
+                    if isinstance(value, Tensor)
+                ]
             found.append(None)
         return found
 
     def try_record(self, parts: list[Part]) -> None:
-        """Recording runs nothing on the device and counts nothing on the host: where it fails, the step is still to do."""
+        """Recording runs nothing on the device and counts nothing on the host: where it fails, the
+        step is still to do."""
         try:
             self.recorded = self.record(parts)
         except RuntimeError as error:
             self.is_on, self.tensors = False, []
             self.say(
-                f"the optimizer could not be recorded, so its steps run without a CUDA graph: {str(error).splitlines()[0]}"
+                "the optimizer could not be recorded, so its steps run without a CUDA graph: "
+                f"{str(error).splitlines()[0]}"
             )
 
     def record(self, parts: list[Part]) -> RecordedStep:

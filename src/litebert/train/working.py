@@ -1,8 +1,9 @@
-"""The copy of the model that layers compute with. Float32 weights (the master) in; a model in the arithmetic of the run out.
-
-In bfloat16 the products are fast but a weight cannot take small steps, so optimizer, clipping and snapshots know the master
-alone: its rounded copy makes the gradients, and they are added up in float32. In fp8 the copy's large products are in 8 bits,
-and its weights are rounded to those here too: once a step.
+"""The copy of the model that layers compute with. Float32 weights (the master) in; a model in the
+arithmetic of the run out.
+ In bfloat16 the products are fast but a weight cannot take small steps, so optimizer, clipping and
+snapshots know the master alone: its rounded copy makes the gradients, and they are added up in
+float32. In fp8 the copy's large products are in 8 bits, and its weights are rounded to those here
+too: once a step.
 """
 
 import copy
@@ -30,7 +31,8 @@ class WorkingCopy(Generic[M]):
         self._held: dict[Tensor, Tensor] | None = None
 
     def hold_gradients(self) -> None:
-        """From now on the master's gradients are added up in the same memory in every step: a recorded update reads it."""
+        """From now on the master's gradients are added up in the same memory in every step: a
+        recorded update reads it."""
         self._held = {}
 
     @torch.no_grad()

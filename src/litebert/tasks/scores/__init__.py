@@ -1,8 +1,9 @@
-"""The official scores as pure functions: what is true and what was guessed in, a number out (ALBERT §4.2, A.3).
-
-Each is written over weighted sums. With weights of one it is the score itself; a bootstrap's weights say how often each
-example was drawn, and a row of weights gives a score each, so that a thousand resamples are a few matrix products.
-0/0 is NaN here, for "not defined"; score() says 0 then, as scikit-learn does, and tables leave it out.
+"""The official scores as pure functions: what is true and what was guessed in, a number out (ALBERT
+§4.2, A.3).
+ Each is written over weighted sums. With weights of one it is the score itself; a bootstrap's
+weights say how often each example was drawn, and a row of weights gives a score each, so that a
+thousand resamples are a few matrix products. 0/0 is NaN here, for "not defined"; score() says 0
+then, as scikit-learn does, and tables leave it out.
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
-"""SQuAD's scores of one answer: exact match and F1 of words, after its normalisation (Rajpurkar et al. 2016, 2018).
-
-Both scores take the best over the accepted answers. Where questions may have no answer, the empty text is the one accepted
-answer of those that have none, and an accepted answer of nothing but punctuation and articles does not count.
+"""SQuAD's scores of one answer: exact match and F1 of words, after its normalisation (Rajpurkar et
+al. 2016, 2018).
+ Both scores take the best over the accepted answers. Where questions may have no answer, the empty
+text is the one accepted answer of those that have none, and an accepted answer of nothing but
+punctuation and articles does not count.
 """
 
 import re
@@ -14,7 +15,8 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalize(text: str) -> str:
-    """Lower case, no ASCII punctuation, no articles, single spaces: "The  Eiffel Tower!" is "eiffel tower"."""
+    """Lower case, no ASCII punctuation, no articles, single spaces: "The  Eiffel Tower!" is "eiffel
+    tower"."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -32,7 +34,8 @@ def exact(guess: str, right: Sequence[str]) -> float:
 def f1(guess: str, right: Sequence[str]) -> float:
     """The best F1 of the guess's words against those of an accepted answer; all are normalized.
 
-    Two texts of no words are equal, as in SQuAD 2's rules; SQuAD 1's script says 0 where an accepted answer is a lone ".".
+    Two texts of no words are equal, as in SQuAD 2's rules; SQuAD 1's script says 0 where an
+    accepted answer is a lone ".".
     """
     words = guess.split()
     return max(_f1(words, answer.split()) for answer in right)

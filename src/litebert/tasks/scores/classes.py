@@ -1,4 +1,5 @@
-"""Scores of labels: accuracy, F1, macro F1, Matthews' correlation. Numbers of labels in, true and guessed."""
+"""Scores of labels: accuracy, F1, macro F1, Matthews' correlation. Numbers of labels in, true and
+guessed."""
 
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from litebert.tasks.scores import Scores, Weights, divide
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a confusion matrix comes to for the scores, without the matrix: a row for each resample, a column for each label."""
+    """What a confusion matrix comes to for the scores, without the matrix: a row for each resample,
+    a column for each label."""
 
     right: Float[np.ndarray, "samples labels"]
     """Examples of the label that were guessed so."""
@@ -18,7 +20,12 @@ class Counts:
     guessed: Float[np.ndarray, "samples labels"]
 
 
-def count(true: Int[np.ndarray, " examples"], guessed: Int[np.ndarray, " examples"], weights: Weights, labels: int) -> Counts:
+def count(
+    true: Int[np.ndarray, " examples"],
+    guessed: Int[np.ndarray, " examples"],
+    weights: Weights,
+    labels: int,
+) -> Counts:
     """Count labels in every resample."""
     hot = np.eye(labels)
     right = hot[true] * (true == guessed)[:, None]
@@ -37,12 +44,16 @@ def f1(counts: Counts, label: int = 1) -> Scores:
 
 def macro_f1(counts: Counts) -> Scores:
     """Mean F1 over the labels that occur, be it as truth or as guess."""
-    each, seen = divide(2 * counts.right, counts.true + counts.guessed), counts.true + counts.guessed > 0
+    each, seen = (
+        divide(2 * counts.right, counts.true + counts.guessed),
+        counts.true + counts.guessed > 0,
+    )
     return divide(np.where(seen, each, 0).sum(1), seen.sum(1))
 
 
 def matthews(counts: Counts) -> Scores:
-    """Matthews' correlation for any number of labels (Gorodkin 2004): the covariance of truth and guess, between -1 and 1."""
+    """Matthews' correlation for any number of labels (Gorodkin 2004): the covariance of truth and
+    guess, between -1 and 1."""
     total = counts.true.sum(1)
 
     def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@ from litebert.tasks.scores import Scores, Weights, divide, mean
 
 Numbers = Float[np.ndarray, " examples"]
 FLAT = 1e-12
-"""A variance that is this part of the squared size of the numbers, or less, is rounding error: the numbers are all the same."""
+"""A variance that is this part of the squared size of the numbers, or less, is rounding error: the
+numbers are all the same."""
 
 
 def pearson(true: Numbers, guessed: Numbers, weights: Weights) -> Scores:
@@ -17,7 +18,8 @@ def pearson(true: Numbers, guessed: Numbers, weights: Weights) -> Scores:
 
 
 def spearman(true: Numbers, guessed: Numbers, weights: Weights) -> Scores:
-    """Correlation of their ranks; equal numbers share the mean of their ranks. Each resample has ranks of its own."""
+    """Correlation of their ranks; equal numbers share the mean of their ranks. Each resample has
+    ranks of its own."""
     return _correlation(_ranks(true, weights), _ranks(guessed, weights), weights)
 
 
@@ -37,12 +39,15 @@ def _correlation(a: np.ndarray, b: np.ndarray, weights: Weights) -> Scores:
     variance_a, variance_b = square_a - mean_a**2, square_b - mean_b**2
     varies = (variance_a > FLAT * square_a) & (variance_b > FLAT * square_b)
     together = moment(a * b) - mean_a * mean_b
-    found = np.where(varies, divide(together, np.sqrt(np.where(varies, variance_a * variance_b, 0))), np.nan)
+    found = np.where(
+        varies, divide(together, np.sqrt(np.where(varies, variance_a * variance_b, 0))), np.nan
+    )
     return np.clip(found, -1, 1)  # a hair beyond 1 by rounding
 
 
 def _ranks(values: Numbers, weights: Weights) -> Float[np.ndarray, "samples examples"]:
-    """Ranks from 1 as if each example stood there `weights` times: those below, and the middle of those that are equal."""
+    """Ranks from 1 as if each example stood there `weights` times: those below, and the middle of
+    those that are equal."""
     _, group = np.unique(values, return_inverse=True)
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))

@@ -1,8 +1,7 @@
 """Scores of tags: entities found and words tagged rightly. Tags of one text in, counts out.
-
-An entity is a run of words under one name, as CoNLL's script and seqeval read it: B- begins, I- goes on, E- (or L-) ends,
-S- (or U-) stands alone; a run that lacks its beginning counts all the same. Tags without such letters, as those of parts of
-speech, are entities of one word. O is none.
+ An entity is a run of words under one name, as CoNLL's script and seqeval read it: B- begins, I-
+goes on, E- (or L-) ends, S- (or U-) stands alone; a run that lacks its beginning counts all the
+same. Tags without such letters, as those of parts of speech, are entities of one word. O is none.
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,13 @@ def count(true: Sequence[str], guessed: Sequence[str]) -> TagCounts:
     """Compare the tags of one text."""
     ours, theirs = entities(guessed), entities(true)
     right = sum(a == b for a, b in zip(true, guessed, strict=True))
-    return TagCounts(right=len(ours & theirs), true=len(theirs), guessed=len(ours), right_words=right, words=len(true))
+    return TagCounts(
+        right=len(ours & theirs),
+        true=len(theirs),
+        guessed=len(ours),
+        right_words=right,
+        words=len(true),
+    )
 
 
 def _split(tag: str) -> tuple[str, str]:
