@@ -32,7 +32,7 @@ KERNELS := short_attention wide long_attention attention_dropout fused_norm fp8_
 test-kernels: setup
 	$(BIN)/python -c "import triton" 2> /dev/null || $(PIP) triton==3.7.1
 	$(BIN)/python -c "import torch; exit(not torch.cuda.is_available())" || \
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n 2 $(KERNELS:%=tests/model/test_%.py)
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n 2 $(KERNELS:%=tests/kernels/test_%.py)
 
 check: setup
 	$(BIN)/ruff format --no-cache --check .

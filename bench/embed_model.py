@@ -27,11 +27,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from litebert.atomic import write_folder
-from litebert.checkpoint import CONFIG, TASK, WEIGHTS, Checkpoint, Difference, Stored, read_header
 from litebert.errors import ConfigError, LitebertError
+from litebert.files import write_folder
 from litebert.infer.predictor import Predictor
-from litebert.model.stored import Based
+from litebert.loading import find_checkpoint, open_model
 from litebert.models.card import GIVEN, ModelCard
 from litebert.models.index import (
     CARD,
@@ -42,8 +41,17 @@ from litebert.models.index import (
     embedded_models,
     index_text,
 )
+from litebert.storage.checkpoint import (
+    CONFIG,
+    TASK,
+    WEIGHTS,
+    Checkpoint,
+    Difference,
+    Stored,
+    read_header,
+)
+from litebert.storage.weights import Based
 from litebert.tasks.card import TaskCard
-from litebert.train.source import find_checkpoint, open_model
 
 MOST_BYTES = 14_000_000
 """Of all models together: what a package may weigh."""

@@ -29,14 +29,14 @@ import numpy as np
 import torch
 import transformers
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune import Finetuning
-from litebert.train.prepared import Prepared, prepare
+from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.run import Finetuning
 from litebert.train.runtime import Runtime
 
 VOCAB, EMBEDDING = 30_000, 128

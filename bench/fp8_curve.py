@@ -26,7 +26,7 @@ import torch
 from litebert.recipes import PretrainRecipe, Stages
 from litebert.testing import SHAPE, tiny_shards
 from litebert.train.folder import environment, write_json
-from litebert.train.pretrain import Pretraining
+from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Arithmetic, Runtime
 
 RUNS: dict[str, tuple[Arithmetic, int]] = {"bfloat16": ("bfloat16", 0), "fp8": ("fp8", 0)}

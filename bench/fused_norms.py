@@ -6,7 +6,7 @@ and without. Prints JSON.
 the start. A kernel's line has its time beside the time that its bytes take at 4.3 TB/s ("counted");
 errors are relative, of each result against float64. Those of the way back have the sum over the few
 hundred rows of sums that they leave in them ("add up"). `variants` times other rows, stages and
-programs: the best of them should be the defaults (NORM and GELU in model/fused_norm.py).
+programs: the best of them should be the defaults (NORM and GELU in kernels/norm.py).
  The part `layer` times a layer of albert-base, compiled as in training, forward and backward:
 without the kernels ("plain"), and with them ("fused"). Errors are of the output and all gradients
 together, against float64; `kept_mb` is what the layer holds between forward and backward.
@@ -27,7 +27,9 @@ import triton
 from torch import Tensor, nn
 
 from litebert.config import PRESETS
-from litebert.model import fused, fused_norm, layers
+from litebert.kernels import norm as fused_norm
+from litebert.kernels import projection as fused
+from litebert.model import layers
 from litebert.model.encoder import apply_layer
 from litebert.model.layers import Attention, FeedForward
 from litebert.model.layout import Packing

@@ -22,8 +22,10 @@ from unittest.mock import patch
 import gpu_step
 from gpu_contenders import Case, Ours
 from litebert import objective
-from litebert.model import fused, layout, products
-from litebert.train import job
+from litebert.kernels import linear as products
+from litebert.kernels import projection as fused
+from litebert.model import layout
+from litebert.train.pretrain import job
 
 SHAPES = ("base-512", "base-128")
 NEEDS = 35.0
@@ -61,7 +63,7 @@ def without_short_kernels() -> Iterator[None]:
     if not layout.HAS_TRITON:
         yield
         return
-    from litebert.model import short_attention
+    from litebert.kernels.attention import short as short_attention
 
     with patch.object(short_attention, "supports", lambda *_: False):
         yield

@@ -31,11 +31,11 @@ from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.recipes import PretrainRecipe, Stages
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.graphs import WARM
+from litebert.train.graphs.passes import WARM
 from litebert.train.guard import Guard
 from litebert.train.log import Log
 from litebert.train.loop import Loop, State
-from litebert.train.pretrain import Pretraining, example_spec
+from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
 

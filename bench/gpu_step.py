@@ -42,12 +42,12 @@ from gpu_meter import GIB, Meter, search
 from gpu_profile import record, summary
 from gpu_table import ratios
 from litebert.data.stream import Stream
-from litebert.model import fp8
+from litebert.kernels.fp8 import linear as fp8
 from litebert.model.count import flops_per_token
 from litebert.testing import tiny_shards
 from litebert.train.folder import environment, write_json
 from litebert.train.loop import out_of_memory
-from litebert.train.pretrain import example_spec
+from litebert.train.pretrain.run import example_spec
 
 WORSE = 1.1
 HERE = Path(__file__)

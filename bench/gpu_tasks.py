@@ -43,17 +43,17 @@ import torch
 import transformers
 from torch import Tensor
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
 from litebert.infer.predictor import Predictor
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.testing import tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune import Finetuning
-from litebert.train.graphs import WARM
-from litebert.train.prepared import Prepared, prepare
+from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.run import Finetuning
+from litebert.train.graphs.passes import WARM
 from litebert.train.runtime import Runtime
 
 RATE, HEAD_DROPOUT = 1e-5, 0.1

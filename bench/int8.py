@@ -20,13 +20,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from litebert.checkpoint import Checkpoint
 from litebert.data.layout import TensorBatch, padded
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
-from litebert.model import int8
 from litebert.model.model import Model
 from litebert.objective import needed_states
+from litebert.storage import int8
+from litebert.storage.checkpoint import Checkpoint
 
 ROWS = 16
 WHOLE = 2**20

@@ -23,9 +23,9 @@ import triton
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from litebert.model import long_attention as long
-from litebert.model.fused import FusedProjection
-from litebert.model.long_attention import Tile, Tiles
+from litebert.kernels.attention import long
+from litebert.kernels.attention.long import Tile, Tiles
+from litebert.kernels.projection import FusedProjection
 from short_attention import Case, Layer, Ways, in_turns, record
 
 CASES = {

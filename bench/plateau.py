@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.recipes import NAMED, OptimizerName, OptimizerSpec, PretrainRecipe, Stages
-from litebert.train.pretrain import Pretraining
+from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
 
 LEFT = 6.5

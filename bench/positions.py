@@ -23,14 +23,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.checkpoint import Checkpoint
 from litebert.data.stream import Stream
 from litebert.recipes import NAMED, OptimizerSpec, PretrainRecipe, Stages
-from litebert.train.evaluate import Evaluation
+from litebert.storage.checkpoint import Checkpoint
 from litebert.train.folder import environment, write_json
 from litebert.train.log import read_records
-from litebert.train.positions import extend_positions
-from litebert.train.pretrain import Pretraining, example_spec
+from litebert.train.pretrain.evaluate import Evaluation
+from litebert.train.pretrain.positions import extend_positions
+from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 
 SHORT, LONG = 16, 64

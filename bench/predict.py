@@ -27,14 +27,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.infer.load import load
 from litebert.infer.predict_file import predict_file
 from litebert.infer.predictor import Predictor
 from litebert.infer.questions import PredictOptions
 from litebert.model.model import Model
-from litebert.tasks.rows import read_rows
+from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.tables.rows import read_rows
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

@@ -1,4 +1,4 @@
-"""The products of a layer on a GPU, by torch's algorithm and by ours (model/lt.py), in turns.
+"""The products of a layer on a GPU, by torch's algorithm and by ours (kernels/cublaslt.py), in turns.
 Prints JSON, a line for each.
 
     python bench/products.py [--sizes 768 1024 4096] [--tokens 65536] [--rounds 7]
@@ -15,8 +15,9 @@ from unittest.mock import patch
 import torch
 import torch.nn.functional as F
 
-from litebert.model import lt, products
-from litebert.model.fused_feed_forward import _product_gelu
+from litebert.kernels import cublaslt as lt
+from litebert.kernels import linear as products
+from litebert.kernels.feed_forward import _product_gelu
 from short_attention import in_turns, record
 
 MAPS = {"query, key, value": (1, 3), "output": (1, 1), "inner": (1, 4), "outer": (4, 1)}

@@ -21,7 +21,6 @@ import scipy.stats
 import sklearn.metrics
 from torchmetrics.functional.text import squad
 
-from litebert.tasks.baselines import bag_of_words, majority
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -29,9 +28,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.measures import only
-from litebert.tasks.null_threshold import at_threshold, best_threshold
-from litebert.tasks.options import TableOptions
+from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -42,7 +39,10 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.tasks.registry import open_task
-from litebert.tasks.score import bootstrap, score
+from litebert.tasks.scores.baselines import bag_of_words, majority
+from litebert.tasks.scores.measures import only
+from litebert.tasks.scores.score import bootstrap, score
+from litebert.tasks.tables.options import TableOptions
 from litebert.tasks.task import Task
 
 WHOLE, DEV_ONLY = (

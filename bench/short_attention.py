@@ -10,7 +10,7 @@ median. `--variants` times other numbers of warps, stages and programs too, by w
 were chosen.
  The part `layer` times the whole attention part of albert-base, compiled as in training, forward
 and backward: with query, key and value in one tensor ("wide", model/layout.py's WIDE), each on its
-own ("split"), and that without the views before its sums ("split, mm + mm", model/fused.py). Errors
+own ("split"), and that without the views before its sums ("split, mm + mm", kernels/projection.py). Errors
 are of the output and all gradients together.
 """
 
@@ -31,9 +31,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn.attention.varlen import varlen_attn
 
 from litebert.config import PRESETS
+from litebert.kernels.attention import short
+from litebert.kernels.projection import FusedProjection
 from litebert.model import layers, layout
-from litebert.model import short_attention as short
-from litebert.model.fused import FusedProjection
 from litebert.model.layers import Attention
 from litebert.model.layout import Needed, Packing
 

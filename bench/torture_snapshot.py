@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from litebert.snapshot import Snapshot, SnapshotStore
+from litebert.storage.snapshot import Snapshot, SnapshotStore
 
 
 def make(step: int, size: int) -> Snapshot:
@@ -74,7 +74,7 @@ def save_forever(folder: str, size: int) -> None:
 
 def kill_campaign(folder: Path, kills: int, size: int, draw: random.Random) -> dict[str, object]:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["litebert.snapshot"])
+    context.set_forkserver_preload(["litebert.storage.snapshot"])
     store, reports = SnapshotStore(folder), []
     store.report = reports.append
     begin = time.perf_counter()

@@ -28,7 +28,6 @@ import numpy as np
 import torch
 
 from hidden_words import HIDDEN, Scores, Window, hidden_words, make_windows, score
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
 from litebert.data.build import build_shards
 from litebert.data.corpus import find_files, read_documents
@@ -36,9 +35,10 @@ from litebert.data.shards import Shards
 from litebert.model.count import count_encoder, count_head, flops_per_token
 from litebert.model.model import Model
 from litebert.recipes import NAMED, PretrainRecipe, Stages
+from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import environment, write_json
-from litebert.train.pretrain import Pretraining
+from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
 
 MOST_CHARACTERS = 100_000

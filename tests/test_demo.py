@@ -25,9 +25,9 @@ from litebert.demo.stations import Walk
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.infer.load import load
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, Stages, named
+from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TextExample
-from litebert.tasks.inputs import Inputs
-from litebert.train.finetune import Finetuning
+from litebert.train.finetune.run import Finetuning
 
 HELDOUT = 0.1
 NOUNS = (

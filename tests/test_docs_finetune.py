@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from litebert import cli
-from litebert.checkpoint import Checkpoint
 from litebert.config import ModelConfig, preset
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from litebert import cli
-from litebert.checkpoint import Checkpoint
 from litebert.config import HeadConfig, HeadKind, ModelConfig, preset
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.task import Task
 from litebert.testing import tiny_tokenizer

@@ -12,7 +12,6 @@ from litebert.errors import DataError
 from litebert.report import write_report
 from litebert.report.dev import PREDICTIONS, RESULT
 from litebert.report.page import LIMIT
-from litebert.tasks.evaluation import evaluate
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -21,8 +20,9 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.kept import save_predictions
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction
+from litebert.tasks.scores.evaluation import evaluate
+from litebert.tasks.scores.kept import save_predictions
 from litebert.tasks.task import Task
 from made_predictions import TASKS, made, made_models
 from made_runs import finetuning, make_run

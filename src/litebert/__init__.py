@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from litebert.checkpoint import Checkpoint
     from litebert.config import PRESETS, EncoderConfig, HeadConfig, ModelConfig
     from litebert.infer.load import load
     from litebert.infer.predictor import Predictor
     from litebert.model.encoder import Encoder
     from litebert.model.model import Model
+    from litebert.storage.checkpoint import Checkpoint
     from litebert.text.tokenizer import Tokenizer
 
 _PAGE = {
-    "Checkpoint": "litebert.checkpoint",
+    "Checkpoint": "litebert.storage.checkpoint",
     "Encoder": "litebert.model.encoder",
     "EncoderConfig": "litebert.config",
     "HeadConfig": "litebert.config",

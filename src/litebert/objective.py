@@ -144,7 +144,7 @@ def takes_labels(logits: Float[Tensor, "rows labels"]) -> bool:
 
 def _sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if takes_labels(logits):
-        from litebert.model.label_loss import label_loss
+        from litebert.kernels.cross_entropy import label_loss
 
         return label_loss(logits, labels)
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")

@@ -15,11 +15,11 @@ import transformers
 from peers import foreign_model
 from safetensors.torch import load_file
 
-from litebert.checkpoint import Checkpoint
 from litebert.cli import run
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.folder import convert_folder, recognize
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
 
 GOOGLE = Path(__file__).parent / "fixtures" / "google"

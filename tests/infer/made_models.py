@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, HeadKind, ModelConfig
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer

@@ -9,10 +9,10 @@ import pytest
 from made_models import LABELS, save_model, texts
 
 import litebert
-from litebert.checkpoint import Checkpoint
 from litebert.convert.folder import convert_folder
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.load import load
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.task import Task
 

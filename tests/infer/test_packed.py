@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from litebert import load
-from litebert.checkpoint import Checkpoint
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import ConfigError
 from litebert.infer import embed, fill, rows
 from litebert.infer.predictor import Predictor, find_dtype
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

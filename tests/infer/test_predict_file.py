@@ -27,9 +27,9 @@ from litebert.infer.output import Output
 from litebert.infer.predict_file import predict_file
 from litebert.infer.predictor import Predictor
 from litebert.infer.questions import PredictOptions
-from litebert.tasks.options import TableOptions
-from litebert.tasks.rows import read_rows
-from litebert.tasks.table import PEEK
+from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.rows import read_rows
+from litebert.tasks.tables.table import PEEK
 
 TEXTS = [text.replace("first", 'the "first",') for text in texts(60)]
 CLASSIFY = PredictOptions(verb="classify")

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.text.tokenizer import Tokenizer
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from litebert import cli
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

@@ -14,11 +14,11 @@ from made_embedded import FACTS, LABELS, embed, make_run
 
 import litebert
 from litebert import cli
-from litebert.checkpoint import Checkpoint
 from litebert.config import HeadConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.load import load
 from litebert.models import index
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.task import Task
 from litebert.testing import tiny_tokenizer

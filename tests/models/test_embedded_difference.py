@@ -12,10 +12,10 @@ from made_embedded import FACTS, LABELS, embed, make_run
 
 import litebert
 from litebert import cli
-from litebert.checkpoint import CONFIG, WEIGHTS, Checkpoint
 from litebert.config import HeadConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.models import index
+from litebert.storage.checkpoint import CONFIG, WEIGHTS, Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.task import Task
 from litebert.testing import tiny_tokenizer

@@ -13,9 +13,10 @@ from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.errors import ConfigError
 from litebert.model.joint_span import JointSpanHead
-from litebert.tasks.apply import predict, predict_inputs
-from litebert.tasks.encode import encode
+from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import AnswerExample, TagExample
+from litebert.tasks.heads.apply import predict, predict_inputs
+from litebert.tasks.heads.spans import N_BEST, NO_SPAN
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -24,7 +25,6 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.spans import N_BEST, NO_SPAN
 from litebert.text.tokenizer import Tokenizer
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.tasks.average import average
-from litebert.tasks.measures import only
+from litebert.tasks.heads.average import average
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -13,7 +12,8 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.score import score
+from litebert.tasks.scores.measures import only
+from litebert.tasks.scores.score import score
 from made_predictions import TASKS, made, made_models
 
 

@@ -9,7 +9,6 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from litebert.errors import DataError
-from litebert.tasks.baselines import bag_of_words, majority
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -18,8 +17,6 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.linear import LinearModel
-from litebert.tasks.measures import only
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -27,8 +24,11 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.score import score
-from litebert.tasks.words import features, words_of
+from litebert.tasks.scores.baselines import bag_of_words, majority
+from litebert.tasks.scores.linear import LinearModel
+from litebert.tasks.scores.measures import only
+from litebert.tasks.scores.score import score
+from litebert.tasks.scores.words import features, words_of
 from made_predictions import TASKS, made
 
 BASELINES = [majority, bag_of_words]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from made_examples import CASES, made_card, made_model
 
-from litebert.atomic import MANIFEST
-from litebert.checkpoint import TASK, Checkpoint
 from litebert.errors import CheckpointError, ConfigError
+from litebert.files import MANIFEST
+from litebert.storage.checkpoint import TASK, Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.text.tokenizer import Tokenizer
 

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.tasks.cut import cut
 from litebert.tasks.examples import TaskExample, TextExample
+from litebert.tasks.tables.cut import cut
 
 
 def text_of(name: str) -> TextExample:

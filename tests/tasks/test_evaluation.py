@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from litebert.tasks.evaluation import evaluate, is_labelled
 from litebert.tasks.examples import AnswerExample, TagExample, TextExample
-from litebert.tasks.score import bootstrap, by_slice, score
-from litebert.tasks.worst import worst
+from litebert.tasks.scores.evaluation import evaluate, is_labelled
+from litebert.tasks.scores.score import bootstrap, by_slice, score
+from litebert.tasks.scores.worst import worst
 from made_predictions import TASKS, made
 
 

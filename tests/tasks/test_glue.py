@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import ConfigError, DataError
+from litebert.tasks.benchmarks.glue import GLUE
 from litebert.tasks.examples import TextExample
-from litebert.tasks.glue import GLUE
 from litebert.tasks.registry import BENCHMARKS, OWN, TableOptions, open_task
 from litebert.tasks.task import TaskData
 from litebert.testing import TINY_SPLITS, tiny_task

@@ -9,8 +9,7 @@ import pytest
 import torch
 from made_examples import CASES, made_card, made_examples, made_model
 
-from litebert.tasks.apply import predict_inputs
-from litebert.tasks.encode import encode
+from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -18,7 +17,8 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.losses import task_losses
+from litebert.tasks.heads.apply import predict_inputs
+from litebert.tasks.heads.losses import task_losses
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,

@@ -6,9 +6,9 @@ import pytest
 
 from litebert.errors import DataError
 from litebert.tasks.examples import Answer, AnswerExample
-from litebert.tasks.null_threshold import at_threshold, best_threshold
+from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import Span, SpanPrediction
-from litebert.tasks.score import score
+from litebert.tasks.scores.score import score
 from made_predictions import TASKS
 
 TASK = TASKS["answer or none"]

@@ -12,8 +12,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.kept import load_predictions, save_predictions
-from litebert.tasks.null_threshold import at_threshold, best_threshold
+from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -24,7 +23,8 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.tasks.registry import BENCHMARKS, OWN, open_task
-from litebert.tasks.score import score
+from litebert.tasks.scores.kept import load_predictions, save_predictions
+from litebert.tasks.scores.score import score
 from litebert.testing import tiny_task
 
 

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import DataError, LitebertError
-from litebert.tasks import csv_records, lines
-from litebert.tasks.bad_rows import BadRows
 from litebert.tasks.registry import OWN, TableOptions, open_task
-from litebert.tasks.rows import read_rows
+from litebert.tasks.tables import csv_records, lines
+from litebert.tasks.tables.bad_rows import BadRows
+from litebert.tasks.tables.rows import read_rows
 
 ROWS = [
     {"text": 'He said "no", twice.', "label": "a"},

@@ -10,7 +10,7 @@ import pytest
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TaskExample, TextExample
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
-from litebert.tasks.score import LESS_IS_BETTER, bootstrap, by_slice, score
+from litebert.tasks.scores.score import LESS_IS_BETTER, bootstrap, by_slice, score
 from made_predictions import TASKS, made
 
 KINDS = sorted(TASKS)
@@ -94,7 +94,7 @@ def test_intervals_do_not_depend_on_the_memory_they_may_use(
 ) -> None:
     task, examples, predictions = made("regress", 30)
     whole = bootstrap(task, examples, predictions, samples=40)
-    monkeypatch.setattr("litebert.tasks.score.CELLS", 7 * 30)
+    monkeypatch.setattr("litebert.tasks.scores.score.CELLS", 7 * 30)
     assert bootstrap(task, examples, predictions, samples=40) == whole
 
 

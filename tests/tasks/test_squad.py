@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import DataError
-from litebert.tasks.align import align
+from litebert.tasks.benchmarks.align import align
 from litebert.tasks.examples import Answer, AnswerExample
 from litebert.tasks.registry import TableOptions, open_task
 from litebert.testing import TINY_SPLITS, tiny_task

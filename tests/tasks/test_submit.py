@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import DataError
+from litebert.tasks.benchmarks.glue import GLUE
+from litebert.tasks.benchmarks.submit import GLUE_FILES, write_submission
 from litebert.tasks.examples import AnswerExample, TaskExample, TextExample
-from litebert.tasks.glue import GLUE
 from litebert.tasks.predictions import (
     LabelPrediction,
     NumberPrediction,
@@ -16,7 +17,6 @@ from litebert.tasks.predictions import (
     SpanPrediction,
 )
 from litebert.tasks.registry import BENCHMARKS, open_task
-from litebert.tasks.submit import GLUE_FILES, write_submission
 from litebert.testing import tiny_task
 
 OFFICIAL = "AX CoLA MNLI-m MNLI-mm MRPC QNLI QQP RTE SST-2 STS-B WNLI"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from made_examples import CASES, made_card, made_examples
 from torch import Tensor
 
-from litebert.tasks.batch import TaskBatch, budget_batches, epoch_batches
-from litebert.tasks.encode import encode
+from litebert.tasks.encode.batch import TaskBatch, budget_batches, epoch_batches
+from litebert.tasks.encode.encode import encode
 from litebert.text.tokenizer import Tokenizer
 
 

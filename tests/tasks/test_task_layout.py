@@ -10,12 +10,12 @@ import torch
 from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.model.model import Model
-from litebert.tasks import apply
-from litebert.tasks import layout as task_layout
-from litebert.tasks.encode import encode
-from litebert.tasks.inputs import Inputs
-from litebert.tasks.layout import can_pack, packed, packed_states, rounded
-from litebert.tasks.losses import Units, task_losses, task_states
+from litebert.tasks.encode import layout as task_layout
+from litebert.tasks.encode.encode import encode
+from litebert.tasks.encode.inputs import Inputs
+from litebert.tasks.encode.layout import can_pack, packed, packed_states, rounded
+from litebert.tasks.heads import apply
+from litebert.tasks.heads.losses import Units, task_losses, task_states
 from litebert.text.tokenizer import Tokenizer
 
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from litebert.errors import DataError
 from litebert.model.model import Model
-from litebert.tasks.batch import TaskBatch
-from litebert.tasks.encode import encode
-from litebert.tasks.losses import TaskSums, task_losses
+from litebert.tasks.encode.batch import TaskBatch
+from litebert.tasks.encode.encode import encode
+from litebert.tasks.heads.losses import TaskSums, task_losses
 from litebert.text.tokenizer import Tokenizer
 
 

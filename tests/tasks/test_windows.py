@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.tasks.windows import windows
+from litebert.tasks.encode.windows import windows
 
 SHAPES = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 30)), min_size=1, max_size=5)
 

@@ -13,8 +13,8 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.score import score
-from litebert.tasks.worst import guessed_text, how_wrong, true_text, worst
+from litebert.tasks.scores.score import score
+from litebert.tasks.scores.worst import guessed_text, how_wrong, true_text, worst
 from made_predictions import TASKS, made
 
 

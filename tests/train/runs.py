@@ -15,7 +15,7 @@ from litebert.objective import Losses
 from litebert.recipes import PretrainRecipe, Stages
 from litebert.testing import tiny_recipe
 from litebert.train.log import Record, read_records
-from litebert.train.pretrain import Pretraining
+from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
 
 CPU = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)

@@ -4,10 +4,10 @@ see each other."""
 import numpy as np
 import pytest
 
-from litebert.tasks.average import average
 from litebert.tasks.examples import TaskExample, TextExample
+from litebert.tasks.heads.average import average
 from litebert.tasks.predictions import LabelPrediction, Prediction
-from litebert.tasks.score import score
+from litebert.tasks.scores.score import score
 from litebert.train.ensemble import choose_on_dev
 from made_predictions import TASKS, made_models
 

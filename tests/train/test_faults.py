@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.errors import CheckpointError, DivergedError, InterruptedRunError
 from litebert.recipes import Stages
-from litebert.snapshot import Snapshot, SnapshotStore
+from litebert.storage.checkpoint import Checkpoint
+from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.testing import tiny_recipe
 from litebert.train.log import Log
 

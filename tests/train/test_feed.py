@@ -14,9 +14,9 @@ from litebert.data.stream import Stream
 from litebert.model.model import Model
 from litebert.optim.schedule import rate_at
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.feed import Feed
-from litebert.train.job import PretrainJob, filled_to
-from litebert.train.pretrain import example_spec
+from litebert.train.pretrain.feed import Feed
+from litebert.train.pretrain.job import PretrainJob, filled_to
+from litebert.train.pretrain.run import example_spec
 
 from .runs import CPU, staged_recipe
 

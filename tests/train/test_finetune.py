@@ -12,21 +12,21 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError, DataError, InterruptedRunError
 from litebert.model.model import Model
-from litebert.tasks.apply import predict
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import TextExample
-from litebert.tasks.kept import load_predictions
-from litebert.tasks.score import score
-from litebert.train import conclusion
-from litebert.train.finetune import Finetuning
-from litebert.train.finetune_job import FinetuneJob
+from litebert.tasks.heads.apply import predict
+from litebert.tasks.scores.kept import load_predictions
+from litebert.tasks.scores.score import score
+from litebert.train.finetune import conclusion
+from litebert.train.finetune.job import FinetuneJob
+from litebert.train.finetune.prepared import prepare
+from litebert.train.finetune.run import Finetuning
 from litebert.train.log import read_records
 from litebert.train.loop import State
-from litebert.train.prepared import prepare
 from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from litebert import cli
-from litebert.checkpoint import Checkpoint
 from litebert.config import ModelConfig
 from litebert.convert.folder import convert_folder
 from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import BENCHMARKS, OWN
 from litebert.testing import tiny_task
 

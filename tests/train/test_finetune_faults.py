@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.errors import CheckpointError, DivergedError, InterruptedRunError
-from litebert.snapshot import Snapshot, SnapshotStore
-from litebert.train import conclusion
-from litebert.train.chance import ChanceWatch, chance_loss
-from litebert.train.finetune_job import gentler
-from litebert.train.seeds import spread, train_seeds
+from litebert.storage.checkpoint import Checkpoint
+from litebert.storage.snapshot import Snapshot, SnapshotStore
+from litebert.train.finetune import conclusion
+from litebert.train.finetune.chance import ChanceWatch, chance_loss
+from litebert.train.finetune.job import gentler
+from litebert.train.finetune.seeds import spread, train_seeds
 
 from .runs import CPU, essence, events, losses, signalled
 from .test_finetune import assert_same_tuning
@@ -380,7 +380,7 @@ def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None
 def test_one_seed_that_diverges_is_part_of_the_spread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.train import seeds
+    from litebert.train.finetune import seeds
 
     class Sometimes(WatchedTuning):
         def __init__(self, *args: Any, **kwargs: Any) -> None:

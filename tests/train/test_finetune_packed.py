@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from litebert.model.model import Model
-from litebert.tasks.layout import TaskLayout
-from litebert.train import finetune
-from litebert.train.finetune import COMPILE_TOKENS, Finetuning, compile_wish
-from litebert.train.finetune_job import FinetuneJob
-from litebert.train.graphs import WARM, Graphs, Recorded
+from litebert.tasks.encode.layout import TaskLayout
+from litebert.train.finetune import run as finetune
+from litebert.train.finetune.job import FinetuneJob
+from litebert.train.finetune.run import COMPILE_TOKENS, Finetuning, compile_wish
+from litebert.train.graphs.passes import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
 
 from .tuning import CPU, ready, recipe, source

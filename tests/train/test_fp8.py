@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.errors import ConfigError
-from litebert.model.fp8 import Quantized
+from litebert.kernels.fp8.linear import Quantized
 from litebert.recipes import FinetuneRecipe, PretrainRecipe, Stages
+from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe, tiny_shards
 from litebert.train.log import Record
-from litebert.train.pretrain import Pretraining
+from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime, check_fp8
 
 SETTINGS: dict[str, Any] = {

@@ -20,11 +20,11 @@ from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
-from litebert.train.feed import Feed
-from litebert.train.graphs import WARM, Graphs
-from litebert.train.job import PretrainJob
+from litebert.train.graphs.passes import WARM, Graphs
 from litebert.train.loop import State
-from litebert.train.pretrain import Pretraining, example_spec
+from litebert.train.pretrain.feed import Feed
+from litebert.train.pretrain.job import PretrainJob
+from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -15,15 +15,15 @@ from torch import nn
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.layout import padded
 from litebert.data.stream import Stream
-from litebert.model.fp8 import Quantized
+from litebert.kernels.fp8.linear import Quantized
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
-from litebert.train.feed import Feed
-from litebert.train.graphs import WARM, Graphs
-from litebert.train.job import PretrainJob
-from litebert.train.pretrain import Pretraining, example_spec
+from litebert.train.graphs.passes import WARM, Graphs
+from litebert.train.pretrain.feed import Feed
+from litebert.train.pretrain.job import PretrainJob
+from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import FP8_CAPABILITY, Runtime
 from litebert.train.working import WorkingCopy
 

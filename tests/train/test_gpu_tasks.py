@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.infer.predictor import Predictor
 from litebert.model.layout import has_short_kernels
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.tasks.task import TaskData
 from litebert.testing import tiny_documents, tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune import Finetuning
-from litebert.train.finetune_job import FinetuneJob
-from litebert.train.graphs import WARM, Graphs
-from litebert.train.prepared import Prepared, prepare
+from litebert.train.finetune.job import FinetuneJob
+from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.run import Finetuning
+from litebert.train.graphs.passes import WARM, Graphs
 from litebert.train.runtime import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.model.model import Model
 from litebert.optim.moves import Part
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.testing import tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune import Finetuning
-from litebert.train.prepared import prepare
+from litebert.train.finetune.prepared import prepare
+from litebert.train.finetune.run import Finetuning
+from litebert.train.graphs.update import RecordedUpdate
 from litebert.train.runtime import Runtime
-from litebert.train.update import RecordedUpdate
 
 from .updating import SPECS, Rig
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from litebert.train.graphs import WARM, Graphs, Recorded
+from litebert.train.graphs.passes import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
 
 CPU = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)

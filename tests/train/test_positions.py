@@ -8,16 +8,22 @@ from typing import Any
 import pytest
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import HeadConfig, ModelConfig
 from litebert.errors import ConfigError, InterruptedRunError
 from litebert.model.model import Model
 from litebert.recipes import NAMED, PretrainRecipe, Stages
+from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.graft import graft
 from litebert.train.loop import State
-from litebert.train.positions import FEWEST, continued, extend_positions, new_positions, said
+from litebert.train.pretrain.graft import graft
+from litebert.train.pretrain.positions import (
+    FEWEST,
+    continued,
+    extend_positions,
+    new_positions,
+    said,
+)
 from litebert.train.runtime import Runtime
 from litebert.train.stop import StopSignal
 

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from litebert.checkpoint import Checkpoint
 from litebert.cli import run as litebert
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.folder import convert_folder
 from litebert.errors import ConfigError, DataError
 from litebert.model.model import Model
 from litebert.models.index import EmbeddedModel
+from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import RunFolder
-from litebert.train.graft import graft
+from litebert.train.pretrain.graft import graft
 
 from .launch import FLAGS
 from .runs import CPU, Watched, train
@@ -168,7 +168,7 @@ def test_a_run_that_goes_on_elsewhere_says_that_bits_may_differ(
     (moved / "environment.json").write_text(json.dumps(environment | {"threads": 64}))
     said: list[str] = []
     from litebert.recipes import PretrainRecipe
-    from litebert.train.pretrain import Pretraining
+    from litebert.train.pretrain.run import Pretraining
 
     recipe = PretrainRecipe.from_dict(json.loads((moved / "recipe.json").read_text())["recipe"])
     Pretraining(recipe, shards, CPU, say=said.append).train(moved, progress=False)

@@ -15,9 +15,9 @@ import torch
 from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
 from litebert.testing import tiny_recipe
-from litebert.train.evaluate import Evaluation
-from litebert.train.feed import Feed
-from litebert.train.pretrain import Pretraining, check_ranks, example_spec
+from litebert.train.pretrain.evaluate import Evaluation
+from litebert.train.pretrain.feed import Feed
+from litebert.train.pretrain.run import Pretraining, check_ranks, example_spec
 from litebert.train.runtime import Runtime
 
 from .launch import finish, ranks_of, start, state, wait_for_step

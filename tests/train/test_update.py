@@ -9,7 +9,7 @@ import torch
 
 from litebert.optim.groups import set_rate
 from litebert.optim.moves import Part
-from litebert.train.update import WARM, RecordedStep, RecordedUpdate
+from litebert.train.graphs.update import WARM, RecordedStep, RecordedUpdate
 
 from .toy import ToyJob, ToyRun
 from .updating import SPECS, Rig

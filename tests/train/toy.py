@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import OptimizerSpec
-from litebert.snapshot import Snapshot, SnapshotStore
+from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.train.guard import Guard
 from litebert.train.log import Log, Record
 from litebert.train.loop import Loop, State

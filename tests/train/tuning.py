@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from litebert.checkpoint import Checkpoint
 from litebert.config import ModelConfig, preset
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -23,8 +23,8 @@ from litebert.tasks.examples import (
 from litebert.tasks.task import Task, TaskData
 from litebert.testing import WORLDS, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune import Finetuning
-from litebert.train.prepared import Prepared, prepare
+from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.run import Finetuning
 
 from .runs import CPU
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from litebert.optim.groups import make_optimizer, set_rate
 from litebert.recipes import OptimizerSpec
-from litebert.snapshot import Snapshot
-from litebert.train.update import RecordedUpdate
+from litebert.storage.snapshot import Snapshot
+from litebert.train.graphs.update import RecordedUpdate
 from litebert.train.working import WorkingCopy
 
 SPECS = {

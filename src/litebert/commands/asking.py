@@ -40,7 +40,7 @@ def given(texts: Sequence[str]) -> list[str]:
         raise ConfigError(
             "no text was given; write it behind the command, or send lines to standard input"
         )
-    # Only a line feed ends a line, as in files (tasks/lines.py): what others call line ends stand
+    # Only a line feed ends a line, as in files (tasks/tables/lines.py): what others call line ends stand
     # inside texts.
     lines = [line.removesuffix("\r") for line in read_input().split("\n") if line.strip()]
     if not lines:

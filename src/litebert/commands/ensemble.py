@@ -12,7 +12,7 @@ import tyro
 from litebert.commands.evaluate import Table, TaskName, check_places, tell, writing
 from litebert.commands.scores_shown import print_scores
 from litebert.errors import ConfigError
-from litebert.tasks.options import TableOptions
+from litebert.tasks.tables.options import TableOptions
 
 Models = Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR…")]
 
@@ -58,13 +58,13 @@ def ensemble(
         raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")
     check_places(out, submit)
     # torch only now: wrong flags are answered at once
-    from litebert.tasks.evaluation import evaluate, is_labelled
-    from litebert.tasks.kept import save_predictions
-    from litebert.tasks.submit import write_submission
+    from litebert.tasks.benchmarks.submit import write_submission
+    from litebert.tasks.scores.evaluation import evaluate, is_labelled
+    from litebert.tasks.scores.kept import save_predictions
     from litebert.tasks.task import TaskData
     from litebert.train.ensemble import average, choose_on_dev
+    from litebert.train.finetune.tuned import Tuned, ask_all, open_for
     from litebert.train.runtime import Runtime
-    from litebert.train.tuned import Tuned, ask_all, open_for
 
     def opened(tuned: Tuned) -> TaskData:
         found = open_for(

@@ -12,7 +12,7 @@ import tyro
 
 from litebert.commands.scores_shown import baseline_scores, print_evaluation
 from litebert.errors import ConfigError, DataError
-from litebert.tasks.options import TableOptions
+from litebert.tasks.tables.options import TableOptions
 
 if TYPE_CHECKING:
     from litebert.tasks.predictions import Prediction
@@ -60,12 +60,12 @@ def evaluate(
         json: Print one JSON object.
     """
     # torch only now: wrong flags are answered at once
-    from litebert.tasks.evaluation import evaluate as measured
-    from litebert.tasks.evaluation import is_labelled, unlabelled
-    from litebert.tasks.kept import save_predictions
-    from litebert.tasks.submit import write_submission
+    from litebert.tasks.benchmarks.submit import write_submission
+    from litebert.tasks.scores.evaluation import evaluate as measured
+    from litebert.tasks.scores.evaluation import is_labelled, unlabelled
+    from litebert.tasks.scores.kept import save_predictions
+    from litebert.train.finetune.tuned import open_for, open_tuned
     from litebert.train.runtime import Runtime
-    from litebert.train.tuned import open_for, open_tuned
 
     check_places(out, submit)
     if samples < 1 or worst < 0:
@@ -152,10 +152,10 @@ def best_null(
     """The null threshold that would be best on this very split, and its F1: as SQuAD 2's script
     reports them."""
     from litebert.tasks.examples import AnswerExample
-    from litebert.tasks.measures import only
-    from litebert.tasks.null_threshold import at_threshold, best_threshold
+    from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
     from litebert.tasks.predictions import SpanPrediction
-    from litebert.tasks.score import score
+    from litebert.tasks.scores.measures import only
+    from litebert.tasks.scores.score import score
 
     questions, spans = only(read.splits[split], AnswerExample), only(predictions, SpanPrediction)
     threshold = best_threshold(questions, spans)

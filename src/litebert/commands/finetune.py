@@ -12,10 +12,10 @@ import tyro
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.recipes import FinetuneRecipe, paper_recipe
 from litebert.recipes.table14 import FROM_MNLI
-from litebert.tasks.options import TableOptions
+from litebert.tasks.tables.options import TableOptions
 
 if TYPE_CHECKING:
-    from litebert.checkpoint import Checkpoint
+    from litebert.storage.checkpoint import Checkpoint
     from litebert.tasks.task import TaskData
     from litebert.train.log import Sink
 
@@ -134,7 +134,7 @@ def finetune(
         spec["warmup"] = int(warmup) if warmup >= 1 else warmup
     spec = {name: value for name, value in spec.items() if value is not None}
     # torch only now: wrong flags are answered at once
-    from litebert.train.source import open_model
+    from litebert.loading import open_model
 
     read = open_data(task, data, table)
     source, notes = open_model(model)
@@ -184,11 +184,11 @@ def run(
     tensorboard: bool,
 ) -> dict[str, Any] | None:
     """The result; None for a rank that does not speak."""
-    from litebert.train.finetune import Finetuning
-    from litebert.train.head_start import tokenizer_of
-    from litebert.train.prepared import prepare
+    from litebert.train.finetune.head_start import tokenizer_of
+    from litebert.train.finetune.prepared import prepare
+    from litebert.train.finetune.run import Finetuning
+    from litebert.train.finetune.seeds import check_single, train_seeds
     from litebert.train.runtime import Runtime
-    from litebert.train.seeds import check_single, train_seeds
 
     def sinks(folder: Path) -> "tuple[Sink, ...]":
         if not tensorboard or not runtime.is_main:
@@ -228,7 +228,7 @@ def advice(read: "TaskData", source: "Checkpoint") -> list[str]:
 
 def show(result: dict[str, Any], out: Path) -> None:
     """The scores, and where everything is."""
-    from litebert.tasks.score import printed
+    from litebert.tasks.scores.score import printed
 
     for name, found in result["scores"].items():
         if isinstance(found, dict):

@@ -125,7 +125,7 @@ def pretrain(
     if "vocab_size" in differing:
         raise ConfigError("the vocabulary is that of the data's tokenizer; leave vocab_size out")
     if init is not None:
-        from litebert.train.source import checkpoint_folder
+        from litebert.loading import checkpoint_folder
 
         init = str(checkpoint_folder(init))
     if init is not None and preset is None:
@@ -167,8 +167,8 @@ def run(
     json: bool,
 ) -> None:
     # torch only now: wrong flags are answered at once
-    from litebert.train.dry_run import rehearse, said
-    from litebert.train.pretrain import Pretraining
+    from litebert.train.pretrain.dry_run import rehearse, said
+    from litebert.train.pretrain.run import Pretraining
     from litebert.train.runtime import Runtime
 
     runtime = Runtime.start(device=device, dtype=recipe.dtype)
@@ -209,7 +209,7 @@ def _sinks(out: str, tensorboard: bool) -> "tuple[Sink, ...]":
 def shape_of(folder: str) -> tuple[str, dict[str, int | float | bool | str]]:
     """The encoder of a checkpoint as a preset and what differs from it; its vocabulary gives way to
     the data's."""
-    from litebert.checkpoint import read_config
+    from litebert.storage.checkpoint import read_config
 
     there = read_config(Path(folder)).encoder.to_dict()
     name = "albert-base-v2"

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from litebert.tasks.evaluation import Evaluation
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -13,7 +12,8 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.score import SliceScores, printed, score
+from litebert.tasks.scores.evaluation import Evaluation
+from litebert.tasks.scores.score import SliceScores, printed, score
 from litebert.tasks.task import Task, TaskData
 
 SHOWN_SLICES = 8
@@ -23,7 +23,7 @@ SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "l
 
 def baseline_scores(read: TaskData, split: str) -> dict[str, dict[str, float]]:
     """Scores of the guessers that a model has to beat."""
-    from litebert.tasks.baselines import bag_of_words, majority  # which imports torch
+    from litebert.tasks.scores.baselines import bag_of_words, majority  # which imports torch
 
     train, examples = read.splits["train"], read.splits[split]
     named = {"majority": majority, "bag of words": bag_of_words}

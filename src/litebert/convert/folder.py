@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from litebert.atomic import write_folder
-from litebert.checkpoint import FORMAT, Checkpoint, read_json
 from litebert.config import Activation, HeadKind, ModelConfig
 from litebert.convert.bundle import find_prefix
 from litebert.convert.express import express
@@ -18,6 +16,8 @@ from litebert.convert.fit import Imported
 from litebert.convert.huggingface import read_huggingface
 from litebert.convert.tensorflow import read_google
 from litebert.errors import CheckpointError, ConfigError, ConversionError
+from litebert.files import write_folder
+from litebert.storage.checkpoint import FORMAT, Checkpoint, read_json
 from litebert.text.tokenizer import Tokenizer
 
 Kind = Literal["litebert", "huggingface", "google"]

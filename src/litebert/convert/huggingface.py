@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.checkpoint import read_json
 from litebert.config import POOLED_HEADS, Activation, EncoderConfig, HeadKind, ModelConfig
 from litebert.convert.fit import Imported, check_size, fit
 from litebert.convert.names import DECODERS, HEADS, MAPPING, foreign_names
 from litebert.convert.settings import Family, read_encoder, read_head
 from litebert.convert.stored import Stored, stored_weights
 from litebert.errors import CheckpointError, ConversionError
+from litebert.storage.checkpoint import read_json
 
 ARCHITECTURES: dict[str, tuple[HeadKind, ...]] = {
     "Model": (),

@@ -17,8 +17,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from litebert.checkpoint import read_json
 from litebert.errors import CheckpointError, ConversionError
+from litebert.storage.checkpoint import read_json
 
 SAFETENSORS = "model.safetensors"
 PICKLED = "pytorch_model.bin"

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from litebert.checkpoint import read_json
 from litebert.config import POOLED_HEADS, Activation, HeadConfig, HeadKind, ModelConfig
 from litebert.convert.bundle import DTYPES, OTHER_DTYPES, Bundle
 from litebert.convert.fit import Imported, check_size, fit
@@ -20,6 +19,7 @@ from litebert.convert.names import foreign_names
 from litebert.convert.settings import GOOGLE_ACTIVATIONS, read_encoder
 from litebert.convert.stored import Stored
 from litebert.errors import CheckpointError, ConversionError
+from litebert.storage.checkpoint import read_json
 
 CONFIGS = ("albert_config.json", "config.json")
 OPTIMIZER = re.compile(

@@ -1,6 +1,6 @@
 """What each number of the demo is to be compared with: guessing the most frequent token, and a bag
 of words. Counts in; accuracies out. The order's own rival, the give-away classifier, stands in
-data/giveaway.py; always saying the most frequent era in tasks/baselines.py.
+data/giveaway.py; always saying the most frequent era in tasks/scores/baselines.py.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 
 from litebert.data.batch import Batch
 from litebert.data.shards import Shards
-from litebert.tasks.inputs import Inputs
-from litebert.tasks.pool import gather
+from litebert.tasks.encode.inputs import Inputs
+from litebert.tasks.encode.pool import gather
 
 
 def most_frequent_token(shards: Shards) -> int:

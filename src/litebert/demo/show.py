@@ -56,7 +56,7 @@ def filled(example: dict[str, Any], mask: str) -> Text | None:
     """The first hidden word of an example whose neighbors can all be seen, with the guesses; none
     where there is none.
 
-    The example is as train/samples.py makes it.
+    The example is as train/pretrain/samples.py makes it.
     """
     pieces, hidden = example["pieces"], set(example["masked"])
     for place, truth, guesses in zip(

@@ -13,8 +13,6 @@ from typing import Any
 from rich.padding import Padding
 
 from litebert import __version__
-from litebert.atomic import write_folder
-from litebert.checkpoint import Checkpoint
 from litebert.data import giveaway
 from litebert.data.build import BuildOptions, build_shards
 from litebert.data.corpus import CorpusOptions
@@ -27,26 +25,28 @@ from litebert.demo.embedded import ask, hide
 from litebert.demo.eras import NAME, make_task
 from litebert.demo.place import DemoFolder
 from litebert.demo.show import Show, filled, sentence, shortened
+from litebert.files import write_folder
 from litebert.infer.load import load
 from litebert.models.index import default_model, embedded_models
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
 from litebert.report import write_report
-from litebert.tasks.apply import predict
-from litebert.tasks.baselines import majority
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
-from litebert.tasks.encode import encode
+from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import TextExample
+from litebert.tasks.heads.apply import predict
 from litebert.tasks.predictions import LabelPrediction
-from litebert.tasks.score import score
+from litebert.tasks.scores.baselines import majority
+from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskData
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
-from litebert.train.evaluate import Evaluation
-from litebert.train.finetune import Finetuning
-from litebert.train.prepared import prepare
-from litebert.train.pretrain import Pretraining, example_spec
+from litebert.train.finetune.prepared import prepare
+from litebert.train.finetune.run import Finetuning
+from litebert.train.pretrain.evaluate import Evaluation
+from litebert.train.pretrain.run import Pretraining, example_spec
+from litebert.train.pretrain.samples import filled_masks
 from litebert.train.runtime import Runtime
-from litebert.train.samples import filled_masks
 
 SHOWN = 4
 """Filled masks and predictions to print."""

@@ -1,4 +1,4 @@
-"""litebert.load: a folder or a name in, a Predictor out. See train/source.py for the folders that
+"""litebert.load: a folder or a name in, a Predictor out. See loading.py for the folders that
 will do."""
 
 from pathlib import Path
@@ -7,8 +7,8 @@ import torch
 
 from litebert.errors import ConfigError
 from litebert.infer.predictor import Arithmetic, Predictor
+from litebert.loading import open_model
 from litebert.models.index import default_model
-from litebert.train.source import open_model
 
 
 def load(

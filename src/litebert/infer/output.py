@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from litebert.checkpoint import read_json
 from litebert.data.durable import publish, publish_json
 from litebert.errors import CheckpointError, ConfigError, DataError
+from litebert.storage.checkpoint import read_json
 
 FORMAT = "litebert-predict"
 VERSION = 1

@@ -18,8 +18,8 @@ from litebert.infer.output import Output
 from litebert.infer.predictor import Predictor
 from litebert.infer.questions import SHAPES, PredictOptions, Questions, Unread
 from litebert.infer.verbs import Verb, characters, check_verb
-from litebert.tasks.bad_rows import BadRows
 from litebert.tasks.examples import TaskExample, TextExample
+from litebert.tasks.tables.bad_rows import BadRows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from litebert.checkpoint import Checkpoint
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.ahead import GPU_ITEMS, answered, in_form, is_text, is_texts, rows
 from litebert.infer.embed import check_pooling, embed_texts
@@ -33,9 +32,10 @@ from litebert.infer.verbs import (
     tag_example,
     text_example,
 )
-from litebert.tasks import apply
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import Kind, TaskExample
+from litebert.tasks.heads import apply
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,

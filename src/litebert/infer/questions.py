@@ -16,14 +16,14 @@ from litebert.errors import ConfigError, DataError
 from litebert.infer.fill import masked_row, unused_character
 from litebert.infer.predictor import Predictor
 from litebert.infer.verbs import Pooling, Verb
-from litebert.tasks.bad_rows import BadRowError, BadRows, Place
-from litebert.tasks.columns import Columns, find_columns
 from litebert.tasks.examples import Kind, TaskExample, TextExample
-from litebert.tasks.lines import compression_of
-from litebert.tasks.options import TableOptions
-from litebert.tasks.row_example import row_to_example
-from litebert.tasks.rows import read_rows
-from litebert.tasks.table import PEEK
+from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
+from litebert.tasks.tables.columns import Columns, find_columns
+from litebert.tasks.tables.lines import compression_of
+from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.row_example import row_to_example
+from litebert.tasks.tables.rows import read_rows
+from litebert.tasks.tables.table import PEEK
 
 SHAPES: dict[Verb, Kind] = {
     "fill": "classify",

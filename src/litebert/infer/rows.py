@@ -2,8 +2,8 @@
 and embed.
  Rows in any order and of any length in; batches of like lengths out, each with the numbers of its
 rows. On a GPU in bfloat16 the encoder reads rows end to end, and its states are laid side by side
-again: nothing is computed for padding. Tasks have batches of their own (tasks/batch.py,
-tasks/layout.py), by the same budget.
+again: nothing is computed for padding. Tasks have batches of their own (tasks/encode/batch.py,
+tasks/encode/layout.py), by the same budget.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,8 @@ from torch import Tensor
 from litebert.data.arrays import Arrays
 from litebert.model.layout import Needed, Packing
 from litebert.model.model import Model
-from litebert.tasks.batch import budget_batches
-from litebert.tasks.layout import can_pack, reach
+from litebert.tasks.encode.batch import budget_batches
+from litebert.tasks.encode.layout import can_pack, reach
 
 Row = Int[np.ndarray, " tokens"]
 

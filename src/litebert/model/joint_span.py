@@ -1,7 +1,7 @@
 """The joint head of SQuAD 2: where the answer starts, where it ends given that start, and whether
 there is one.
  States in; logits out, those of the end for a given start: the true one in training, those of a
-beam in prediction (tasks/spans.py). ALBERT Appendix A.3 takes it from XLNet.
+beam in prediction (tasks/heads/spans.py). ALBERT Appendix A.3 takes it from XLNet.
 """
 
 from typing import NamedTuple

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
-from litebert.model.fp8 import Quantized
-from litebert.model.fused import (
+from litebert.kernels.fp8.linear import Quantized
+from litebert.kernels.projection import (
     FusedProjection,
     fused_linear,
     takes_fused,
@@ -68,7 +68,7 @@ def forked_pre_norm(
     """The same, where `part` adds x itself, in the product of its last map, whose bias is a
     constant there: the norm's way back has its gradient; and that of `before`, a bias that the last
     map's inputs have in them."""
-    from litebert.model.fused_norm import forked_norm
+    from litebert.kernels.norm import forked_norm
 
     around, normed = forked_norm(states, norm, last, before)
     return part(normed, around if needed is None else needed.of(around))
@@ -290,7 +290,7 @@ class FeedForward(Part):
 
     def fused(self, states: States, outer_bias: Tensor, around: States | None = None) -> States:
         """Both maps, plus `around`, with the sum for the inner bias on GELU's way back."""
-        from litebert.model.fused_feed_forward import feed_forward
+        from litebert.kernels.feed_forward import feed_forward
 
         is_tanh = isinstance(self.activation, nn.GELU) and self.activation.approximate == "tanh"
         maps = self.inner.weight, self.inner.bias, self.outer.weight, outer_bias

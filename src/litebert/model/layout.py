@@ -155,12 +155,12 @@ def _drops(heads: Tensor, dropout: float) -> dict[str, Any]:
 
 def _kernels(heads: Tensor, longest: int, *, drops: bool) -> Callable[..., Tensor] | None:
     """Our own attention for heads like these in rows no longer than this, if there is one."""
-    from litebert.model import short_attention
+    from litebert.kernels.attention import short as short_attention
 
     if not drops and short_attention.supports(heads, longest):
         return short_attention.short_attention
     if LONG_KERNELS:
-        from litebert.model import long_attention
+        from litebert.kernels.attention import long as long_attention
 
         if long_attention.supports(heads, longest):
             return long_attention.long_attention

@@ -1,6 +1,6 @@
 """A step taken apart: numbers that the host counts out, and arithmetic on tensors with them.
  As floats they make an ordinary step. As tensors on the device they can change while the arithmetic
-stays as it was recorded, which is how train/update.py takes a step without a word from Python.
+stays as it was recorded, which is how train/graphs/update.py takes a step without a word from Python.
 """
 
 from collections.abc import Sequence

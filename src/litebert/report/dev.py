@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.tasks.evaluation import Evaluation, evaluate
 from litebert.tasks.examples import TaskExample, TextExample
-from litebert.tasks.kept import load_predictions
 from litebert.tasks.predictions import LabelPrediction, Prediction
+from litebert.tasks.scores.evaluation import Evaluation, evaluate
+from litebert.tasks.scores.kept import load_predictions
 
 PREDICTIONS, RESULT = "dev_predictions.jsonl", "result.json"
 MOST_LABELS = 12

@@ -13,7 +13,7 @@ from litebert.report.panels import STAGED, lasting_changes
 from litebert.report.run import Evaluation, Event, Run
 from litebert.report.scale import count, measure, number
 from litebert.report.settings import pretraining
-from litebert.tasks.score import printed
+from litebert.tasks.scores.score import printed
 from litebert.train.progress import duration
 
 MOST_ROWS = 200

@@ -10,7 +10,7 @@ from litebert.report.dev import Dev
 from litebert.report.figures import said
 from litebert.report.markup import cell, fold, table, text
 from litebert.report.run import Run
-from litebert.tasks.score import LESS_IS_BETTER, SliceScores, printed
+from litebert.tasks.scores.score import LESS_IS_BETTER, SliceScores, printed
 
 SLICED_BY = {
     "slice": "By part of the data",

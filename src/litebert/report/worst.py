@@ -8,7 +8,7 @@ from litebert.report.dev import Dev
 from litebert.report.markup import fold, text
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TextExample
 from litebert.tasks.predictions import ChoicePrediction, Prediction, SpanPrediction, TagPrediction
-from litebert.tasks.worst import Wrong
+from litebert.tasks.scores.worst import Wrong
 
 AROUND = 160
 """Characters shown on either side of an answer."""

@@ -8,15 +8,15 @@ from typing import cast, get_args
 
 from litebert.checks import check_known
 from litebert.errors import DataError
-from litebert.tasks.bad_rows import BadRows
-from litebert.tasks.benchmark import Benchmark
-from litebert.tasks.cut import cut
+from litebert.tasks.benchmarks.benchmark import Benchmark
+from litebert.tasks.benchmarks.glue import GLUE
+from litebert.tasks.benchmarks.race import RACE
+from litebert.tasks.benchmarks.squad import SQUAD
 from litebert.tasks.examples import Kind, TaskExample
-from litebert.tasks.glue import GLUE
-from litebert.tasks.options import TableOptions
-from litebert.tasks.race import RACE
-from litebert.tasks.squad import SQUAD
-from litebert.tasks.table import open_table
+from litebert.tasks.tables.bad_rows import BadRows
+from litebert.tasks.tables.cut import cut
+from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.table import open_table
 from litebert.tasks.task import TaskData
 
 __all__ = ["BENCHMARKS", "OWN", "TableOptions", "open_task"]

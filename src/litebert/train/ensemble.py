@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from litebert.tasks.average import Predictions, average
 from litebert.tasks.examples import TaskExample
+from litebert.tasks.heads.average import Predictions, average
 from litebert.tasks.predictions import Prediction
-from litebert.tasks.score import group_of, score
+from litebert.tasks.scores.score import group_of, score
 from litebert.tasks.task import Task
 
 __all__ = ["Ensemble", "average", "choose_on_dev"]

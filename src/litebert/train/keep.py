@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from litebert.atomic import DISK_FULL
 from litebert.data.stream import Position
 from litebert.errors import CheckpointError
-from litebert.snapshot import Snapshot, SnapshotStore
+from litebert.files import DISK_FULL
+from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.train.log import Log
 from litebert.train.loop import State
 from litebert.train.runtime import Runtime

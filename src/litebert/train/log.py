@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from litebert.atomic import DISK_FULL
 from litebert.errors import DataError
+from litebert.files import DISK_FULL
 
 Record = dict[str, Any]
 Sink = Callable[[Record], None]

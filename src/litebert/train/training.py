@@ -13,12 +13,12 @@ from typing import Any, Generic, TypeVar
 from safetensors import SafetensorError
 from torch.optim import Optimizer
 
-from litebert.checkpoint import Checkpoint
 from litebert.data.stream import Position
 from litebert.errors import DivergedError, InterruptedRunError, LitebertError
 from litebert.model.model import Model
 from litebert.recipes import Recipe
-from litebert.snapshot import SnapshotStore
+from litebert.storage.checkpoint import Checkpoint
+from litebert.storage.snapshot import SnapshotStore
 from litebert.train.claim import claim
 from litebert.train.folder import RunFolder
 from litebert.train.guard import Guard

@@ -1,0 +1,223 @@
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
+"""Attention over packed rows of up to 512 tokens on a GPU, a block of queries or keys at a time.
+ Queries, keys and values of rows that lie end to end in; attended values out, as in
+short_attention.py, where a row is a block. Here forward leaves a note (the logarithm of a query's
+softmax denominator), and two kernels go back: one over blocks of queries, one over blocks of keys.
+Each computes the scores anew, seven products in place of five; but nothing is added up in memory,
+so there are no passes before and after, and the same input gives the same bits.
+docs/decisions/long_attention.md has the predicted and the measured time.
+ What a loop reads comes by descriptors: the GPU copies whole tiles without a thread's help. The
+tile at the end of a row then has tokens of the next row too; their weights are 0. Needs Triton:
+import it where it is used.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from jaxtyping import Float, Int
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from litebert.kernels.attention.long_kernels import forward_kernel, key_kernel, query_kernel
+from litebert.kernels.attention.short import apart, empty_like, strides, with_whole_heads
+
+LONGEST = 512
+"""Rows of more tokens would do too; they were neither measured nor tested."""
+DTYPES = (torch.bfloat16, torch.float16)
+DESCRIPTORS = True
+"""Whether loops read by descriptors, or by addresses that the threads compute."""
+ALIGNED = 16
+"""Bytes: where a descriptor's rows may start."""
+
+
+class Tile(NamedTuple):
+    """What one program computes at a time, and by what means."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int
+    """Of the pipeline: two of three are on their way while the third is at work."""
+    registers: int | None = None
+    """At most so many for a thread, so that more programs share a multiprocessor."""
+
+    def settings(self, size: int) -> dict[str, Any]:
+        shape = {"queries": self.queries, "keys": self.keys, "size": size, "stages": self.stages}
+        return shape | {"num_warps": self.warps, "maxnreg": self.registers}
+
+
+class Tiles(NamedTuple):
+    forward: Tile
+    of_queries: Tile
+    of_keys: Tile
+
+
+TILES = {
+    64: Tiles(Tile(128, 64, 4, 3), Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, registers=168)),
+    128: Tiles(Tile(128, 64, 8, 2), Tile(128, 64, 8, 2), Tile(32, 128, 8, 3)),
+}
+"""By the size of a head, or the next larger one."""
+
+
+def supports(query: Tensor, longest: int) -> bool:
+    """Whether heads of this size and type, in rows no longer than this, can be attended to here."""
+    size = query.shape[-1]
+    return (
+        longest <= LONGEST
+        and query.dtype in DTYPES
+        and 16 <= size == triton.next_power_of_2(size) <= max(TILES)
+    )
+
+
+def long_attention(
+    parts: Sequence[Float[Tensor, "_ _ heads size"]],
+    query_bounds: Int[Tensor, " rows_and_one"],
+    key_bounds: Int[Tensor, " rows_and_one"],
+    longest_query: int,
+    longest_key: int,
+    seed: Int[Tensor, ""] | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "queries heads size"]:
+    """What comes in, what goes out and what nobody checks: as `short_attention`. With a `seed`
+    (int64, on the device, so that a replayed graph has another each time) weights are dropped, by
+    chance `dropout`; those that stay are scaled up."""
+    assert supports(parts[0], max(longest_query, longest_key)), (
+        "supports() says what can be attended to"
+    )
+    attended, _ = _forward(
+        parts, query_bounds, key_bounds, longest_query, longest_key, seed, dropout
+    )
+    assert isinstance(attended, Tensor)
+    return attended
+
+
+@torch.library.custom_op("litebert::long_attention", mutates_args=())
+def _forward(
+    parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
+    seed: Tensor | None, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    query, key, value = apart(parts)
+    heads, size = query.shape[1:]
+    out, logs, tile = (
+        query.new_empty(query.shape),
+        _notes_like(query, query_bounds),
+        _tiles(size).forward,
+    )
+    grid, blocks = _grid(query_bounds, heads, longest_query, tile.queries)
+    with torch.cuda.device_of(query):
+        forward_kernel[grid](
+            query, *_tokens(tile.keys, key, value), out, logs, query_bounds, key_bounds, seed, dropout,
+            *strides(query, key, value), heads, logs.shape[1], blocks, size**-0.5, **tile.settings(size),
+        )  # fmt: skip
+    return out, logs
+
+
+@torch.library.custom_op("litebert::long_attention_backward", mutates_args=())
+def _backward(
+    parts: Sequence[Tensor], out: Tensor, logs: Tensor, gradient: Tensor,
+    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int, seed: Tensor | None, dropout: float,
+) -> list[Tensor]:  # fmt: skip
+    gradients = empty_like(parts)
+    query, key, value = apart(parts)
+    dq, dk, dv = apart(gradients)
+    gradient, dots = with_whole_heads(gradient), torch.empty_like(logs)
+    heads, size = query.shape[1:]
+    maps = (
+        {"query_maps": dq.stride(0) // (heads * size)},
+        {"key_maps": dk.stride(0) // (heads * size)},
+    )
+    _, of_queries, of_keys = _tiles(size)
+    if seed is not None:  # to draw numbers takes registers of its own
+        of_keys = of_keys._replace(registers=None)
+    common = *strides(query, key, value, gradient), heads, logs.shape[1]
+    with torch.cuda.device_of(query):
+        grid, blocks = _grid(query_bounds, heads, longest_query, of_queries.queries)
+        query_kernel[grid](
+            query, *_tokens(of_queries.keys, key, value), out, gradient, logs, dots, dq, query_bounds, key_bounds,
+            seed, dropout, *common, blocks, size**-0.5, **maps[0], **of_queries.settings(size),
+        )  # fmt: skip
+        grid, blocks = _grid(key_bounds, heads, longest_key, of_keys.keys)
+        q, g = _tokens(of_keys.queries, query, gradient)
+        key_kernel[grid](
+            q, key, value, g, *_notes(of_keys.queries, logs, dots), dk, dv, query_bounds, key_bounds,
+            seed, dropout, *common, blocks, size**-0.5, **maps[1], **of_keys.settings(size),
+        )  # fmt: skip
+    return gradients
+
+
+@_forward.register_fake
+def _(parts: Sequence[Tensor], query_bounds: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    tokens, _maps, heads, size = parts[0].shape
+    out = parts[0].new_empty(tokens, heads, size)
+    return out, _notes_like(out, query_bounds)
+
+
+@_backward.register_fake
+def _(parts: Sequence[Tensor], *_: Any) -> list[Tensor]:
+    return empty_like(parts)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    parts, *bounds, longest_query, longest_key, seed, dropout = inputs
+    ctx.longest, ctx.dropout = (longest_query, longest_key), dropout
+    ctx.save_for_backward(*output, seed, *bounds, *parts)
+
+
+def _gradients(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[list[Tensor] | None, ...]:
+    out, logs, seed, query_bounds, key_bounds, *parts = ctx.saved_tensors
+    found = _backward(
+        parts, out, logs, gradient, query_bounds, key_bounds, *ctx.longest, seed, ctx.dropout
+    )
+    return found, *[None] * 6
+
+
+_forward.register_autograd(_gradients, setup_context=_save)
+
+
+def _tiles(size: int) -> Tiles:
+    return TILES[min(known for known in TILES if size <= known)]
+
+
+def _grid(bounds: Tensor, heads: int, longest: int, block: int) -> tuple[tuple[int], int]:
+    """A program for each block of each head of each row, and the number of blocks; those beyond the
+    end of a row do nothing."""
+    blocks = triton.cdiv(longest, block)
+    return ((len(bounds) - 1) * heads * blocks,), blocks
+
+
+def _notes_like(query: Tensor, bounds: Tensor) -> Tensor:
+    """A number for each head and query, and room between rows: long_kernels.py's `note_of`."""
+    tokens, heads, _ = query.shape
+    return query.new_empty(heads, (tokens // 4 + len(bounds)) * 4, dtype=torch.float32)
+
+
+def _tokens(block: int, *tensors: Tensor) -> Sequence[Tensor | TensorDescriptor]:
+    """As loops read them that take `block` tokens of one head at a time."""
+    if not DESCRIPTORS:
+        return tensors
+    return [
+        _descriptor(_with_aligned_heads(tensor).flatten(1), block, tensor.shape[2])
+        for tensor in tensors
+    ]
+
+
+def _notes(block: int, *tensors: Tensor) -> Sequence[Tensor | TensorDescriptor]:
+    return [_descriptor(tensor, 1, block) for tensor in tensors] if DESCRIPTORS else tensors
+
+
+def _descriptor(tensor: Tensor, *block: int) -> TensorDescriptor:
+    return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), list(block))
+
+
+def _with_aligned_heads(tensor: Tensor) -> Tensor:
+    """What a descriptor can describe: heads side by side, tokens any distance apart, as in a slice
+    of a wide product."""
+    is_aligned = (
+        tensor.data_ptr() % ALIGNED == 0 == tensor.stride(0) * tensor.element_size() % ALIGNED
+    )
+    is_dense = tensor.stride()[1:] == (tensor.shape[2], 1)
+    return (
+        tensor if is_aligned and is_dense else tensor.clone(memory_format=torch.contiguous_format)
+    )

@@ -1,0 +1,201 @@
+"""GLUE (Wang et al. 2019) in its original TSV layout, nine tasks and the diagnostic set, files to
+TextExamples.
+ The files' wild details: MRPC begins with a byte-order mark; CoLA's train and dev have no header;
+quotes are characters and stand alone inside fields; STS-B has ten columns, MNLI's train fewer than
+its dev, so columns go by name; test files begin with an index and have no label; some lines of
+QQP's train are broken in the official file itself.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from litebert.errors import DataError
+from litebert.tasks.benchmarks.benchmark import Benchmark
+from litebert.tasks.examples import Kind, TaskExample, TextExample
+from litebert.tasks.tables.bad_rows import BadRows
+from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.rows import read_rows
+from litebert.tasks.task import HEADS, Task
+
+Splits = Mapping[str, tuple[str, ...]]
+BINARY = ("0", "1")
+ENTAILS = ("entailment", "not_entailment")
+NLI = ("contradiction", "entailment", "neutral")
+FILES: Splits = {split: (f"{split}.tsv",) for split in ("train", "dev", "test")}
+MATCHED: Splits = {
+    "train": ("train.tsv",),
+    "dev": ("dev_matched.tsv",),
+    "dev_mismatched": ("dev_mismatched.tsv",),
+    "test": ("test_matched.tsv",),
+    "test_mismatched": ("test_mismatched.tsv",),
+}
+DIAGNOSTIC: Splits = {"test": ("diagnostic-full.tsv", "diagnostic.tsv", "AX.tsv")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Columns of a task's files; of each, the names it has in one version or another."""
+
+    first: tuple[str, ...]
+    second: tuple[str, ...] = ()
+    label: tuple[str, ...] = ("label",)
+    key: tuple[str, ...] = ("index", "id")
+    slice: tuple[str, ...] = ()
+    header: tuple[str, ...] | None = None
+    """Of train and dev, where the files have no header line."""
+
+
+def read_glue(
+    layout: Layout, task: Task, path: Path, split: str, bad: BadRows, options: TableOptions
+) -> Iterator[TaskExample]:
+    """The examples of one file."""
+    labelled = split in ("train", "dev", "dev_mismatched")
+    header = layout.header if labelled else None
+    columns: Mapping[str, str | None] = {}
+    first_line = 1 if header else 2
+    for place, row in read_rows(path, bad=bad, header=header):
+        if not columns:
+            columns = _columns(layout, row, path, labelled, task)
+        label: str | float | None = row[columns["label"]] if columns["label"] else None
+        try:
+            unknown = label is None or (
+                not labelled and label in ("", "-1")
+            )  # -1: as some copies fill test's labels in
+            label = None if unknown else _label(str(label), task)
+        except ValueError as error:
+            bad.add(place, str(error), "\t".join(row.values()))
+            continue
+        yield TextExample(
+            key=row[columns["key"]] if columns["key"] else str(place.number - first_line),
+            first=row[columns["first"] or ""],
+            second=row[columns["second"]] if columns["second"] else None,
+            label=label,
+            slice=row[columns["slice"]] if columns["slice"] else "",
+            where=str(place),
+        )
+
+
+def _columns(
+    layout: Layout, row: Mapping[str, str], path: Path, labelled: bool, task: Task
+) -> dict[str, str | None]:
+    needed = {"first", *(("second",) if layout.second else ()), *(("label",) if labelled else ())}
+    found: dict[str, str | None] = {}
+    for part in ("first", "second", "label", "key", "slice"):
+        names: tuple[str, ...] = getattr(layout, part)
+        found[part] = next((name for name in names if name in row), None)
+        if found[part] is None and part in needed:
+            raise DataError(
+                f"{path}: there is no column {' or '.join(map(repr, names))}, which {task.name} "
+                "has; "
+                f"the file has: {', '.join(row)}; is it GLUE's original {task.name} file?"
+            )
+    return found
+
+
+def _label(text: str, task: Task) -> str | float:
+    if task.kind != "regress":
+        if text not in task.labels:
+            raise ValueError(f"the label is {text!r}, {task.name} has: {', '.join(task.labels)}")
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"the score is {text!r}, expected a number")
+    return number
+
+
+def _benchmark(
+    name: str,
+    folder: str,
+    layout: Layout,
+    *,
+    scores: tuple[str, ...] = ("accuracy",),
+    labels: tuple[str, ...] = BINARY,
+    kind: Kind = "pair",
+    splits: Splits = FILES,
+    others: tuple[str, ...] = (),
+    broken_lines: bool = False,
+) -> Benchmark:
+    task = Task(name=name, kind=kind, scores=scores, labels=labels, head=HEADS[kind])
+    return Benchmark(
+        task=task,
+        folders=tuple(dict.fromkeys((folder, name, *others))),
+        splits=splits,
+        read=partial(read_glue, layout, task),
+        group=lambda example: (
+            (example.first, example.second or "") if isinstance(example, TextExample) else ()
+        ),
+        cut_by="pair, so that no text stands on both sides",
+        broken_lines=broken_lines,
+    )
+
+
+_PAIR = Layout(first=("sentence1",), second=("sentence2",), slice=("genre",))
+
+GLUE = {
+    "cola": _benchmark(
+        "cola",
+        "CoLA",
+        Layout(
+            first=("sentence",), slice=("source",), header=("source", "label", "mark", "sentence")
+        ),
+        kind="classify",
+        scores=("matthews", "accuracy"),
+    ),
+    "sst2": _benchmark("sst2", "SST-2", Layout(first=("sentence",)), kind="classify"),
+    "mrpc": _benchmark(
+        "mrpc",
+        "MRPC",
+        Layout(first=("#1 String",), second=("#2 String",), label=("Quality",)),
+        scores=("accuracy", "f1"),
+    ),
+    "stsb": _benchmark(
+        "stsb",
+        "STS-B",
+        Layout(first=("sentence1",), second=("sentence2",), label=("score",), slice=("genre",)),
+        kind="regress",
+        labels=(),
+        scores=("pearson", "spearman"),
+    ),
+    "qqp": _benchmark(
+        "qqp",
+        "QQP",
+        Layout(first=("question1",), second=("question2",), label=("is_duplicate",)),
+        scores=("accuracy", "f1"),
+        broken_lines=True,
+    ),
+    "mnli": _benchmark(
+        "mnli",
+        "MNLI",
+        Layout(
+            first=("sentence1",), second=("sentence2",), label=("gold_label",), slice=("genre",)
+        ),
+        labels=NLI,
+        splits=MATCHED,
+    ),
+    "qnli": _benchmark(
+        "qnli", "QNLI", Layout(first=("question",), second=("sentence",)), labels=ENTAILS
+    ),
+    "rte": _benchmark("rte", "RTE", _PAIR, labels=ENTAILS),
+    "wnli": _benchmark("wnli", "WNLI", _PAIR),
+    "diagnostic": _benchmark(
+        "diagnostic",
+        "diagnostic",
+        Layout(
+            first=("sentence1", "Premise"),
+            second=("sentence2", "Hypothesis"),
+            label=("label", "Label"),
+            slice=("Domain",),
+        ),
+        labels=NLI,
+        scores=("matthews", "accuracy"),
+        splits=DIAGNOSTIC,
+        others=("AX", "MNLI"),
+    ),
+}
+"""By name; the labels' last is what F1 is of."""

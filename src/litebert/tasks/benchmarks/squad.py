@@ -1,0 +1,143 @@
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) in their JSON layout, files to AnswerExamples.
+ A context is one string that all of its questions share. Answers are moved to where the context
+really has them (align.py).
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from litebert.config import HeadKind
+from litebert.errors import DataError
+from litebert.tasks.benchmarks.align import align
+from litebert.tasks.benchmarks.benchmark import Benchmark
+from litebert.tasks.examples import Answer, AnswerExample, TaskExample
+from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
+from litebert.tasks.tables.lines import read_json
+from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.task import Task
+
+LAYOUT = "SQuAD's {data: [{title, paragraphs: [{context, qas: [{id, question, answers}]}]}]}"
+
+
+def read_squad(
+    has_null: bool, path: Path, split: str, bad: BadRows, options: TableOptions
+) -> Iterator[AnswerExample]:
+    """The questions of one file. `has_null`: whether a question may have no answer."""
+    number, seen = 0, set[str]()
+    for title, context, question in _questions(read_json(path), path):
+        number += 1
+        place = Place(str(path), number, "question")
+        try:
+            example = _example(
+                question, title=title, context=context, has_null=has_null, where=str(place)
+            )
+            if example.key in seen:
+                raise BadRowError(f"the id {example.key!r} was there before")
+            if split == "train" and example.answers is None:
+                raise BadRowError("the question has no answers, from which a model could learn")
+        except BadRowError as error:
+            bad.add(place, str(error), question)
+            continue
+        seen.add(example.key)
+        yield example
+
+
+def _questions(read: Any, path: Path) -> Iterator[tuple[str, str, Any]]:
+    """(title, context, question as it is in the file)."""
+    try:
+        for article in read["data"]:
+            for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
+                if not isinstance(context, str):
+                    raise TypeError(f"a context is {type(context).__name__}")
+                for question in paragraph["qas"]:
+                    yield str(article.get("title", "")), context, question
+    except (KeyError, TypeError, AttributeError) as error:
+        missing = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{path}: {missing}; expected {LAYOUT}") from error
+
+
+def _example(
+    question: Any, *, title: str, context: str, has_null: bool, where: str
+) -> AnswerExample:
+    if (
+        not isinstance(question, dict)
+        or not isinstance(question.get("question"), str)
+        or "id" not in question
+    ):
+        raise BadRowError("the question has no text or no id")
+    answers = _answers(question, context)
+    if answers == () and not has_null:
+        raise BadRowError(
+            "the question has no answer, and in SQuAD 1 each has one; the task squad2 reads such "
+            "files"
+        )
+    return AnswerExample(
+        key=str(question["id"]),
+        question=question["question"],
+        context=context,
+        answers=answers,
+        slice=title,
+        where=where,
+    )
+
+
+def _answers(question: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
+    if question.get("is_impossible"):
+        return ()
+    if question.get("answers") is None:
+        return None
+    return read_answers(question["answers"], context)
+
+
+def read_answers(given: Any, context: str) -> tuple[Answer, ...]:
+    """SQuAD's list of {text, answer_start}, each answer once and where the context has it."""
+    found: dict[Answer, None] = {}
+    try:
+        stated = [(answer["text"], answer.get("answer_start")) for answer in given]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadRowError(
+            "the answers are not a list of objects with text and answer_start"
+        ) from error
+    for text, start in stated:
+        if not isinstance(text, str) or not (start is None or isinstance(start, int)):
+            raise BadRowError(
+                f"an answer is {text!r} from {start!r}, expected a text and a whole number"
+            )
+        if not text.strip():
+            continue
+        answer = align(context, text, start)
+        if answer is None:
+            raise BadRowError(f"the answer {text!r} is not in the context")
+        found[answer] = None
+    return tuple(found)
+
+
+def _group(example: TaskExample) -> tuple[str, ...]:
+    assert isinstance(example, AnswerExample)
+    return (example.slice or example.context,)
+
+
+def _benchmark(name: str, version: str, *, not_ours: str, has_null: bool) -> Benchmark:
+    head: HeadKind = "joint_span" if has_null else "span"
+    return Benchmark(
+        task=Task(name=name, kind="answer", scores=("f1", "exact"), head=head, has_null=has_null),
+        folders=("SQuAD", "squad", name),
+        # any other train*.json is taken too: other questions in SQuAD's layout
+        splits={
+            split: (f"{split}-v{version}.json", f"{split}*.json")
+            for split in ("train", "dev", "test")
+        },
+        read=partial(read_squad, has_null),
+        group=_group,
+        cut_by="title",
+        not_ours=not_ours,
+    )
+
+
+SQUAD = {
+    "squad1": _benchmark("squad1", "1.1", not_ours="-v2.", has_null=False),
+    "squad2": _benchmark("squad2", "2.0", not_ours="-v1.", has_null=True),
+}

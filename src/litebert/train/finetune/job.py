@@ -1,0 +1,208 @@
+"""Fine-tuning as a job of the loop: batches of a task's inputs, the task's loss, the recipe's rate
+(ALBERT §4.1, A.3).
+ Steps count through the whole run; where it begins again after a failure, the same count goes on
+with a lower rate.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from litebert.data.stream import Position
+from litebert.model.model import Model
+from litebert.optim.schedule import rate_at
+from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.tasks.encode.batch import TaskBatch, epoch_batches
+from litebert.tasks.encode.inputs import Inputs
+from litebert.tasks.encode.layout import TaskLayout, packed
+from litebert.tasks.heads.losses import TaskSums, Units, task_losses
+from litebert.train.runtime import Runtime
+
+LOWER, LONGER = 3, 2
+"""What the rate is divided by and the warm-up multiplied with for a new beginning."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drawn:
+    """The batch of a step."""
+
+    place: Position
+    units: np.ndarray
+    """This rank's units."""
+    batch: TaskBatch
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, width = self.batch.token_ids.shape
+        return rows, width
+
+
+class FinetuneJob:
+    """A task's examples, by a recipe; `pack` where rows are read end to end (tasks/encode/layout.py)."""
+
+    def __init__(
+        self, recipe: FinetuneRecipe, inputs: Inputs, runtime: Runtime, *, pack: bool = False
+    ) -> None:
+        self.recipe, self.inputs, self.runtime, self.pack = recipe, inputs, runtime, pack
+        self.longest = int(inputs.lengths.max(initial=1))
+        self.seed = recipe.seed
+        self.per_epoch = -(-len(inputs) // recipe.batch_size)
+        self.length = recipe.total_steps(len(inputs))
+        """Steps from a beginning to its end."""
+        self.begin(0, 0)
+        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
+        self._ahead: Drawn | None = None
+
+    def begin(self, attempt: int, step: int) -> None:
+        """From `step` on it is attempt number `attempt`."""
+        self.attempt, self.began = attempt, step
+        self.steps = step + self.length
+        self.spec = gentler(self.recipe.optimizer, attempt, self.length)
+
+    @property
+    def tokens(self) -> int:
+        """Real tokens from a beginning to its end, about."""
+        return int(
+            self.length
+            * self.recipe.batch_size
+            * self.inputs.row_lengths.sum()
+            / max(len(self.inputs), 1)
+        )
+
+    def position(self, step: int) -> Position:
+        """Epoch and batch of `step`. Epochs go on counting where a run begins again, so that it
+        reads in another order."""
+        epoch, index = divmod(step - self.began, self.per_epoch)
+        return Position(self.attempt * -(-self.length // self.per_epoch) + epoch, index)
+
+    def units(self, step: int) -> np.ndarray:
+        """The numbers of the units of a step, over all ranks."""
+        place = self.position(step)
+        if self._epoch[0] != place.epoch:
+            batches = epoch_batches(
+                self.inputs.lengths, self.recipe.batch_size, seed=self.seed, epoch=place.epoch
+            )
+            self._epoch = (place.epoch, batches)
+        return self._epoch[1][place.index]
+
+    def batch(self, step: int) -> TaskBatch:
+        is_there = self._ahead is not None and self._ahead.place == self.position(step)
+        self.drawn = self._ahead if is_there and self._ahead is not None else self.draw(step)
+        self._ahead = None
+        return self.drawn.batch
+
+    def draw(self, step: int) -> Drawn:
+        """This rank's part of the batch of a step."""
+        units = self.units(step)
+        mine = units[self.runtime.rank :: self.runtime.world_size]
+        if len(mine):
+            return Drawn(place=self.position(step), units=mine, batch=self.inputs.batch(mine))
+        spare = units[:1]  # fewer than ranks: this one reads along
+        return Drawn(
+            place=self.position(step),
+            units=spare,
+            batch=replace(self.inputs.batch(spare), is_spare=True),
+        )
+
+    def largest(self, microbatch: TaskBatch) -> None:
+        """Batches are small."""
+
+    def ahead(self, step: int) -> TaskBatch | None:
+        """The batch of the next step, where there is one and it is read in one pass."""
+        if step >= self.steps:
+            return None
+        self._ahead = self.draw(step)
+        return self._ahead.batch if self.at_once(self._ahead) >= len(self._ahead.units) else None
+
+    def counts(self, batch: TaskBatch) -> dict[str, float]:
+        weight = 0.0 if batch.is_spare else 1.0
+        numbers = {
+            "targets": batch.num_targets,
+            "units": len(batch),
+            "tokens": batch.token_ids.numel(),
+            "real_tokens": batch.num_tokens,
+        }
+        return {name: weight * number for name, number in numbers.items()}
+
+    def microbatch_rows(self, step: int) -> int:
+        return self.at_once(self.drawn)
+
+    def at_once(self, drawn: Drawn) -> int:
+        """As many units as the recipe's tokens allow, and about as many in every microbatch."""
+        units, (rows, width) = len(drawn.units), drawn.shape
+        most = max(self.recipe.microbatch_tokens * units // (rows * width), 1)
+        return -(-units // -(-units // most))
+
+    def losses(self, model: Model, microbatch: TaskBatch, step: int) -> TaskSums:
+        if self.pack:
+            return self.compute(model, self.layout(microbatch).tensors(self.runtime.device))
+        sums = self.compute(model, microbatch.to(self.runtime.device))
+        return (
+            replace(sums, loss=sums.loss * 0, correct=sums.correct * 0)
+            if microbatch.is_spare
+            else sums
+        )
+
+    def compute(self, model: Model, batch: Units, depth: int | None = None) -> TaskSums:
+        return task_losses(model, batch)
+
+    def layout(self, microbatch: TaskBatch) -> TaskLayout:
+        """Its rows end to end, in few shapes."""
+        most, learned = self.recipe.microbatch_tokens, not microbatch.is_spare
+        return packed(
+            microbatch, longest=self.longest, filled=True, most_tokens=most, learned=learned
+        )
+
+    def depth(self, step: int) -> int | None:
+        """All layers, always."""
+        return None
+
+    def mean(self, sums: TaskSums, counts: dict[str, float]) -> Tensor:
+        return self.divided(sums, self.divisors(counts))
+
+    def divisors(self, counts: dict[str, float]) -> list[float]:
+        """What the loss is divided by."""
+        return [max(counts["targets"], 1.0)]
+
+    def divided(self, sums: TaskSums, divisors: list[float] | Tensor) -> Tensor:
+        """What is minimized."""
+        return sums.loss / divisors[0]
+
+    def rate(self, step: int) -> float:
+        return rate_at(self.spec, step - self.began, self.length)
+
+    def describe(
+        self, step: int, sums: dict[str, float], counts: dict[str, float]
+    ) -> dict[str, Any]:
+        targets, tokens = max(counts["targets"], 1), max(counts["tokens"], 1)
+        shown: dict[str, Any] = {"loss": sums["loss"] / targets}
+        if self.inputs.head != "regress":
+            shown["accuracy"] = sums["correct"] / targets
+        place = self.position(step)
+        shape = {
+            "epoch": place.epoch,
+            "batch_size": int(counts["units"]),
+            "sequence_length": self.drawn.shape[1],
+        }
+        padding = 1 - counts["real_tokens"] / tokens
+        return shown | shape | {"padding": round(padding, 4), "tokens": int(counts["tokens"])}
+
+    def name(self, batch: TaskBatch) -> str:
+        numbers = self.inputs.examples[self.drawn.units]
+        shown = ", ".join(map(str, numbers[:8].tolist()))
+        more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+        return f"training examples {shown}{more}"
+
+
+def gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:
+    """The optimizer of a new beginning: a third of the rate and twice the warm-up for each; at most
+    half the run."""
+    if attempt == 0:
+        return spec
+    warmup = min(max(spec.warmup_steps(steps), 1) * LONGER**attempt, steps // 2)
+    return replace(
+        spec, rate=spec.rate / LOWER**attempt, warmup=max(warmup, spec.warmup_steps(steps))
+    )

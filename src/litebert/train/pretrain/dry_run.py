@@ -1,0 +1,133 @@
+"""A rehearsal: a run ready to go in; memory, speed, time and disk it will take out, from a few real
+steps. Nothing is kept."""
+
+import os
+import resource
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from litebert.data.stream import Position
+from litebert.errors import InterruptedRunError
+from litebert.storage.snapshot import Snapshot
+from litebert.train.guard import Guard
+from litebert.train.log import Log
+from litebert.train.loop import Loop, State, Stopped
+from litebert.train.pretrain.run import Pretraining
+from litebert.train.progress import duration
+from litebert.train.stop import StopSignal
+
+STEPS = 3
+"""Steps taken: the first warms up and compiles, the others are timed."""
+
+
+def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
+    """Take real steps at the stage with most tokens in a batch, and count what the whole run would
+    take."""
+    recipe, job, runtime = training.recipe, training.job, training.runtime
+    stages = [
+        stages
+        for stages in (recipe.batch_size, recipe.sequence_length, recipe.depth)
+        if stages is not None
+    ]
+    starts = {start for one in stages for start in one.starts(job.steps) if start < job.steps}
+    largest = max(sorted(starts), key=lambda step: _size(training, step))
+    length, batch_size = training.feed.at(largest)
+    training.feed.seek(largest, Position())
+    loop: Loop[Any, Any, Any] = Loop(
+        job,
+        working=training.working,
+        optimizer=training.optimizer,
+        runtime=runtime,
+        guard=Guard(max_skips=STEPS, max_rollbacks=0),
+        log=Log(None),
+        save=lambda state: None,
+        restore=lambda: None,
+        beside=lambda state, stop: None,
+        max_grad_norm=recipe.optimizer.max_grad_norm,
+        passes=training.passes,
+    )
+    training.working.model.train()
+    times = []
+    with StopSignal() as stop:
+        for step in range(largest, largest + STEPS):
+            began = time.monotonic()
+            try:
+                loop.step(State(step=step), stop)
+            except Stopped:
+                raise InterruptedRunError(
+                    "interrupted; a rehearsal keeps nothing, the same command begins it anew"
+                ) from None
+            runtime.synchronize()
+            times.append(time.monotonic() - began)
+    training.feed.close()
+    rows = min(loop.most_rows or batch_size, job.microbatch_rows(largest))
+    seconds = min(times[1:])
+    speed = length * batch_size / seconds
+    snapshot = Snapshot.capture(
+        training.model, training.optimizer, step=0, epoch=0, index=0, recipe=""
+    ).num_bytes()
+    tokens = recipe.tokens_in(job.steps)
+    checkpoints = (
+        2 * 4 * sum(parameter.numel() for parameter in training.model.parameters())
+    )  # best and final
+    used, there = _memory(runtime.device)
+    return {
+        "device": str(runtime.device),
+        "batch_size": batch_size,
+        "sequence_length": length,
+        "microbatch_rows": rows,
+        "memory_bytes": used,
+        "memory_total_bytes": there,
+        "first_step_seconds": round(times[0], 3),
+        "step_seconds": round(seconds, 4),
+        "tokens_per_second": round(speed),
+        "steps": job.steps,
+        "tokens": tokens,
+        "run_seconds": round(tokens / speed),
+        "disk_bytes": snapshot * (recipe.keep_snapshots + 1) + checkpoints,
+        "disk_free_bytes": shutil.disk_usage(_existing(Path(out))).free,
+    }
+
+
+def said(found: dict[str, Any]) -> dict[str, str]:
+    """The same for a person to read."""
+    where = "" if found["device"].startswith("cuda") else " of main memory"
+    return {
+        "device": found["device"],
+        "largest batch": f"{found['batch_size']:,} × {found['sequence_length']} tokens, {found['microbatch_rows']} at a time",
+        "memory": f"{found['memory_bytes'] / 2**30:.2f} of {found['memory_total_bytes'] / 2**30:.0f} GiB{where}",
+        "first step": f"{found['first_step_seconds']:.2f} s",
+        "later steps": f"{found['step_seconds']:.3f} s",
+        "speed": f"{found['tokens_per_second']:,} tokens/s",
+        "run": f"{found['steps']:,} steps, {found['tokens']:,} tokens",
+        "time": f"about {duration(found['run_seconds'])}, without evaluations",
+        "disk": f"{found['disk_bytes'] / 1e6:,.0f} MB, {found['disk_free_bytes'] / 1e6:,.0f} MB free",
+    }
+
+
+def _size(training: Pretraining, step: int) -> tuple[int, int]:
+    length, batch_size = training.feed.at(step)
+    return length * batch_size, training.job.depth(step) or 0
+
+
+def _memory(device: torch.device) -> tuple[int, int]:
+    """Bytes used at the peak, and bytes there are."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device), torch.cuda.get_device_properties(
+            device
+        ).total_memory
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+    return peak, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path

@@ -1,0 +1,161 @@
+"""Pretraining as a job of the loop: batches from the feed, losses from the objective, the recipe's
+stages by step."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from litebert.data.batch import Batch
+from litebert.data.layout import MULTIPLE, Layout, TensorBatch, packed, padded
+from litebert.model.layout import drops_packed
+from litebert.model.model import Model
+from litebert.objective import Losses, Tail, pretrain_losses
+from litebert.optim.schedule import rate_at, scaled_rate
+from litebert.recipes import PretrainRecipe
+from litebert.train.pretrain.feed import Feed
+from litebert.train.runtime import Runtime
+
+
+class PretrainJob:
+    """Masked tokens and order, by a recipe."""
+
+    def __init__(
+        self,
+        recipe: PretrainRecipe,
+        feed: Feed,
+        runtime: Runtime,
+        *,
+        static_shapes: bool = False,
+        tail: Tail | None = None,
+    ) -> None:
+        self.recipe, self.feed, self.runtime = recipe, feed, runtime
+        self.static_shapes, self.tail = static_shapes, tail
+        self.pack = can_pack(recipe, runtime)
+        self.steps = recipe.total_steps
+        self.seed = recipe.seed
+        self.num_layers = recipe.encoder.num_layers
+        self.multiple = filled_to(recipe.encoder.hidden_size)
+
+    def batch(self, step: int) -> Batch:
+        return self.feed.batch(step)
+
+    def counts(self, batch: Batch) -> dict[str, float]:
+        return {
+            "masked": float(batch.num_masked),
+            "examples": float(len(batch)),
+            "real_tokens": float(batch.num_tokens),
+        }
+
+    def microbatch_rows(self, step: int) -> int:
+        """As many rows as the recipe's tokens allow, and the same number in every microbatch where
+        that is possible."""
+        length, batch_size = self.feed.at(step)
+        share = batch_size // self.runtime.world_size
+        most = max(self.recipe.microbatch_tokens // length, 1)
+        return math.ceil(share / math.ceil(share / most))
+
+    def losses(self, model: Model, microbatch: Batch, step: int) -> Losses:
+        return self.compute(
+            model, self.layout(microbatch).tensors(self.runtime.device), self.depth(step)
+        )
+
+    def compute(self, model: Model, batch: TensorBatch, depth: int | None) -> Losses:
+        return pretrain_losses(model, batch, depth=depth, tail=self.tail)
+
+    def layout(self, microbatch: Batch) -> Layout:
+        """How the rows lie in memory."""
+        most = self.most_masked(microbatch.token_ids.shape[1])
+        if self.pack:
+            return packed(
+                microbatch,
+                most_masked=most,
+                fraction=self.recipe.mask_fraction,
+                multiple=self.multiple,
+            )
+        return padded(microbatch, most_masked=most if self.static_shapes else None)
+
+    def depth(self, step: int) -> int | None:
+        """Layers applied at a step; none for all."""
+        return None if self.recipe.depth is None else self.recipe.depth.at(step, self.steps)
+
+    def most_masked(self, length: int) -> int:
+        """Most tokens that are hidden in one example of this length."""
+        number = max(round(length * self.recipe.mask_fraction), 1)
+        return number if self.recipe.max_masked is None else min(number, self.recipe.max_masked)
+
+    def mean(self, sums: Losses, counts: dict[str, float]) -> Tensor:
+        return self.divided(sums, self.divisors(counts))
+
+    def divisors(self, counts: dict[str, float]) -> list[float]:
+        """What the sums of masked tokens and orders are divided by."""
+        return [max(counts["masked"], 1.0), max(counts["examples"], 1.0)]
+
+    def divided(self, sums: Losses, divisors: list[float] | Tensor) -> Tensor:
+        """What is minimized."""
+        return sums.mean(num_masked=divisors[0], num_examples=divisors[1])
+
+    def largest(self, microbatch: Batch) -> Batch | None:
+        """The same rows as if none had padding, where that is left out."""
+        return replace(microbatch, mask=np.ones_like(microbatch.mask)) if self.pack else None
+
+    def ahead(self, step: int) -> Batch | None:
+        """The first microbatch of the next step."""
+        batch = self.feed.ahead(step)
+        return None if batch is None else batch.rows(0, self.microbatch_rows(step))
+
+    def rate(self, step: int) -> float:
+        rate, stated = rate_at(self.recipe.optimizer, step, self.steps), self.recipe.rate_batch_size
+        return rate if stated is None else scaled_rate(rate, self.feed.at(step)[1], stated)
+
+    def describe(
+        self, step: int, sums: dict[str, float], counts: dict[str, float]
+    ) -> dict[str, Any]:
+        length, batch_size = self.feed.at(step)
+        masked, examples = max(counts["masked"], 1), max(counts["examples"], 1)
+        shown: dict[str, Any] = {
+            "loss": sums["masked"] / masked + sums["order"] / examples,
+            "masked_loss": sums["masked"] / masked,
+            "masked_accuracy": sums["masked_correct"] / masked,
+        }
+        if self.recipe.order != "none":
+            shown |= {
+                "order_loss": sums["order"] / examples,
+                "order_accuracy": sums["order_correct"] / examples,
+            }
+        depth = self.depth(step) or self.num_layers
+        padding = 1 - counts["real_tokens"] / (length * examples)
+        shape = {
+            "sequence_length": length,
+            "batch_size": batch_size,
+            "depth": depth,
+            "padding": round(padding, 4),
+        }
+        return shown | shape | {"tokens": length * batch_size}
+
+    def name(self, batch: Batch) -> str:
+        shown = ", ".join(map(str, batch.indices[:8].tolist()))
+        more = f" and {len(batch) - 8} more" if len(batch) > 8 else ""
+        began = self.feed.began
+        return f"the batch at place {began.index} of epoch {began.epoch}, examples {shown}{more}"
+
+
+def filled_to(hidden_size: int) -> int:
+    """What packed tokens are filled up to a multiple of. Up to albert-base's width a token costs
+    little, and few shapes are worth more; in wider states the filling is dearer: albert-xxlarge
+    would compute 3 % for nothing."""
+    finer: int = 2 ** int(math.log2(MULTIPLE * 768 / hidden_size))
+    return min(max(finer, 256), MULTIPLE)
+
+
+def can_pack(recipe: PretrainRecipe, runtime: Runtime) -> bool:
+    """Whether rows are read end to end: attention does that on a GPU, in bfloat16; with dropout, by
+    our own kernels alone."""
+    is_able = runtime.device.type == "cuda" and runtime.dtype == torch.bfloat16
+    longest = max(recipe.sequence_length.values)
+    return is_able and (
+        not recipe.encoder.attention_dropout or drops_packed(recipe.encoder, longest, runtime.dtype)
+    )

@@ -1,0 +1,171 @@
+"""A published folder is whole or absent, and every changed byte is noticed."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from litebert import files
+from litebert.errors import CheckpointError
+from litebert.files import MANIFEST, remove_leftovers, verify_folder, write_folder
+
+
+def fill(folder: Path, text: str = "hello") -> None:
+    (folder / "a.txt").write_text(text)
+    (folder / "deep").mkdir()
+    (folder / "deep" / "b.bin").write_bytes(bytes(range(256)))
+    (folder / "empty").touch()
+
+
+def test_written_folder_verifies_and_leaves_nothing_else(tmp_path: Path) -> None:
+    target = write_folder(tmp_path / "new" / "x", fill)
+    assert verify_folder(target) == ("a.txt", "deep/b.bin", "empty")
+    assert [path.name for path in target.parent.iterdir()] == ["x"]
+
+
+def test_a_failing_writer_leaves_nothing(tmp_path: Path) -> None:
+    def broken(folder: Path) -> None:
+        fill(folder)
+        raise OSError("boom")
+
+    with pytest.raises(OSError, match="boom"):
+        write_folder(tmp_path / "x", broken)
+    assert not list(tmp_path.iterdir())
+
+
+def test_existing_target_is_refused_unless_replaced(tmp_path: Path) -> None:
+    write_folder(tmp_path / "x", fill)
+    with pytest.raises(CheckpointError, match="exists already; choose another name"):
+        write_folder(tmp_path / "x", fill)
+    write_folder(tmp_path / "x", lambda folder: fill(folder, "second"), replace=True)
+    verify_folder(tmp_path / "x")
+    assert (tmp_path / "x" / "a.txt").read_text() == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_replacing_works_where_names_cannot_be_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_exchange", lambda first, second: False)
+    for text in ("first", "second"):
+        write_folder(tmp_path / "x", lambda folder, text=text: fill(folder, text), replace=True)
+    verify_folder(tmp_path / "x")
+    assert (tmp_path / "x" / "a.txt").read_text() == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_failed_replacement_keeps_the_old_folder(tmp_path: Path) -> None:
+    write_folder(tmp_path / "x", fill)
+
+    def broken(folder: Path) -> None:
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        write_folder(tmp_path / "x", broken, replace=True)
+    verify_folder(tmp_path / "x")
+
+
+def test_files_and_folders_are_on_disk_before_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    sync, publish = files._sync, files._publish
+    monkeypatch.setattr(files, "_sync", lambda path: (events.append(path.name), sync(path)))
+    monkeypatch.setattr(files, "_publish", lambda a, b: (events.append("RENAME"), publish(a, b)))
+    write_folder(tmp_path / "x", fill)
+    before, after = events[: events.index("RENAME")], events[events.index("RENAME") + 1 :]
+    assert set(before[:-1]) == {"a.txt", "b.bin", "deep", "empty", MANIFEST}
+    assert before[-1].startswith(".x.tmp-")
+    assert after == [tmp_path.name]
+
+
+def test_every_flipped_bit_and_every_truncation_is_noticed(tmp_path: Path) -> None:
+    target = write_folder(tmp_path / "x", fill)
+    draw = random.Random(0)
+    for file in (target / "a.txt", target / "deep" / "b.bin", target / MANIFEST):
+        whole = file.read_bytes()
+        for position in draw.sample(range(len(whole)), min(len(whole), 60)):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << draw.randrange(8)
+            file.write_bytes(damaged)
+            with pytest.raises(CheckpointError):
+                verify_folder(target)
+            file.write_bytes(whole[:position])
+            with pytest.raises(CheckpointError):
+                verify_folder(target)
+        file.write_bytes(whole)
+    verify_folder(target)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda f: (f / "a.txt").write_text("hello!"),
+            r"a\.txt has 6 bytes, manifest\.json says 5; the file is damaged",
+        ),
+        (
+            lambda f: (f / "a.txt").write_text("jello"),
+            r"a\.txt does not have the sha256 .*the file is damaged",
+        ),
+        (
+            lambda f: (f / "a.txt").unlink(),
+            r"a\.txt is missing, manifest\.json lists it; the folder is damaged",
+        ),
+        (lambda f: (f / MANIFEST).unlink(), r"has no readable manifest\.json .*it is not complete"),
+        (
+            lambda f: (f / MANIFEST).write_text("[]"),
+            r"manifest\.json is damaged or of another kind",
+        ),
+        (
+            lambda f: (f / MANIFEST).write_text("[" * 100_000),
+            r"manifest\.json is damaged or of another kind",
+        ),
+        (
+            lambda f: (f / MANIFEST).write_bytes((f / MANIFEST).read_bytes() + b" "),
+            "damaged, or was written by another",
+        ),
+    ],
+)
+def test_the_reason_is_said(tmp_path: Path, damage: object, message: str) -> None:
+    target = write_folder(tmp_path / "x", fill)
+    damage(target)  # type: ignore[operator]
+    with pytest.raises(CheckpointError, match=message):
+        verify_folder(target)
+
+
+def test_no_folder_and_too_large_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CheckpointError, match="is not a folder; expected one written by litebert"):
+        verify_folder(tmp_path / "absent")
+    target = write_folder(tmp_path / "x", fill)
+    monkeypatch.setattr(files, "MAX_MANIFEST_BYTES", 10)
+    with pytest.raises(CheckpointError, match="larger than 10 bytes; litebert did not write it"):
+        verify_folder(target)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "deep/../../secret"])
+def test_a_manifest_cannot_point_outside(tmp_path: Path, name: str) -> None:
+    target = write_folder(tmp_path / "x", fill)
+    manifest = json.loads((target / MANIFEST).read_text())
+    manifest["files"] = {name: {"bytes": 0, "sha256": ""}}
+    (target / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    with pytest.raises(CheckpointError, match="outside of its folder"):
+        verify_folder(target)
+
+
+def test_later_files_are_not_in_the_way(tmp_path: Path) -> None:
+    target = write_folder(tmp_path / "x", fill)
+    (target / "notes.md").write_text("mine")
+    assert "notes.md" not in verify_folder(target)
+
+
+def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    write_folder(tmp_path / "x", fill)
+    fill_folder = tmp_path / ".y.tmp-0123"
+    fill_folder.mkdir()
+    fill(fill_folder)
+    assert remove_leftovers(tmp_path) == [fill_folder]
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
