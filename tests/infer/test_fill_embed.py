@@ -96,7 +96,7 @@ def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
 
 def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
     asked = [sentence.replace("the", "[MASK]", 1) for sentence in SENTENCES[:30]] + ["[MASK]"]
-    for text, guesses in zip(asked, model.fill(asked, top=3), strict=True):
+    for text, (guesses,) in zip(asked, model.fill(asked, top=3), strict=True):
         row = masked_row(
             model.tokenizer, text, max_length=64, wall=unused_character(model.tokenizer)
         )
@@ -108,15 +108,22 @@ def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
                 .topk(3)
             )
         names = [model.tokenizer.pieces[i].removeprefix("▁") or "▁" for i in expected.indices]
-        assert [guess.token for guess in guesses] == names  # type: ignore[union-attr]
-        np.testing.assert_allclose([p for _, p in guesses], expected.values, atol=1e-6)  # type: ignore[misc]
+        assert [guess.token for guess in guesses] == names
+        np.testing.assert_allclose([p for _, p in guesses], expected.values, atol=1e-6)
 
 
-def test_several_masks_have_a_list_each(model: Predictor) -> None:
+def test_every_mask_has_a_list_of_guesses(model: Predictor) -> None:
+    """One shape whatever the number of masks: text, mask, guess."""
     one, three = model.fill(["the [MASK] sails", "[MASK] [MASK][MASK]"], top=2)
-    assert len(one) == 2
-    assert [len(mask) for mask in three] == [2, 2, 2]  # type: ignore[arg-type]
-    assert model.fill("the [MASK] sails", top=1000)[0][1] <= 1  # as many as the vocabulary has
+    assert [len(mask) for mask in one] == [2]
+    assert [len(mask) for mask in three] == [2, 2, 2]
+    single = model.fill("the [MASK] sails", top=2)
+    assert [[guess.token for guess in mask] for mask in single] == [
+        [guess.token for guess in mask] for mask in one
+    ]
+    (guesses,) = model.fill("the [MASK] sails", top=1000)
+    assert len(guesses) == model.tokenizer.vocab_size
+    assert sum(guess.probability for guess in guesses) == pytest.approx(1, abs=1e-5)
 
 
 def test_fill_says_what_is_wrong_with_a_text(model: Predictor) -> None:

@@ -96,7 +96,7 @@ def test_packed_masks_are_filled_alike(
     monkeypatch.setattr(rows, "can_pack", lambda *_: True)
     for one, other in zip(padded, predictor.fill(texts, top=3), strict=True):
         for mine, theirs in zip(one, other, strict=True):
-            assert [guess.token for guess in mine] == [guess.token for guess in theirs]  # type: ignore[union-attr]
+            assert [guess.token for guess in mine] == [guess.token for guess in theirs]
     assert fill.MASK in texts[0]
 
 

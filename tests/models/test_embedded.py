@@ -85,7 +85,7 @@ def test_a_model_is_found_by_name_and_nothing_gives_the_first(root: Path, made: 
     assert litebert.load("mood").verbs == ("embed", "classify")
     text = "the [MASK] sails home"
     exact, small = load(made / "pretrained").fill(text, top=1), litebert.load().fill(text, top=1)
-    assert np.isclose(exact[0].probability, small[0].probability, rtol=0.1)  # type: ignore[union-attr]
+    assert np.isclose(exact[0][0].probability, small[0][0].probability, rtol=0.1)
     with pytest.raises(
         CheckpointError,
         match=r"there is no smal; expected .* comes with litebert \(there is small, mood\)",

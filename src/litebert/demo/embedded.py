@@ -60,9 +60,9 @@ def ask(hidden: Sequence[Hidden], model: Predictor) -> list[Hidden]:
         Hidden(
             text=each.text,
             word=each.word,
-            guesses=tuple((guess.token, guess.probability) for guess in guesses),  # type: ignore[union-attr]
+            guesses=tuple((guess.token, guess.probability) for guess in guesses),
         )
-        for each, guesses in zip(hidden, answers, strict=True)
+        for each, (guesses,) in zip(hidden, answers, strict=True)
     ]
 
 

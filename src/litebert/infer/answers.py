@@ -24,9 +24,8 @@ def as_answer(prediction: Prediction) -> dict[str, Any]:
     return ANSWERS[type(prediction)](prediction)
 
 
-def as_masks(guesses: Sequence[Any]) -> dict[str, Any]:
-    """The guesses of fill: for each mask of a text, a list of pieces with their probabilities."""
-    masks = guesses if guesses and isinstance(guesses[0], list) else [guesses]
+def as_masks(masks: Sequence[Sequence[tuple[str, float]]]) -> dict[str, Any]:
+    """The guesses of fill for one text: for each mask a list of tokens with their probabilities."""
     return {
         "masks": [
             [{"token": token, "probability": round(p, DIGITS)} for token, p in mask]

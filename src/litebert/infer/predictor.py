@@ -51,8 +51,8 @@ Many = list[str] | tuple[str, ...]
 Tagged = list[str] | list[list[str]] | list[tuple[str, ...]] | tuple[str | Sequence[str], ...]
 Vector = Float[np.ndarray, " hidden"]
 Vectors = Float[np.ndarray, "texts hidden"]
-Guesses = list[Guess] | list[list[Guess]]
-"""The best pieces for a mask; where a text has several masks, a list for each."""
+Guesses = list[list[Guess]]
+"""Of one text: for each [MASK], in order, its best tokens, the likeliest first."""
 Item = TypeVar("Item")
 
 
@@ -128,13 +128,13 @@ class Predictor:
     @overload
     def fill(self, texts: Iterator[str], *, top: int = 5) -> Iterator[Guesses]: ...
     def fill(self, texts: Any, *, top: int = 5) -> Any:
-        """The `top` likeliest pieces in place of [MASK], each with its probability; a list for each
-        mask where there are several. A mask behind the model's longest input is an error."""
+        """For each text a list with one entry per [MASK]: the `top` likeliest tokens with their
+        probabilities. A mask beyond the model's longest input is an error."""
         if top < 1:
             raise ConfigError(f"top is at least 1; got {top}")
 
         def guesses(window: list[str]) -> list[Guesses]:
-            found = fill_texts(
+            return fill_texts(
                 self.model,
                 self.tokenizer,
                 window,
@@ -142,7 +142,6 @@ class Predictor:
                 batch_tokens=self.batch_tokens,
                 device=self.device,
             )
-            return [each if len(each) > 1 else each[0] for each in found]
 
         return self._said("fill", texts, guesses)
 
