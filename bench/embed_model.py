@@ -30,7 +30,7 @@ from typing import Any
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import write_folder
 from litebert.infer.predictor import Predictor
-from litebert.loading import find_checkpoint, open_model
+from litebert.loading import find_checkpoint, load_checkpoint
 from litebert.models.card import GIVEN, ModelCard
 from litebert.models.index import (
     CARD,
@@ -113,7 +113,7 @@ def parse(args: Sequence[str] | None = None) -> argparse.Namespace:
 def embed(options: argparse.Namespace) -> dict[str, Any]:
     if not options.name or not set(options.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-"):
         raise ConfigError(f"a name has small letters, digits and hyphens; got {options.name!r}")
-    checkpoint, _ = open_model(options.run)
+    checkpoint, _ = load_checkpoint(options.run)
     source, weights = find_checkpoint(options.run), chosen_weights(options)
     if options.labels:
         if weights is None:

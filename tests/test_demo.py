@@ -23,7 +23,7 @@ from litebert.demo.place import DemoFolder
 from litebert.demo.show import filled, sentence
 from litebert.demo.stations import Walk
 from litebert.errors import ConfigError, DataError, LitebertError
-from litebert.infer.load import load
+from litebert.infer.predictor import load
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, Stages, named
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TextExample

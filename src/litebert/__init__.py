@@ -10,8 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from litebert.config import PRESETS, EncoderConfig, HeadConfig, ModelConfig
-    from litebert.infer.load import load
-    from litebert.infer.predictor import Predictor
+    from litebert.infer.predictor import Predictor, load
     from litebert.model.encoder import Encoder
     from litebert.model.model import Model
     from litebert.storage.checkpoint import Checkpoint
@@ -27,7 +26,7 @@ _PAGE = {
     "PRESETS": "litebert.config",
     "Predictor": "litebert.infer.predictor",
     "Tokenizer": "litebert.text.tokenizer",
-    "load": "litebert.infer.load",
+    "load": "litebert.infer.predictor",
 }
 
 __all__ = [

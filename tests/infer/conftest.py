@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from made_models import save_model
 
-from litebert.infer.load import load
-from litebert.infer.predictor import Predictor
+from litebert.infer.predictor import Predictor, load
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from made_models import LABELS, save_model
 
 from litebert import cli
-from litebert.infer.load import load
+from litebert.infer.predictor import load
 
 CASES: dict[str, tuple[str, list[str], set[str]]] = {
     "fill": ("masked", ["the [MASK] sails", "a [MASK] [MASK]"], {"text", "masks"}),

@@ -11,8 +11,7 @@ from made_models import SENTENCES, texts
 from litebert.errors import ConfigError, DataError
 from litebert.infer import ahead
 from litebert.infer.fill import masked_row, unused_character
-from litebert.infer.load import load
-from litebert.infer.predictor import Predictor
+from litebert.infer.predictor import Predictor, load
 
 
 def states(model: Predictor, text: str) -> torch.Tensor:

@@ -11,7 +11,7 @@ from made_models import LABELS, save_model, texts
 import litebert
 from litebert.convert.folder import convert_folder
 from litebert.errors import CheckpointError, ConfigError
-from litebert.infer.load import load
+from litebert.infer.predictor import load
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.task import Task
@@ -92,6 +92,17 @@ def test_what_is_not_a_model_is_refused(tmp_path: Path, pretrained: Path) -> Non
             ConfigError, match=f"there is no device '{device}' here: .*; see litebert doctor"
         ):
             load(pretrained, device=device)
+
+
+def test_the_name_of_a_preset_says_how_to_get_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        CheckpointError,
+        match=r"holds no weights of it, and downloads none; .*litebert convert FOLDER TARGET",
+    ):
+        litebert.load("albert-base-v2")
 
 
 def test_the_fingerprint_is_of_all_that_answers_follow_from(tmp_path: Path) -> None:

@@ -22,10 +22,9 @@ from made_models import save_model, texts
 
 from litebert.errors import ConfigError, DataError
 from litebert.infer import ahead, output
-from litebert.infer.load import load
 from litebert.infer.output import Output
 from litebert.infer.predict_file import predict_file
-from litebert.infer.predictor import Predictor
+from litebert.infer.predictor import Predictor, load
 from litebert.infer.questions import PredictOptions
 from litebert.tasks.tables.options import TableOptions
 from litebert.tasks.tables.rows import read_rows
@@ -483,7 +482,7 @@ PROGRAM = """
 import os, signal, sys, time
 import torch
 from litebert.infer import ahead, output
-from litebert.infer.load import load
+from litebert.infer.predictor import load
 from litebert.infer.predict_file import predict_file
 from litebert.infer.questions import PredictOptions
 

@@ -12,8 +12,7 @@ from made_models import LABELS, SENTENCES, save_model, texts
 from litebert.config import HeadKind
 from litebert.errors import ConfigError
 from litebert.infer.answers import as_answer
-from litebert.infer.load import load
-from litebert.infer.predictor import Predictor
+from litebert.infer.predictor import Predictor, load
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import AnswerExample
 from litebert.tasks.predictions import Span

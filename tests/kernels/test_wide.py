@@ -290,7 +290,8 @@ from litebert.config import PRESETS
 from litebert.model import layers, layout
 from litebert.model.encoder import Encoder
 from litebert.model.layout import Needed, Packing
-from litebert.train.compile import guarded, _mark_packed
+from litebert.kernels.compile import guarded
+from litebert.train.compile import _mark_packed
 longest = int(sys.argv[1])
 layers.takes_wide, layout.LONG_KERNELS = lambda *args, **_: True, True
 device = "cuda" if torch.cuda.is_available() else "cpu"

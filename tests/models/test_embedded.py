@@ -16,7 +16,7 @@ import litebert
 from litebert import cli
 from litebert.config import HeadConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.infer.load import load
+from litebert.infer.predictor import load
 from litebert.models import index
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
@@ -88,7 +88,7 @@ def test_a_model_is_found_by_name_and_nothing_gives_the_first(root: Path, made: 
     assert np.isclose(exact[0][0].probability, small[0][0].probability, rtol=0.1)
     with pytest.raises(
         CheckpointError,
-        match=r"there is no smal; expected .* comes with litebert \(there is small, mood\)",
+        match=r"there is no smal; expected .* or an embedded model \(small, mood\)",
     ):
         load("smal")
 

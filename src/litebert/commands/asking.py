@@ -23,7 +23,7 @@ def open_model(folder: str | None, device: str, verb: Verb) -> "Predictor":
     """The model to ask, where none is named the package's own for this verb; what there is to know
     of it goes to stderr."""
     chosen = default_model(verb).folder if folder is None else folder
-    from litebert.infer.load import load  # torch only now: wrong flags are answered at once
+    from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
 
     predictor = load(chosen, device=device)
     for note in predictor.notes:

@@ -134,10 +134,10 @@ def finetune(
         spec["warmup"] = int(warmup) if warmup >= 1 else warmup
     spec = {name: value for name, value in spec.items() if value is not None}
     # torch only now: wrong flags are answered at once
-    from litebert.loading import open_model
+    from litebert.loading import load_checkpoint
 
     read = open_data(task, data, table)
-    source, notes = open_model(model)
+    source, notes = load_checkpoint(model)
     for note in (*read.notes, *notes, *advice(read, source)):
         print(f"note: {note}", file=sys.stderr)
     if chosen is None:

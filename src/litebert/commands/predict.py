@@ -92,8 +92,8 @@ def predict(
         bad_rows=bad_rows,
     )
     # torch only now: wrong flags are answered at once
-    from litebert.infer.load import load
     from litebert.infer.predict_file import predict_file
+    from litebert.infer.predictor import load
     from litebert.infer.questions import PredictOptions
 
     predictor = load(

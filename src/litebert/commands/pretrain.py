@@ -125,9 +125,9 @@ def pretrain(
     if "vocab_size" in differing:
         raise ConfigError("the vocabulary is that of the data's tokenizer; leave vocab_size out")
     if init is not None:
-        from litebert.loading import checkpoint_folder
+        from litebert.loading import find_checkpoint
 
-        init = str(checkpoint_folder(init))
+        init = str(find_checkpoint(init))
     if init is not None and preset is None:
         changes["preset"], overrides = shape_of(init)
     elif preset is not None:

@@ -26,7 +26,7 @@ from litebert.demo.eras import NAME, make_task
 from litebert.demo.place import DemoFolder
 from litebert.demo.show import Show, filled, sentence, shortened
 from litebert.files import write_folder
-from litebert.infer.load import load
+from litebert.infer.predictor import load
 from litebert.models.index import default_model, embedded_models
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
 from litebert.report import write_report

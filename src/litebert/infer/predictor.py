@@ -7,8 +7,10 @@ end, of a pair the longer text first; answer and tag read long texts in overlapp
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
@@ -32,6 +34,7 @@ from litebert.infer.verbs import (
     tag_example,
     text_example,
 )
+from litebert.kernels.compile import compile_for_inference
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import Kind, TaskExample
@@ -81,11 +84,7 @@ class Predictor:
         """Tokens of a batch, padding among them."""
         self.model = checkpoint.model.to(self.device, find_dtype(dtype, self.device)).eval()
         if compile:
-            # only now: a training's imports take as long as an answer
-            from litebert.train.compile import compile_asking
-            from litebert.train.training import to_stderr
-
-            compile_asking(self.model, to_stderr)
+            compile_for_inference(self.model, lambda message: print(message, file=sys.stderr))
         self.window = GPU_ITEMS if self.device.type == "cuda" else None
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         try:
@@ -308,6 +307,52 @@ class Predictor:
         form, questions = rows({"texts": (texts, is_text)})
         checked = (checked_text(verb, text) for (text,) in questions)
         return in_form(form, answered(checked, len, _without_gradients(answer), most=self.window))
+
+
+def load(
+    folder: Path | str | None = None,
+    *,
+    device: str = "auto",
+    batch_tokens: int | None = None,
+    dtype: Arithmetic = "auto",
+    compile: bool = False,
+) -> Predictor:
+    """A Predictor from a litebert checkpoint, a run folder (its final or best checkpoint), a Hugging
+    Face folder, Google's checkpoint or the name of an embedded model; None loads the default one.
+
+    `device` is cpu, cuda, cuda:1 … or auto. `batch_tokens` is the largest batch in tokens; None
+    chooses by device. `dtype` is float32, bfloat16 or auto: bfloat16 on a GPU that supports it.
+    `compile` takes half a minute and pays from several thousand texts on.
+    """
+    from litebert.loading import load_checkpoint
+    from litebert.models.index import default_model
+
+    target = _find_device(device)
+    if batch_tokens is not None and batch_tokens < 1:
+        raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
+    checkpoint, notes = load_checkpoint(default_model().folder if folder is None else folder)
+    return Predictor(
+        checkpoint,
+        device=target,
+        batch_tokens=batch_tokens,
+        dtype=dtype,
+        compile=compile,
+        notes=notes,
+    )
+
+
+def _find_device(name: str) -> torch.device:
+    """The device of that name; ConfigError where this machine has none."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            f"there is no device {name!r} here: {str(error).splitlines()[0]}; see litebert doctor"
+        ) from error
+    return device
 
 
 def find_dtype(name: Arithmetic, device: torch.device) -> torch.dtype:

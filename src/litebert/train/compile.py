@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import Tensor
 
+from litebert.kernels.compile import guarded
 from litebert.model.layout import Packing
 from litebert.model.model import Model
 from litebert.objective import Losses, PretrainBatch, Tail, head_losses
@@ -46,44 +47,6 @@ def compile_model(
         "layers", _sparing(layer) if recompute else layer, model.encoder.layer, say
     )
     return True
-
-
-def compile_asking(model: Model, say: Callable[[str], None]) -> None:
-    """The same for a model that is only asked: one compilation for batches of any shape, without
-    gradients."""
-    layer = torch.compile(model.encoder.layer, dynamic=True)
-    model.encoder.layer = guarded(
-        "layers", layer, model.encoder.layer, say, is_wanted=lambda: not torch.is_grad_enabled()
-    )
-
-
-def guarded(
-    what: str,
-    compiled: F,
-    eager: F,
-    say: Callable[[str], None],
-    *,
-    is_wanted: Callable[[], bool] = torch.is_grad_enabled,
-) -> F:
-    """The compiled function where it is wanted (by default, where gradients are); the eager one
-    elsewhere, and for good once compiling has failed."""
-    failed = False
-
-    def call(*args: Any) -> Any:
-        nonlocal failed
-        if failed or not is_wanted():
-            return eager(*args)  # an evaluation is shorter than the compilation it would ask for
-        try:
-            return compiled(*args)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            failed = True
-            say(
-                f"torch.compile failed ({type(error).__name__}), so {what} run uncompiled: "
-                f"{str(error).splitlines()[0]}"
-            )
-            return eager(*args)
-
-    return cast(F, call)
 
 
 def compile_tail(say: Callable[[str], None]) -> Tail:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from litebert.errors import ConfigError
-from litebert.loading import open_model
+from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import LABELLED, TaskCard, shown
 from litebert.tasks.examples import TaskExample
@@ -69,7 +69,7 @@ class Tuned:
 
 def open_tuned(folder: Path | str) -> Tuned:
     """The model of a folder; ConfigError where it was not fine-tuned."""
-    checkpoint, _ = open_model(folder)
+    checkpoint, _ = load_checkpoint(folder)
     if checkpoint.task is None:
         heads = ", ".join(head.kind for head in checkpoint.model.config.heads) or "none"
         raise ConfigError(
