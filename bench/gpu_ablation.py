@@ -40,7 +40,11 @@ def at_all_tokens(model: Any, batch: Any, *, depth: int | None = None) -> Any:
         else layout.Packing(bounds=batch.bounds.int(), longest=batch.longest)
     )
     states = model.encoder(
-        batch.token_ids, batch.segment_ids, mask, positions=batch.positions, depth=depth
+        token_ids=batch.token_ids,
+        segment_ids=batch.segment_ids,
+        mask=mask,
+        positions=batch.positions,
+        depth=depth,
     )
     return states.flatten(0, 1)[batch.needed.flatten()]
 

@@ -180,7 +180,9 @@ def score(model: Model, tokenizer: Tokenizer, windows: Sequence[Window]) -> Scor
             [at * seq + place for at, row in enumerate(rows) for place in row.places]
         )
         labels = torch.tensor([label for row in rows for label in row.labels])
-        logits = model.masked_logits(model.encoder(token_ids, segment_ids, mask), places)
+        logits = model.masked_logits(
+            model.encoder(token_ids=token_ids, segment_ids=segment_ids, mask=mask), places
+        )
         nats = iter(F.cross_entropy(logits, labels, reduction="none").tolist())
         right = iter((logits.argmax(1) == labels).tolist())
         for row in rows:

@@ -123,7 +123,9 @@ def plain(model: Predictor, texts: list[str], batch_size: int) -> np.ndarray:
         longest = max(map(len, rows))
         token_ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
         mask = torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
-        states = model.model.encoder(token_ids, torch.zeros_like(token_ids), mask)
+        states = model.model.encoder(
+            token_ids=token_ids, segment_ids=torch.zeros_like(token_ids), mask=mask
+        )
         found.append(((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)).numpy())
     return np.concatenate(found)
 

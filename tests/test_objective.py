@@ -102,7 +102,7 @@ def everything(model: Model, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     ids, segments = (
         torch.from_numpy(array).long() for array in (batch.token_ids, batch.segment_ids)
     )
-    states = model.encoder(ids, segments, torch.from_numpy(batch.mask))
+    states = model.encoder(token_ids=ids, segment_ids=segments, mask=torch.from_numpy(batch.mask))
     return model.masked_logits(states), model.logits("order", states)
 
 

@@ -126,9 +126,9 @@ def needed_states(
     width = batch.needed.numel() // len(batch.first)
     needed = Needed(places=batch.needed, bounds=bounds, longest=width)
     states: Tensor = model.encoder(
-        batch.token_ids,
-        batch.segment_ids,
-        mask,
+        token_ids=batch.token_ids,
+        segment_ids=batch.segment_ids,
+        mask=mask,
         positions=batch.positions,
         depth=depth,
         needed=needed,

@@ -18,7 +18,7 @@ def states(model: Predictor, text: str) -> torch.Tensor:
     """The last states of one text alone, without padding."""
     ids = model.tokenizer.pair(text, max_length=64, truncate="first").token_ids
     with torch.no_grad():
-        found: torch.Tensor = model.model.encoder(torch.tensor([ids]))[0]
+        found: torch.Tensor = model.model.encoder(token_ids=torch.tensor([ids]))[0]
     return found
 
 
@@ -100,7 +100,7 @@ def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
             model.tokenizer, text, max_length=64, wall=unused_character(model.tokenizer)
         )
         with torch.no_grad():
-            last = model.model.encoder(torch.tensor(row)[None])
+            last = model.model.encoder(token_ids=torch.tensor(row)[None])
             expected = (
                 model.model.masked_logits(last, torch.tensor(np.flatnonzero(row == 4)))[0]
                 .softmax(-1)

@@ -308,7 +308,7 @@ def gradients(*sizes):
     ends = [int((places < end).sum()) for end in bounds(sizes)[1:]]
     needed = Needed(places[None], bounds([b - a for a, b in zip([0, *ends], ends)]), longest)
     ids = torch.arange(sum(sizes), device=device)[None] % 50
-    states = encoder(ids, None, packing, positions=ids % 8, needed=needed)
+    states = encoder(token_ids=ids, mask=packing, positions=ids % 8, needed=needed)
     parameters = [parameter for name, parameter in encoder.named_parameters() if "pooler" not in name]
     return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(states.sin().sum(), parameters)])
 batches = (7, 20, 3), (9, longest, 1), (4, 4, longest - 2)
@@ -324,7 +324,7 @@ if device == "cuda":
     ids, weight = torch.arange(9 + longest, device=device)[None] % 50, encoder.attentions[0].query.weight
     packing = Packing(bounds((9, longest)), longest)
     def step():
-        return torch.autograd.grad(encoder(ids, None, packing, positions=ids % 8).sin().sum(), weight)[0]
+        return torch.autograd.grad(encoder(token_ids=ids, mask=packing, positions=ids % 8).sin().sum(), weight)[0]
     expected = step()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):

@@ -113,7 +113,7 @@ def test_flops_follow_the_products() -> None:
             torch.no_grad(),
             sdpa_kernel(SDPBackend.MATH),
         ):
-            encoder(ids)
+            encoder(token_ids=ids)
         assert counter.get_total_flops() == 32 * flops_per_token(config, seq=16)
 
 

@@ -40,27 +40,29 @@ def make(config: EncoderConfig = TINY, **settings: Any) -> Encoder:
 def test_forward_is_the_last_of_all_states(changes: dict[str, Any]) -> None:
     config = replace(TINY, **changes)
     encoder = make(config).eval()
-    states = encoder.all_states(ids())
+    states = encoder.all_states(token_ids=ids())
     assert len(states) == 1 + config.num_layers * config.layers_per_group
-    assert torch.equal(states[-1], encoder(ids()))
+    assert torch.equal(states[-1], encoder(token_ids=ids()))
     assert encoder.pool(states[-1]).shape == (2, config.hidden_size)
 
 
 @pytest.mark.parametrize("changes", SWITCHES)
 def test_padding_changes_nothing(changes: dict[str, Any]) -> None:
     encoder = make(replace(TINY, **changes)).double().eval()
-    short = encoder(ids(seq=6))
+    short = encoder(token_ids=ids(seq=6))
     padded = torch.cat([ids(seq=6), torch.zeros(2, 4, dtype=torch.long)], 1)
     mask = torch.arange(10).expand(2, 10) < 6
-    torch.testing.assert_close(encoder(padded, None, mask)[:, :6], short, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        encoder(token_ids=padded, mask=mask)[:, :6], short, rtol=0, atol=1e-12
+    )
 
 
 def test_a_wholly_padded_row_stays_finite_and_harms_no_other() -> None:
     encoder = make().double()
     mask = torch.tensor([[True] * 9, [False] * 9])
-    states = encoder(ids(), None, mask)
+    states = encoder(token_ids=ids(), mask=mask)
     assert states.isfinite().all()
-    torch.testing.assert_close(states[:1], encoder(ids()[:1]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(states[:1], encoder(token_ids=ids()[:1]), rtol=0, atol=1e-12)
     states.sum().backward()
     assert all(
         parameter.grad is None or parameter.grad.isfinite().all()
@@ -70,8 +72,12 @@ def test_a_wholly_padded_row_stays_finite_and_harms_no_other() -> None:
 
 def test_without_segments_all_tokens_are_of_the_first() -> None:
     encoder = make().eval()
-    assert torch.equal(encoder(ids()), encoder(ids(), torch.zeros_like(ids())))
-    assert not torch.equal(encoder(ids()), encoder(ids(), torch.ones_like(ids())))
+    assert torch.equal(
+        encoder(token_ids=ids()), encoder(token_ids=ids(), segment_ids=torch.zeros_like(ids()))
+    )
+    assert not torch.equal(
+        encoder(token_ids=ids()), encoder(token_ids=ids(), segment_ids=torch.ones_like(ids()))
+    )
 
 
 def test_a_shared_layer_equals_the_unshared_with_copied_weights() -> None:
@@ -85,7 +91,7 @@ def test_a_shared_layer_equals_the_unshared_with_copied_weights() -> None:
                 copy = getattr(unshared, mine)[application]
                 copy.load_state_dict(getattr(shared, mine)[owners[theirs]].state_dict())
         unshared.embedding.load_state_dict(shared.embedding.state_dict())
-    assert torch.equal(shared(ids()), unshared(ids()))
+    assert torch.equal(shared(token_ids=ids()), unshared(token_ids=ids()))
 
 
 def test_sharing_attention_alone_shares_attention_alone() -> None:
@@ -97,15 +103,15 @@ def test_sharing_attention_alone_shares_attention_alone() -> None:
 
 def test_depth_stops_early() -> None:
     encoder = make(replace(TINY, layers_per_group=2)).eval()
-    assert torch.equal(encoder(ids(), depth=2), encoder.all_states(ids())[4])
+    assert torch.equal(encoder(token_ids=ids(), depth=2), encoder.all_states(token_ids=ids())[4])
     with pytest.raises(ConfigError, match="depth is from 1 to the model's 3 layers; got 4"):
-        encoder(ids(), depth=4)
+        encoder(token_ids=ids(), depth=4)
 
 
 def test_no_dropout_is_no_operation() -> None:
     encoder = make()
     assert not any(isinstance(part, nn.Dropout) for part in encoder.modules())
-    assert torch.equal(encoder.train()(ids()), encoder.eval()(ids()))
+    assert torch.equal(encoder.train()(token_ids=ids()), encoder.eval()(token_ids=ids()))
 
 
 @pytest.mark.parametrize(
@@ -113,14 +119,14 @@ def test_no_dropout_is_no_operation() -> None:
 )
 def test_each_dropout_acts_in_training_only(place: str) -> None:
     encoder = make(replace(TINY, **{place: 0.5}))
-    assert not torch.equal(encoder(ids()), encoder(ids()))
+    assert not torch.equal(encoder(token_ids=ids()), encoder(token_ids=ids()))
     encoder.eval()
-    assert torch.equal(encoder(ids()), encoder(ids()))
+    assert torch.equal(encoder(token_ids=ids()), encoder(token_ids=ids()))
 
 
 def test_hf_compat_forgets_the_ffn_dropout() -> None:
     encoder = make(replace(TINY, ffn_dropout=0.5, hf_compat=True))
-    assert torch.equal(encoder(ids()), encoder(ids()))
+    assert torch.equal(encoder(token_ids=ids()), encoder(token_ids=ids()))
 
 
 def test_hf_compat_keeps_the_mapping_and_a_zero_pad_row() -> None:
@@ -187,7 +193,7 @@ def test_gradient_checkpointing_changes_no_bit(changes: dict[str, Any], every: i
     for checkpoint_every in (0, every):
         encoder = make(replace(TINY, num_layers=5, **changes), checkpoint_every=checkpoint_every)
         torch.manual_seed(3)
-        encoder.pool(encoder(ids(4, 16))).square().sum().backward()
+        encoder.pool(encoder(token_ids=ids(4, 16))).square().sum().backward()
         gradients.append({name: parameter.grad for name, parameter in encoder.named_parameters()})
     plain, checkpointed = gradients
     for name, gradient in plain.items():
@@ -255,7 +261,7 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
             )
     if config.norm == "pre":
         x = norm(x, "norm")
-    torch.testing.assert_close(encoder(token_ids, None, mask), x, rtol=0, atol=1e-12)
+    torch.testing.assert_close(encoder(token_ids=token_ids, mask=mask), x, rtol=0, atol=1e-12)
 
 
 def test_a_long_input_is_refused_in_one_sentence() -> None:
@@ -263,11 +269,11 @@ def test_a_long_input_is_refused_in_one_sentence() -> None:
         DataError,
         match="the input has 65 tokens, the model reads at most 64; shorten or truncate it",
     ):
-        make()(torch.zeros(1, 65, dtype=torch.long))
-    assert make()(torch.zeros(1, 64, dtype=torch.long)).shape == (1, 64, 32)
+        make()(token_ids=torch.zeros(1, 65, dtype=torch.long))
+    assert make()(token_ids=torch.zeros(1, 64, dtype=torch.long)).shape == (1, 64, 32)
 
 
 def test_an_encoder_without_pooler_says_so() -> None:
     encoder = make(replace(TINY, pooler=False))
     with pytest.raises(ConfigError, match="this encoder has no pooler"):
-        encoder.pool(encoder(ids()))
+        encoder.pool(encoder(token_ids=ids()))

@@ -8,7 +8,7 @@ import torch
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import ConfigError
-from litebert.model.joint_span import JointSpanHead
+from litebert.model.heads import JointSpanHead
 from litebert.model.model import Model
 
 TINY = PRESETS["tiny"]

@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST
-from litebert.model.bare import bare_model
-from litebert.model.model import Model
+from litebert.model.model import Model, bare_model
 from litebert.models import index
 from litebert.storage import difference
 from litebert.storage.checkpoint import (
@@ -71,7 +70,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
 def logits(checkpoint: Checkpoint) -> torch.Tensor:
     token_ids = torch.arange(5, 21).reshape(2, 8)
     with torch.inference_mode():
-        return checkpoint.model.logits("classify", checkpoint.model.encoder(token_ids))
+        return checkpoint.model.logits("classify", checkpoint.model.encoder(token_ids=token_ids))
 
 
 def test_base_and_difference_together_are_the_model(made: Path) -> None:

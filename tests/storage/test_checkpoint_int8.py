@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST
-from litebert.model.bare import bare_model
-from litebert.model.model import Model
+from litebert.model.model import Model, bare_model
 from litebert.storage import int8
 from litebert.storage.checkpoint import CONFIG, WEIGHTS, Checkpoint, read_config
 from litebert.testing import tiny_tokenizer

@@ -79,7 +79,7 @@ def test_a_product_errs_by_no_more_than_its_weights_allow(group_size: int) -> No
 def logits_with(model: Model, weights: Mapping[str, Tensor], token_ids: Tensor) -> Tensor:
     model.load_state_dict(dict(weights))
     with torch.inference_mode():
-        return model.masked_logits(model.encoder(token_ids))
+        return model.masked_logits(model.encoder(token_ids=token_ids))
 
 
 @pytest.mark.parametrize("group_size", [16, 2**20])

@@ -12,7 +12,7 @@ import torch
 from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.errors import ConfigError
-from litebert.model.joint_span import JointSpanHead
+from litebert.model.heads import JointSpanHead
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import AnswerExample, TagExample
 from litebert.tasks.heads.apply import predict, predict_inputs
@@ -132,7 +132,7 @@ def brute_force(
         batch = inputs.batch(np.array([unit]))
         assert batch.allowed is not None
         assert inputs.cores is not None
-        states = model.encoder(batch.token_ids, batch.segment_ids)
+        states = model.encoder(token_ids=batch.token_ids, segment_ids=batch.segment_ids)
         before = int(inputs.first[unit, 1] - inputs.first[unit, 0]) + 2
         head = model.head(card.task.head)
         inside = [0, *range(before, states.shape[1] - 1)]

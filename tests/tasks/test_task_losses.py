@@ -21,7 +21,9 @@ def alone(model: Model, batch: TaskBatch) -> tuple[Tensor, int]:
     """The loss of one unit, written out from the definitions; and how many of its targets were
     guessed."""
     assert batch.targets is not None
-    states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
+    states = model.encoder(
+        token_ids=batch.token_ids, segment_ids=batch.segment_ids, mask=batch.mask
+    )
     head, right = model.head(batch.head), batch.targets
     if batch.head == "joint_span":
         assert batch.allowed is not None
@@ -135,7 +137,9 @@ def test_a_classifier_is_torch_cross_entropy(tokenizer: Tokenizer) -> None:
     card = made_card("pair")
     inputs, model = encode(card, made_examples("pair"), tokenizer), made_model(card, tokenizer)
     batch = inputs.batch(np.arange(len(inputs)))
-    states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
+    states = model.encoder(
+        token_ids=batch.token_ids, segment_ids=batch.segment_ids, mask=batch.mask
+    )
     assert batch.targets is not None
     told = F.cross_entropy(model.logits("classify", states), batch.targets) * len(batch)
     torch.testing.assert_close(task_losses(model, batch).loss, told)
@@ -169,7 +173,9 @@ def test_the_joint_loss_is_made_of_xlnets_parts(tokenizer: Tokenizer) -> None:
         ours | {"answer_dense": parts[2].dense_0, "answer": parts[2].dense_1}
     ).items():
         theirs.load_state_dict(head.get_submodule(name).state_dict())
-    states = model.encoder(batch.token_ids, batch.segment_ids, batch.mask)
+    states = model.encoder(
+        token_ids=batch.token_ids, segment_ids=batch.segment_ids, mask=batch.mask
+    )
     starts, ends = batch.targets.T
     hidden = (~batch.allowed).float()
     start_logits = parts[0](states, p_mask=hidden)

@@ -37,9 +37,9 @@ def test_a_failure_falls_back_with_one_message(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(torch, "compile", lambda function, **settings: broken)
     model, said, ids = make(), [], torch.zeros(1, 4, dtype=torch.long)
-    expected = model.encoder(ids)
+    expected = model.encoder(token_ids=ids)
     assert compile_model(model, "on", RUNTIME, said.append)
-    assert torch.equal(model.encoder(ids), expected)
+    assert torch.equal(model.encoder(token_ids=ids), expected)
     assert said == ["torch.compile failed (Unsupported), so layers run uncompiled: no such thing"]
 
 
@@ -56,7 +56,7 @@ model, ids = Model(ModelConfig(encoder=PRESETS["tiny"])), torch.arange(12).view(
 mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
 def gradients():
     model.zero_grad()
-    model.encoder.pool(model.encoder(ids, None, mask)).square().sum().backward()
+    model.encoder.pool(model.encoder(token_ids=ids, mask=mask)).square().sum().backward()
     return [parameter.grad.clone() for parameter in model.parameters()]
 plain = gradients()
 runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
@@ -66,7 +66,7 @@ for a, b in zip(plain, gradients()):
 counters = torch._dynamo.utils.counters["stats"]
 assert counters["unique_graphs"] == 1, counters  # three layers, one compilation
 with torch.no_grad():
-    model.encoder(ids[:1])
+    model.encoder(token_ids=ids[:1])
 assert counters["unique_graphs"] == 1, counters
 """
 
@@ -101,7 +101,7 @@ def run(recompute):
             kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        states = model.encoder(ids)
+        states = model.encoder(token_ids=ids)
     states.square().sum().backward()
     gradients = [parameter.grad for parameter in model.encoder.parameters() if parameter.grad is not None]
     assert torch._functorch.config.activation_memory_budget == 1.0

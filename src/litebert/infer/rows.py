@@ -68,7 +68,9 @@ def encode_rows(
         needed = None
         if first_only:
             needed = Needed(places=torch.arange(0, token_ids.size, longest, device=device)[:, None])
-        states = model.encoder(torch.from_numpy(token_ids).to(device), None, mask, needed=needed)
+        states = model.encoder(
+            token_ids=torch.from_numpy(token_ids).to(device), mask=mask, needed=needed
+        )
         yield States(rows=numbers, states=states, mask=None if first_only else mask)
 
 
@@ -98,7 +100,7 @@ def _end_to_end(
         each = torch.arange(len(bounds), dtype=torch.int32, device=device)
         needed = Needed(places=tensors["bounds"][None, :-1], bounds=each, longest=1)
     states = model.encoder(
-        tensors["token_ids"], None, packing, positions=tensors["positions"], needed=needed
+        token_ids=tensors["token_ids"], mask=packing, positions=tensors["positions"], needed=needed
     )
     if first_only:
         return States(rows=numbers, states=states.transpose(0, 1), mask=None)

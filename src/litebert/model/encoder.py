@@ -54,10 +54,10 @@ class Encoder(nn.Module):
 
     def forward(
         self,
+        *,
         token_ids: Ids,
         segment_ids: Ids | None = None,
         mask: Mask | Packing | None = None,
-        *,
         positions: Ids | None = None,
         depth: int | None = None,
         needed: Needed | None = None,
@@ -90,7 +90,7 @@ class Encoder(nn.Module):
         return final
 
     def all_states(
-        self, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None
+        self, *, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None
     ) -> list[Float[Tensor, "batch seq hidden"]]:
         """The states after the embedding and after every application; the last item is what
         `forward` returns."""

@@ -1,18 +1,34 @@
-"""An encoder with its heads: what a checkpoint holds, training trains and a predictor reads."""
+"""An encoder with its heads: what a checkpoint holds, training trains and a predictor reads. Token
+ids in; states, the pooled state and each head's logits out."""
 
-from jaxtyping import Float, Int
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from litebert.config import POOLED_HEADS, ModelConfig
 from litebert.errors import ConfigError
 from litebert.model.encoder import Encoder, initialize
-from litebert.model.heads import HEADS
+from litebert.model.heads import HEADS, JointSpanHead, SpanLogits
 from litebert.model.layers import States
 
 
+class ModelOutput(NamedTuple):
+    """Result of `Model.forward`."""
+
+    states: Float[Tensor, "batch seq hidden"]
+    """Of the last layer."""
+    pooled: Float[Tensor, "batch hidden"] | None
+    """Of the first token; None where the encoder has no pooler."""
+    logits: dict[str, Tensor | SpanLogits]
+    """By head; those of the masked head at every token."""
+
+
 class Model(nn.Module):
-    """`model.encoder` makes states; `model.logits(kind, states)` and `model.masked_logits(states,
-    …)` read them."""
+    """An encoder and its heads; `logits` and `masked_logits` apply one head to states."""
 
     def __init__(self, config: ModelConfig, *, checkpoint_every: int = 0) -> None:
         super().__init__()
@@ -22,6 +38,27 @@ class Model(nn.Module):
             {head.kind: HEADS[head.kind](config.encoder, head) for head in config.heads}
         )
         initialize(self.heads, config.encoder)
+
+    def forward(
+        self,
+        *,
+        token_ids: Int[Tensor, "batch seq"],
+        segment_ids: Int[Tensor, "batch seq"] | None = None,
+        mask: Bool[Tensor, "batch seq"] | None = None,
+    ) -> ModelOutput:
+        """States, pooled state and logits of all heads; `mask` is True at real tokens."""
+        states = self.encoder(token_ids=token_ids, segment_ids=segment_ids, mask=mask)
+        logits: dict[str, Tensor | SpanLogits] = {}
+        for kind, head in self.heads.items():
+            if isinstance(head, JointSpanHead):
+                allowed = torch.ones_like(token_ids, dtype=torch.bool) if mask is None else mask
+                logits[kind] = head(states, allowed)
+            elif kind == "masked":
+                logits[kind] = self.masked_logits(states).view(*token_ids.shape, -1)
+            else:
+                logits[kind] = self.logits(kind, states)
+        pooled = None if self.encoder.pooler is None else self.encoder.pool(states)
+        return ModelOutput(states, pooled, logits)
 
     def masked_logits(
         self, states: States, masked_positions: Int[Tensor, " masked"] | None = None
@@ -49,3 +86,26 @@ class Model(nn.Module):
                 "choose another model"
             )
         return self.heads[kind]
+
+
+def bare_model(config: ModelConfig) -> Model:
+    """A model on torch's meta device: names and shapes without weights."""
+    with torch.device("meta"), _WithoutNormal():
+        return Model(config)
+
+
+class _WithoutNormal(TorchFunctionMode):
+    """Skips `nn.init.normal_`: on the meta device there is nothing to fill, and to find that out
+    torch imports its compiler, which takes longer than all the rest of loading a model."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is nn.init.normal_:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)

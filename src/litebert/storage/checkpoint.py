@@ -21,8 +21,7 @@ from litebert.checks import check_whole
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST, verify_folder, write_folder
-from litebert.model.bare import bare_model
-from litebert.model.model import Model
+from litebert.model.model import Model, bare_model
 from litebert.models.index import find_embedded
 from litebert.storage import difference, int8
 from litebert.storage.difference import Extent

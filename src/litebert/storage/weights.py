@@ -16,9 +16,8 @@ from torch import Tensor
 
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.model.bare import bare_model
 from litebert.model.count import count_encoder, count_head
-from litebert.model.model import Model
+from litebert.model.model import Model, bare_model
 from litebert.storage import difference, int8
 from litebert.storage.difference import Extent
 from litebert.storage.int8 import Shape

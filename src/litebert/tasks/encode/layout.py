@@ -159,7 +159,11 @@ def packed_states(model: Model, batch: PackedBatch) -> Tensor:
         needed = Needed(places=batch.first, bounds=batch.first_bounds.int(), longest=1)
     packing = Packing(bounds=batch.bounds.int(), longest=batch.longest)
     states: Tensor = model.encoder(
-        batch.token_ids, batch.segment_ids, packing, positions=batch.columns, needed=needed
+        token_ids=batch.token_ids,
+        segment_ids=batch.segment_ids,
+        mask=packing,
+        positions=batch.columns,
+        needed=needed,
     )
     if needed is not None:
         return states.transpose(0, 1)

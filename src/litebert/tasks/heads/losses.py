@@ -16,7 +16,7 @@ from torch import Tensor
 
 from litebert.config import POOLED_HEADS
 from litebert.errors import DataError
-from litebert.model.joint_span import JointSpanHead
+from litebert.model.heads import JointSpanHead
 from litebert.model.layers import States
 from litebert.model.layout import Needed
 from litebert.model.model import Model
@@ -70,7 +70,9 @@ def task_states(model: Model, batch: Units) -> States:
     if batch.head in POOLED_HEADS:
         rows, seq = batch.token_ids.shape
         needed = Needed(places=(torch.arange(rows, device=batch.token_ids.device) * seq)[:, None])
-    states: Tensor = model.encoder(batch.token_ids, batch.segment_ids, batch.mask, needed=needed)
+    states: Tensor = model.encoder(
+        token_ids=batch.token_ids, segment_ids=batch.segment_ids, mask=batch.mask, needed=needed
+    )
     return states
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from litebert.model.joint_span import JointSpanHead
+from litebert.model.heads import JointSpanHead
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.tasks.heads.losses import Units, span_logits
