@@ -23,9 +23,10 @@ from typing import Any
 
 import torch
 
+from litebert.files import write_json
 from litebert.recipes import PretrainRecipe, Stages
 from litebert.testing import SHAPE, tiny_shards
-from litebert.train.folder import environment, write_json
+from litebert.train.folder import environment
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Arithmetic, Runtime
 

@@ -42,10 +42,11 @@ from gpu_meter import GIB, Meter, search
 from gpu_profile import record, summary
 from gpu_table import ratios
 from litebert.data.stream import Stream
+from litebert.files import write_json
 from litebert.kernels.fp8 import linear as fp8
 from litebert.model.count import flops_per_token
 from litebert.testing import tiny_shards
-from litebert.train.folder import environment, write_json
+from litebert.train.folder import environment
 from litebert.train.loop import out_of_memory
 from litebert.train.pretrain.run import example_spec
 

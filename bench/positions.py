@@ -24,9 +24,10 @@ import torch
 from torch import Tensor
 
 from litebert.data.stream import Stream
+from litebert.files import write_json
 from litebert.recipes import NAMED, OptimizerSpec, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
-from litebert.train.folder import environment, write_json
+from litebert.train.folder import environment
 from litebert.train.log import read_records
 from litebert.train.pretrain.evaluate import Evaluation
 from litebert.train.pretrain.positions import extend_positions

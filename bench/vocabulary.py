@@ -32,12 +32,13 @@ from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
 from litebert.data.build import build_shards
 from litebert.data.corpus import find_files, read_documents
 from litebert.data.shards import Shards
+from litebert.files import write_json
 from litebert.model.count import count_encoder, count_head, flops_per_token
 from litebert.model.model import Model
 from litebert.recipes import NAMED, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.folder import environment, write_json
+from litebert.train.folder import environment
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
 

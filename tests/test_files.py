@@ -1,6 +1,7 @@
-"""A published folder is whole or absent, and every changed byte is noticed."""
+"""A published file or folder is complete or absent, and every changed byte of a folder is noticed."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -8,7 +9,18 @@ import pytest
 
 from litebert import files
 from litebert.errors import CheckpointError
-from litebert.files import MANIFEST, remove_leftovers, verify_folder, write_folder
+from litebert.files import (
+    MANIFEST,
+    Lock,
+    open_atomic,
+    read_json,
+    remove_folder,
+    remove_leftovers,
+    verify_folder,
+    write_file,
+    write_folder,
+    write_json,
+)
 
 
 def fill(folder: Path, text: str = "hello") -> None:
@@ -70,9 +82,9 @@ def test_files_and_folders_are_on_disk_before_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    sync, publish = files._sync, files._publish
+    sync, rename = files._sync, files._rename
     monkeypatch.setattr(files, "_sync", lambda path: (events.append(path.name), sync(path)))
-    monkeypatch.setattr(files, "_publish", lambda a, b: (events.append("RENAME"), publish(a, b)))
+    monkeypatch.setattr(files, "_rename", lambda a, b: (events.append("RENAME"), rename(a, b)))
     write_folder(tmp_path / "x", fill)
     before, after = events[: events.index("RENAME")], events[events.index("RENAME") + 1 :]
     assert set(before[:-1]) == {"a.txt", "b.bin", "deep", "empty", MANIFEST}
@@ -167,5 +179,50 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
     fill_folder = tmp_path / ".y.tmp-0123"
     fill_folder.mkdir()
     fill(fill_folder)
+    file = tmp_path / ".y[1].tmp-0123"
+    file.touch()
+    assert remove_leftovers(tmp_path, "y[1]") == [file]
     assert remove_leftovers(tmp_path) == [fill_folder]
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a.txt", "ä\n")
+    assert path.read_bytes() == b"\xc3\xa4\n"
+    with pytest.raises(TypeError, match="bytes-like"), open_atomic(path) as file:
+        file.writelines([b"half", "text"])  # type: ignore[list-item]
+    assert path.read_bytes() == b"\xc3\xa4\n"
+    write_json(path, {"a": 1})
+    assert read_json(path) == {"a": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_file_is_on_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (events.append("fsync"), sync(descriptor)))
+    monkeypatch.setattr(Path, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
+    write_file(tmp_path / "a.txt", "content")
+    assert events == ["fsync", "rename", "fsync"]
+
+
+def test_folders_and_special_files_are_not_replaced_by_files(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(OSError, match="not a regular file"):
+            write_file(tmp_path / name, b"")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
+
+
+def test_a_removed_folder_is_gone(tmp_path: Path) -> None:
+    remove_folder(write_folder(tmp_path / "x", fill))
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_lock_excludes_another(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "lock", b"")
+    for path in (tmp_path, file):
+        with Lock(path), pytest.raises(OSError, match="unavailable"):
+            Lock(path)
+        Lock(path).release()

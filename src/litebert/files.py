@@ -1,71 +1,121 @@
-"""Folders that are whole or absent, and that can tell when they were damaged.
- In: a target path and a function that writes files into a folder it is given. Out: that folder
-under its final name. The order is what makes it safe: temporary sibling → files → manifest of sizes
-and sha256 → fsync of every file and folder → rename → fsync of the parent. A process ended anywhere
-before the rename leaves only a temporary sibling, which nobody reads; after it, everything the name
-promises is on the disk.
+"""The only place that publishes a file or a folder: it is complete under its name, or absent.
+ In: a target path and what to write. Out: the target. The order makes it safe: temporary sibling
+`.NAME.tmp-XXXX` → fsync of every file and folder → rename → fsync of the parent. A process killed
+before the rename leaves only the temporary sibling, which nobody reads and `remove_leftovers`
+deletes. Folders also get a manifest of sizes and sha256, which `verify_folder` checks.
 """
 
 import contextlib
 import ctypes
 import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from types import TracebackType
+from typing import IO, Any
 
 from litebert.errors import CheckpointError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What writing says where there is no room."""
+"""Error numbers of a full disk."""
 MANIFEST = "manifest.json"
-FORMAT = "litebert-folder"
-VERSION = 1
-MAX_MANIFEST_BYTES = (
-    16 * 2**20
-)  # a folder holds tens of files: more than this is not ours, and is not read
+MAX_JSON_BYTES = 4 * 2**20
+MAX_MANIFEST_BYTES = 16 * 2**20
+"""A folder holds tens of files; a larger manifest is not ours, and is not read."""
+_FORMAT, _VERSION = "litebert-folder", 1
+
+
+@contextlib.contextmanager
+def open_atomic(target: Path | str) -> Iterator[IO[bytes]]:
+    """A file to write, which replaces `target` at the end of the block; on an error nothing does.
+
+    A folder, device or pipe in the place of `target` is refused with OSError.
+    """
+    target = Path(target)
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(target))
+    temporary = _temporary(target)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        publish(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_file(target: Path | str, content: bytes | str) -> Path:
+    """Replace a small file in one step; text is written as UTF-8."""
+    with open_atomic(target) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return Path(target)
+
+
+def write_json(target: Path | str, value: Any, *, indent: int = 2) -> Path:
+    """Replace a JSON file in one step; equal values give equal bytes."""
+    return write_file(target, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a small JSON file; CheckpointError where there is none."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise CheckpointError(f"{path} is larger than {MAX_JSON_BYTES} bytes; it is no config")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{path.parent} has no {path.name}; expected a model folder with {path.name} in it"
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path} should hold a JSON object, it holds a {type(data).__name__}")
+    return data
+
+
+def publish(temporary: Path, target: Path) -> None:
+    """Rename a finished file or folder to `target`; its content reaches the disk first."""
+    for path in sorted(temporary.rglob("*")) if temporary.is_dir() else ():
+        _sync(path)
+    _sync(temporary)
+    _rename(temporary, target)
+    _sync(target.parent)
 
 
 def write_folder(
     target: Path | str, write: Callable[[Path], None], *, replace: bool = False
 ) -> Path:
-    """Publish at `target` what `write` puts into the folder it is given; on any error nothing
-    appears there.
+    """Publish at `target` the files that `write` puts into the folder it is called with.
 
-    With `replace` an existing folder gives way in one step where the system can exchange two names
-    (Linux).
+    On any error nothing appears at `target`. With `replace` an existing folder is exchanged in one
+    step where the system can do that (Linux).
     """
     target = Path(target)
     if target.exists() and not replace:
         raise CheckpointError(f"{target} exists already; choose another name or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp-{secrets.token_hex(4)}")
+    temporary = _temporary(target)
     temporary.mkdir()
     try:
         write(temporary)
         (temporary / MANIFEST).write_bytes(_manifest_bytes(_describe(temporary)))
-        for path in sorted(temporary.rglob("*")):
-            _sync(path)
-        _sync(temporary)
-        _publish(temporary, target)
-        _sync(target.parent)
+        publish(temporary, target)
     finally:
-        # On failure the half-written folder; after an exchange the one replaced, once the new name
-        # is on the disk.
+        # on failure the unfinished folder; after an exchange the one replaced
         shutil.rmtree(temporary, ignore_errors=True)
     return target
 
 
 def verify_folder(path: Path | str) -> tuple[str, ...]:
-    """Names of the files `path` was published with, every byte of them checked; CheckpointError
-    says what is wrong.
+    """Names of the files that `path` was published with, after checking every byte of them.
 
-    Files that came later, such as a user's notes, are not in the manifest and are neither checked
-    nor returned.
+    CheckpointError says what is wrong. Files that came later, such as a user's notes, are not in
+    the manifest and are neither checked nor returned.
     """
     path = Path(path)
     if not path.is_dir():
@@ -76,51 +126,97 @@ def verify_folder(path: Path | str) -> tuple[str, ...]:
     for name, (size, digest) in files.items():
         file = path / name
         try:
-            found = file.stat().st_size
-            if found != size:
+            actual = file.stat().st_size
+            if actual != size:
                 raise CheckpointError(
-                    f"{file} has {found} bytes, {MANIFEST} says {size}; the file is damaged"
+                    f"{file} has {actual} bytes, {MANIFEST} says {size}; the file is damaged"
                 )
-            if _digest(file) != digest:
+            if sha256(file) != digest:
                 raise CheckpointError(
                     f"{file} does not have the sha256 that {MANIFEST} says; the file is damaged"
                 )
         except OSError as error:
-            reason = (
-                "is missing"
-                if isinstance(error, FileNotFoundError)
-                else f"cannot be read ({error.strerror})"
-            )
+            absent = isinstance(error, FileNotFoundError)
+            reason = "is missing" if absent else f"cannot be read ({error.strerror})"
             raise CheckpointError(
                 f"{file} {reason}, {MANIFEST} lists it; the folder is damaged"
             ) from error
     return tuple(files)
 
 
-def remove_leftovers(folder: Path | str) -> list[Path]:
-    """Delete what killed writers left in `folder`; only for the one process that writes there."""
-    leftovers = sorted(Path(folder).glob(".*.tmp-*"))
+def remove_folder(path: Path) -> None:
+    """Delete a published folder; a process killed meanwhile leaves no half of it under its name."""
+    doomed = path.with_name(_temporary(path).name + "-old")
+    path.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def remove_leftovers(folder: Path | str, name: str | None = None) -> list[Path]:
+    """Delete what killed writers of `name`, or of anything, left in `folder`; only for the one
+    process that writes there."""
+    leftovers = sorted(Path(folder).glob(f".{'*' if name is None else glob.escape(name)}.tmp-*"))
     for leftover in leftovers:
-        shutil.rmtree(leftover, ignore_errors=True)
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
     return leftovers
+
+
+def sha256(path: Path | str) -> str:
+    """Of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Lock:
+    """An exclusive lock on an existing file or folder; OSError where another process holds it.
+
+    The system drops it however the process ends.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._descriptor: int | None = os.open(
+            path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR
+        )
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> "Lock":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.tmp-{secrets.token_hex(4)}")
 
 
 def _describe(folder: Path) -> dict[str, tuple[int, str]]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
-        path.relative_to(folder).as_posix(): (path.stat().st_size, _digest(path)) for path in files
+        path.relative_to(folder).as_posix(): (path.stat().st_size, sha256(path)) for path in files
     }
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _manifest_bytes(files: dict[str, tuple[int, str]]) -> bytes:
     entries = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in files.items()}
     text = json.dumps(
-        {"format": FORMAT, "version": VERSION, "files": entries}, indent=1, sort_keys=True
+        {"format": _FORMAT, "version": _VERSION, "files": entries}, indent=1, sort_keys=True
     )
     return text.encode() + b"\n"
 
@@ -138,16 +234,16 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
             f"{folder} has no readable {MANIFEST} ({error.strerror}); it is not complete"
         ) from error
     try:
-        read: dict[str, Any] = json.loads(raw)
+        content: dict[str, Any] = json.loads(raw)
         files = {
             str(name): (int(entry["bytes"]), str(entry["sha256"]))
-            for name, entry in read["files"].items()
+            for name, entry in content["files"].items()
         }
         # The manifest has no sum of its own: since its text follows from its content, one changed
         # byte shows.
         intact = (
-            read["format"] == FORMAT
-            and read["version"] == VERSION
+            content["format"] == _FORMAT
+            and content["version"] == _VERSION
             and _manifest_bytes(files) == raw
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -155,8 +251,8 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
     if not intact:
         raise CheckpointError(f"{file} is damaged, or was written by another version of litebert")
     for name in files:
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
             raise CheckpointError(
                 f"{file} names {name!r}, outside of its folder; do not trust this folder"
             )
@@ -171,9 +267,10 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _publish(temporary: Path, target: Path) -> None:
+def _rename(temporary: Path, target: Path) -> None:
+    """Rename; a folder that is in the way ends up under the temporary name, or is removed."""
     try:
-        temporary.rename(target)  # an empty or absent target is simply taken
+        temporary.replace(target)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise

@@ -160,7 +160,7 @@ def test_one_changed_byte_is_found_when_looked_for(copied: Path) -> None:
 
 @pytest.mark.parametrize("name", ["00001.sentences.npy", "00001.documents.npy", "00001.tokens.npy"])
 def test_nonsense_with_a_right_checksum_is_found_when_looked_for(name: str, copied: Path) -> None:
-    from litebert.data.durable import sha256
+    from litebert.files import sha256
 
     def edit(array: np.ndarray) -> None:
         array[1] = 60_000

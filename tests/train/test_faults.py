@@ -221,14 +221,18 @@ def test_metrics_and_status_wait_while_the_disk_is_full(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nothing can be written from step 2 to step 9, then there is room again: no record is
+    """Neither can be written from step 2 to step 9, then there is room again: no record is
     missing."""
     train(tiny_recipe(), shards, tmp_path / "whole")
     drain, replaced = Log._drain, os.replace
     now = {"step": 0}
     monkeypatch.setattr(Log, "_drain", lambda self: full() if 2 <= now["step"] < 9 else drain(self))
     monkeypatch.setattr(
-        Path, "replace", lambda self, to: full() if 2 <= now["step"] < 9 else replaced(self, to)
+        Path,
+        "replace",
+        lambda self, to: (
+            full() if 2 <= now["step"] < 9 and to.name == "status.json" else replaced(self, to)
+        ),
     )
 
     class Telling(Watched):

@@ -3,13 +3,13 @@ other text."""
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from litebert.commands.asking import Texts, given, open_model, tell
 from litebert.errors import ConfigError, DataError
+from litebert.files import open_atomic
 from litebert.infer.verbs import Pooling
 
 COMPARED = 100
@@ -46,7 +46,8 @@ def embed(
     vectors = open_model(model, device, "embed").embed(asked, pooling=pooling, normalize=normalize)
     if out is not None:
         try:
-            np.save(Path(out), vectors)
+            with open_atomic(out) as file:
+                np.save(file, vectors)
         except OSError as error:
             raise DataError(
                 f"{out} cannot be written ({error.strerror}); choose another --out"

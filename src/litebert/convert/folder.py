@@ -16,8 +16,8 @@ from litebert.convert.fit import Imported
 from litebert.convert.huggingface import read_huggingface
 from litebert.convert.tensorflow import read_google
 from litebert.errors import CheckpointError, ConfigError, ConversionError
-from litebert.files import write_folder
-from litebert.storage.checkpoint import FORMAT, Checkpoint, read_json
+from litebert.files import read_json, write_folder
+from litebert.storage.checkpoint import FORMAT, Checkpoint
 from litebert.text.tokenizer import Tokenizer
 
 Kind = Literal["litebert", "huggingface", "google"]

@@ -19,7 +19,7 @@ from litebert.convert.names import DECODERS, HEADS, MAPPING, foreign_names
 from litebert.convert.settings import Family, read_encoder, read_head
 from litebert.convert.stored import Stored, stored_weights
 from litebert.errors import CheckpointError, ConversionError
-from litebert.storage.checkpoint import read_json
+from litebert.files import read_json
 
 ARCHITECTURES: dict[str, tuple[HeadKind, ...]] = {
     "Model": (),

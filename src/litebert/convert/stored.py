@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from litebert.errors import CheckpointError, ConversionError
-from litebert.storage.checkpoint import read_json
+from litebert.files import read_json
 
 SAFETENSORS = "model.safetensors"
 PICKLED = "pytorch_model.bin"

@@ -19,7 +19,7 @@ from litebert.convert.names import foreign_names
 from litebert.convert.settings import GOOGLE_ACTIVATIONS, read_encoder
 from litebert.convert.stored import Stored
 from litebert.errors import CheckpointError, ConversionError
-from litebert.storage.checkpoint import read_json
+from litebert.files import read_json
 
 CONFIGS = ("albert_config.json", "config.json")
 OPTIMIZER = re.compile(

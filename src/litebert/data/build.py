@@ -4,8 +4,6 @@ journal. Here is what goes around that: refusing what does not belong together, 
 and the index, which comes last. (docs/data.md)
 """
 
-import errno
-import fcntl
 import os
 import shutil
 import time
@@ -19,11 +17,11 @@ from typing import Literal
 from litebert.data.assemble import Assembler, Progress
 from litebert.data.build_plan import QUARANTINE_FILE, Journal, Record, make_plan
 from litebert.data.corpus import CorpusFile, CorpusOptions, find_files
-from litebert.data.durable import publish, publish_json
 from litebert.data.encode import EncoderRecipe
 from litebert.data.engines import ENGINES, open_engine
 from litebert.data.shards import INDEX_FILE, TOKENIZER_FOLDER, Shards
 from litebert.errors import ConfigError, DataError
+from litebert.files import DISK_FULL, Lock, open_atomic, publish, write_json
 from litebert.text.tokenizer import Tokenizer
 
 SHARD_TOKENS = 64_000_000
@@ -124,7 +122,7 @@ def build_shards(
             _save_tokenizer(loaded, journal)
             _gather_quarantine(journal, len(records))
             index = _index(plan, records)
-            publish_json(index, journal.folder / "index.json.tmp", folder / INDEX_FILE)
+            write_json(folder / INDEX_FILE, index, indent=1)
         journal.end()
     index = Shards.open(folder).index
     return BuildReport(
@@ -202,20 +200,18 @@ def _check_unchanged(files: list[CorpusFile], signs: list[tuple[int, int]]) -> N
 def _save_tokenizer(tokenizer: Tokenizer, journal: Journal) -> None:
     aside, final = journal.folder / "tokenizer.tmp", journal.out / TOKENIZER_FOLDER
     tokenizer.save(aside)
-    shutil.rmtree(final, ignore_errors=True)
     publish(aside, final)
 
 
 def _gather_quarantine(journal: Journal, count: int) -> None:
-    final, aside = journal.out / QUARANTINE_FILE, journal.folder / "quarantine.tmp"
+    final = journal.out / QUARANTINE_FILE
     final.unlink(missing_ok=True)
     parts = [path for number in range(count) if (path := journal.quarantine(number)).exists()]
     if parts:
-        with aside.open("wb") as whole:
+        with open_atomic(final) as joined:
             for path in parts:
                 with path.open("rb") as part:
-                    shutil.copyfileobj(part, whole)
-        publish(aside, final)
+                    shutil.copyfileobj(part, joined)
 
 
 def _make_folder(out: str | os.PathLike[str]) -> Path:
@@ -231,19 +227,15 @@ def _make_folder(out: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder itself: it leaves no file behind, and the system drops it however
-    the process ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Lock the folder itself, which leaves no file behind."""
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise DataError(
-                f"another build is at work in {folder}; wait for it, or name another folder"
-            ) from error
+        lock = Lock(folder)
+    except OSError as error:
+        raise DataError(
+            f"another build is at work in {folder}; wait for it, or name another folder"
+        ) from error
+    with lock:
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -251,7 +243,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in DISK_FULL:
             raise
         raise DataError(
             f"no space left in {folder}; finished shards are kept: make room, and the same command "

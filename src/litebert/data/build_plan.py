@@ -9,12 +9,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from litebert.data.durable import publish_json, sha256
 from litebert.data.encode import EncoderRecipe, Position, token_dtype
 from litebert.data.files import CorpusFile
 from litebert.data.shard_writer import PARTS
 from litebert.data.shards import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, VERSION, read_index
 from litebert.errors import DataError
+from litebert.files import remove_leftovers, sha256, write_json
 from litebert.text.tokenizer import Tokenizer
 
 WORK_FOLDER = ".build"
@@ -106,9 +106,12 @@ class Journal:
         if wrong:
             self._clear()
         self.folder.mkdir(parents=True, exist_ok=True)
+        for name in (INDEX_FILE, QUARANTINE_FILE):
+            remove_leftovers(self.out, name)
+        remove_leftovers(self.folder)
         for leftover in self.folder.glob("*.tmp"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        publish_json(plan, self.folder / "plan.json.tmp", self.folder / PLAN_FILE)
+        write_json(self.folder / PLAN_FILE, plan, indent=1)
         index = self.out / INDEX_FILE
         # a finished build that lost a shard: its records go back, and the index until it is true
         if index.exists():
@@ -154,8 +157,7 @@ class Journal:
 
     def write(self, number: int, record: Record) -> None:
         """Record a shard whose files are published."""
-        name = shard_name(number)
-        publish_json(record, self.folder / f"{name}.json.tmp", self.folder / f"{name}.json")
+        write_json(self.folder / f"{shard_name(number)}.json", record, indent=1)
 
     def quarantine(self, number: int) -> Path:
         """Where the bad rows of a shard are kept until the build ends."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from litebert.data.documents import BadRow
-from litebert.data.durable import publish
+from litebert.files import publish
 
 
 class Quarantine:

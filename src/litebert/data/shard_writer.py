@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from litebert.data.durable import publish, sha256
 from litebert.data.encode import Encoded
+from litebert.files import publish, sha256
 
 PARTS = ("tokens", "sentences", "documents")
 HEADER_BYTES = 128

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt
 
-from litebert.data.durable import sha256
 from litebert.errors import DataError
+from litebert.files import sha256
 from litebert.text.tokenizer import Tokenizer
 
 FORMAT = "litebert-shards"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.errors import ConfigError
-from litebert.train.folder import write_json
+from litebert.files import write_json
 
 Found = Literal["new", "again", "over"]
 

@@ -7,7 +7,6 @@ finds its work done.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -16,9 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from litebert.data.durable import publish, publish_json
 from litebert.errors import CheckpointError, ConfigError, DataError
-from litebert.storage.checkpoint import read_json
+from litebert.files import Lock, publish, read_json, remove_leftovers, write_json
 
 FORMAT = "litebert-predict"
 VERSION = 1
@@ -54,6 +52,7 @@ class Output:
         self._made_from = json.loads(json.dumps(made_from))  # as it will be read back
         self.progress = Progress()
         self._told = 0.0
+        self._lock: Lock | None = None
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a folder; --out is a file for the predictions")
         try:
@@ -65,10 +64,10 @@ class Output:
         try:
             self._take_up(overwrite)
         except OSError as error:
-            self._file.close()
+            self._close()
             raise self._not_written(error) from error
         except BaseException:
-            self._file.close()
+            self._close()
             raise
 
     def append(self, lines: bytes, *, rows: int, digest: str) -> None:
@@ -106,16 +105,22 @@ class Output:
         if error is not None and not self.progress.finished:
             with contextlib.suppress(OSError):  # the older note is true as well
                 self._write_note(self.progress)
+        self._close()
+
+    def _close(self) -> None:
         self._file.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def _take_up(self, overwrite: bool) -> None:
         """Go on where a note says; begin where there is none."""
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = Lock(self._partial)
         except OSError:
             raise ConfigError(
                 f"another process is writing {self.path}; wait for it, or choose another --out"
             ) from None
+        remove_leftovers(self.path.parent, self._note.name)
         if overwrite:
             self._note.unlink(
                 missing_ok=True
@@ -181,7 +186,7 @@ class Output:
             "finished": progress.finished,
             "made_from": self._made_from,
         }
-        publish_json(note, self._note.with_name(f".{self._note.name}"), self._note)
+        write_json(self._note, note, indent=1)
         self._told = time.monotonic()
 
     def _not_written(self, error: OSError) -> DataError:

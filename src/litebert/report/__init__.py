@@ -5,13 +5,12 @@ environment, filled masks or scores and worst examples and, for several runs, th
 runs side by side, and `page` binds all.
 """
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.errors import ConfigError
+from litebert.files import write_file
 from litebert.report.page import render
 from litebert.report.run import Run, read_run
 
@@ -45,14 +44,10 @@ def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -
             f"{path} is a folder; --out takes the file to write, such as {path / 'report.html'}"
         )
     page = render(runs)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(page)
-        temporary.replace(path)  # whole or not at all: a browser may be looking
+        write_file(path, page)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise ConfigError(
             f"cannot write {path}: {error.strerror}; choose another place with --out"
         ) from error

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from litebert.checks import check_whole
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import MANIFEST, verify_folder, write_folder
+from litebert.files import MANIFEST, read_json, verify_folder, write_folder
 from litebert.model.model import Model, bare_model
 from litebert.models.index import find_embedded
 from litebert.storage import difference, int8
@@ -40,7 +40,6 @@ WEIGHTS = "model.safetensors"
 TASK = "task.json"
 FORMAT = "litebert"
 VERSION = 1
-MAX_CONFIG_BYTES = 4 * 2**20
 
 Stored = Literal["exact", "int8"]
 """How weights are stored: every one as it is, or matrices in 8 bits."""
@@ -242,22 +241,3 @@ def read_header(folder: Path) -> tuple[ModelConfig, int | Based | None]:
         return ModelConfig.from_dict(data), stored
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a small file; CheckpointError otherwise."""
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise CheckpointError(
-                f"{path} is larger than {MAX_CONFIG_BYTES} bytes; it is no config"
-            )
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"{path.parent} has no {path.name}; expected a model folder with {path.name} in it"
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path} should hold a JSON object, it holds a {type(data).__name__}")
-    return data

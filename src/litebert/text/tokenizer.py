@@ -18,6 +18,7 @@ import sentencepiece
 from jaxtyping import Bool
 
 from litebert.errors import DataError
+from litebert.files import write_file
 from litebert.text import huggingface, pair, pieces
 from litebert.text.normalize import TextRules, clean, clean_for_ids
 from litebert.text.offsets import Aligner
@@ -101,15 +102,12 @@ class Tokenizer:
         folder = make_folder(folder)
         try:
             if for_huggingface:
-                (folder / JSON_FILE).write_text(
-                    huggingface.dumps(huggingface.tokenizer_json(self)), encoding="utf-8"
-                )
-            (folder / CONFIG_FILE).write_text(
-                huggingface.dumps(huggingface.tokenizer_config(self)), encoding="utf-8"
-            )
-            (folder / MODEL_FILE).write_bytes(
-                self.model
-            )  # last, since it makes the folder a tokenizer
+                text = huggingface.dumps(huggingface.tokenizer_json(self))
+                write_file(folder / JSON_FILE, text)
+            config = huggingface.dumps(huggingface.tokenizer_config(self))
+            write_file(folder / CONFIG_FILE, config)
+            # last, since it makes the folder a tokenizer
+            write_file(folder / MODEL_FILE, self.model)
         except OSError as error:
             raise _not_written(folder, error) from None
 

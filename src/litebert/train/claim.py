@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from litebert.errors import ConfigError
+from litebert.files import write_json
 from litebert.recipes import Recipe, difference
-from litebert.train.folder import RunFolder, environment, write_json
+from litebert.train.folder import RunFolder, environment
 from litebert.train.runtime import Runtime
 
 EXACT = ("device", "dtype", "world_size", "threads", "packages")

@@ -2,18 +2,17 @@
 held by one run out."""
 
 import contextlib
-import fcntl
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from litebert import __version__
 from litebert.errors import ConfigError
+from litebert.files import Lock, remove_leftovers, write_json
 
 
 class RunFolder:
@@ -28,7 +27,7 @@ class RunFolder:
         self.best = self.path / "best"
         self.final = self.path / "final"
         self.status = self.path / "status.json"
-        self._lock: TextIO | None = None
+        self._lock: Lock | None = None
         self._known: dict[str, Any] = {}
 
     def hold(self) -> None:
@@ -37,23 +36,22 @@ class RunFolder:
             raise ConfigError(f"{self.path} is a file; --out takes a folder for the run")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("w")
+            (self.path / ".lock").touch()
         except OSError as error:
             raise ConfigError(
                 f"{self.path} cannot be made or written to: {error.strerror}; choose another --out"
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = Lock(self.path / ".lock")
         except OSError:
-            lock.close()
             raise ConfigError(
                 f"another process is running in {self.path}; wait for it, or choose another --out"
             ) from None
-        self._lock = lock
+        remove_leftovers(self.path)
 
     def release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
     def write_status(self, state: str, **details: Any) -> None:
@@ -82,18 +80,6 @@ def environment(**more: Any) -> dict[str, Any]:
         "packages": {name: importlib.metadata.version(name) for name in packages},
         **more,
     }
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Replace a small file in one step."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(
-            json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _revision() -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from litebert.errors import CheckpointError
-from litebert.files import DISK_FULL, remove_leftovers, verify_folder, write_folder
+from litebert.files import DISK_FULL, remove_folder, remove_leftovers, verify_folder, write_folder
 from litebert.storage.snapshot.state import Snapshot
 
 SPARE_BYTES = 2**20  # folders and journal
@@ -86,12 +86,8 @@ class SnapshotStore:
             last = next((path for path in reversed(older) if _is_valid(path)), None)
             older = [path for path in older if path != last]
         for path in older:
-            # Renamed first: a process ended in the middle must not leave half a snapshot under a
-            # good name.
-            doomed = path.with_name(f".{path.name}.tmp-old")
             with contextlib.suppress(OSError):
-                path.rename(doomed)
-                shutil.rmtree(doomed)
+                remove_folder(path)
 
     def _disk_full(self, snapshot: Snapshot, why: str) -> None:
         last = self.paths()[-1].name if self.paths() else "none yet"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.data.durable import publish
 from litebert.errors import DataError
+from litebert.files import write_file
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction, SpanPrediction
 from litebert.tasks.task import Task
@@ -68,7 +68,7 @@ def write_submission(
         f"{example.key}\t{glue_value(prediction)}"
         for example, prediction in zip(examples, predictions, strict=True)
     ]
-    file = _write(folder / name, "\n".join(["index\tprediction", *lines]) + "\n")
+    file = write_file(folder / name, "\n".join(["index\tprediction", *lines]) + "\n")
     short = f"{name} has {len(lines):,} rows, GLUE's server expects {rows:,}"
     return Submission(files=(file,), notes=() if len(lines) == rows else (short,))
 
@@ -101,17 +101,12 @@ def _squad(
             (prediction.null_score - (prediction.null_threshold or 0.0)) / 2
         )
     files = [
-        _write(folder / f"{task.name}-{split}.json", json.dumps(answers, ensure_ascii=False) + "\n")
+        write_file(
+            folder / f"{task.name}-{split}.json", json.dumps(answers, ensure_ascii=False) + "\n"
+        )
     ]
     if task.has_null:
         files.append(
-            _write(folder / f"{task.name}-{split}-no-answer.json", json.dumps(nulls) + "\n")
+            write_file(folder / f"{task.name}-{split}-no-answer.json", json.dumps(nulls) + "\n")
         )
     return Submission(files=tuple(files))
-
-
-def _write(path: Path, text: str) -> Path:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    publish(temporary, path)
-    return path

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError, LitebertError
+from litebert.files import open_atomic
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import (
     Answer,
@@ -49,14 +50,14 @@ def save_predictions(
     path: Path | str, task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> None:
     """Write a file of predictions, whole or not at all."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("w", encoding="utf-8", errors=ODD) as file:
-        file.write(json.dumps({"task": asdict(task)}, ensure_ascii=False) + "\n")
+    with open_atomic(path) as file:
+
+        def write(value: object) -> None:
+            file.write((json.dumps(value, ensure_ascii=False) + "\n").encode(errors=ODD))
+
+        write({"task": asdict(task)})
         for example, prediction in zip(examples, predictions, strict=True):
-            both = {"example": asdict(example), "prediction": asdict(prediction)}
-            file.write(json.dumps(both, ensure_ascii=False) + "\n")
-    temporary.replace(path)
+            write({"example": asdict(example), "prediction": asdict(prediction)})
 
 
 def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Prediction]]:

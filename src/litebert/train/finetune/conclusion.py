@@ -11,13 +11,14 @@ from typing import Any, cast
 import torch
 
 from litebert.errors import CheckpointError
+from litebert.files import publish, write_json
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.heads.apply import predict_inputs
 from litebert.tasks.scores.kept import save_predictions
 from litebert.tasks.scores.score import score
 from litebert.train.finetune.prepared import Part
-from litebert.train.folder import RunFolder, write_json
+from litebert.train.folder import RunFolder
 
 PREDICTIONS = "dev_predictions.jsonl"
 RESULT = "result.json"
@@ -36,7 +37,7 @@ def conclude(
     try:
         if folder.best.is_dir():
             shutil.rmtree(folder.final, ignore_errors=True)
-            folder.best.rename(folder.final)
+            publish(folder.best, folder.final)
         kept = Checkpoint.load(folder.final)
         assert kept.task is not None
         card = TaskCard.from_dict(kept.task)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import ConfigError, DivergedError
-from litebert.files import MANIFEST, write_folder
+from litebert.files import MANIFEST, write_folder, write_json
 from litebert.recipes import FinetuneRecipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.train.finetune.prepared import Prepared
 from litebert.train.finetune.run import Finetuning
-from litebert.train.folder import RunFolder, write_json
+from litebert.train.folder import RunFolder
 from litebert.train.log import Sink
 from litebert.train.runtime import Runtime
 from litebert.train.training import Say, to_stderr
