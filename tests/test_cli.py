@@ -21,7 +21,9 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
 def test_every_command_in_the_table_loads_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     for name in cli.COMMANDS:
         assert cli.run([*name.split(), "--help"]) == 0, name
-        assert f"usage: litebert {name}" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert f"usage: litebert {name}" in shown
+        assert not any(words in shown for words in ("None", "unset by default", "{fixed}")), name
 
 
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,12 +111,9 @@ def run(args: list[str]) -> int:
         return usage(args)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        # tyro only here: the overview does without it
-        import tyro
+        from litebert.commands.flags import call  # and tyro: the overview does without them
 
-        tyro.cli(
-            load(name), prog=f"litebert {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,)
-        )
+        call(load(name), rest, prog=f"litebert {name}")
     except LitebertError as error:
         print(f"litebert {name}: {error}", file=sys.stderr)
         return error.exit_code

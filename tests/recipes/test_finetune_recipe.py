@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from changed_recipes import FINETUNE as OTHER
 
 from litebert.errors import ConfigError
 from litebert.recipes import (
     TABLE_14,
     FinetuneRecipe,
-    OptimizerSpec,
     PretrainRecipe,
     difference,
     paper_recipe,
@@ -20,38 +20,6 @@ from litebert.recipes import (
 from litebert.recipes.finetune import PRACTICAL
 from litebert.recipes.table14 import LIKE
 
-# Every setting at a value that is not its default.
-OTHER = FinetuneRecipe(
-    task="rte",
-    steps=70,
-    batch_size=5,
-    max_length=64,
-    optimizer=OptimizerSpec(
-        name="lamb", rate=1e-3, betas=(0.8, 0.9), norm_clamp=(0.0, 10.0), warmup=7
-    ),
-    encoder_dropout=0.2,
-    head_dropout=0.0,
-    seed=3,
-    random_weights=True,
-    evaluations=2,
-    patience=0,
-    retries=0,
-    stride=32,
-    max_question=16,
-    max_answer=8,
-    beam=2,
-    null_search="train",
-    microbatch_tokens=1_000,
-    evaluate_tokens=500,
-    save_every=0,
-    keep_snapshots=1,
-    dtype="float32",
-    compile="on",
-    checkpoint_every=2,
-    max_skips=1,
-    max_rollbacks=0,
-    spike_factor=10.0,
-)
 PAPER = """
 cola   1e-5 16  0  5336  320  512
 stsb   2e-5 16  0  3598  214  512

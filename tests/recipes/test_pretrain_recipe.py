@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from changed_recipes import PRETRAIN as OTHER
 
 from litebert.errors import ConfigError
 from litebert.recipes import (
@@ -21,57 +22,6 @@ from litebert.recipes import (
     Stages,
     difference,
     named,
-)
-
-# Every setting at a value that is not its default.
-OTHER = PretrainRecipe(
-    preset="tiny",
-    overrides=(("num_layers", 4), ("norm", "pre"), ("ffn_dropout", 0.1)),
-    steps=100,
-    tokens=None,
-    batch_size=Stages.parse("0:8,50:16"),
-    rate_batch_size=8,
-    microbatch_tokens=256,
-    sequence_length=Stages.parse("0:16,0.5:32"),
-    extend_positions=False,
-    depth=Stages.parse("0:2,0.1:4"),
-    optimizer=OptimizerSpec(
-        name="lamb",
-        rate=1 / 3,
-        betas=(0.8, 0.95),
-        momentum=0.9,
-        epsilon=1e-7,
-        weight_decay=0.1,
-        bias_correction=False,
-        norm_clamp=(0.0, 10.0),
-        warmup=7,
-        decay="stable",
-        decay_power=2.0,
-        decay_end=0.1,
-        decay_fraction=0.3,
-        max_grad_norm=0.5,
-    ),
-    seed=2**40 + 1,
-    order="nsp",
-    mask_fraction=0.2,
-    max_masked=20,
-    max_ngram=1,
-    copies=3,
-    short_probability=0.0,
-    heldout_fraction=0.1,
-    evaluate_every=0,
-    evaluate_tokens=1_000,
-    save_every=10,
-    keep_snapshots=5,
-    dtype="float32",
-    compile="off",
-    checkpoint_every=2,
-    recompute=True,
-    max_skips=1,
-    max_rollbacks=0,
-    spike_factor=10.0,
-    plateau_steps=0,
-    plateau_margin=0.5,
 )
 
 

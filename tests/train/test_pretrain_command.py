@@ -199,7 +199,6 @@ WRONG = {
     "--sequence-length 500": r"sequence_length reaches 500, the encoder reads at most 64",
     "--depth 9": r"depth ends at the encoder's 3 layers, and none is more; got 9",
     "--warmup 99": r"warm-up takes 99 steps, the run has 12; shorten the warm-up",
-    "--decay slowly": r"decay is one of reference, polynomial",
     "--workers -1": r"workers is a number of processes from 0; got -1",
     "--device tpu9": r"there is no device 'tpu9' here: .*; see litebert doctor",
     "--data nowhere": r"nowhere has no index.json: it holds no shards",

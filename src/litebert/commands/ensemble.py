@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from litebert.commands.evaluate import Table, TaskName, check_places, tell, writing
+from litebert.commands.evaluate import TaskName, check_places, tell, writing
 from litebert.commands.scores_shown import print_scores
 from litebert.errors import ConfigError
 from litebert.tasks.tables.options import TableOptions
@@ -30,7 +30,7 @@ def ensemble(
     submit_split: str = "test",
     batch_tokens: int | None = None,
     device: str = "auto",
-    table: Table = TableOptions(),  # noqa: B008 — frozen
+    table: TableOptions,
     json: bool = False,
 ) -> None:
     """Put fine-tuned models together: average what they say, choose on dev who belongs to it, print
@@ -51,7 +51,6 @@ def ensemble(
         submit_split: Split to hand in.
         batch_tokens: Tokens computed at once, padding among them; less needs less memory.
         device: cpu, cuda, cuda:1 …, or auto.
-        table: How files are read.
         json: Print one JSON object.
     """
     if not models:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from litebert.tasks.task import TaskData
 
 TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-Table = Annotated[TableOptions, tyro.conf.arg(name="")]
 
 
 def evaluate(
@@ -36,7 +35,7 @@ def evaluate(
     submit: str | None = None,
     batch_tokens: int | None = None,
     device: str = "auto",
-    table: Table = TableOptions(),  # noqa: B008 — frozen
+    table: TableOptions,
     json: bool = False,
 ) -> None:
     """Score a fine-tuned model on a split of a task: the official scores, their 95 % intervals,
@@ -56,7 +55,6 @@ def evaluate(
         submit: Folder for the files that GLUE's or SQuAD's server takes.
         batch_tokens: Tokens computed at once, padding among them; less needs less memory.
         device: cpu, cuda, cuda:1 …, or auto.
-        table: How files are read.
         json: Print one JSON object.
     """
     # torch only now: wrong flags are answered at once

@@ -108,6 +108,7 @@ class FinetuneRecipe(Recipe):
     rule."""
 
     practical = PRACTICAL
+    budgets = ("epochs", "steps")
 
     def __post_init__(self) -> None:
         check_type(self, "task", str, "the name of a task")

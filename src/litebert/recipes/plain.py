@@ -5,8 +5,8 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from typing import Any, Self
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self
 
 from litebert.checks import check_known
 from litebert.errors import ConfigError
@@ -20,6 +20,8 @@ class Recipe(ABC):
     practical: frozenset[str] = frozenset()
     """Settings that a resumed run may change: they say how a run is done and watched, not what it
     learns."""
+    budgets: ClassVar[tuple[str, str]]
+    """The two settings that say how long a run is; one of them is none."""
     optimizer: OptimizerSpec
     save_every: int
     keep_snapshots: int
@@ -34,6 +36,23 @@ class Recipe(ABC):
     @classmethod
     @abstractmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
+
+    def changed(self, settings: Mapping[str, Any]) -> Self:
+        """This recipe with other settings, as flags state them: the optimizer's stand beside the
+        rest, `optimizer` is its name, and one budget replaces the other."""
+        own = dict(settings)
+        spec = {
+            each.name: own.pop(each.name)
+            for each in fields(OptimizerSpec)
+            if each.name in own and each.name != "name"
+        }
+        if "optimizer" in own:
+            spec["name"] = own.pop("optimizer")
+        if any(own.get(name) is not None for name in self.budgets):
+            own = dict.fromkeys(self.budgets) | own
+        recipe: Any = self  # every recipe is a dataclass, which the type of this one does not say
+        result: Self = replace(recipe, **own, optimizer=replace(self.optimizer, **spec))
+        return result
 
     @property
     def fingerprint(self) -> str:

@@ -128,6 +128,7 @@ class PretrainRecipe(Recipe):
     """Nats below that entropy at which the plateau counts as left."""
 
     practical = PRACTICAL
+    budgets = ("steps", "tokens")
 
     def __post_init__(self) -> None:
         check_choice(self, "order", get_args(Order))
@@ -211,6 +212,18 @@ class PretrainRecipe(Recipe):
     def encoder(self) -> EncoderConfig:
         """The preset's shape with the overrides applied."""
         return EncoderConfig.from_dict(preset(self.preset).to_dict() | dict(self.overrides))
+
+    def changed(self, settings: Mapping[str, Any]) -> "PretrainRecipe":
+        """As `Recipe.changed`. `encoder` adds overrides; another preset keeps of the recipe's only
+        the norm; another learning rate holds for every batch size."""
+        own = dict(settings)
+        overrides = dict(own.pop("overrides", self.overrides))
+        if "preset" in settings and "overrides" not in settings:
+            overrides = {name: value for name, value in overrides.items() if name == "norm"}
+        own["overrides"] = tuple((overrides | dict(own.pop("encoder", {}))).items())
+        if "rate" in own:
+            own.setdefault("rate_batch_size", None)
+        return super().changed(own)
 
     @property
     def total_steps(self) -> int:
