@@ -29,6 +29,7 @@ from typing import Any
 
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import write_folder
+from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
 from litebert.loading import find_checkpoint, load_checkpoint
 from litebert.models.card import GIVEN, ModelCard
@@ -239,7 +240,7 @@ def make_card(options: argparse.Namespace, checkpoint: Checkpoint, weights: str)
     )
     read_off = {
         "name": options.name,
-        "verbs": list(Predictor(checkpoint).verbs),
+        "verbs": list(Predictor(TorchEngine(checkpoint), task=checkpoint.task).verbs),
         "parameters": sum(parameter.numel() for parameter in checkpoint.model.parameters()),
         "shape": {setting: getattr(config, setting) for setting in (*shape, "share", "norm")}
         | {"weights": weights},

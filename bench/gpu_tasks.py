@@ -44,6 +44,7 @@ import transformers
 from torch import Tensor
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
+from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
@@ -540,9 +541,11 @@ def predictor(setting: Setting, **settings: Any) -> Predictor:
     torch.manual_seed(0)
     model = Model(ModelConfig(encoder=setting.encoder, heads=(HeadConfig(kind="masked"),)))
     return Predictor(
-        Checkpoint(model=model, tokenizer=setting.tokenizer),
-        device=setting.runtime.device,
-        **settings,
+        TorchEngine(
+            Checkpoint(model=model, tokenizer=setting.tokenizer),
+            device=setting.runtime.device,
+            **settings,
+        )
     )
 
 

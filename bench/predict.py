@@ -28,9 +28,8 @@ import numpy as np
 import torch
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
-from litebert.infer.predict_file import predict_file
+from litebert.infer.files import PredictOptions, predict_file
 from litebert.infer.predictor import Predictor, load
-from litebert.infer.questions import PredictOptions
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.tables.rows import read_rows

@@ -9,9 +9,9 @@ import torch
 from made_models import SENTENCES, texts
 
 from litebert.errors import ConfigError, DataError
-from litebert.infer import ahead
-from litebert.infer.fill import masked_row, unused_character
+from litebert.infer import streaming
 from litebert.infer.predictor import Predictor, load
+from litebert.infer.verbs import encode_masked
 
 
 def states(model: Predictor, text: str) -> torch.Tensor:
@@ -44,14 +44,14 @@ def test_vectors_do_not_depend_on_batch_order_or_form(
     asked = texts(50)
     together = model.embed(asked)
     for tokens in (1, 100, 100_000):
-        model.batch_tokens = tokens
+        model.engine.batch_tokens = tokens
         np.testing.assert_allclose(model.embed(asked[::-1]), together[::-1], atol=2e-6)
     np.testing.assert_array_equal(
         np.stack(list(model.embed(iter(asked)))), model.embed(asked)
     )  # bit for bit
     np.testing.assert_allclose(model.embed(asked[0]), together[0], atol=2e-6)
     assert model.embed(asked[0]).shape == (32,)
-    monkeypatch.setattr(ahead, "WINDOW_ITEMS", 7)
+    monkeypatch.setattr(streaming, "WINDOW_ITEMS", 7)
     np.testing.assert_allclose(np.stack(list(model.embed(iter(asked)))), together, atol=2e-6)
 
 
@@ -80,11 +80,11 @@ def test_embed_refuses_what_is_no_text_and_no_pooling(model: Predictor) -> None:
 
 def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
     """Whatever is around it: with the word itself in its place, every other piece is the same."""
-    pieces, wall = model.tokenizer, unused_character(model.tokenizer)
+    pieces = model.tokenizer
     word = pieces.pieces.index("▁whale")
     for before in ("", "the ", "first the goat "):
         for after in ("", ".", " sails", " 中", "中", " [MASK] .", " ."):
-            row = masked_row(pieces, f"{before}[MASK]{after}", max_length=64, wall=wall)
+            row = encode_masked(pieces, f"{before}[MASK]{after}", max_length=64)
             if "[MASK]" in after:
                 assert (row == pieces.mask_id).sum() == 2
                 continue
@@ -96,9 +96,7 @@ def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
 def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
     asked = [sentence.replace("the", "[MASK]", 1) for sentence in SENTENCES[:30]] + ["[MASK]"]
     for text, (guesses,) in zip(asked, model.fill(asked, top=3), strict=True):
-        row = masked_row(
-            model.tokenizer, text, max_length=64, wall=unused_character(model.tokenizer)
-        )
+        row = encode_masked(model.tokenizer, text, max_length=64)
         with torch.no_grad():
             last = model.model.encoder(token_ids=torch.tensor(row)[None])
             expected = (
@@ -142,7 +140,7 @@ def test_fill_says_what_is_wrong_with_a_text(model: Predictor) -> None:
 
 
 def test_a_stream_answers_before_it_ends(pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "WINDOW_ITEMS", 2)
+    monkeypatch.setattr(streaming, "WINDOW_ITEMS", 2)
     model = load(pretrained)
 
     def endless() -> object:

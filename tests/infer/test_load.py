@@ -1,6 +1,8 @@
 """litebert.load: every kind of folder gives the same model; what cannot be used says why."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,3 +129,10 @@ def test_a_task_that_is_no_card_is_refused(tmp_path: Path) -> None:
         match=r"the task\.json beside the model cannot be used: .*max_length is missing",
     ):
         load(folder)
+
+
+def test_the_predictor_imports_no_torch() -> None:
+    """Engines without torch are to use it as it is."""
+    modules = "litebert.infer.predictor, litebert.infer.formats"
+    program = f"import sys, {modules}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

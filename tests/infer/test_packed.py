@@ -14,8 +14,9 @@ import torch
 from litebert import load
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import ConfigError
-from litebert.infer import embed, fill, rows
-from litebert.infer.predictor import Predictor, find_dtype
+from litebert.infer import engine, rows
+from litebert.infer.predictor import Predictor
+from litebert.infer.verbs import encode_texts
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_documents, tiny_tokenizer
@@ -50,7 +51,7 @@ def predictor(folder: Path) -> Predictor:
 def test_packed_vectors_are_the_padded_ones(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch, pooling: Any, texts: int
 ) -> None:
-    monkeypatch.setattr(embed, "TEXTS", 25)  # several stretches
+    monkeypatch.setattr(engine, "TOKENIZED_TEXTS", 25)  # several stretches
     padded = predictor.embed(TEXTS[:texts], pooling=pooling)
     monkeypatch.setattr(rows, "can_pack", lambda *_: True)
     np.testing.assert_allclose(
@@ -70,7 +71,7 @@ def test_a_vector_does_not_depend_on_its_neighbors_or_stretch(
 def test_the_first_token_alone_is_the_first_of_all(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = embed.text_rows(predictor.tokenizer, TEXTS, max_length=64)
+    made = encode_texts(predictor.tokenizer, TEXTS, max_length=64)
     settings: dict[str, Any] = {"pad_id": 0, "batch_tokens": 300, "device": torch.device("cpu")}
     with torch.no_grad():
         for packs in (False, True):
@@ -97,12 +98,11 @@ def test_packed_masks_are_filled_alike(
     for one, other in zip(padded, predictor.fill(texts, top=3), strict=True):
         for mine, theirs in zip(one, other, strict=True):
             assert [guess.token for guess in mine] == [guess.token for guess in theirs]
-    assert fill.MASK in texts[0]
 
 
 def test_the_arithmetic_can_be_chosen_and_is_part_of_the_fingerprint(folder: Path) -> None:
     exact, rough = load(folder, device="cpu"), load(folder, device="cpu", dtype="bfloat16")
-    assert find_dtype("auto", torch.device("cpu")) == torch.float32
+    assert next(exact.model.parameters()).dtype == torch.float32
     assert exact.fingerprint != rough.fingerprint
     vectors = exact.embed(TEXTS), rough.embed(TEXTS)
     assert vectors[1].dtype == np.float32

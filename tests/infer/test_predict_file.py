@@ -21,11 +21,10 @@ import pytest
 from made_models import save_model, texts
 
 from litebert.errors import ConfigError, DataError
-from litebert.infer import ahead, output
-from litebert.infer.output import Output
-from litebert.infer.predict_file import predict_file
+from litebert.infer import output, streaming
+from litebert.infer.files import PredictOptions, predict_file
+from litebert.infer.output import ResumableFile
 from litebert.infer.predictor import Predictor, load
-from litebert.infer.questions import PredictOptions
 from litebert.tasks.tables.options import TableOptions
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.tables.table import PEEK
@@ -36,8 +35,8 @@ CLASSIFY = PredictOptions(verb="classify")
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "WINDOW_ITEMS", 7)
-    monkeypatch.setattr(output, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(streaming, "WINDOW_ITEMS", 7)
+    monkeypatch.setattr(output, "RECORD_SECONDS", 0.0)
 
 
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
@@ -234,7 +233,7 @@ def test_stopped_anywhere_it_ends_with_the_same_bytes(
             out = tmp_path / str(stop) / name
             note, partial = Path(f"{out}.progress.json"), Path(f"{out}.partial")
             with pytest.raises(StoppedError):
-                predict_file(labeller, source, out, CLASSIFY, watch=stop_after(stop))
+                predict_file(labeller, source, out, CLASSIFY, on_progress=stop_after(stop))
             assert not out.exists()
             if (
                 stop < 6
@@ -242,7 +241,7 @@ def test_stopped_anywhere_it_ends_with_the_same_bytes(
                 older = shutil.copy(note, tmp_path / "note")
                 with pytest.raises(StoppedError):
                     predict_file(
-                        labeller, source, out, CLASSIFY, watch=stop_after(draw.randint(1, 3))
+                        labeller, source, out, CLASSIFY, on_progress=stop_after(draw.randint(1, 3))
                     )
                 shutil.copy(older, note)
             partial.write_bytes(partial.read_bytes() + b'{"line": 12, "lab')
@@ -272,11 +271,11 @@ def test_another_model_or_question_is_refused_with_the_difference(
 ) -> None:
     out = tmp_path / "p.jsonl"
     with pytest.raises(StoppedError):
-        predict_file(labeller, source, out, CLASSIFY, watch=stop_after(2))
+        predict_file(labeller, source, out, CLASSIFY, on_progress=stop_after(2))
     other = load(save_model(tmp_path / "other", "classify", seed=5))
     with pytest.raises(
         ConfigError,
-        match=r"begun with something else .* undo: model: [0-9a-f]{12}… then, [0-9a-f]{12}… now",
+        match=r"started with other settings .* undo: model: [0-9a-f]{12}… then, [0-9a-f]{12}… now",
     ):
         predict_file(other, source, out, CLASSIFY)
     with pytest.raises(ConfigError, match=r"undo: keep: \[\] then, \['id'\] now"):
@@ -286,7 +285,7 @@ def test_another_model_or_question_is_refused_with_the_difference(
     assert (report.rows, report.rows_before) == (60, 0)
     before = out.read_bytes()
     with pytest.raises(StoppedError):
-        predict_file(labeller, source, out, begin_again, watch=stop_after(2))
+        predict_file(labeller, source, out, begin_again, on_progress=stop_after(2))
     assert out.read_bytes() == before  # the old one stays until the new one is whole
     assert predict_file(labeller, source, out, CLASSIFY).rows_before == 14
     assert out.read_bytes() != before
@@ -296,7 +295,7 @@ def test_another_input_is_refused(tmp_path: Path, labeller: Predictor, source: P
     rows = source.read_text().splitlines(keepends=True)
     out = tmp_path / "p.jsonl"
     with pytest.raises(StoppedError):
-        predict_file(labeller, source, out, CLASSIFY, watch=stop_after(2))
+        predict_file(labeller, source, out, CLASSIFY, on_progress=stop_after(2))
     source.write_text("".join([rows[0].replace("k0", "other"), *rows[1:]]))
     with pytest.raises(
         DataError,
@@ -330,7 +329,7 @@ def test_bad_rows_are_never_silent(tmp_path: Path, labeller: Predictor) -> None:
     ):
         predict_file(labeller, source, out, CLASSIFY)
     quarantine = PredictOptions(verb="classify", table=TableOptions(bad_rows="quarantine"))
-    report = predict_file(labeller, source, out, quarantine)  # goes on where it stopped
+    report = predict_file(labeller, source, out, quarantine)  # resumes
     assert (report.rows, report.rows_before, report.bad_rows) == (58, 14, 2)
     assert [row["line"] for row in read_jsonl(out)] == [
         n for n in range(1, 61) if n not in (21, 41)
@@ -364,7 +363,7 @@ def test_wrong_requests_leave_nothing_behind(
             source,
             out,
             PredictOptions(),
-            "this model can embed and classify and pair; say which with --verb",
+            "this model can embed and classify and pair; choose one with --verb",
         ),
         (
             source,
@@ -421,14 +420,14 @@ def test_a_full_disk_is_said_and_survived(
 ) -> None:
     out = tmp_path / "p.jsonl"
     predict_file(labeller, source, tmp_path / "whole.jsonl", CLASSIFY)
-    begin = Output.__init__
+    begin = ResumableFile.__init__
 
-    def on_filling_disk(self: Output, *args: Any, **kwargs: Any) -> None:
+    def on_filling_disk(self: ResumableFile, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         self._file = FillingDisk(self._file, 50)  # type: ignore[assignment]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Output, "__init__", on_filling_disk)
+        patch.setattr(ResumableFile, "__init__", on_filling_disk)
         with pytest.raises(
             DataError, match=r"p\.jsonl cannot be written \(No space left on device\); make room or"
         ):
@@ -440,13 +439,13 @@ def test_a_full_disk_is_said_and_survived(
 def test_a_damaged_note_is_refused(tmp_path: Path, labeller: Predictor, source: Path) -> None:
     out = tmp_path / "p.jsonl"
     with pytest.raises(StoppedError):
-        predict_file(labeller, source, out, CLASSIFY, watch=stop_after(2))
+        predict_file(labeller, source, out, CLASSIFY, on_progress=stop_after(2))
     note = tmp_path / "p.jsonl.progress.json"
     for text in ("", "[]", '{"format": "other", "version": 1}', note.read_text()[:-40]):
         note.write_text(text)
         with pytest.raises(
             DataError,
-            match=r"p\.jsonl\.progress\.json cannot be read .*; begin again with --overwrite",
+            match=r"p\.jsonl\.progress\.json cannot be read .*; start over with --overwrite",
         ):
             predict_file(labeller, source, out, CLASSIFY)
 
@@ -465,14 +464,14 @@ def test_no_more_than_a_window_is_read_ahead(
             read[0] += 1
             yield each
 
-    monkeypatch.setattr("litebert.infer.questions.read_rows", counted)
+    monkeypatch.setattr("litebert.infer.files.read_rows", counted)
     seen: list[tuple[int, int]] = []
     predict_file(
         labeller,
         source,
         tmp_path / "p.jsonl",
         CLASSIFY,
-        watch=lambda rows: seen.append((rows, read[0])),
+        on_progress=lambda rows: seen.append((rows, read[0])),
     )
     assert all(max(rows, PEEK) == count for rows, count in seen)
     assert len(seen) == -(-300 // 7)
@@ -481,18 +480,18 @@ def test_no_more_than_a_window_is_read_ahead(
 PROGRAM = """
 import os, signal, sys, time
 import torch
-from litebert.infer import ahead, output
+from litebert.infer import streaming, output
 from litebert.infer.predictor import load
-from litebert.infer.predict_file import predict_file
-from litebert.infer.questions import PredictOptions
+from litebert.infer.files import predict_file
+from litebert.infer.files import PredictOptions
 
 torch.set_num_threads(1)
-ahead.WINDOW_ITEMS, output.NOTE_SECONDS = 7, 0.0
+streaming.WINDOW_ITEMS, output.RECORD_SECONDS = 7, 0.0
 model, source, out = load(sys.argv[1]), *sys.argv[2:]
 for seconds in sys.stdin:
     child = os.fork()  # torch is imported once
     if child == 0:
-        predict_file(model, source, out, PredictOptions(verb="classify"), watch=lambda rows: time.sleep(0.002))
+        predict_file(model, source, out, PredictOptions(verb="classify"), on_progress=lambda rows: time.sleep(0.002))
         os._exit(0)
     time.sleep(float(seconds))
     os.kill(child, signal.SIGKILL)

@@ -11,7 +11,7 @@ from made_models import LABELS, SENTENCES, save_model, texts
 
 from litebert.config import HeadKind
 from litebert.errors import ConfigError
-from litebert.infer.answers import as_answer
+from litebert.infer.formats import to_dict
 from litebert.infer.predictor import Predictor, load
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import AnswerExample
@@ -47,7 +47,7 @@ def test_one_many_and_a_stream_are_answered_alike(tmp_path: Path, verb: str) -> 
         assert close(alone, said)
         assert close(backwards[-1 - number], said)
     for tokens in (1, 100_000):
-        model.batch_tokens = tokens
+        model.engine.batch_tokens = tokens
         assert all(close(*both) for both in zip(ask(**fields), many, strict=True))
     assert ask(**{name: [] for name in fields}) == []
 
@@ -102,7 +102,7 @@ def test_no_answer_is_none_and_json_says_null(tmp_path: Path) -> None:
     silent = load(save_model(tmp_path / "m", "joint_span", card=card))
     assert silent.answer(question="who?", context="the whale sails .") is None
     example = AnswerExample(key="", question="who?", context="the whale sails .")
-    said = as_answer(next(silent.predict([example])))
+    said = to_dict(next(silent.predict([example])))
     assert said["text"] is said["start"] is said["score"] is None
     assert said["spans"][0]["text"] in example.context
     assert isinstance(said["null_score"], float)
@@ -116,7 +116,7 @@ def test_a_model_says_what_it_can_do(model: Predictor, labeller: Predictor, tmp_
         model.classify(iter(["a"]))  # at once, not when the stream is read
     with pytest.raises(
         ConfigError,
-        match="this model cannot fill; it can embed and classify and pair; pretraining makes",
+        match="this model cannot fill; it can embed and classify and pair; pretraining adds",
     ):
         labeller.fill("[MASK]")
     with pytest.raises(
@@ -124,7 +124,7 @@ def test_a_model_says_what_it_can_do(model: Predictor, labeller: Predictor, tmp_
     ):
         model.predict([])
     chooser = load(save_model(tmp_path / "m", "choose"))
-    with pytest.raises(ConfigError, match="a question is asked with two or more options; got 1"):
+    with pytest.raises(ConfigError, match="choose needs two or more options; got 1"):
         chooser.choose(context="a", question="b", options=["c"])
     with pytest.raises(ConfigError, match="expected a text for question; got NoneType: None"):
         chooser.choose(context=["a"], question=[None], options=[["c", "d"]])  # type: ignore[call-overload]

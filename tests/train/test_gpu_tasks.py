@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
+from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
 from litebert.model.layout import has_short_kernels
 from litebert.model.model import Model
@@ -167,15 +168,15 @@ def test_packed_vectors_are_the_padded_ones_in_order(tmp_path: Path, pooling: An
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, vocab_size=tokenizer.vocab_size, max_positions=128)
     model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"),)))
-    truth = Predictor(Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)).embed(
-        texts, pooling=pooling
-    )
+    truth = Predictor(
+        TorchEngine(Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer))
+    ).embed(texts, pooling=pooling)
 
     def error(**settings: Any) -> float:
         checkpoint = Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)
-        found = Predictor(checkpoint, device="cuda", batch_tokens=2000, **settings).embed(
-            texts, pooling=pooling
-        )
+        found = Predictor(
+            TorchEngine(checkpoint, device="cuda", batch_tokens=2000, **settings)
+        ).embed(texts, pooling=pooling)
         return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
 
     assert error(dtype="float32") < 5e-3  # TF32 or not

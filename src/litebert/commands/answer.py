@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import tyro
 
 from litebert.commands.asking import open_model, read_input, tell
-from litebert.infer.answers import as_answer
+from litebert.infer.formats import to_dict
 from litebert.tasks.examples import AnswerExample
 
 Question = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="QUESTION")]
@@ -36,7 +36,7 @@ def answer(
     text = read_input() if context == "-" else context
     example = AnswerExample(key="", question=question, context=text)
     said = next(open_model(model, device, "answer").predict([example], kind="answer"))
-    tell([{"question": question} | as_answer(said)], _line, json=json)
+    tell([{"question": question} | to_dict(said)], _line, json=json)
 
 
 def _line(answer: dict[str, Any]) -> str:

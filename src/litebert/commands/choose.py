@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import tyro
 
 from litebert.commands.asking import open_model, percent, tell
-from litebert.infer.answers import as_answer
+from litebert.infer.formats import to_dict
 
 Options = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="OPTION OPTION…")]
 
@@ -38,7 +38,7 @@ def choose(
     )
     answer = (
         {"question": question, "options": list(options)}
-        | as_answer(said)
+        | to_dict(said)
         | {"option": options[said.index]}
     )
     tell([answer], _lines, json=json)

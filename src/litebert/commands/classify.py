@@ -1,7 +1,7 @@
 """litebert classify: texts in; their labels, with probabilities, out."""
 
 from litebert.commands.asking import Texts, given, likeliest, open_model, tell
-from litebert.infer.answers import as_answer
+from litebert.infer.formats import to_dict
 
 
 def classify(
@@ -19,7 +19,7 @@ def classify(
     """
     asked = given(texts)
     said = open_model(model, device, "classify").classify(asked)
-    answers = [{"text": text} | as_answer(each) for text, each in zip(asked, said, strict=True)]
+    answers = [{"text": text} | to_dict(each) for text, each in zip(asked, said, strict=True)]
     tell(
         answers,
         lambda answer: f"{answer['text']}\n  {likeliest(answer['probabilities'])}",

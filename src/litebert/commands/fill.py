@@ -3,7 +3,7 @@
 from typing import Any
 
 from litebert.commands.asking import Texts, given, open_model, percent, tell
-from litebert.infer.answers import as_masks
+from litebert.infer.formats import guesses_to_dict
 
 
 def fill(
@@ -28,7 +28,7 @@ def fill(
     """
     asked = given(texts)
     answers = [
-        {"text": text} | as_masks(guesses)
+        {"text": text} | guesses_to_dict(guesses)
         for text, guesses in zip(
             asked, open_model(model, device, "fill").fill(asked, top=top), strict=True
         )

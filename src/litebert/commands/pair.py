@@ -5,7 +5,7 @@ from typing import Annotated
 import tyro
 
 from litebert.commands.asking import likeliest, open_model, tell
-from litebert.infer.answers import as_answer
+from litebert.infer.formats import to_dict
 
 First = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FIRST")]
 Second = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SECOND")]
@@ -33,5 +33,5 @@ def pair(
         json: Print one JSON object.
     """
     said = open_model(model, device, "pair").pair(first, second)
-    answer = {"first": first, "second": second} | as_answer(said)
+    answer = {"first": first, "second": second} | to_dict(said)
     tell([answer], lambda answer: likeliest(answer["probabilities"]), json=json)

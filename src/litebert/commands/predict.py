@@ -92,9 +92,8 @@ def predict(
         bad_rows=bad_rows,
     )
     # torch only now: wrong flags are answered at once
-    from litebert.infer.predict_file import predict_file
+    from litebert.infer.files import PredictOptions, predict_file
     from litebert.infer.predictor import load
-    from litebert.infer.questions import PredictOptions
 
     predictor = load(
         chosen_model, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile
@@ -111,7 +110,7 @@ def predict(
     began = time.monotonic()
     for note in predictor.notes:
         _note(note)
-    report = predict_file(predictor, input, out, chosen, watch=_Watch(), note=_note)
+    report = predict_file(predictor, input, out, chosen, on_progress=_Watch(), on_note=_note)
     seconds = time.monotonic() - began
     if json:
         print(jsonlib.dumps(asdict(report) | {"seconds": seconds}, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """litebert tag: texts in; a tag for every word out."""
 
 from litebert.commands.asking import Texts, given, open_model, tell
-from litebert.infer.answers import as_answer
+from litebert.infer.formats import to_dict
 
 
 def tag(
@@ -22,7 +22,7 @@ def tag(
     asked = given(texts)
     said = open_model(model, device, "tag").tag(asked)
     answers = [
-        {"words": text.split()} | as_answer(each) for text, each in zip(asked, said, strict=True)
+        {"words": text.split()} | to_dict(each) for text, each in zip(asked, said, strict=True)
     ]
     words = [zip(answer["words"], answer["tags"], strict=True) for answer in answers]
     lines = iter("   ".join(f"{word} {tag}" for word, tag in each) for each in words)

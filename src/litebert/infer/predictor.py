@@ -1,44 +1,40 @@
-"""The Predictor: a loaded model asked in plain words. Texts in, predictions out (architecture.md's
-Python page).
- Every verb takes one, a list or an iterator, and answers in the same form and order; an iterator is
-read as the answers are taken, a little ahead. What is longer than the model reads is cut at its
+"""The Predictor: a loaded model and its verbs. Texts in, predictions out. No torch: the engine
+computes.
+
+Every verb takes one input, a list or an iterator, and returns the same form in the same order; an
+iterator is read one window ahead of its results. An input longer than the model reads is cut at its
 end, of a pair the longer text first; answer and tag read long texts in overlapping windows instead.
 """
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from litebert.errors import CheckpointError, ConfigError
-from litebert.infer.ahead import GPU_ITEMS, answered, in_form, is_text, is_texts, rows
-from litebert.infer.embed import check_pooling, embed_texts
-from litebert.infer.fill import Guess, fill_texts
+from litebert.infer.streaming import is_text, is_texts, map_windows, to_form, to_rows
 from litebert.infer.verbs import (
+    Guess,
     Pooling,
+    Precision,
     Verb,
     answer_example,
-    cards,
-    characters,
+    check_text,
     check_verb,
-    checked_text,
     choice_example,
-    known_verbs,
+    num_characters,
+    supported_verbs,
     tag_example,
+    task_cards,
     text_example,
 )
-from litebert.kernels.compile import compile_for_inference
-from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import Kind, TaskExample
-from litebert.tasks.heads import apply
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -46,84 +42,67 @@ from litebert.tasks.predictions import (
     Span,
     TagPrediction,
 )
-from litebert.text.tokenizer import Tokenizer
 
-Arithmetic = Literal["auto", "float32", "bfloat16"]
-"""Of the layers: auto takes bfloat16 on a GPU that is made for it, float32 elsewhere."""
-Many = list[str] | tuple[str, ...]
-Tagged = list[str] | list[list[str]] | list[tuple[str, ...]] | tuple[str | Sequence[str], ...]
+if TYPE_CHECKING:
+    from litebert.infer.engine import TorchEngine
+    from litebert.model.model import Model
+
+Texts = list[str] | tuple[str, ...]
+Words = list[str] | list[list[str]] | list[tuple[str, ...]] | tuple[str | Sequence[str], ...]
 Vector = Float[np.ndarray, " hidden"]
 Vectors = Float[np.ndarray, "texts hidden"]
 Guesses = list[list[Guess]]
 """Of one text: for each [MASK], in order, its best tokens, the likeliest first."""
-Item = TypeVar("Item")
 
 
 class Predictor:
-    """A model with its tokenizer, on a device. `litebert.load` makes one from a folder."""
+    """A model with its tokenizer, ready to predict. `litebert.load` makes one from a folder."""
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        engine: "TorchEngine",
         *,
-        device: torch.device | str = "cpu",
-        batch_tokens: int | None = None,
-        dtype: Arithmetic = "auto",
-        compile: bool = False,
+        task: Mapping[str, Any] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        if checkpoint.tokenizer is None:
-            raise CheckpointError(
-                "the model has no tokenizer beside it; copy its spiece.model into the folder to "
-                "ask it texts"
-            )
-        self.device = torch.device(device)
-        self.batch_tokens = batch_tokens or apply.BATCH_TOKENS.get(
-            self.device.type, apply.MOST_TOKENS
-        )
-        """Tokens of a batch, padding among them."""
-        self.model = checkpoint.model.to(self.device, find_dtype(dtype, self.device)).eval()
-        if compile:
-            compile_for_inference(self.model, lambda message: print(message, file=sys.stderr))
-        self.window = GPU_ITEMS if self.device.type == "cuda" else None
-        self.tokenizer: Tokenizer = checkpoint.tokenizer
+        """`task` is the task.json of a fine-tuned checkpoint."""
+        self.engine = engine
+        self.tokenizer = engine.tokenizer
         try:
-            self.card = None if checkpoint.task is None else TaskCard.from_dict(checkpoint.task)
+            self.card = None if task is None else TaskCard.from_dict(dict(task))
             """What the model was fine-tuned for; None where that is not known."""
-            self.cards = cards(self.model.config, self.card)
-            """For each task verb that the model knows, how texts become its inputs."""
+            self.cards = task_cards(engine.config, self.card)
+            """For each task verb that the model supports, how texts become its inputs."""
         except ConfigError as error:
             raise CheckpointError(
                 f"the task.json beside the model cannot be used: {error}"
             ) from error
         self.notes = notes
-        """What a user should know of the model's loading."""
-        if self.tokenizer.vocab_size > (size := self.model.config.encoder.vocab_size):
-            raise CheckpointError(
-                f"the tokenizer has {self.tokenizer.vocab_size} pieces, the model {size}; they do "
-                "not match"
-            )
+        """What a user should know about how the model was loaded."""
+
+    @property
+    def model(self) -> "Model":
+        """The torch module."""
+        return self.engine.model
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
         """What this model can do."""
-        return known_verbs(self.model.config, self.cards)
+        return supported_verbs(self.engine.config, self.cards)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A sha256 of all that predictions follow from: weights, config, vocabulary and task."""
+        """A sha256 of everything that predictions depend on: weights, config, vocabulary, task."""
         card = None if self.card is None else self.card.to_dict()
-        told = [self.model.config.to_dict(), card, self.tokenizer.fingerprint]
-        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        facts = [self.engine.config.to_dict(), card, self.tokenizer.fingerprint]
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+        self.engine.hash_weights(digest)
         return digest.hexdigest()
 
     @overload
     def fill(self, texts: str, *, top: int = 5) -> Guesses: ...
     @overload
-    def fill(self, texts: Many, *, top: int = 5) -> list[Guesses]: ...
+    def fill(self, texts: Texts, *, top: int = 5) -> list[Guesses]: ...
     @overload
     def fill(self, texts: Iterator[str], *, top: int = 5) -> Iterator[Guesses]: ...
     def fill(self, texts: Any, *, top: int = 5) -> Any:
@@ -131,18 +110,7 @@ class Predictor:
         probabilities. A mask beyond the model's longest input is an error."""
         if top < 1:
             raise ConfigError(f"top is at least 1; got {top}")
-
-        def guesses(window: list[str]) -> list[Guesses]:
-            return fill_texts(
-                self.model,
-                self.tokenizer,
-                window,
-                top=top,
-                batch_tokens=self.batch_tokens,
-                device=self.device,
-            )
-
-        return self._said("fill", texts, guesses)
+        return self._map_texts("fill", texts, lambda window: self.engine.fill(window, top=top))
 
     @overload
     def embed(
@@ -150,65 +118,53 @@ class Predictor:
     ) -> Vector: ...
     @overload
     def embed(
-        self, texts: Many, *, pooling: Pooling = "mean", normalize: bool = False
+        self, texts: Texts, *, pooling: Pooling = "mean", normalize: bool = False
     ) -> Vectors: ...
     @overload
     def embed(
         self, texts: Iterator[str], *, pooling: Pooling = "mean", normalize: bool = False
     ) -> Iterator[Vector]: ...
     def embed(self, texts: Any, *, pooling: Pooling = "mean", normalize: bool = False) -> Any:
-        """A vector for each text: the mean of the last states, or the state of [CLS]; one row a
-        text."""
-        check_pooling(pooling)
-
-        def vectors(window: list[str]) -> Sequence[Vector]:
-            return list(
-                embed_texts(
-                    self.model,
-                    self.tokenizer,
-                    window,
-                    pooling=pooling,
-                    normalize=normalize,
-                    batch_tokens=self.batch_tokens,
-                    device=self.device,
-                )
-            )
-
-        found = self._said("embed", texts, vectors)
-        if isinstance(found, list):
-            return (
-                np.stack(found)
-                if found
-                else np.zeros((0, self.model.config.encoder.hidden_size), np.float32)
-            )
-        return found
+        """One vector per text: the mean of the last states, or the last state of [CLS]. A list
+        gives an array with one row per text."""
+        if pooling not in get_args(Pooling):
+            raise ConfigError(f"pooling is one of {', '.join(get_args(Pooling))}; got {pooling!r}")
+        vectors = self._map_texts(
+            "embed",
+            texts,
+            lambda window: list(self.engine.embed(window, pooling=pooling, normalize=normalize)),
+        )
+        if not isinstance(vectors, list):
+            return vectors
+        empty = np.zeros((0, self.engine.config.encoder.hidden_size), np.float32)
+        return np.stack(vectors) if vectors else empty
 
     @overload
     def classify(self, texts: str) -> LabelPrediction: ...
     @overload
-    def classify(self, texts: Many) -> list[LabelPrediction]: ...
+    def classify(self, texts: Texts) -> list[LabelPrediction]: ...
     @overload
     def classify(self, texts: Iterator[str]) -> Iterator[LabelPrediction]: ...
     def classify(self, texts: Any) -> Any:
         """The label of a text, and every label's probability."""
-        return self._asked("classify", text_example, {"texts": (texts, is_text)})
+        return self._map_examples("classify", text_example, {"texts": (texts, is_text)})
 
     @overload
     def pair(self, first: str, second: str) -> LabelPrediction: ...
     @overload
-    def pair(self, first: Many, second: Many) -> list[LabelPrediction]: ...
+    def pair(self, first: Texts, second: Texts) -> list[LabelPrediction]: ...
     @overload
     def pair(self, first: Iterator[str], second: Iterator[str]) -> Iterator[LabelPrediction]: ...
     def pair(self, first: Any, second: Any) -> Any:
         """The label of a pair of texts, and every label's probability."""
-        return self._asked(
+        return self._map_examples(
             "pair", text_example, {"first": (first, is_text), "second": (second, is_text)}
         )
 
     @overload
     def regress(self, first: str, second: str | None = None) -> float: ...
     @overload
-    def regress(self, first: Many, second: Many | None = None) -> list[float]: ...
+    def regress(self, first: Texts, second: Texts | None = None) -> list[float]: ...
     @overload
     def regress(
         self, first: Iterator[str], second: Iterator[str] | None = None
@@ -218,17 +174,19 @@ class Predictor:
         fields = {"first": (first, is_text)} | (
             {} if second is None else {"second": (second, is_text)}
         )
-        return self._asked("regress", text_example, fields, lambda said: said.value)
+        return self._map_examples(
+            "regress", text_example, fields, lambda prediction: prediction.value
+        )
 
     @overload
-    def choose(self, *, context: str, question: str, options: Many) -> ChoicePrediction: ...
+    def choose(self, *, context: str, question: str, options: Texts) -> ChoicePrediction: ...
     @overload
     def choose(
-        self, *, context: Many, question: Many, options: Sequence[Many]
+        self, *, context: Texts, question: Texts, options: Sequence[Texts]
     ) -> list[ChoicePrediction]: ...
     @overload
     def choose(
-        self, *, context: Iterator[str], question: Iterator[str], options: Iterator[Many]
+        self, *, context: Iterator[str], question: Iterator[str], options: Iterator[Texts]
     ) -> Iterator[ChoicePrediction]: ...
     def choose(self, *, context: Any, question: Any, options: Any) -> Any:
         """Which option is right, from 0, and every option's probability."""
@@ -237,38 +195,40 @@ class Predictor:
             "question": (question, is_text),
             "options": (options, is_texts),
         }
-        return self._asked("choose", choice_example, fields)
+        return self._map_examples("choose", choice_example, fields)
 
     @overload
     def answer(self, *, question: str, context: str) -> Span | None: ...
     @overload
-    def answer(self, *, question: Many, context: Many) -> list[Span | None]: ...
+    def answer(self, *, question: Texts, context: Texts) -> list[Span | None]: ...
     @overload
     def answer(
         self, *, question: Iterator[str], context: Iterator[str]
     ) -> Iterator[Span | None]: ...
     def answer(self, *, question: Any, context: Any) -> Any:
-        """The span of the context that answers, with its text, place and score; None for no
-        answer."""
+        """The span of the context that answers, with its text, characters and score; None for
+        no answer."""
         fields = {"question": (question, is_text), "context": (context, is_text)}
-        return self._asked("answer", answer_example, fields, lambda said: said.best)
+        return self._map_examples(
+            "answer", answer_example, fields, lambda prediction: prediction.best
+        )
 
     @overload
     def tag(self, texts: str) -> TagPrediction: ...
     @overload
-    def tag(self, texts: Tagged) -> list[TagPrediction]: ...
+    def tag(self, texts: Words) -> list[TagPrediction]: ...
     @overload
     def tag(self, texts: Iterator[str] | Iterator[Sequence[str]]) -> Iterator[TagPrediction]: ...
     def tag(self, texts: Any) -> Any:
-        """A tag for every word of a text, and its probability. A text is split at white space, or
-        given as its words."""
-        return self._asked("tag", tag_example, {"texts": (texts, is_text)})
+        """A tag for every word, and its probability. Each text is split at white space, or given
+        as a list of words."""
+        return self._map_examples("tag", tag_example, {"texts": (texts, is_text)})
 
     def predict(
         self, examples: Iterable[TaskExample], *, kind: Kind | None = None
     ) -> Iterator[Prediction]:
-        """The whole prediction for each example, in order: the other spans of an answer too. Kinds
-        are verbs."""
+        """The complete prediction for each example, in order; an answer's other candidates too.
+        `kind` is the verb of the task, by default the first that the model supports."""
         verb: Verb | None = next(iter(self.cards), None) if kind is None else kind
         if verb is None:
             raise ConfigError(
@@ -276,37 +236,34 @@ class Predictor:
             )
         check_verb(verb, self.verbs, self.card)
         card = self.cards[verb]
+        return map_windows(
+            examples,
+            num_characters,
+            lambda window: self.engine.predict(card, window),
+            max_items=self.engine.window_items,
+        )
 
-        def predictions(window: list[TaskExample]) -> Sequence[Prediction]:
-            return apply.predict(
-                self.model,
-                card,
-                window,
-                self.tokenizer,
-                device=self.device,
-                batch_tokens=self.batch_tokens,
-            )
+    def _map_texts(
+        self, verb: Verb, texts: Any, predict: Callable[[list[str]], Sequence[Any]]
+    ) -> Any:
+        """A verb of texts alone: fill and embed."""
+        check_verb(verb, self.verbs, self.card)
+        form, rows = to_rows({"texts": (texts, is_text)})
+        checked = (check_text(verb, text) for (text,) in rows)
+        results = map_windows(checked, len, predict, max_items=self.engine.window_items)
+        return to_form(form, results)
 
-        return answered(examples, characters, _without_gradients(predictions), most=self.window)
-
-    def _asked(
+    def _map_examples(
         self,
         kind: Kind,
-        example: Callable[..., TaskExample],
+        to_example: Callable[..., TaskExample],
         fields: Mapping[str, tuple[Any, Callable[[Any], bool]]],
-        take: Callable[[Any], Any] = lambda said: said,
+        result: Callable[[Any], Any] = lambda prediction: prediction,
     ) -> Any:
-        """A task verb: fields to examples, predictions to what the verb gives."""
-        form, questions = rows(fields)
-        predictions = self.predict((example(*question) for question in questions), kind=kind)
-        return in_form(form, (take(said) for said in predictions))
-
-    def _said(self, verb: Verb, texts: Any, answer: Callable[[list[str]], Sequence[Any]]) -> Any:
-        """A verb about texts alone."""
-        check_verb(verb, self.verbs, self.card)
-        form, questions = rows({"texts": (texts, is_text)})
-        checked = (checked_text(verb, text) for (text,) in questions)
-        return in_form(form, answered(checked, len, _without_gradients(answer), most=self.window))
+        """A verb of a task: fields to examples, and `result` of each prediction."""
+        form, rows = to_rows(fields)
+        predictions = self.predict((to_example(*row) for row in rows), kind=kind)
+        return to_form(form, (result(prediction) for prediction in predictions))
 
 
 def load(
@@ -314,7 +271,7 @@ def load(
     *,
     device: str = "auto",
     batch_tokens: int | None = None,
-    dtype: Arithmetic = "auto",
+    dtype: Precision = "auto",
     compile: bool = False,
 ) -> Predictor:
     """A Predictor from a litebert checkpoint, a run folder (its final or best checkpoint), a Hugging
@@ -324,59 +281,12 @@ def load(
     chooses by device. `dtype` is float32, bfloat16 or auto: bfloat16 on a GPU that supports it.
     `compile` takes half a minute and pays from several thousand texts on.
     """
+    from litebert.infer.engine import TorchEngine
     from litebert.loading import load_checkpoint
     from litebert.models.index import default_model
 
-    target = _find_device(device)
-    if batch_tokens is not None and batch_tokens < 1:
-        raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
     checkpoint, notes = load_checkpoint(default_model().folder if folder is None else folder)
-    return Predictor(
-        checkpoint,
-        device=target,
-        batch_tokens=batch_tokens,
-        dtype=dtype,
-        compile=compile,
-        notes=notes,
+    engine = TorchEngine(
+        checkpoint, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile
     )
-
-
-def _find_device(name: str) -> torch.device:
-    """The device of that name; ConfigError where this machine has none."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(
-            f"there is no device {name!r} here: {str(error).splitlines()[0]}; see litebert doctor"
-        ) from error
-    return device
-
-
-def find_dtype(name: Arithmetic, device: torch.device) -> torch.dtype:
-    """The arithmetic that is meant by a name on a device."""
-    if name not in get_args(Arithmetic):
-        raise ConfigError(f"dtype is one of {', '.join(get_args(Arithmetic))}; got {name!r}")
-    is_made_for_it = device.type == "cuda" and torch.cuda.is_bf16_supported(
-        including_emulation=False
-    )
-    return (
-        torch.bfloat16
-        if name == "bfloat16" or (name == "auto" and is_made_for_it)
-        else torch.float32
-    )
-
-
-def _without_gradients(
-    answer: Callable[[list[Item]], Sequence[Any]],
-) -> Callable[[list[Item]], Sequence[Any]]:
-    """Around each window and not around the stream: between two answers the caller's own code
-    runs."""
-
-    def inside(window: list[Item]) -> Sequence[Any]:
-        with torch.inference_mode():
-            return answer(window)
-
-    return inside
+    return Predictor(engine, task=checkpoint.task, notes=notes)

@@ -1,13 +1,18 @@
-"""What a model can be asked: its heads and its task in; verbs, and a card for each task verb, out.
- A model fine-tuned here carries its card; of one that comes without (Hugging Face's), the heads say
-what it answers.
+"""What a model can do, and what each verb reads: heads and task in, verbs with their cards out;
+arguments in, examples or token ids out. No torch.
+
+A model fine-tuned here carries its task card. For one without (Hugging Face's), the heads tell.
 """
 
-from collections.abc import Callable
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Int
 
 from litebert.config import HeadKind, ModelConfig
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, DataError
 from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import (
     AnswerExample,
@@ -18,12 +23,18 @@ from litebert.tasks.examples import (
     TextExample,
 )
 from litebert.tasks.task import Task
+from litebert.text.tokenizer import Tokenizer
 
 Verb = Literal["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"]
 Pooling = Literal["mean", "cls"]
-"""What of the last states a text's vector is: the mean over all tokens, or the state of [CLS]."""
-VERBS: tuple[Verb, ...] = get_args(Verb)
-_ANSWERS: dict[HeadKind, tuple[Kind, ...]] = {
+"""A text's vector: the mean of the last states over all tokens, or the last state of [CLS]."""
+Precision = Literal["auto", "float32", "bfloat16"]
+"""Of the layers; auto is bfloat16 on a GPU that supports it, float32 elsewhere."""
+Row = Int[np.ndarray, " tokens"]
+
+MASK = "[MASK]"
+_PRIVATE_USE = range(0xE000, 0xF900)  # characters that Unicode gives no meaning
+_HEAD_VERBS: dict[HeadKind, tuple[Kind, ...]] = {
     "classify": ("classify", "pair"),
     "regress": ("regress",),
     "choose": ("choose",),
@@ -33,58 +44,72 @@ _ANSWERS: dict[HeadKind, tuple[Kind, ...]] = {
 }
 
 
-def cards(config: ModelConfig, card: TaskCard | None) -> dict[Verb, TaskCard]:
-    """The card for each task verb that the model knows."""
+class Guess(NamedTuple):
+    """A candidate for a mask."""
+
+    token: str
+    """Without SentencePiece's mark of a word start."""
+    probability: float
+
+
+def task_cards(config: ModelConfig, card: TaskCard | None) -> dict[Verb, TaskCard]:
+    """A card for each task verb that the model has a head for."""
     if card is not None:
         card.check_fits(config)
         return {card.task.kind: card}
-    found: dict[Verb, TaskCard] = {}
+    cards: dict[Verb, TaskCard] = {}
     for head in config.heads:
-        for kind in _ANSWERS.get(head.kind, ()):
+        for kind in _HEAD_VERBS.get(head.kind, ()):
             task = Task(
                 name=kind, kind=kind, scores=(), labels=head.labels, head=head.kind, has_null=False
             )
-            found[kind] = TaskCard(task=task, max_length=config.encoder.max_positions)
-    return found
+            cards[kind] = TaskCard(task=task, max_length=config.encoder.max_positions)
+    return cards
 
 
-def known_verbs(config: ModelConfig, known: dict[Verb, TaskCard]) -> tuple[Verb, ...]:
-    """All that the model can do; to embed, any encoder will do."""
-    fills = any(head.kind == "masked" for head in config.heads)
-    return tuple(
-        verb for verb in VERBS if verb in known or verb == "embed" or (verb == "fill" and fills)
-    )
+def supported_verbs(config: ModelConfig, cards: dict[Verb, TaskCard]) -> tuple[Verb, ...]:
+    """All that the model can do; any encoder can embed."""
+    has_masked_head = any(head.kind == "masked" for head in config.heads)
+    supported = {*cards, "embed", *(["fill"] if has_masked_head else [])}
+    return tuple(verb for verb in get_args(Verb) if verb in supported)
 
 
-def check_verb(verb: str, known: tuple[Verb, ...], card: TaskCard | None) -> None:
-    """Refuse what the model cannot do, and say what it can."""
-    if verb in known:
+def check_verb(verb: str, supported: tuple[Verb, ...], card: TaskCard | None) -> None:
+    """ConfigError for what the model cannot do; the message says what it can."""
+    if verb in supported:
         return
-    made = "" if card is None else f" (it was fine-tuned for {card.task.name})"
+    origin = "" if card is None else f" (it was fine-tuned for {card.task.name})"
     cure = (
-        "pretraining makes a head that fills"
+        "pretraining adds the head that fills"
         if verb == "fill"
         else f"fine-tune one: litebert finetune {verb} --model …"
     )
-    raise ConfigError(f"this model cannot {verb}{made}; it can {' and '.join(known)}; {cure}")
+    raise ConfigError(f"this model cannot {verb}{origin}; it can {' and '.join(supported)}; {cure}")
+
+
+def check_text(name: str, value: Any) -> str:
+    """The value itself; ConfigError unless it is a text."""
+    if not isinstance(value, str):
+        raise ConfigError(f"expected a text for {name}; got {type(value).__name__}: {value!r}")
+    return value
 
 
 def text_example(first: Any, second: Any = None) -> TextExample:
     return TextExample(
         key="",
-        first=checked_text("first", first),
-        second=None if second is None else checked_text("second", second),
+        first=check_text("first", first),
+        second=None if second is None else check_text("second", second),
     )
 
 
 def choice_example(context: Any, question: Any, options: Any) -> ChoiceExample:
-    texts = tuple(checked_text("an option", option) for option in options)
+    texts = tuple(check_text("an option", option) for option in options)
     if len(texts) < 2:
-        raise ConfigError(f"a question is asked with two or more options; got {len(texts)}")
+        raise ConfigError(f"choose needs two or more options; got {len(texts)}")
     return ChoiceExample(
         key="",
-        context=checked_text("context", context),
-        question=checked_text("question", question),
+        context=check_text("context", context),
+        question=check_text("question", question),
         options=texts,
     )
 
@@ -92,23 +117,23 @@ def choice_example(context: Any, question: Any, options: Any) -> ChoiceExample:
 def answer_example(question: Any, context: Any) -> AnswerExample:
     return AnswerExample(
         key="",
-        question=checked_text("question", question),
-        context=checked_text("context", context),
+        question=check_text("question", question),
+        context=check_text("context", context),
     )
 
 
 def tag_example(words: Any) -> TagExample:
-    """Words as given, or a text's words: what stands between white space."""
+    """A list of words, or a text that is split at white space."""
     split = words.split() if isinstance(words, str) else words
-    return TagExample(key="", words=tuple(checked_text("a word", word) for word in split))
+    return TagExample(key="", words=tuple(check_text("a word", word) for word in split))
 
 
-def characters(example: TaskExample) -> int:
-    """How much text an example holds."""
-    return SIZES[type(example)](example)
+def num_characters(example: TaskExample) -> int:
+    """Characters of text that an example makes the model read."""
+    return _SIZES[type(example)](example)
 
 
-SIZES: dict[type, Callable[[Any], int]] = {
+_SIZES: dict[type, Callable[[Any], int]] = {
     TextExample: lambda example: len(example.first) + len(example.second or ""),
     ChoiceExample: lambda example: (
         (len(example.context) + len(example.question)) * len(example.options)
@@ -118,8 +143,53 @@ SIZES: dict[type, Callable[[Any], int]] = {
 }
 
 
-def checked_text(name: str, value: Any) -> str:
-    """The value, if it is a text."""
-    if not isinstance(value, str):
-        raise ConfigError(f"expected a text for {name}; got {type(value).__name__}: {value!r}")
-    return value
+def encode_texts(
+    tokenizer: Tokenizer, texts: Sequence[str], *, max_length: int, num_threads: int = 1
+) -> list[Row]:
+    """[CLS] text [SEP] for every text, cut at its end to `max_length` tokens."""
+    ids, bounds = tokenizer.encode_flat(texts, num_threads=num_threads)
+    ends = np.minimum(bounds[1:], bounds[:-1] + max_length - 2)
+    first, last = np.array([tokenizer.cls_id], ids.dtype), np.array([tokenizer.sep_id], ids.dtype)
+    return [
+        np.concatenate([first, ids[start:end], last])
+        for start, end in zip(bounds.tolist(), ends.tolist(), strict=False)
+    ]
+
+
+def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
+    """[CLS] text [SEP] with the mask's id at every [MASK].
+
+    The text around a mask is tokenized as if a word stood there: after "[MASK]." the period
+    continues a word, after "[MASK] ." it starts one. DataError without a [MASK], or with one beyond
+    `max_length` tokens.
+    """
+    first, *others = text.split(MASK)
+    if not others:
+        raise DataError(
+            f"there is no {MASK} in the text {_shorten(text)!r}; write it where a word is to be "
+            "found"
+        )
+    ids = tokenizer.encode(first)
+    # An unused character in place of the masked word: no token spans it and the text behind.
+    stand_in = _unused_character(tokenizer)
+    for tokens in tokenizer.encode_with_offsets([stand_in + rest for rest in others]):
+        is_behind = tokens.offsets[:, 1] > len(stand_in)
+        ids += [tokenizer.mask_id, *np.array(tokens.ids, np.int64)[is_behind].tolist()]
+    last = max(position for position, id in enumerate(ids) if id == tokenizer.mask_id)
+    if last + 1 > max_length - 2:
+        raise DataError(
+            f"a {MASK} is token {last + 2} of the text {_shorten(text)!r}, the model reads "
+            f"{max_length}; shorten what comes before it"
+        )
+    return np.array([tokenizer.cls_id, *ids[: max_length - 2], tokenizer.sep_id], np.int64)
+
+
+@lru_cache(maxsize=4)
+def _unused_character(tokenizer: Tokenizer) -> str:
+    """A character that no token of the vocabulary contains."""
+    used = set().union(*tokenizer.pieces)
+    return next(chr(code) for code in _PRIVATE_USE if chr(code) not in used)
+
+
+def _shorten(text: str, limit: int = 40) -> str:
+    return text if len(text) <= limit else text[:limit] + "…"

@@ -5,23 +5,30 @@ from collections.abc import Iterator
 import pytest
 
 from litebert.errors import ConfigError, DataError
-from litebert.infer import ahead
-from litebert.infer.ahead import answered, form_of, in_form, is_text, is_texts, rows, windows
+from litebert.infer import streaming
+from litebert.infer.streaming import (
+    is_text,
+    is_texts,
+    map_windows,
+    to_form,
+    to_rows,
+    windows,
+)
 
 
 def test_windows_hold_every_item_once_in_order_and_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "WINDOW_ITEMS", 3)
-    monkeypatch.setattr(ahead, "WINDOW_CHARACTERS", 10)
+    monkeypatch.setattr(streaming, "WINDOW_ITEMS", 3)
+    monkeypatch.setattr(streaming, "WINDOW_CHARACTERS", 10)
     items = ["a", "b", "c", "d" * 9, "e", "f" * 50, "g"]
     found = list(windows(items, len))
     assert found == [["a", "b", "c"], ["d" * 9, "e"], ["f" * 50], ["g"]]
     assert list(windows([], len)) == []
 
 
-def test_a_stream_is_read_one_window_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "WINDOW_ITEMS", 4)
+def test_an_iterator_is_read_one_window_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "WINDOW_ITEMS", 4)
     taken: list[int] = []
 
     def stream() -> Iterator[str]:
@@ -29,7 +36,7 @@ def test_a_stream_is_read_one_window_ahead(monkeypatch: pytest.MonkeyPatch) -> N
             taken.append(number)
             yield str(number)
 
-    answers = answered(stream(), len, lambda window: [text + "!" for text in window])
+    answers = map_windows(stream(), len, lambda window: [text + "!" for text in window])
     assert [next(answers) for _ in range(5)] == ["0!", "1!", "2!", "3!", "4!"]
     assert len(taken) == 8
 
@@ -45,39 +52,42 @@ def test_a_stream_is_read_one_window_ahead(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_forms(value: object, expected: str) -> None:
-    assert form_of(value, is_text) == expected
+    assert to_rows({"texts": (value, is_text)})[0] == expected
 
 
 def test_options_of_one_question_are_one() -> None:
-    assert form_of(["a", "b"], is_texts) == "one"
-    assert form_of([["a", "b"]], is_texts) == "many"
-    assert form_of(iter([["a", "b"]]), is_texts) == "stream"
+    for value, expected in (
+        (["a", "b"], "one"),
+        ([["a", "b"]], "many"),
+        (iter([["a", "b"]]), "stream"),
+    ):
+        assert to_rows({"options": (value, is_texts)})[0] == expected
 
 
-def test_answers_come_in_the_form_of_the_question() -> None:
-    assert in_form("one", iter([7])) == 7
-    assert in_form("many", iter([7, 8])) == [7, 8]
+def test_results_have_the_form_of_the_input() -> None:
+    assert to_form("one", iter([7])) == 7
+    assert to_form("many", iter([7, 8])) == [7, 8]
     stream = iter([7, 8])
-    assert in_form("stream", stream) is stream
+    assert to_form("stream", stream) is stream
 
 
 def test_fields_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(
-        ConfigError, match="first is one, second is a list; give all of them in the same way"
+        ConfigError, match="first is one, second is a list; give all of them in the same form"
     ):
-        rows({"first": ("a", is_text), "second": (["b"], is_text)})
+        to_rows({"first": ("a", is_text), "second": (["b"], is_text)})
     with pytest.raises(DataError, match="expected as many of each; got 2 of first, 1 of second"):
-        rows({"first": (["a", "b"], is_text), "second": (["c"], is_text)})
+        to_rows({"first": (["a", "b"], is_text), "second": (["c"], is_text)})
     with pytest.raises(
         DataError,
         match=r"expected a text, a list or an iterator of texts; got dict: \{'text': 'a'\}",
     ):
-        rows({"texts": ({"text": "a"}, is_text)})  # not its keys
+        to_rows({"texts": ({"text": "a"}, is_text)})  # not its keys
     with pytest.raises(
         DataError, match="expected a text, a list or an iterator of texts; got int: 3"
     ):
-        rows({"texts": (3, is_text)})
-    form, questions = rows({"first": (iter("ab"), is_text), "second": (iter("abc"), is_text)})
+        to_rows({"texts": (3, is_text)})
+    form, questions = to_rows({"first": (iter("ab"), is_text), "second": (iter("abc"), is_text)})
     assert form == "stream"
-    with pytest.raises(DataError, match="one of these streams ended first"):
+    with pytest.raises(DataError, match="one of the iterators ended first"):
         list(questions)

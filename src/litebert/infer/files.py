@@ -1,0 +1,326 @@
+"""litebert predict: a file of any size in, a file of predictions out. Row by row, in order, in
+constant memory, and resumable.
+
+Rows are predicted in windows (streaming.py) whose bounds depend on the rows alone, and the output
+grows by complete windows: a process that resumes after a kill writes the same bytes that the killed
+one would have written. Rows that were predicted before are read again, compared by their sha256,
+and not predicted again.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from litebert.errors import ConfigError, DataError
+from litebert.infer.formats import DIGITS, LineWriter, guesses_to_dict, to_dict
+from litebert.infer.output import ResumableFile
+from litebert.infer.predictor import Predictor
+from litebert.infer.streaming import windows
+from litebert.infer.verbs import Pooling, Verb, check_verb, encode_masked, num_characters
+from litebert.tasks.examples import Kind, TaskExample, TextExample
+from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
+from litebert.tasks.tables.columns import Columns, find_columns
+from litebert.tasks.tables.lines import compression_of
+from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.row_example import row_to_example
+from litebert.tasks.tables.rows import read_rows
+from litebert.tasks.tables.table import PEEK
+
+_TARGET_COLUMNS: dict[str, Any] = dict.fromkeys(
+    ("label", "answer", "answer_start", "tags", "slice", "key")
+)
+"""Columns that are not read: what is to be predicted may be wrong there, or missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """What to predict for every row."""
+
+    verb: Verb | None = None
+    """What to do; None for what the model was fine-tuned for."""
+    table: TableOptions = field(default_factory=TableOptions)
+    """Which columns to read, and what to do with bad rows."""
+    keep: tuple[str, ...] = ()
+    """Columns of the input to copy into the output."""
+    top: int = 5
+    """Guesses for each mask (fill)."""
+    pooling: Pooling = "mean"
+    """How states become a vector (embed)."""
+    normalize: bool = False
+    """Whether vectors have length 1 (embed)."""
+    overwrite: bool = False
+    """Start over, whatever the output file holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictReport:
+    """What `predict_file` did."""
+
+    out: str
+    verb: Verb
+    rows: int
+    """Predictions in the file."""
+    rows_before: int
+    """Those of them that an earlier run wrote."""
+    bad_rows: int
+    notes: tuple[str, ...]
+
+
+def predict_file(
+    predictor: Predictor,
+    source: Path | str,
+    out: Path | str,
+    options: PredictOptions | None = None,
+    *,
+    on_progress: Callable[[int], None] = lambda rows: None,
+    on_note: Callable[[str], None] = lambda text: None,
+) -> PredictReport:
+    """Predict every row of `source` into `out`. `on_progress` receives the number of rows done,
+    `on_note` what a user should know."""
+    options = options or PredictOptions()
+    verb = _find_verb(predictor, options.verb)
+    if Path(source).resolve() == Path(out).resolve():
+        raise ConfigError(f"--out is the input, {source}; choose another file for the predictions")
+    _make_folder(Path(out).parent)
+    bad_rows = BadRows(options.table.bad_rows, f"{out}.quarantine.jsonl")
+    inputs = _Inputs(predictor, source, verb, options, bad_rows)
+    card = predictor.cards.get(verb)
+    writer = LineWriter(out, verb, inputs=inputs.columns, labels=card.task.labels if card else ())
+    predict = _window_predictor(predictor, verb, options)
+    with bad_rows:
+        inputs.read_first()  # before the output is touched: a wrong input leaves nothing behind
+        for note in inputs.notes:
+            on_note(note)
+        identity = _identity(predictor, verb, options)
+        with ResumableFile(out, identity, overwrite=options.overwrite) as output:
+            before = output.progress
+            pending = _Pending(inputs, rows_before=before.rows, digest_before=before.digest)
+            if before.size == 0:
+                output.append(writer.header(), rows=0, digest="")
+            for window in windows(iter(pending), lambda row: num_characters(row.example)):
+                if before.finished:
+                    raise DataError(
+                        f"{source} has grown since {out} was finished; choose another --out, or "
+                        "add --overwrite"
+                    )
+                predictions = predict([row.example for row in window])
+                lines = writer.rows((row.values for row in window), predictions)
+                output.append(lines, rows=pending.count, digest=pending.digest)
+                on_progress(pending.count)
+            output.finish()
+    for note in bad_rows.notes:
+        on_note(note)
+    return PredictReport(
+        out=str(out),
+        verb=verb,
+        rows=output.progress.rows,
+        rows_before=before.rows,
+        bad_rows=bad_rows.count,
+        notes=(*inputs.notes, *bad_rows.notes),
+    )
+
+
+class _InputRow(NamedTuple):
+    """A row of the input, as an example."""
+
+    number: int
+    """Its line or row in the file."""
+    cells: dict[str, Any]
+    values: tuple[Any, ...]
+    """What precedes the prediction: the number and the copied columns."""
+    example: TaskExample
+
+
+class _Inputs:
+    """The rows of a file, in order, one in memory at a time; bad ones go to `bad_rows`."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        source: Path | str,
+        verb: Verb,
+        options: PredictOptions,
+        bad_rows: BadRows,
+    ) -> None:
+        self.notes: list[str] = []
+        """What a user should know about how the file is read."""
+        unit = "row" if compression_of(source)[1] == ".parquet" else "line"
+        self.columns = (unit, *options.keep)
+        """Names of what precedes a prediction."""
+        self._source, self._options, self._bad_rows = Path(source), options, bad_rows
+        self._predictor, self._verb = predictor, verb
+        self._kind = _row_kind(verb)
+        self._rows = self._read()
+
+    def __iter__(self) -> Iterator[_InputRow]:
+        return self._rows
+
+    def read_first(self) -> None:
+        """Read the first row; DataError where the file has none that can be used."""
+        first = list(islice(self._rows, 1))
+        if not first:
+            raise DataError(f"{self._source} has no usable row; expected one for each prediction")
+        self._rows = chain(first, self._rows)
+
+    def _read(self) -> Iterator[_InputRow]:
+        rows = read_rows(self._source, bad=self._bad_rows)
+        peeked = list(islice(rows, PEEK))
+        if not peeked:
+            return
+        columns = self._find_columns(list(dict.fromkeys(name for _, row in peeked for name in row)))
+        for place, row in chain(peeked, rows):
+            try:
+                input_row = self._to_input(place, row, columns)
+            except BadRowError as error:
+                self._bad_rows.add(place, str(error), row)
+            else:
+                yield input_row
+
+    def _find_columns(self, names: list[str]) -> Columns:
+        """Which columns to read."""
+        columns, _ = find_columns(self._kind, names, self._options.table, where=self._source.name)
+        columns = replace(columns, **_TARGET_COLUMNS)
+        missing = [name for name in self._options.keep if name not in names]
+        if missing:
+            raise ConfigError(
+                f"there is no column {missing[0]!r} to keep; {self._source} has: {', '.join(names)}"
+            )
+        recognized = {
+            role: name
+            for role, name in asdict(columns).items()
+            if name and not getattr(self._options.table, role)
+        }
+        if recognized:
+            choices = ", ".join(f"{role} is {name!r}" for role, name in recognized.items())
+            self.notes.append(f"{self._source.name}: columns recognised by their names: {choices}")
+        return columns
+
+    def _to_input(self, place: Place, row: dict[str, Any], columns: Columns) -> _InputRow:
+        example = row_to_example(self._kind, row, columns, where=str(place))
+        if self._verb == "fill" and isinstance(example, TextExample):
+            self._check_masks(example.first)
+        values = (place.number, *(row.get(name) for name in self._options.keep))
+        return _InputRow(number=place.number, cells=row, values=values, example=example)
+
+    def _check_masks(self, text: str) -> None:
+        max_length = self._predictor.engine.config.encoder.max_positions
+        try:
+            encode_masked(self._predictor.tokenizer, text, max_length=max_length)
+        except DataError as error:
+            raise BadRowError(str(error)) from error
+
+
+class _Pending:
+    """The rows that have no prediction yet: those after the first `rows_before`, whose sha256 must
+    be `digest_before`."""
+
+    def __init__(self, inputs: _Inputs, *, rows_before: int, digest_before: str) -> None:
+        self._inputs, self._rows_before, self._digest_before = inputs, rows_before, digest_before
+        self._sha256 = hashlib.sha256()
+        self.count = 0
+        """Rows read."""
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of all rows read."""
+        return self._sha256.hexdigest()
+
+    def __iter__(self) -> Iterator[_InputRow]:
+        for row in self._inputs:
+            self._sha256.update(json.dumps((row.number, row.cells), default=str).encode() + b"\n")
+            self.count += 1
+            if self.count == self._rows_before and self.digest != self._digest_before:
+                raise _changed(
+                    f"its first {self._rows_before:,} rows are not those that were predicted before"
+                )
+            if self.count > self._rows_before:
+                yield row
+        if self.count < self._rows_before:
+            raise _changed(
+                f"it has {self.count:,} usable rows now, {self._rows_before:,} were predicted before"
+            )
+
+
+def _changed(how: str) -> DataError:
+    return DataError(
+        f"the input has changed: {how}; undo that, choose another --out, or start over with "
+        "--overwrite"
+    )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be made ({error.strerror}); choose another --out"
+        ) from error
+
+
+def _find_verb(predictor: Predictor, verb: Verb | None) -> Verb:
+    """The verb named by the user, or the only one that the model was fine-tuned for."""
+    if verb is not None:
+        check_verb(verb, predictor.verbs, predictor.card)
+        return verb
+    task_verbs = list(predictor.cards)
+    if len(task_verbs) == 1:
+        return task_verbs[0]
+    raise ConfigError(f"this model can {' and '.join(predictor.verbs)}; choose one with --verb")
+
+
+def _row_kind(verb: Verb) -> Kind:
+    """What a row must hold; for fill and embed a text, as for classify."""
+    return "classify" if verb == "fill" or verb == "embed" else verb
+
+
+def _identity(predictor: Predictor, verb: Verb, options: PredictOptions) -> dict[str, Any]:
+    """Everything that the lines depend on, beside the rows. The handling of bad rows may change
+    while a file grows."""
+    by_verb: dict[str, dict[str, Any]] = {
+        "fill": {"top": options.top},
+        "embed": {"pooling": options.pooling, "normalize": options.normalize},
+    }
+    identity: dict[str, Any] = {
+        "model": predictor.fingerprint,
+        "verb": verb,
+        "batch_tokens": predictor.engine.batch_tokens,
+        "keep": options.keep,
+    }
+    columns = ("text", "second", "context", "question", "options", "words")
+    return (
+        identity | by_verb.get(verb, {}) | {name: getattr(options.table, name) for name in columns}
+    )
+
+
+def _window_predictor(
+    predictor: Predictor, verb: Verb, options: PredictOptions
+) -> Callable[[list[TaskExample]], list[dict[str, Any]]]:
+    """The function from a window of examples to dicts of predictions."""
+    if verb == "fill":
+        return lambda examples: [
+            guesses_to_dict(masks) for masks in predictor.fill(_texts(examples), top=options.top)
+        ]
+    if verb == "embed":
+        return lambda examples: [
+            {"vector": [round(number, DIGITS) for number in vector.tolist()]}
+            for vector in predictor.embed(
+                _texts(examples), pooling=options.pooling, normalize=options.normalize
+            )
+        ]
+    kind = _row_kind(verb)
+    return lambda examples: [
+        _without_spans(to_dict(prediction)) for prediction in predictor.predict(examples, kind=kind)
+    ]
+
+
+def _texts(examples: list[TaskExample]) -> list[str]:
+    return [example.first for example in examples if isinstance(example, TextExample)]
+
+
+def _without_spans(prediction: dict[str, Any]) -> dict[str, Any]:
+    """An answer's other candidates would make the file many times as long."""
+    return {name: value for name, value in prediction.items() if name != "spans"}
