@@ -47,11 +47,10 @@ from litebert.storage.checkpoint import (
     TASK,
     WEIGHTS,
     Checkpoint,
-    Difference,
-    Stored,
-    read_header,
+    Storage,
+    is_difference,
 )
-from litebert.storage.weights import Based
+from litebert.storage.difference import Difference
 from litebert.tasks.card import TaskCard
 
 MOST_BYTES = 14_000_000
@@ -170,19 +169,17 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
-def chosen_weights(options: argparse.Namespace) -> Stored | Difference | None:
+def chosen_weights(options: argparse.Namespace) -> Storage | Difference | None:
     """How the weights are to be stored; None for a difference that is to stay as it is."""
     if options.based_on:
         return Difference(
             base=options.into / options.based_on, rank=options.rank, token_rank=options.token_rank
         )
     source = find_checkpoint(options.run)
-    return (
-        None if (source / CONFIG).exists() and isinstance(read_header(source)[1], Based) else "int8"
-    )
+    return None if (source / CONFIG).exists() and is_difference(source) else "int8"
 
 
-def said_of(weights: Stored | Difference | None, source: Path) -> str:
+def said_of(weights: Storage | Difference | None, source: Path) -> str:
     """The card's word on how the weights are stored."""
     if isinstance(weights, Difference):
         return f"difference of rank {weights.rank} to {Path(weights.base).name}"

@@ -87,7 +87,7 @@ def test_albert_base_with_a_vocabulary_of_30000_fits_into_14_megabytes() -> None
     config = ModelConfig(encoder=PRESETS["albert-base-v2"], heads=HEADS)
     shapes = {name: tuple(tensor.shape) for name, tensor in bare_model(config).state_dict().items()}
     width = {"I8": 1, "BF16": 2, "F32": 4}
-    stored = int8.stored_as(shapes, int8.GROUP_SIZE)
+    stored = int8.layout(shapes, int8.GROUP_SIZE)
     weights = sum(width[kind] * torch.Size(shape).numel() for kind, shape in stored.values())
     vocabulary = 800_000  # of ALBERT's own spiece.model, 760,289 bytes
     assert weights + vocabulary + 50_000 < 14_000_000

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from litebert.storage import difference, int8
-from litebert.storage.difference import TOKENS, Extent
+from litebert.storage.difference import TOKENS, Ranks
 
 MATRIX, SMALL, HEAD, SPAN = (
     "layer.weight",
@@ -16,7 +16,7 @@ MATRIX, SMALL, HEAD, SPAN = (
     "heads.classify.output.weight",
     "heads.joint_span.dense.weight",
 )
-FULL = Extent(rank=1000, token_rank=1000)
+FULL = Ranks(rank=1000, token_rank=1000)
 Weights = dict[str, Tensor]
 
 
@@ -44,9 +44,9 @@ def tuned(base: Weights) -> Weights:
     return base | changed | heads
 
 
-def back(tuned: Weights, base: Weights, extent: Extent) -> Weights:
+def back(tuned: Weights, base: Weights, ranks: Ranks) -> Weights:
     shapes = {name: tuple(weight.shape) for name, weight in tuned.items()}
-    return difference.unpack(difference.pack(tuned, base, extent), base, shapes, extent)
+    return difference.unpack(difference.pack(tuned, base, ranks), base, shapes, ranks)
 
 
 def test_full_rank_is_exact_to_the_rounding_of_8_bits(tuned: Weights, base: Weights) -> None:
@@ -66,7 +66,7 @@ def test_no_product_of_that_rank_is_nearer(tuned: Weights, base: Weights) -> Non
     change = tuned[MATRIX] - base[MATRIX]
     sizes = torch.linalg.svdvals(change)
     for rank in (1, 5, 17):
-        lost = (back(tuned, base, Extent(rank=rank, token_rank=0))[MATRIX] - tuned[MATRIX]).norm()
+        lost = (back(tuned, base, Ranks(rank=rank, token_rank=0))[MATRIX] - tuned[MATRIX]).norm()
         assert torch.isclose(
             lost, sizes[rank:].norm(), rtol=1e-3
         )  # what Eckart and Young say is left
@@ -74,7 +74,7 @@ def test_no_product_of_that_rank_is_nearer(tuned: Weights, base: Weights) -> Non
 
 def test_a_change_of_low_rank_comes_back(base: Weights) -> None:
     low = torch.outer(torch.linspace(-1, 1, 48), torch.linspace(0, 1, 70)) * 0.1
-    found = back(base | {MATRIX: base[MATRIX] + low}, base, Extent(rank=1, token_rank=0))
+    found = back(base | {MATRIX: base[MATRIX] + low}, base, Ranks(rank=1, token_rank=0))
     assert torch.allclose(found[MATRIX], base[MATRIX] + low, atol=0.1 / 100)
 
 
@@ -82,28 +82,28 @@ def test_what_did_not_change_is_not_stored(tuned: Weights, base: Weights) -> Non
     assert difference.pack(base, base, FULL) == {}
     stored = difference.pack(tuned, base, FULL)
     assert not [name for name in stored if name.startswith("same")]
-    without = difference.pack(tuned, base, Extent(rank=4, token_rank=0))
+    without = difference.pack(tuned, base, Ranks(rank=4, token_rank=0))
     assert not [name for name in without if name.startswith(TOKENS)]
-    assert torch.equal(back(tuned, base, Extent(rank=4, token_rank=0))[TOKENS], base[TOKENS])
+    assert torch.equal(back(tuned, base, Ranks(rank=4, token_rank=0))[TOKENS], base[TOKENS])
 
 
 def test_the_table_of_tokens_has_a_rank_of_its_own(tuned: Weights, base: Weights) -> None:
     sizes = torch.linalg.svdvals(tuned[TOKENS] - base[TOKENS])
     for rank in (1, 6):
-        lost = (back(tuned, base, Extent(rank=20, token_rank=rank))[TOKENS] - tuned[TOKENS]).norm()
+        lost = (back(tuned, base, Ranks(rank=20, token_rank=rank))[TOKENS] - tuned[TOKENS]).norm()
         assert torch.isclose(lost, sizes[rank:].norm(), rtol=1e-3)
 
 
-def test_what_is_stored_is_what_was_said_and_grows_with_the_extent(
+def test_what_is_stored_is_what_was_said_and_grows_with_the_ranks(
     tuned: Weights, base: Weights
 ) -> None:
     shapes = {name: tuple(weight.shape) for name, weight in tuned.items()}
     before = {name: tuple(weight.shape) for name, weight in base.items()}
     kinds = {torch.int8: "I8", torch.bfloat16: "BF16", torch.float32: "F32"}
     sizes = []
-    for extent in (Extent(rank=3, token_rank=0), Extent(rank=20, token_rank=5, group_size=8), FULL):
-        stored = difference.pack(tuned, base, extent)
-        said = difference.stored_as(shapes, before, extent)
+    for ranks in (Ranks(rank=3, token_rank=0), Ranks(rank=20, token_rank=5, group_size=8), FULL):
+        stored = difference.pack(tuned, base, ranks)
+        said = difference.layout(shapes, before, ranks)
         changed = {
             part: kind
             for name, parts in said.items()
@@ -118,6 +118,6 @@ def test_what_is_stored_is_what_was_said_and_grows_with_the_extent(
 
 
 def test_the_same_weights_give_the_same_bytes(tuned: Weights, base: Weights) -> None:
-    once, again = (difference.pack(tuned, base, Extent(rank=4, token_rank=4)) for _ in range(2))
+    once, again = (difference.pack(tuned, base, Ranks(rank=4, token_rank=4)) for _ in range(2))
     assert once.keys() == again.keys()
     assert all(torch.equal(once[name], again[name]) for name in once)

@@ -38,7 +38,7 @@ def test_no_weight_errs_by_more_than_half_a_scale(
     weight = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * size
     numbers, scales = int8.quantize(weight, group_size)
     assert numbers.dtype == torch.int8
-    assert int8.stored_as({"w": (16, columns)}, group_size)["w.scales"] == (
+    assert int8.layout({"w": (16, columns)}, group_size)["w.scales"] == (
         "BF16",
         (16, scales.shape[1]),
     )
@@ -118,7 +118,7 @@ def test_what_is_small_stays_as_it_is_and_names_tell_what_is_stored() -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     assert {
         name: (kinds[part.dtype], tuple(part.shape)) for name, part in stored.items()
-    } == int8.stored_as(shapes, 64)
+    } == int8.layout(shapes, 64)
     again = int8.unpack(stored, 64)
     assert again.keys() == weights.keys()
     same = {name for name in weights if torch.equal(again[name], weights[name])}

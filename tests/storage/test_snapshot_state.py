@@ -3,6 +3,7 @@ nothing is unpickled."""
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from litebert.errors import CheckpointError
 from litebert.files import write_folder
 from litebert.optim.groups import make_optimizer, set_rate
 from litebert.recipes import OptimizerSpec
-from litebert.storage.snapshot import Snapshot, SnapshotStore, random_states, restore_random_states
+from litebert.storage.snapshot import Snapshot, SnapshotStore
 
 SPECS = {
     "lamb": OptimizerSpec(name="lamb", bias_correction=False, rate=0.01),
@@ -105,12 +106,13 @@ def test_a_snapshot_owns_its_tensors(tmp_path: Path) -> None:
     assert_equal(dict(second.model), dict(SnapshotStore(tmp_path).latest().model))  # type: ignore[union-attr]
 
 
-def test_random_states_round_trip() -> None:
-    states = random_states()
+def test_the_generator_continues_where_the_snapshot_was_taken() -> None:
+    model, optimizer = make(SPECS["adamw"])
+    snapshot = Snapshot.capture(model, optimizer, step=0, epoch=0, index=0, recipe="r")
     first = torch.rand(5)
-    restore_random_states(
-        {**states, "cuda:99": states["cpu"]}
-    )  # a device of another machine is passed over
+    # a device that this machine does not have is skipped
+    random = {**snapshot.random, "cuda:99": snapshot.random["cpu"]}
+    replace(snapshot, random=random).restore(model, optimizer)
     assert torch.equal(torch.rand(5), first)
 
 

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from litebert.errors import CheckpointError
-from litebert.storage.snapshot import Snapshot, SnapshotStore, store
+from litebert.storage import snapshot as store
+from litebert.storage.snapshot import Snapshot, SnapshotStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,7 +143,7 @@ def test_too_little_space_is_seen_before_writing(
 @pytest.mark.parametrize(
     "target",
     [
-        "litebert.storage.snapshot.state.save_file",
+        "litebert.storage.snapshot.save_file",
         "json.dumps",
         "litebert.files._manifest_bytes",
         "os.fsync",

@@ -1,38 +1,34 @@
-"""Checkpoints: a folder to predict from. A model (and its tokenizer) in, config.json and
-model.safetensors out, and back.
- Written whole or not at all, verified when read, no pickle anywhere. Weights are stored as they
-are, in 8 bits with scales (storage/int8.py), or as their difference to another checkpoint's
-(storage/difference.py), which config.json then says. What a run resumes from is a snapshot
-(snapshot.py).
+"""Checkpoints, to predict from: a model (and its tokenizer) in, a folder of config.json and
+model.safetensors out; and the inverse.
+ Written atomically, verified when read, no pickle. Weights are stored exactly, as int8 with scales
+(int8.py), or as a low-rank difference to another checkpoint (difference.py); config.json says
+which. Names, dtypes and shapes are compared with config.json before anything is allocated.
+Snapshots, to resume from, are in snapshot.py.
 """
 
 import hashlib
 import json
+import math
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
-from litebert.checks import check_whole
-from litebert.config import ModelConfig
+from litebert.config import EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST, read_json, verify_folder, write_folder
+from litebert.model.count import count_encoder, count_head
 from litebert.model.model import Model, bare_model
 from litebert.models.index import find_embedded
 from litebert.storage import difference, int8
-from litebert.storage.difference import Extent
-from litebert.storage.weights import (
-    MAX_EXTENT,
-    Based,
-    check_alike,
-    read_difference,
-    read_mark,
-    read_weights,
-)
+from litebert.storage.difference import Difference, Ranks, StoredDifference
+from litebert.storage.int8 import Shape
 from litebert.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
@@ -40,127 +36,92 @@ WEIGHTS = "model.safetensors"
 TASK = "task.json"
 FORMAT = "litebert"
 VERSION = 1
-
-Stored = Literal["exact", "int8"]
-"""How weights are stored: every one as it is, or matrices in 8 bits."""
-IDENTITY = (WEIGHTS, "spiece.model", "tokenizer_config.json")
-"""Files that tell a base from any other."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """Weights stored as their difference to a base, which must be there when they are read, and
-    whose tokenizer is theirs."""
-
-    base: Path | str
-    """Folder of a checkpoint, or name of a model that comes with litebert."""
-    rank: int = 32
-    """Directions that are kept of each matrix's change."""
-    token_rank: int = 4
-    """And of the token embedding's, which is large; 0 for none."""
-
-    def __post_init__(self) -> None:
-        check_whole(self, "rank", 1, MAX_EXTENT)
-        check_whole(self, "token_rank", 0, MAX_EXTENT)
+Storage = Literal["exact", "int8"]
+"""How weights are stored: unchanged, or matrices as int8."""
+_MAX_GROUP_SIZE = 2**20
+_IDENTITY = (WEIGHTS, "spiece.model", "tokenizer_config.json")
+"""Files whose bytes distinguish a base from any other checkpoint."""
+_FREE = (
+    "embedding_dropout",
+    "attention_dropout",
+    "attention_output_dropout",
+    "ffn_dropout",
+    "pooler",
+)
+"""Settings in which an encoder may differ from its base."""
+_Expected = Mapping[str, tuple[str | None, Shape]]
+"""For each tensor of a file its dtype, None for any, and its shape."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A model to predict from, with the tokenizer it was trained on where there is one."""
+    """A model to predict from, with the tokenizer it was trained on if there is one."""
 
     model: Model
     tokenizer: Tokenizer | None = None
     task: Mapping[str, Any] | None = None
-    """What it was fine-tuned for, where it was: a TaskCard as a dictionary, of which nothing is
-    believed here."""
+    """A TaskCard as a dictionary if the model is fine-tuned; not validated here."""
 
     def save(
-        self, folder: Path | str, *, replace: bool = False, weights: Stored | Difference = "exact"
+        self, folder: Path | str, *, replace: bool = False, weights: Storage | Difference = "exact"
     ) -> Path:
-        """Write the folder, whole or not at all.
+        """Write the folder atomically.
 
-        With `weights="int8"` it takes about a quarter of the room, and has no tokenizer.json, which
-        follows from spiece.model. With a Difference it takes a fraction of that, and is read
-        together with its base.
+        `weights="int8"` takes about a quarter of the space and leaves out tokenizer.json, which
+        follows from spiece.model. A Difference takes a fraction of that and is loaded together with
+        its base.
         """
-        if not isinstance(weights, Difference) and weights not in get_args(Stored):
+        if not isinstance(weights, Difference) and weights not in get_args(Storage):
             raise ConfigError(
-                f"weights is one of {', '.join(get_args(Stored))}, or a Difference; got {weights!r}"
+                f"weights is one of {', '.join(get_args(Storage))}, or a Difference; got "
+                f"{weights!r}"
             )
         return write_folder(
             folder, lambda temporary: self.write(temporary, weights=weights), replace=replace
         )
 
-    def write(self, folder: Path, *, weights: Stored | Difference = "exact") -> None:
-        """Write the files into a folder that somebody else publishes."""
+    def write(self, folder: Path, *, weights: Storage | Difference = "exact") -> None:
+        """Write the files into a folder that the caller publishes."""
         header: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         tensors = {
             name: tensor.detach().cpu().contiguous()
             for name, tensor in self.model.state_dict().items()
         }
         if weights != "exact":
-            wild = next(
-                (name for name, tensor in tensors.items() if not tensor.isfinite().all()), None
-            )
-            if wild is not None:
-                raise CheckpointError(
-                    f"{wild} holds numbers that are not finite, which 8 bits cannot say; was the "
-                    "run healthy?"
-                )
+            _check_finite(tensors)
         if weights == "int8":
             header["weights"] = {"kind": "int8", "group_size": int8.GROUP_SIZE}
             tensors = int8.pack(tensors, int8.GROUP_SIZE)
         elif isinstance(weights, Difference):
-            place = _place_of(weights.base)
-            extent = Extent(rank=weights.rank, token_rank=weights.token_rank)
-            header["weights"] = Based(
-                base=place.resolve().name, sha256=identity(place), extent=extent
-            ).to_dict()
+            stored, base = self._base(weights)
+            header["weights"] = stored.to_dict()
             floats = {name: tensor.float() for name, tensor in tensors.items()}
-            tensors = difference.pack(floats, self._base(place).model.state_dict(), extent)
+            tensors = difference.pack(floats, base.model.state_dict(), stored)
         text = json.dumps(header | self.model.config.to_dict(), indent=2, ensure_ascii=False)
         (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        shutil.copymode(
-            folder / CONFIG, folder / WEIGHTS
-        )  # safetensors lets the owner alone read them
+        # safetensors makes the file readable by its owner alone
+        shutil.copymode(folder / CONFIG, folder / WEIGHTS)
         if self.tokenizer is not None and not isinstance(weights, Difference):
             self.tokenizer.save(folder, for_huggingface=weights == "exact")
         if self.task is not None:
             task = json.dumps(dict(self.task), indent=2, ensure_ascii=False, allow_nan=False)
             (folder / TASK).write_text(task + "\n", encoding="utf-8")
 
-    def _base(self, place: Path) -> "Checkpoint":
-        """The base that this model was fine-tuned from; CheckpointError where it cannot be."""
-        if isinstance(read_header(place)[1], Based):
-            raise CheckpointError(
-                f"{place} is stored as a difference itself; take the model that it is based on"
-            )
-        base = Checkpoint.load(place)
-        check_alike(self.model.config.encoder, base.model.config.encoder)
-        if self.tokenizer and (
-            base.tokenizer is None or base.tokenizer.fingerprint != self.tokenizer.fingerprint
-        ):
-            raise CheckpointError(
-                f"{place} has another vocabulary than the model; a base is what the model was "
-                "fine-tuned from"
-            )
-        return base
-
     @classmethod
     def load(cls, folder: Path | str, *, dtype: torch.dtype = torch.float32) -> "Checkpoint":
         """Read and verify a folder; CheckpointError says what is missing, damaged or does not
         fit."""
         folder = Path(folder)
-        config, stored = read_header(folder)
+        config, stored = _read_header(folder)
         if (folder / MANIFEST).exists():
             verify_folder(folder)
-        if isinstance(stored, Based):
-            base = cls.load(find_base(folder, stored))
-            weights = read_difference(folder / WEIGHTS, config, stored.extent, base.model)
+        if isinstance(stored, StoredDifference):
+            base = cls.load(_find_base(folder, stored))
+            weights = _read_difference(folder / WEIGHTS, config, stored, base.model)
             tokenizer = base.tokenizer
         else:
-            weights = read_weights(folder / WEIGHTS, config, stored)
+            weights = _read_weights(folder / WEIGHTS, config, stored)
             tokenizer = Tokenizer.load(folder) if (folder / "spiece.model").exists() else None
         model = bare_model(config)
         model.load_state_dict(
@@ -169,56 +130,46 @@ class Checkpoint:
         task = read_json(folder / TASK) if (folder / TASK).exists() else None
         return cls(model=model.eval(), tokenizer=tokenizer, task=task)
 
-
-def find_base(folder: Path, based: Based) -> Path:
-    """Where the base of a difference lies: beside it, or among the models that come with
-    litebert."""
-    embedded = find_embedded(based.base)
-    places = dict.fromkeys(
-        [folder.resolve().parent / based.base, *([embedded.folder] if embedded else [])]
-    )
-    for place in places:
-        if (
-            (place / CONFIG).exists()
-            and identity(place) == based.sha256
-            and not isinstance(read_header(place)[1], Based)
+    def _base(self, weights: Difference) -> tuple[StoredDifference, "Checkpoint"]:
+        """The base that this model was fine-tuned from; CheckpointError where it cannot be."""
+        embedded = None if Path(weights.base).is_dir() else find_embedded(str(weights.base))
+        folder = embedded.folder if embedded else Path(weights.base)
+        if is_difference(folder):
+            raise CheckpointError(
+                f"{folder} is stored as a difference itself; take the model that it is based on"
+            )
+        base = Checkpoint.load(folder)
+        _check_base(self.model.config.encoder, base.model.config.encoder)
+        if self.tokenizer and (
+            base.tokenizer is None or base.tokenizer.fingerprint != self.tokenizer.fingerprint
         ):
-            return place
-    there = " and ".join(f"{place} is another" for place in places if place.exists())
-    raise CheckpointError(
-        f"{folder} is stored as its difference to {based.base} with sha256 {based.sha256[:12]}…, "
-        "and "
-        f"{there or 'there is no such model'}; put the base beside it that it was made from, or "
-        "make it anew"
-    )
-
-
-def identity(folder: Path) -> str:
-    """A sha256 of what weights are compared with: a checkpoint's weights and vocabulary, as they
-    are stored."""
-    digest = hashlib.sha256()
-    try:
-        for path in (folder / name for name in IDENTITY):
-            digest.update(path.read_bytes() if path.exists() else b"")
-    except OSError as error:
-        raise CheckpointError(f"{folder} cannot be read: {error}") from error
-    return digest.hexdigest()
-
-
-def _place_of(base: Path | str) -> Path:
-    """The folder of a base that is given by its folder or its name."""
-    embedded = None if Path(base).is_dir() else find_embedded(str(base))
-    return embedded.folder if embedded else Path(base)
+            raise CheckpointError(
+                f"{folder} has another vocabulary than the model; a base is what the model was "
+                "fine-tuned from"
+            )
+        stored = StoredDifference(
+            base=folder.resolve().name,
+            sha256=_identity(folder),
+            rank=weights.rank,
+            token_rank=weights.token_rank,
+            group_size=weights.group_size,
+        )
+        return stored, base
 
 
 def read_config(folder: Path) -> ModelConfig:
     """The config of a checkpoint folder."""
-    return read_header(folder)[0]
+    return _read_header(folder)[0]
 
 
-def read_header(folder: Path) -> tuple[ModelConfig, int | Based | None]:
-    """The config of a checkpoint folder and, where its weights are in 8 bits, how many of them
-    share a scale, or what they are based on."""
+def is_difference(folder: Path) -> bool:
+    """Whether a checkpoint folder needs its base to be loaded."""
+    return isinstance(_read_header(folder)[1], StoredDifference)
+
+
+def _read_header(folder: Path) -> tuple[ModelConfig, int | StoredDifference | None]:
+    """The config of a checkpoint folder, and how its weights are stored: the group size of int8
+    weights, a difference, or None for exact weights."""
     if not folder.is_dir():
         raise CheckpointError(
             f"{folder} is not a folder; expected a checkpoint with {CONFIG} and {WEIGHTS}"
@@ -228,8 +179,7 @@ def read_header(folder: Path) -> tuple[ModelConfig, int | Based | None]:
     if kind != FORMAT:
         raise CheckpointError(
             f"{folder / CONFIG} is not of a litebert checkpoint; if the folder is Hugging Face's "
-            "or Google's, "
-            f"convert it first: litebert convert {folder} TARGET"
+            f"or Google's, convert it first: litebert convert {folder} TARGET"
         )
     if version != VERSION:
         raise CheckpointError(
@@ -237,7 +187,159 @@ def read_header(folder: Path) -> tuple[ModelConfig, int | Based | None]:
             "litebert"
         )
     try:
-        stored = read_mark(data.pop("weights")) if "weights" in data else None
+        stored = _read_storage(data.pop("weights")) if "weights" in data else None
         return ModelConfig.from_dict(data), stored
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from error
+
+
+def _read_storage(data: Any) -> int | StoredDifference:
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "difference":
+        return StoredDifference.from_dict(data)
+    size = data["group_size"] if kind == "int8" and data.keys() == {"kind", "group_size"} else None
+    if type(size) is not int or not 1 <= size <= _MAX_GROUP_SIZE:
+        raise ConfigError(
+            f"weights is of kind int8, with a group_size from 1 to {_MAX_GROUP_SIZE}; got "
+            f"{data!r}; update litebert"
+        )
+    return size
+
+
+def _find_base(folder: Path, stored: StoredDifference) -> Path:
+    """The base of a difference: the folder beside it, or an embedded model."""
+    embedded = find_embedded(stored.base)
+    candidates = dict.fromkeys(
+        [folder.resolve().parent / stored.base, *([embedded.folder] if embedded else [])]
+    )
+    for base in candidates:
+        if (
+            (base / CONFIG).exists()
+            and _identity(base) == stored.sha256
+            and not is_difference(base)
+        ):
+            return base
+    others = " and ".join(f"{base} is another" for base in candidates if base.exists())
+    raise CheckpointError(
+        f"{folder} is stored as its difference to {stored.base} with sha256 "
+        f"{stored.sha256[:12]}…, and {others or 'there is no such model'}; put the base beside it "
+        "that it was made from, or make it anew"
+    )
+
+
+def _identity(folder: Path) -> str:
+    """The sha256 of a checkpoint's weights and vocabulary, as stored."""
+    digest = hashlib.sha256()
+    try:
+        for path in (folder / name for name in _IDENTITY):
+            digest.update(path.read_bytes() if path.exists() else b"")
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be read: {error}") from error
+    return digest.hexdigest()
+
+
+def _check_base(encoder: EncoderConfig, base: EncoderConfig) -> None:
+    """Refuse a base of another shape."""
+    alike = replace(encoder, **{name: getattr(base, name) for name in _FREE}).to_dict()
+    for name, value in base.to_dict().items():
+        if alike[name] != value:
+            raise CheckpointError(
+                f"the encoder has {name} {getattr(encoder, name)!r}, its base has "
+                f"{getattr(base, name)!r}; a difference needs the model that was fine-tuned"
+            )
+
+
+def _check_finite(tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise CheckpointError(
+                f"{name} holds numbers that are not finite, which int8 cannot represent; was the "
+                "run healthy?"
+            )
+
+
+def _read_weights(path: Path, config: ModelConfig, group_size: int | None) -> dict[str, Tensor]:
+    """The weights of a file; int8 weights (`group_size` is not None) are returned as float32."""
+
+    def expect(shapes: Mapping[str, Shape]) -> _Expected:
+        # the counts first, so that no config makes us build a large model
+        counts = [*count_encoder(config.encoder).values()]
+        counts += [count_head(config.encoder, head) for head in config.heads]
+        scales = () if group_size is None else int8.SCALES
+        stored = sum(
+            math.prod(shape) for name, shape in shapes.items() if not name.endswith(scales)
+        )
+        if sum(counts) != stored:
+            raise CheckpointError(
+                f"{CONFIG} asks for {sum(counts):,} parameters, {WEIGHTS} has {stored:,}; they do "
+                "not belong together"
+            )
+        asked = _shapes(bare_model(config))
+        if group_size is None:
+            return {name: (None, shape) for name, shape in asked.items()}
+        return {**int8.layout(asked, group_size)}
+
+    tensors = _read_tensors(path, expect)
+    return tensors if group_size is None else int8.unpack(tensors, group_size)
+
+
+def _read_difference(
+    path: Path, config: ModelConfig, ranks: Ranks, base: Model
+) -> dict[str, Tensor]:
+    """The weights that a stored difference and its base add up to, in float32."""
+    _check_base(config.encoder, base.config.encoder)
+    weights, shapes = base.state_dict(), _shapes(bare_model(config))
+    layouts = difference.layout(shapes, _shapes(base), ranks)
+
+    def expect(stored: Mapping[str, Shape]) -> _Expected:
+        # of each weight all tensors, or none where the base has it
+        return {
+            tensor: entry
+            for name, layout in layouts.items()
+            if name not in weights or layout.keys() & stored.keys()
+            for tensor, entry in layout.items()
+        }
+
+    return difference.unpack(_read_tensors(path, expect), weights, shapes, ranks)
+
+
+def _read_tensors(
+    path: Path, expect: Callable[[Mapping[str, Shape]], _Expected]
+) -> dict[str, Tensor]:
+    """All tensors of a file, which must be what `expect` returns for the shapes in its header."""
+    if not path.exists():
+        raise CheckpointError(f"{path.parent} has no {path.name}; the checkpoint is not complete")
+    try:
+        with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: tuple(each.get_shape()) for name, each in slices.items()}
+            expected = expect(shapes)
+            _check_names(shapes.keys(), expected.keys())
+            for name, (dtype, shape) in expected.items():
+                if shapes[name] != shape:
+                    raise CheckpointError(
+                        f"{path}: {name} has shape {shapes[name]}, {CONFIG} asks for {shape}"
+                    )
+                if dtype and (actual := slices[name].get_dtype()) != dtype:
+                    raise CheckpointError(
+                        f"{path}: {name} is stored as {actual}, {CONFIG} asks for {dtype}"
+                    )
+            return {name: file.get_tensor(name) for name in shapes}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read, it is truncated or damaged: {error}"
+        ) from error
+
+
+def _check_names(names: Collection[str], expected: Collection[str]) -> None:
+    unknown, missing = sorted(set(names) - set(expected)), sorted(set(expected) - set(names))
+    if unknown:
+        raise CheckpointError(
+            f"{len(unknown)} weights have no name here, the first is {unknown[0]!r}"
+        )
+    if missing:
+        raise CheckpointError(f"{len(missing)} weights are missing, the first is {missing[0]!r}")
+
+
+def _shapes(model: Model) -> dict[str, Shape]:
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}

@@ -1,113 +1,154 @@
-"""Weights as their difference to a base's: a model's weights and its base's in, what tells them
-apart out; and back.
- Fine-tuning changes every matrix a little, and mostly in few directions. Of each matrix's change
-the first singular vectors are kept (no product of that rank is nearer: Eckart and Young), as two
-factors in 8 bits. The table of tokens has a rank of its own: it is the largest by far, and changes
-in the fewest directions. Biases, norms and what the base does not have are stored whole; what did
-not change is not stored. What was measured: docs/decisions/difference.md.
+"""Low-rank differences: a fine-tuned model's weights and its base's in, two thin int8 factors per
+matrix out; and the inverse.
+ Fine-tuning changes a matrix mostly in few directions. Of the change of each matrix the largest
+singular values are stored (the best approximation of that rank: Eckart and Young), as two factors
+in int8. The token embedding has a rank of its own: it is the largest matrix, and its change has the
+lowest rank. Biases, norms and weights that the base lacks are stored completely; unchanged weights
+are not stored. Measurements: docs/decisions/difference.md.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from litebert.checks import check_whole
+from litebert.errors import ConfigError
 from litebert.storage import int8
-from litebert.storage.int8 import SCALES, Shape, is_quantized
+from litebert.storage.int8 import Layout, Shape, is_quantized
 
 TOKENS = "encoder.embedding.token.weight"
-LEFT, RIGHT = ".left", ".right"
-"""What is put behind a matrix's name to name its factors: directions of its output and of its
-input, a row each."""
-
+_LEFT, _RIGHT = ".left", ".right"
+"""Suffixes of a matrix's name that name its factors, of shape (rank, rows) and (rank, columns)."""
+_MAX_RANK = 2**20
 Matrix = Float[Tensor, "rows columns"]
-Kinds = dict[str, tuple[str, Shape]]
-"""For each name of a file its type, as safetensors calls it, and its shape."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extent:
-    """How much of a difference is kept."""
+class Ranks:
+    """How much of a difference is stored."""
 
-    rank: int
-    """Directions of each matrix."""
-    token_rank: int
-    """Directions of the table of tokens; 0 for the base's own table."""
+    rank: int = 32
+    """Of each matrix's change."""
+    token_rank: int = 4
+    """Of the token embedding's change; 0 keeps the base's embedding."""
     group_size: int = int8.GROUP_SIZE
-    """Numbers that share a scale."""
+    """Numbers of a factor that share a scale."""
 
-    def rank_of(self, name: str, shape: Shape) -> int:
-        """Directions that are kept of a matrix's change."""
+    def __post_init__(self) -> None:
+        for name, low in (("rank", 1), ("token_rank", 0), ("group_size", 1)):
+            check_whole(self, name, low, _MAX_RANK)
+
+    def of(self, name: str, shape: Shape) -> int:
+        """The rank stored for a matrix of that name and shape."""
         return min(self.token_rank if name == TOKENS else self.rank, *shape)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Difference(Ranks):
+    """Weights stored as their difference to a base, which must be present when they are loaded, and
+    whose tokenizer they use."""
+
+    base: Path | str
+    """Folder of a checkpoint, or name of an embedded model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredDifference(Ranks):
+    """What config.json says of weights that are stored as a difference."""
+
+    base: str
+    """Name of the base's folder."""
+    sha256: str
+    """Of the base's weights and vocabulary."""
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("base", "sha256", "rank", "token_rank", "group_size")
+        return {"kind": "difference"} | {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "StoredDifference":
+        patterns = {"base": r"(?!\.\.?$)[^/\\\0]+", "sha256": "[0-9a-f]{64}"}
+        values = {name: value for name, value in data.items() if name != "kind"}
+        try:
+            if values.keys() != {*patterns, "rank", "token_rank", "group_size"} or not all(
+                isinstance(values[name], str) and re.fullmatch(pattern, values[name])
+                for name, pattern in patterns.items()
+            ):
+                raise ConfigError("a name is missing, unknown or not a text")
+            return cls(**values)
+        except ConfigError as error:
+            raise ConfigError(
+                "weights of kind difference have a base (the name of a folder), its sha256, and "
+                f"rank, token_rank and group_size up to {_MAX_RANK}; got {values!r}; update "
+                "litebert"
+            ) from error
+
+
 def pack(
-    weights: Mapping[str, Tensor], base: Mapping[str, Tensor], extent: Extent
+    weights: Mapping[str, Tensor], base: Mapping[str, Tensor], ranks: Ranks
 ) -> dict[str, Tensor]:
-    """What is stored of `weights`; both are float32."""
+    """Tensors to store; `weights` and `base` are float32."""
     stored: dict[str, Tensor] = {}
     for name, weight in weights.items():
         if name not in base:
-            stored |= int8.pack({name: weight}, extent.group_size)
+            stored |= int8.pack({name: weight}, ranks.group_size)
         elif not torch.equal(weight, base[name]):
-            shape = tuple(weight.shape)
-            stored |= (
-                _pack_change(name, weight - base[name], extent)
-                if is_quantized(shape)
-                else {name: weight}
-            )
+            if is_quantized(tuple(weight.shape)):
+                factors = _factors(name, weight - base[name], ranks)
+                stored |= int8.pack(factors, ranks.group_size, min_rows=1)
+            else:
+                stored[name] = weight
     return stored
-
-
-def _pack_change(name: str, change: Matrix, extent: Extent) -> dict[str, Tensor]:
-    rank = extent.rank_of(name, tuple(change.shape))
-    if not rank:
-        return {}
-    left, sizes, right = torch.linalg.svd(change, full_matrices=False)
-    roots = sizes[:rank, None].sqrt()
-    return {
-        **int8.pack_matrix(name + LEFT, roots * left.T[:rank].contiguous(), extent.group_size),
-        **int8.pack_matrix(name + RIGHT, roots * right[:rank].contiguous(), extent.group_size),
-    }
 
 
 def unpack(
     stored: Mapping[str, Tensor],
     base: Mapping[str, Tensor],
     shapes: Mapping[str, Shape],
-    extent: Extent,
+    ranks: Ranks,
 ) -> dict[str, Tensor]:
-    """The weights of these shapes, in float32, from what `pack` gave and the base's."""
-
-    def matrix(name: str) -> Matrix:
-        return int8.dequantize(stored[name], stored[name + SCALES], extent.group_size).double()
+    """The weights of these shapes, in float32, from what `pack` returned and the base's."""
+    restored = int8.unpack(stored, ranks.group_size)
 
     def weight(name: str) -> Tensor:
-        if name in stored:
-            whole = {each: stored[each] for each in (name, name + SCALES) if each in stored}
-            return int8.unpack(whole, extent.group_size)[name]
-        if name + LEFT in stored:  # in double, so that no machine's order of adding shows
-            return (base[name] + matrix(name + LEFT).T @ matrix(name + RIGHT)).float()
+        if name in restored:
+            return restored[name]
+        if name + _LEFT in restored:  # in float64, so that the order of summation does not show
+            left, right = (restored[name + side].double() for side in (_LEFT, _RIGHT))
+            return (base[name] + left.T @ right).float()
         return base[name]
 
     return {name: weight(name) for name in shapes}
 
 
-def stored_as(
-    shapes: Mapping[str, Shape], base: Mapping[str, Shape], extent: Extent
-) -> dict[str, Kinds]:
-    """What `pack` makes of each weight of these shapes, where it changed."""
+def layout(
+    shapes: Mapping[str, Shape], base: Mapping[str, Shape], ranks: Ranks
+) -> dict[str, Layout]:
+    """For each weight of these shapes, the layout of what `pack` returns where it changed."""
 
-    def kinds(name: str, shape: Shape) -> Kinds:
+    def layout_of(name: str, shape: Shape) -> Layout:
         if name not in base or not is_quantized(shape):
-            return int8.stored_as({name: shape}, extent.group_size)
-        rank = extent.rank_of(name, shape)
-        left, right = (
-            int8.matrix_stored_as(name + side, (rank, size), extent.group_size)
-            for side, size in zip((LEFT, RIGHT), shape, strict=True)
-        )
-        return left | right if rank else {}
+            return int8.layout({name: shape}, ranks.group_size)
+        rank = ranks.of(name, shape)
+        factors = {name + _LEFT: (rank, shape[0]), name + _RIGHT: (rank, shape[1])}
+        return int8.layout(factors, ranks.group_size, min_rows=1) if rank else {}
 
-    return {name: kinds(name, shape) for name, shape in shapes.items()}
+    return {name: layout_of(name, shape) for name, shape in shapes.items()}
+
+
+def _factors(name: str, change: Matrix, ranks: Ranks) -> dict[str, Tensor]:
+    rank = ranks.of(name, tuple(change.shape))
+    if not rank:
+        return {}
+    left, values, right = torch.linalg.svd(change, full_matrices=False)
+    roots = values[:rank, None].sqrt()
+    return {
+        name + _LEFT: roots * left.T[:rank].contiguous(),
+        name + _RIGHT: roots * right[:rank].contiguous(),
+    }

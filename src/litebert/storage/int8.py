@@ -1,10 +1,8 @@
-"""Weights in 8 bits: float tensors in; whole numbers from -127 to 127, with a scale for each group
-of a row, out; and back.
- A weight is its number times its group's scale, so that zero stays zero and each weight errs by
-half a scale at most. Scales are bfloat16: they have the range of float32, and the product of an
-int8 and a bfloat16 fits into a float32 exactly. Rounding a scale moves the largest number by less
-than a quarter, so that it is 127 always, and weights that come from 8 bits go back to the same 8
-bits.
+"""int8 weights: float tensors ↔ integers from -127 to 127 with a bfloat16 scale per group of a row.
+ A weight is its integer times its group's scale: zero stays zero, and the error is at most half a
+scale. The product of an int8 and a bfloat16 is exact in float32. Rounding a scale to bfloat16 moves
+the largest integer by less than a quarter, so it stays 127, and dequantized weights quantize to the
+same integers and scales again.
 """
 
 from collections.abc import Mapping
@@ -16,91 +14,76 @@ from torch.nn.functional import pad
 
 GROUP_SIZE = 64
 """Weights that share a scale: bench/int8.py measures others."""
-MOST = 127
-FEWEST_ROWS = 16
-"""Smaller matrices (segments, the outputs of most heads) stay as they are: there is nothing to save
-there."""
+MIN_ROWS = 16
+"""Matrices with fewer rows (segments, the outputs of most heads) stay float32: they are small."""
 SCALES = ".scales"
-"""What is put behind a weight's name to name its scales."""
+"""Suffix of a weight's name that names its scales."""
+_MAX = 127
 
 Shape = tuple[int, ...]
+Layout = dict[str, tuple[str, Shape]]
+"""Of each tensor of a file its safetensors dtype and its shape."""
 
 
 def quantize(
     weight: Float[Tensor, "rows columns"], group_size: int
 ) -> tuple[Int8[Tensor, "rows columns"], BFloat16[Tensor, "rows groups"]]:
-    """Numbers and scales; the last group of a row may be smaller."""
+    """Integers and scales; the last group of a row may be smaller."""
     rows, columns = weight.shape
     size = min(group_size, columns)
     groups = pad(weight.float(), (0, -columns % size)).reshape(rows, -1, size)
-    scales = (groups.abs().amax(2) / MOST).to(torch.bfloat16)
+    scales = (groups.abs().amax(2) / _MAX).to(torch.bfloat16)
     steps = scales.float()[..., None]
-    numbers = torch.where(steps > 0, groups / steps, 0.0).round().clamp(-MOST, MOST)
-    return numbers.flatten(1)[:, :columns].to(torch.int8), scales
+    integers = torch.where(steps > 0, groups / steps, 0.0).round().clamp(-_MAX, _MAX)
+    return integers.flatten(1)[:, :columns].to(torch.int8), scales
 
 
 def dequantize(
-    numbers: Int8[Tensor, "rows columns"], scales: BFloat16[Tensor, "rows groups"], group_size: int
+    integers: Int8[Tensor, "rows columns"], scales: BFloat16[Tensor, "rows groups"], group_size: int
 ) -> Float[Tensor, "rows columns"]:
     """The weights, in float32."""
-    rows, columns = numbers.shape
-    size = min(group_size, columns)  # a file may ask for any, and must not make us allocate
-    groups = pad(numbers, (0, -columns % size)).reshape(rows, -1, size)
+    rows, columns = integers.shape
+    size = min(group_size, columns)  # a hostile file cannot make us allocate more
+    groups = pad(integers, (0, -columns % size)).reshape(rows, -1, size)
     return (groups * scales.float()[..., None]).flatten(1)[:, :columns].contiguous()
 
 
-def is_quantized(shape: Shape) -> bool:
-    """Whether a weight of this shape is stored in 8 bits; biases, norms and small matrices are
-    not."""
-    return len(shape) == 2 and shape[0] >= FEWEST_ROWS
+def is_quantized(shape: Shape, min_rows: int = MIN_ROWS) -> bool:
+    """Whether a weight of this shape is stored as int8; biases, norms and small matrices are not."""
+    return len(shape) == 2 and shape[0] >= min_rows
 
 
-def pack(weights: Mapping[str, Tensor], group_size: int) -> dict[str, Tensor]:
-    """A model's weights as they are stored: of each matrix the numbers under its name and the
-    scales beside it, the rest in float32."""
+def pack(
+    weights: Mapping[str, Tensor], group_size: int, *, min_rows: int = MIN_ROWS
+) -> dict[str, Tensor]:
+    """Tensors to store: matrices as integers with their scales beside them, the rest as float32."""
     stored: dict[str, Tensor] = {}
     for name, weight in weights.items():
-        stored |= (
-            pack_matrix(name, weight, group_size)
-            if is_quantized(tuple(weight.shape))
-            else {name: weight.float()}
-        )
+        if is_quantized(tuple(weight.shape), min_rows):
+            stored[name], stored[name + SCALES] = quantize(weight, group_size)
+        else:
+            stored[name] = weight.float()
     return stored
 
 
-def pack_matrix(
-    name: str, weight: Float[Tensor, "rows columns"], group_size: int
-) -> dict[str, Tensor]:
-    """A matrix as it is stored in 8 bits."""
-    numbers, scales = quantize(weight, group_size)
-    return {name: numbers, name + SCALES: scales}
-
-
 def unpack(stored: Mapping[str, Tensor], group_size: int) -> dict[str, Tensor]:
-    """A model's weights in float32 from what `pack` gave."""
+    """The inverse of `pack`, in float32."""
     return {
         name: dequantize(tensor, stored[name + SCALES], group_size)
-        if is_quantized(tuple(tensor.shape))
+        if name + SCALES in stored
         else tensor.float()
         for name, tensor in stored.items()
         if not name.endswith(SCALES)
     }
 
 
-def stored_as(shapes: Mapping[str, Shape], group_size: int) -> dict[str, tuple[str, Shape]]:
-    """What `pack` makes of weights of these shapes: for each name its type, as safetensors calls
-    it, and its shape."""
-    found: dict[str, tuple[str, Shape]] = {}
+def layout(shapes: Mapping[str, Shape], group_size: int, *, min_rows: int = MIN_ROWS) -> Layout:
+    """Dtypes and shapes of what `pack` returns for weights of these shapes."""
+    result: Layout = {}
     for name, shape in shapes.items():
-        found |= (
-            matrix_stored_as(name, shape, group_size)
-            if is_quantized(shape)
-            else {name: ("F32", shape)}
-        )
-    return found
-
-
-def matrix_stored_as(name: str, shape: Shape, group_size: int) -> dict[str, tuple[str, Shape]]:
-    """What `pack_matrix` makes of a matrix of this shape."""
-    rows, columns = shape
-    return {name: ("I8", shape), name + SCALES: ("BF16", (rows, -(-columns // group_size)))}
+        if is_quantized(shape, min_rows):
+            result[name] = ("I8", shape)
+            result[name + SCALES] = ("BF16", (shape[0], -(-shape[1] // group_size)))
+        else:
+            result[name] = ("F32", shape)
+    return result
