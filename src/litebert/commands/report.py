@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from litebert.report import Run, write_report
+from litebert.report import RunData, write_report
 
 Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN…")]
 
@@ -33,7 +33,7 @@ def report(runs: Runs, /, *, out: str = "", json: bool = False) -> None:
         print(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
 
 
-def describe(run: Run) -> dict[str, Any]:
+def describe(run: RunData) -> dict[str, Any]:
     """A run's last numbers; one that is not finite is null."""
     last = run.evaluations[-1].values if run.evaluations else {}
     return {

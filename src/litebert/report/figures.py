@@ -1,23 +1,20 @@
-"""The numbers of a run: tiles at the top, its evaluations and its events as tables. A run in; HTML
-out."""
+"""The numbers of a run: key figures at the top, evaluations and events as tables."""
 
 import math
 from array import array
 from collections.abc import Sequence
 
-from litebert.report.chart import Mark
-from litebert.report.curve import bins, pick, smooth
-from litebert.report.dev import Dev
-from litebert.report.markup import cell, table, text
-from litebert.report.panels import STAGED, lasting_changes
-from litebert.report.run import Evaluation, Event, Run
-from litebert.report.scale import count, measure, number
-from litebert.report.settings import pretraining
+from litebert.report.charts import STAGE_COLUMNS, lasting_changes
+from litebert.report.draw import Mark
+from litebert.report.lines import evenly_spaced, make_bins, smooth
+from litebert.report.markup import cell, count, escape, measure, number, spaced, table
+from litebert.report.run import DevResults, EvalPoint, Event, RunData
+from litebert.report.settings import parse_recipe
 from litebert.tasks.scores.score import printed
 from litebert.train.progress import duration
 
-MOST_ROWS = 200
-FIRST = (
+_MAX_ROWS = 200
+_FIRST = (
     "score",
     "masked_loss",
     "masked_accuracy",
@@ -34,7 +31,7 @@ FIRST = (
     "loss",
 )
 """Measures in the order in which a reader asks for them; others follow by name."""
-RISE = frozenset(
+_HIGHER_IS_BETTER = frozenset(
     {
         "accuracy",
         "f1",
@@ -50,113 +47,111 @@ RISE = frozenset(
     }
 )
 """Last words of measures of which more is better."""
-GRAVE = ("skip", "roll", "stop", "diverge", "nan", "memory", "disk")
+_SEVERE = ("skip", "roll", "stop", "diverge", "nan", "memory", "disk")
 
 
-def names_of(evaluations: Sequence[Evaluation]) -> list[str]:
+def measure_names(evaluations: Sequence[EvalPoint]) -> list[str]:
     """Measures of evaluations, the important first."""
-    found = {name for each in evaluations for name in each.values} - {"tokens", "seconds"}
-    return [name for name in FIRST if name in found] + sorted(found - set(FIRST))
+    names = {name for each in evaluations for name in each.values} - {"tokens", "seconds"}
+    return [name for name in _FIRST if name in names] + sorted(names - set(_FIRST))
 
 
-def planned_steps(run: Run) -> int | None:
+def _planned_steps(run: RunData) -> int | None:
     """Steps that the run is to have, where the status or the recipe says so."""
-    recipe = pretraining(run.recipe)
+    recipe = parse_recipe(run.recipe)
     steps = run.status.get("steps", recipe.total_steps if recipe else None)
     return steps if isinstance(steps, int) and steps > 0 else None
 
 
-def tiles(run: Run) -> str:
+def key_figures(run: RunData) -> str:
     """Key figures in a row."""
-    made: list[tuple[str, str, str]] = []
+    figures: list[tuple[str, str, str]] = []
     if run.dev is not None:
-        made += dev_tiles(run.dev)
+        figures += _dev_figures(run.dev)
     elif run.evaluations:
         last = run.evaluations[-1].values
-        for name in names_of(run.evaluations)[:4]:
+        for name in measure_names(run.evaluations)[:4]:
             if name in last:
                 best = _best(run.evaluations, name)
-                made.append((f"held-out {said(name)}", measure(name, last[name]), best))
+                figures.append((f"held-out {spaced(name)}", measure(name, last[name]), best))
     elif "loss" in run.columns:
         column = run.columns["loss"]
-        level = smooth(column, bins(len(column), 200))[-1] if column else math.nan
-        made.append(("training loss", number(level), "not evaluated yet"))
-    planned = planned_steps(run)
-    made.append(("steps", f"{run.steps:,}", f"of {planned:,}" if planned else ""))
+        level = smooth(column, make_bins(len(column), 200))[-1] if column else math.nan
+        figures.append(("training loss", number(level), "not evaluated yet"))
+    planned = _planned_steps(run)
+    figures.append(("steps", f"{run.steps:,}", f"of {planned:,}" if planned else ""))
     tokens, seconds = run.total("tokens"), run.total("seconds")
     if tokens:
-        made.append(("tokens", count(tokens), "padding included"))
+        figures.append(("tokens", count(tokens), "padding included"))
     if seconds:
         left = _left(run, planned)
-        made.append(("time in steps", duration(seconds), left))
+        figures.append(("time in steps", duration(seconds), left))
     if tokens and seconds:
-        made.append(("tokens per second", count(tokens / seconds), "mean"))
+        figures.append(("tokens per second", count(tokens / seconds), "mean"))
     items = "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
-        for name, value, note in made
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>"
+        for name, value, note in figures
     )
     return f'<dl class="tiles">{items}</dl>'
 
 
-def dev_tiles(dev: Dev) -> list[tuple[str, str, str]]:
-    """The task's own scores of the checkpoint that was kept."""
-    found = dev.evaluation
+def _dev_figures(dev: DevResults) -> list[tuple[str, str, str]]:
+    """The task's scores of the final checkpoint."""
+    evaluation = dev.evaluation
     ends = {
-        name: " – ".join(printed(name, end) for end in found.intervals[name])
-        for name in found.task.scores[:4]
+        name: " – ".join(printed(name, end) for end in evaluation.intervals[name])
+        for name in evaluation.task.scores[:4]
     }
     return [
-        (f"dev {said(name)}", printed(name, found.scores[name]), f"95 %: {interval}")
+        (f"dev {spaced(name)}", printed(name, evaluation.scores[name]), f"95 %: {interval}")
         for name, interval in ends.items()
     ]
 
 
-def said(name: str) -> str:
-    """masked_loss as masked loss."""
-    return name.replace("_", " ")
-
-
-def falls(name: str) -> bool | None:
-    """Whether lower is better; none where that is not known."""
+def _lower_is_better(name: str) -> bool | None:
+    """None where that is not known."""
     last = name.rsplit("_", 1)[-1]
     if last in ("loss", "perplexity", "error"):
         return True
-    return False if last in RISE else None
+    return False if last in _HIGHER_IS_BETTER else None
 
 
-def best_of(name: str, values: Sequence[float]) -> int | None:
+def best_index(name: str, values: Sequence[float]) -> int | None:
     """Index of the best value; none where there is no such thing."""
-    lower = falls(name)
+    lower = _lower_is_better(name)
     finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
     if lower is None or not finite:
         return None
     return min(finite)[1] if lower else max(finite, key=lambda pair: (pair[0], -pair[1]))[1]
 
 
-def evaluations_table(run: Run) -> str:
+def evaluations_table(run: RunData) -> str:
     """Every evaluation, newest first, with the best of each measure in bold."""
     if not run.evaluations:
         return '<p class="quiet">No evaluation yet.</p>'
-    names = names_of(run.evaluations)
-    best = {name: best_of(name, _comparable(run.evaluations, name)) for name in names}
-    kept = set(pick(len(run.evaluations), MOST_ROWS)) | {i for i in best.values() if i is not None}
-    places = run.places([each.step for each in run.evaluations])
+    names = measure_names(run.evaluations)
+    best = {name: best_index(name, _comparable(run.evaluations, name)) for name in names}
+    chosen = set(evenly_spaced(len(run.evaluations), _MAX_ROWS)) | {
+        i for i in best.values() if i is not None
+    }
+    positions = run.positions([each.step for each in run.evaluations])
     rows = []
-    for i in sorted(kept, reverse=True):
+    for i in sorted(chosen, reverse=True):
         each = run.evaluations[i]
         row = [cell(f"{each.step:,}", "th", scope="row")]
-        row += [cell(count(places["tokens"][i]))] if "tokens" in places else []
-        row += [cell(duration(places["seconds"][i]))] if "seconds" in places else []
+        row += [cell(count(positions["tokens"][i]))] if "tokens" in positions else []
+        row += [cell(duration(positions["seconds"][i]))] if "seconds" in positions else []
         for name in names:
             value = measure(name, each.values[name]) if name in each.values else "—"
             row.append(cell(value, class_="best") if best[name] == i else cell(value))
         rows.append(row)
     head = [
         "steps",
-        *(name for name, shown in (("tokens", "tokens"), ("time", "seconds")) if shown in places),
-        *map(said, names),
+        *(["tokens"] if "tokens" in positions else []),
+        *(["time"] if "seconds" in positions else []),
+        *map(spaced, names),
     ]
-    left_out = len(run.evaluations) - len(kept)
+    left_out = len(run.evaluations) - len(chosen)
     note = (
         f'<p class="quiet">{left_out:,} of {len(run.evaluations):,} left out; metrics.jsonl has '
         "them all.</p>"
@@ -166,47 +161,47 @@ def evaluations_table(run: Run) -> str:
     return table(head, rows) + note
 
 
-def stages(run: Run) -> list[Event]:
+def _stage_changes(run: RunData) -> list[Event]:
     """Moments at which sequence length, batch size or depth changed: a curve may jump there for no
     other reason."""
-    found = []
-    for name in STAGED:
+    changes = []
+    for name in STAGE_COLUMNS:
         column = run.columns.get(name, array("d"))
         for i in lasting_changes(column):
-            message = f"{said(name)} {column[i - 1]:g} → {column[i]:g}"
-            found.append(Event(step=run.done[i] - 1, kind="stage", message=message))
-    return found[:MOST_ROWS]
+            message = f"{spaced(name)} {column[i - 1]:g} → {column[i]:g}"
+            changes.append(Event(step=run.steps_done[i] - 1, kind="stage", message=message))
+    return changes[:_MAX_ROWS]
 
 
-def happened(run: Run) -> list[Event]:
-    """Events and stages in order."""
-    return sorted([*run.events, *stages(run)], key=lambda event: event.step)
+def _timeline(run: RunData) -> list[Event]:
+    """Events and _stage_changes in order."""
+    return sorted([*run.events, *_stage_changes(run)], key=lambda event: event.step)
 
 
-def marks(run: Run) -> list[Mark]:
+def event_marks(run: RunData) -> list[Mark]:
     """The same as lines in a chart."""
-    events = happened(run)
-    places = run.places([event.step for event in events])
-    made = []
+    events = _timeline(run)
+    positions = run.positions([event.step for event in events])
+    marks = []
     for i, event in enumerate(events):
         kind = (
             "stage"
             if event.kind == "stage"
             else "grave"
-            if event.kind.lower().startswith(GRAVE)
+            if event.kind.lower().startswith(_SEVERE)
             else "note"
         )
-        at = {axis: column[i] for axis, column in places.items()}
-        made.append(Mark(places=at, text=f"{event.kind}: {event.message}", kind=kind))
-    return made
+        at = {axis: column[i] for axis, column in positions.items()}
+        marks.append(Mark(xs=at, text=f"{event.kind}: {event.message}", kind=kind))
+    return marks
 
 
-def events_table(run: Run) -> str:
-    """What happened, oldest first."""
-    events = happened(run)
+def events_table(run: RunData) -> str:
+    """What _timeline, oldest first."""
+    events = _timeline(run)
     rows = [
         [cell(f"{event.step:,}", "th", scope="row"), cell(event.kind), cell(event.message)]
-        for event in (events[i] for i in pick(len(events), MOST_ROWS))
+        for event in (events[i] for i in evenly_spaced(len(events), _MAX_ROWS))
     ]
     left_out = len(events) - len(rows)
     note = (
@@ -216,15 +211,15 @@ def events_table(run: Run) -> str:
         else ""
     )
     again = (
-        f"<p>{run.redone:,} steps were done again after a return to a snapshot; the curves show "
+        f"<p>{run.num_repeated:,} steps were done again after a return to a snapshot; the curves show "
         "the last time.</p>"
-        if run.redone
+        if run.num_repeated
         else ""
     )
     return again + (table(["steps", "event", "what"], rows, numbers=False) + note if rows else "")
 
 
-def _comparable(evaluations: Sequence[Evaluation], name: str) -> list[float]:
+def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
     """A measure of each; not a number where sequences had another length than in the last, for that
     is another question."""
     length = evaluations[-1].values.get("sequence_length")
@@ -235,9 +230,9 @@ def _comparable(evaluations: Sequence[Evaluation], name: str) -> list[float]:
     ]
 
 
-def _best(evaluations: Sequence[Evaluation], name: str) -> str:
+def _best(evaluations: Sequence[EvalPoint], name: str) -> str:
     """The best value and where, unless it is the last."""
-    at = best_of(name, _comparable(evaluations, name))
+    at = best_index(name, _comparable(evaluations, name))
     if at is None:
         return ""
     each = evaluations[at]
@@ -248,7 +243,7 @@ def _best(evaluations: Sequence[Evaluation], name: str) -> str:
     )
 
 
-def _left(run: Run, planned: int | None) -> str:
+def _left(run: RunData, planned: int | None) -> str:
     if run.state != "running" or planned is None or run.steps >= planned:
         return ""
     return f"about {duration((planned - run.steps) * run.step_seconds)} left"

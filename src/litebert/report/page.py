@@ -1,56 +1,111 @@
-"""The page: runs in; one HTML text that asks for nothing from outside out.
- Its policy (Content-Security-Policy) allows the one script whose hash it names and no request at
-all, so that even a text that slipped through the escaping could do nothing.
+"""litebert report: run folders in; one HTML file that opens offline out.
+
+Its Content-Security-Policy allows the one script whose hash it names and no request at all, so that
+even a text that slipped through the escaping could do nothing.
 """
 
 import base64
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 from litebert import __version__
-from litebert.report.chart import Drawn, draw
+from litebert.errors import ConfigError
+from litebert.files import write_file
+from litebert.report.charts import Chart, choose_charts
 from litebert.report.compare import compare_section
-from litebert.report.curve import window
-from litebert.report.figures import evaluations_table, events_table, marks, tiles
-from litebert.report.lines import Lines
-from litebert.report.markup import text
-from litebert.report.masks import masks_section
-from litebert.report.panels import Panel, choose
-from litebert.report.run import AXES, Run
-from litebert.report.scale import ago
+from litebert.report.draw import Series, draw
+from litebert.report.examples import masks_section, worst_section
+from litebert.report.figures import evaluations_table, event_marks, events_table, key_figures
+from litebert.report.lines import LineTable, half_window
+from litebert.report.markup import ago, escape
+from litebert.report.run import AXES, RunData, read_run
 from litebert.report.scores import scores_section, slices_section
 from litebert.report.settings import environment_section, recipe_section
-from litebert.report.worst import worst_section
 
 LIMIT = 1_900_000
 """Bytes of a page; where more would come out, its curves have fewer points."""
-POINTS = (600, 300, 150, 80, 40)
+_POINTS = (600, 300, 150, 80, 40)
 
-STATES = {
+_STATES = {
     "finished": "done as planned",
     "running": "still being written",
     "silent": "said to be running, but nothing was written for {silent}: it may have been killed",
-    "interrupted": "saved; the same command goes on",
+    "interrupted": "saved; the same command resumes",
     "stopped": "",
     "diverged": "stopped on losses that were not finite",
     "unknown": "no status.json yet",
 }
 
 
-def render(runs: Sequence[Run]) -> bytes:
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A written report."""
+
+    path: Path
+    num_bytes: int
+    runs: tuple[RunData, ...]
+
+
+def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -> Report:
+    """Read runs and write their report: to `out`, or into the folder of a single run, or here where there
+    are several."""
+    if not folders:
+        raise ConfigError("a report needs the folder of at least one run")
+    runs = [read_run(run) for folder in folders for run in _seeds(Path(folder))]
+    for run, name in zip(runs, _names(runs), strict=True):
+        run.name = name
+    path = (
+        Path(out)
+        if out is not None
+        else (Path(folders[0]) if len(folders) == 1 else Path()) / "report.html"
+    )
+    if path.is_dir():
+        raise ConfigError(
+            f"{path} is a folder; --out takes the file to write, such as {path / 'report.html'}"
+        )
+    page = _render(runs)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, page)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}; choose another --out") from error
+    return Report(path=path, num_bytes=len(page), runs=tuple(runs))
+
+
+def _seeds(folder: Path) -> list[Path]:
+    """The folder itself, or the runs of all seeds where it holds those."""
+    if (folder / "metrics.jsonl").exists():
+        return [folder]
+    seeds = [path.parent for path in folder.glob("seed-*/metrics.jsonl")]
+    return sorted(seeds, key=lambda path: (len(path.name), path.name)) or [folder]
+
+
+def _names(runs: Sequence[RunData]) -> list[str]:
+    """Names of folders, with as many of the folders above as it takes to tell them apart."""
+    paths = [run.folder.resolve().parts for run in runs]
+    for depth in range(1, max(map(len, paths)) + 1):
+        names = ["/".join(parts[-depth:]) for parts in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{run.name} ({i})" for i, run in enumerate(runs, start=1)]  # the same folder twice
+
+
+def _render(runs: Sequence[RunData]) -> bytes:
     """The page's bytes, with as many points as fit."""
-    made = b""
-    for points in POINTS[len(runs) > 2 :]:
-        made = _render(runs, points).encode("utf-8", errors="backslashreplace")
-        if len(made) <= LIMIT:
+    page = b""
+    for points in _POINTS[len(runs) > 2 :]:
+        page = _render_with(runs, points).encode("utf-8", errors="backslashreplace")
+        if len(page) <= LIMIT:
             break
-    return made
+    return page
 
 
-def _render(runs: Sequence[Run], points: int) -> str:
-    lines = Lines(points)
+def _render_with(runs: Sequence[RunData], points: int) -> str:
+    lines = LineTable(points)
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     script = files(__package__).joinpath("page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -66,9 +121,9 @@ def _render(runs: Sequence[Run], points: int) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta '
         'name="color-scheme" content="light dark">'
-        f"<title>{text(title, 120)} · litebert report</title><style>{style}</style></head><body>"
+        f"<title>{escape(title, 120)} · litebert report</title><style>{style}</style></head><body>"
         f"{_switch(runs)}<main>{body}</main>"
-        f"<footer>Written by litebert {text(__version__)} at {_now()} from metrics.jsonl. Training "
+        f"<footer>Written by litebert {escape(__version__)} at {_now()} from metrics.jsonl. Training "
         "curves are means over "
         "a window around each point, not behind it; the light band behind them spans the lowest "
         "and the highest record."
@@ -78,7 +133,7 @@ def _render(runs: Sequence[Run], points: int) -> str:
     )
 
 
-def _switch(runs: Sequence[Run]) -> str:
+def _switch(runs: Sequence[RunData]) -> str:
     """The choice of the horizontal axis, without a script: radio buttons before everything that
     they change."""
     axes = [axis for axis in AXES if any(axis in run.axes for run in runs)]
@@ -91,41 +146,40 @@ def _switch(runs: Sequence[Run]) -> str:
     choices = "".join(f'<label for="x-{axis}">{words[axis]}</label>' for axis in axes)
     links = '<a href="#compare">comparison</a>' if len(runs) > 1 else ""
     links += (
-        "".join(f'<a href="#run-{i}">{text(run.name, 60)}</a>' for i, run in enumerate(runs))
+        "".join(f'<a href="#run-{i}">{escape(run.name, 60)}</a>' for i, run in enumerate(runs))
         if len(runs) > 1
         else ""
     )
     return f'{buttons}<nav class="top"><span class="choice">curves over {choices}</span><span class="links">{links}</span></nav>'
 
 
-def _run_section(run: Run, index: int, lines: Lines, *, several: bool) -> str:
+def _run_section(run: RunData, index: int, lines: LineTable, *, several: bool) -> str:
     """One run, from its name to its environment."""
     state = run.state
-    about = STATES.get(state, "").format(silent=ago(run.silent_seconds or 0))
+    about = _STATES.get(state, "").format(silent=ago(run.idle_seconds or 0))
     about = "; ".join(
         filter(None, [about, str(run.status.get("reason", "")), f"read from {run.folder}"])
     )
-    kind = state if state in STATES else "unknown"
+    kind = state if state in _STATES else "unknown"
     head = (
-        f'<header><h1>{text(run.name)} <span class="state {kind}">{text(state, 40)}</span></h1>'
-        f'<p class="quiet">{text(about)}</p></header>'
+        f'<header><h1>{escape(run.name)} <span class="state {kind}">{escape(state, 40)}</span></h1>'
+        f'<p class="quiet">{escape(about)}</p></header>'
     )
-    panels = choose([run])
-    moments = marks(run)
-    charts = "".join(
-        draw(panel, _drawn(panel, run, index, lines), moments, wide=i == 0)
-        for i, panel in enumerate(panels)
+    marks = event_marks(run)
+    figures = "".join(
+        draw(chart, _series(chart, run, index, lines), marks, wide=i == 0)
+        for i, chart in enumerate(choose_charts([run]))
     )
-    half = window(len(run.done))
+    half = half_window(len(run.steps_done))
     smoothed = f"Smoothed over {2 * half + 1:,} records." if half else ""
-    hint = " Dashed verticals are events, listed below." if moments else ""
+    hint = " Dashed verticals are events, listed below." if marks else ""
     curves = (
-        f'<div class="panels">{charts}</div><p class="quiet">{smoothed}{hint}</p>'
-        if charts
-        else _NOTHING
+        f'<div class="panels">{figures}</div><p class="quiet">{smoothed}{hint}</p>'
+        if figures
+        else '<p class="quiet">No step has been recorded yet.</p>'
     )
     dev = run.dev
-    parts = [
+    sections = [
         ("Scores on dev", scores_section(dev) if dev else ""),
         ("Curves", curves),
         ("Scores by slice", slices_section(dev) if dev else ""),
@@ -136,25 +190,22 @@ def _run_section(run: Run, index: int, lines: Lines, *, several: bool) -> str:
         ("Recipe", recipe_section(run)),
         ("Environment", environment_section(run)),
     ]
-    body = "".join(f"<section><h2>{title}</h2>{part}</section>" for title, part in parts if part)
-    return f'<article class="run{" one" if several else ""}" id="run-{index}">{head}{tiles(run)}{body}</article>'
+    body = "".join(f"<section><h2>{title}</h2>{html}</section>" for title, html in sections if html)
+    return f'<article class="run{" one" if several else ""}" id="run-{index}">{head}{key_figures(run)}{body}</article>'
 
 
-_NOTHING = '<p class="quiet">No step has been recorded yet.</p>'
-
-
-def _drawn(panel: Panel, run: Run, index: int, lines: Lines) -> list[Drawn]:
+def _series(chart: Chart, run: RunData, index: int, lines: LineTable) -> list[Series]:
     """Training in the first color, held-out measures in the next ones."""
-    found = []
-    trained = lines.trained(run, index, panel.trained) if panel.trained else None
-    if trained is not None:
-        found.append(Drawn(line=trained, label="training", color=0))
-    for color, name in enumerate(panel.held, start=1):
-        held = lines.held(run, index, name)
-        if held is not None:
-            label = "held out" if len(panel.held) == 1 else f"held out, {name.split('_')[0]}"
-            found.append(Drawn(line=held, label=label, color=color))
-    return found
+    series = []
+    train = lines.train(run, index, chart.train) if chart.train else None
+    if train is not None:
+        series.append(Series(line=train, label="training", color=0))
+    for color, name in enumerate(chart.heldout, start=1):
+        heldout = lines.heldout(run, index, name)
+        if heldout is not None:
+            label = "held out" if len(chart.heldout) == 1 else f"held out, {name.split('_')[0]}"
+            series.append(Series(line=heldout, label=label, color=color))
+    return series
 
 
 def _now() -> str:

@@ -1,7 +1,7 @@
-"""A run folder as the report reads it: recipe, environment, metrics and status in; columns of
-numbers out.
- A run that is still being written is read as far as it goes. Steps that were done again after a
-return to a snapshot stand in the report once, as they were done last.
+"""A run folder in; its columns of numbers, evaluations, events, filled masks and dev results out.
+
+A run that is still being written is read as far as it goes. Steps that were repeated after a return
+to a snapshot appear once, as they were done last.
 """
 
 import json
@@ -9,23 +9,83 @@ import math
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.report.dev import Dev, read_dev
+from litebert.tasks.examples import TaskExample, TextExample
+from litebert.tasks.predictions import LabelPrediction, Prediction
+from litebert.tasks.scores.evaluation import Evaluation as TaskEvaluation
+from litebert.tasks.scores.evaluation import evaluate
+from litebert.tasks.scores.kept import load_predictions
 from litebert.train.folder import RunFolder
 from litebert.train.log import Record, read_records
 
 AXES = ("steps", "tokens", "seconds")
 """What a curve can be drawn over."""
+RENAMED = {"rate": "learning_rate", "norm": "gradient_norm"}
+"""Columns that earlier versions wrote under other names."""
+PREDICTIONS, RESULT = "dev_predictions.jsonl", "result.json"
+_MAX_LABELS = 12
+"""Labels up to which a confusion table is shown."""
+_NUM_WORST = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class DevResults:
+    """A finished fine-tuning run's predictions for dev, scored."""
+
+    evaluation: TaskEvaluation
+    confusion: "Counter[tuple[str, str]]" = field(default_factory=Counter)
+    """How often each (true label, predicted label) occurred; empty without labels, or with many."""
+    predictions: dict[int, Prediction] = field(default_factory=dict)
+    """Of the worst examples, by their number."""
+    result: dict[str, Any] = field(default_factory=dict)
+    """result.json: what the run itself recorded."""
+
+
+def _read_dev(folder: Path) -> DevResults | None:
+    """The scores of a run's dev predictions; None where it has not finished."""
+    if not (folder / PREDICTIONS).is_file():
+        return None
+    task, examples, predictions = load_predictions(folder / PREDICTIONS)
+    if not examples:
+        raise DataError(f"{folder / PREDICTIONS} has no examples; the file was cut or damaged")
+    try:
+        evaluation = evaluate(task, examples, predictions, count=_NUM_WORST)
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        raise DataError(
+            f"{folder / PREDICTIONS} cannot be scored: {error!r}; the file was changed by hand or "
+            "damaged"
+        ) from error
+    result = _json(folder / RESULT)
+    return DevResults(
+        evaluation=evaluation,
+        confusion=_confusion_counts(examples, predictions)
+        if len(task.labels) <= _MAX_LABELS
+        else Counter(),
+        predictions={each.number: predictions[each.number] for each in evaluation.worst},
+        result=result if isinstance(result, dict) else {},
+    )
+
+
+def _confusion_counts(
+    examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> "Counter[tuple[str, str]]":
+    both = zip(examples, predictions, strict=True)
+    return Counter(
+        (str(example.label), prediction.label)
+        for example, prediction in both
+        if isinstance(example, TextExample) and isinstance(prediction, LabelPrediction)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalPoint:
     """Numbers on held-out text."""
 
     step: int
@@ -45,53 +105,52 @@ class Event:
 
 
 @dataclass(kw_only=True)
-class Run:
-    """A run as it stands on the disk."""
+class RunData:
+    """What a run folder holds."""
 
     name: str
     folder: Path
     recipe: Any = None
     environment: Any = None
     status: dict[str, Any] = field(default_factory=dict)
-    done: "array[int]" = field(default_factory=lambda: array("q"))
+    steps_done: "array[int]" = field(default_factory=lambda: array("q"))
     """Steps done after each record: a record's own step, counted from 0, and 1."""
     columns: "dict[str, array[float]]" = field(default_factory=dict)
     """Numbers by name, one for each record; NaN where a record has none, or one that is not
     finite."""
-    evaluations: list[Evaluation] = field(default_factory=list)
+    evaluations: list[EvalPoint] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     examples: list[Record] = field(default_factory=list)
-    dev: Dev | None = None
-    """Of a fine-tuning run that came to its end: its predictions for dev, measured."""
-    redone: int = 0
-    """Records that a return to a snapshot made void."""
-    silent_seconds: float | None = None
-    """Time since metrics.jsonl grew, when the folder was read."""
+    dev: DevResults | None = None
+    """Of a finished fine-tuning run."""
+    num_repeated: int = 0
+    """Steps that were repeated after a return to a snapshot."""
+    idle_seconds: float | None = None
+    """Since metrics.jsonl grew, when the folder was read."""
 
     @property
     def state(self) -> str:
-        """finished, running, interrupted, diverged, whatever else the status says, or silent:
-        running, but long quiet."""
+        """The state in status.json (finished, running, interrupted, diverged …), or silent: running,
+        but nothing was written for long."""
         state = str(self.status.get("state", "unknown"))
         if (
             state == "running"
-            and self.silent_seconds is not None
-            and self.silent_seconds > 900 + 20 * self.step_seconds
+            and self.idle_seconds is not None
+            and self.idle_seconds > 900 + 20 * self.step_seconds
         ):
             return "silent"
         return state
 
     @property
     def steps(self) -> int:
-        return self.done[-1] if self.done else 0
+        return self.steps_done[-1] if self.steps_done else 0
 
     @property
     def step_seconds(self) -> float:
         return self.total("seconds") / self.steps if self.steps else 0.0
 
     def total(self, name: str) -> float:
-        """The last tokens or seconds, which count from the run's beginning; 0 where there is
-        none."""
+        """The last value of tokens or seconds, which count from the run's start; 0 without any."""
         return next(
             (
                 value
@@ -103,26 +162,26 @@ class Run:
 
     @cached_property
     def axes(self) -> dict[str, list[float]]:
-        """Steps, tokens and seconds of each record; only those that the run has. To be asked for
-        after the last record."""
-        found: dict[str, list[float]] = {"steps": [float(step) for step in self.done]}
+        """Steps, tokens and seconds of each record, those that the run has; computed once, after
+        the last record."""
+        axes: dict[str, list[float]] = {"steps": [float(step) for step in self.steps_done]}
         for name in AXES[1:]:
             if self.total(name) > 0:
-                found[name] = _rising(self.columns[name])
-        return found
+                axes[name] = _running_maximum(self.columns[name])
+        return axes
 
-    def places(self, steps: list[int]) -> dict[str, list[float]]:
-        """Where each count of steps done lies on each axis."""
-        axes, at = self.axes, [bisect_right(self.done, step) - 1 for step in steps]
-        found = {
-            name: [values[i] if i >= 0 else 0.0 for i in at]
-            for name, values in axes.items()
+    def positions(self, steps: list[int]) -> dict[str, list[float]]:
+        """Where each count of finished steps lies on each axis."""
+        records = [bisect_right(self.steps_done, step) - 1 for step in steps]
+        others = {
+            name: [values[i] if i >= 0 else 0.0 for i in records]
+            for name, values in self.axes.items()
             if name != "steps"
         }
-        return {"steps": [float(step) for step in steps], **found}
+        return {"steps": [float(step) for step in steps], **others}
 
     def add(self, record: Record) -> None:
-        """Take in one record."""
+        """Add one record of metrics.jsonl."""
         kind, step = record["kind"], record["step"]
         if kind == "step":
             self._add_step(step, record)
@@ -131,8 +190,8 @@ class Run:
             if values.get("score") in [
                 value for name, value in values.items() if name not in ("score", *AXES)
             ]:
-                del values["score"]  # which stands there under its own name
-            self.evaluations.append(Evaluation(step=step, values=values))
+                del values["score"]  # the same number is there under its own name
+            self.evaluations.append(EvalPoint(step=step, values=values))
         elif kind == "event":
             event = Event(
                 step=step,
@@ -144,15 +203,15 @@ class Run:
             self.examples.append(record)
 
     def _add_step(self, step: int, record: Record) -> None:
-        length = bisect_left(self.done, step + 1)
-        if length < len(self.done):
-            self.redone += len(self.done) - length
-            del self.done[length:]
+        length = bisect_left(self.steps_done, step + 1)
+        if length < len(self.steps_done):
+            self.num_repeated += len(self.steps_done) - length
+            del self.steps_done[length:]
             for column in self.columns.values():
                 del column[length:]
             self.evaluations = [each for each in self.evaluations if each.step <= step]
             self.examples = [each for each in self.examples if each["step"] <= step]
-        self.done.append(step + 1)
+        self.steps_done.append(step + 1)
         numbers = _numbers(record)
         for name in numbers.keys() - self.columns.keys() - {"step"}:
             self.columns[name] = array("d", [math.nan]) * length
@@ -160,27 +219,25 @@ class Run:
             column.append(numbers.get(name, math.nan))
 
 
-def read_run(folder: Path | str) -> Run:
-    """Read a run's folder; DataError where it is none, or where a file in it is damaged."""
-    places = RunFolder(folder)
-    known = (places.recipe, places.metrics, places.status)
-    if not any(path.is_file() for path in known):
+def read_run(folder: Path | str) -> RunData:
+    """Read a run folder; DataError where it is none, or where a file in it is damaged."""
+    paths = RunFolder(folder)
+    if not any(path.is_file() for path in (paths.recipe, paths.metrics, paths.status)):
         raise DataError(
-            f"{places.path} is not the folder of a run; expected recipe.json and metrics.jsonl in "
-            "it"
+            f"{paths.path} is not the folder of a run; expected recipe.json and metrics.jsonl in it"
         )
-    status = _json(places.status)
-    run = Run(
-        name=places.path.resolve().name or str(places.path),
-        folder=places.path,
-        recipe=_json(places.recipe),
-        environment=_json(places.environment),
+    status = _json(paths.status)
+    run = RunData(
+        name=paths.path.resolve().name or str(paths.path),
+        folder=paths.path,
+        recipe=_json(paths.recipe),
+        environment=_json(paths.environment),
         status=status if isinstance(status, dict) else {},
-        dev=read_dev(places.path),
+        dev=_read_dev(paths.path),
     )
-    if places.metrics.is_file():
-        run.silent_seconds = max(0.0, time.time() - places.metrics.stat().st_mtime)
-        for record in read_records(places.metrics):
+    if paths.metrics.is_file():
+        run.idle_seconds = max(0.0, time.time() - paths.metrics.stat().st_mtime)
+        for record in read_records(paths.metrics):
             run.add(record)
     return run
 
@@ -198,23 +255,25 @@ def _json(path: Path) -> Any:
 
 
 def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a record; one that is not finite was written as its name, and is NaN here."""
-    found = {}
-    for name, value in record.items():
+    """The numbers of a record under today's names; NaN for one that is not finite, which JSON has
+    as a string."""
+    numbers = {}
+    for key, value in record.items():
+        name = RENAMED.get(key, key)
         if isinstance(value, int | float) and not isinstance(value, bool):
             try:
-                found[name] = float(value) if math.isfinite(value) else math.nan
+                numbers[name] = float(value) if math.isfinite(value) else math.nan
             except OverflowError:
-                found[name] = math.nan
+                numbers[name] = math.nan
         elif value in ("nan", "inf", "-inf"):
-            found[name] = math.nan
-    return found
+            numbers[name] = math.nan
+    return numbers
 
 
-def _rising(column: "array[float]") -> list[float]:
-    """A column that counts up, its gaps and falls filled with the highest value so far."""
-    filled, highest = [], 0.0
+def _running_maximum(column: "array[float]") -> list[float]:
+    """A column that counts up, without its gaps and falls."""
+    maxima, highest = [], 0.0
     for value in column:
         highest = value if value > highest else highest
-        filled.append(highest)
-    return filled
+        maxima.append(highest)
+    return maxima

@@ -12,18 +12,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from made_runs import examples, finetuning, make_run, records
 
 from litebert import cli
 from litebert.errors import ConfigError, DataError
 from litebert.recipes import NAMED
 from litebert.report import read_run, write_report
-from litebert.report.chart import HEIGHT, Domain
-from litebert.report.curve import bins, extremes, pick, smooth, speeds
+from litebert.report.charts import choose_charts
+from litebert.report.draw import HEIGHT, YAxis
+from litebert.report.lines import evenly_spaced, extremes, make_bins, smooth, speeds
+from litebert.report.markup import axis_ticks, count, log_ticks, measure, number, ticks
 from litebert.report.page import LIMIT
-from litebert.report.panels import choose
-from litebert.report.scale import axis_ticks, count, log_ticks, measure, number, ticks
-from litebert.report.settings import differing, leaves, nearest
-from made_runs import examples, finetuning, make_run, records
+from litebert.report.settings import differing_names, flatten, nearest_recipe
 
 VOID = {"meta", "input", "br", "path"}
 
@@ -73,36 +73,36 @@ def page_of(*folders: Path, out: Path | None = None) -> str:
 def test_no_spike_is_lost_between_the_points() -> None:
     values = [1.0] * 10_000
     values[4321], values[77] = 9.0, -3.0
-    found = extremes(values, bins(len(values), 50))
+    found = extremes(values, make_bins(len(values), 50))
     assert max(high for _, high in found) == 9.0
     assert min(low for low, _ in found) == -3.0
 
 
 @pytest.mark.parametrize(("length", "most"), [(0, 5), (1, 5), (5, 5), (7, 5), (1000, 7)])
 def test_bins_cover_every_record_once_and_keep_both_ends(length: int, most: int) -> None:
-    parts = bins(length, most)
+    parts = make_bins(length, most)
     assert [i for part in parts for i in range(part.start, part.stop)] == list(range(length))
     assert len(parts) == min(length, most)
     assert not parts or (parts[0].at, parts[-1].at) == (0, length - 1)
-    assert pick(length, most)[-1:] == ([length - 1] if length else [])
+    assert evenly_spaced(length, most)[-1:] == ([length - 1] if length else [])
 
 
 def test_a_straight_line_is_smoothed_to_itself_until_its_last_window() -> None:
     values = [3.0 * i for i in range(1000)]
-    parts = bins(1000, 1000)
+    parts = make_bins(1000, 1000)
     assert smooth(values, parts)[:990] == pytest.approx(values[:990])
 
 
 def test_smoothing_passes_over_what_is_not_finite() -> None:
     values = [2.0] * 500 + [math.nan] * 3 + [2.0] * 500
-    assert smooth(values, bins(len(values), 100)) == pytest.approx([2.0] * 100)
-    assert all(math.isnan(value) for value in smooth([math.nan] * 4, bins(4, 4)))
+    assert smooth(values, make_bins(len(values), 100)) == pytest.approx([2.0] * 100)
+    assert all(math.isnan(value) for value in smooth([math.nan] * 4, make_bins(4, 4)))
 
 
 def test_speed_is_tokens_over_seconds_of_each_bin() -> None:
-    parts = bins(4, 2)
+    parts = make_bins(4, 2)
     assert speeds([10, 20, 40, 60], [1, 2, 3, 4], parts) == [10, 20]
-    assert math.isnan(speeds([10], [0], bins(1, 1))[0])
+    assert math.isnan(speeds([10], [0], make_bins(1, 1))[0])
 
 
 # numbers
@@ -135,9 +135,9 @@ def test_numbers_read_as_a_person_writes_them() -> None:
 
 
 def test_an_axis_maps_its_ends_to_the_ends_of_the_drawing() -> None:
-    for domain in (Domain(2.0, 10.0, False), Domain(0.1, 1000.0, True)):
+    for domain in (YAxis(2.0, 10.0, False), YAxis(0.1, 1000.0, True)):
         assert (domain.unit(domain.low), domain.unit(domain.high)) == (HEIGHT, 0)
-    assert Domain(0.01, 100.0, True).unit(1.0) == HEIGHT // 2
+    assert YAxis(0.01, 100.0, True).unit(1.0) == HEIGHT // 2
 
 
 # reading
@@ -147,15 +147,15 @@ def test_a_step_lies_where_the_evaluation_after_it_lies(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path / "a", records(40, evaluations=4)))
     assert run.steps == 40
     assert run.evaluations[-1].step == 40
-    places = run.places([0, 40, 99])
+    places = run.positions([0, 40, 99])
     assert places["tokens"] == [0, run.total("tokens"), run.total("tokens")]
 
 
 def test_steps_that_were_done_again_stand_once_as_done_last(tmp_path: Path) -> None:
     first, again = records(30, evaluations=3), records(30, seed=9, evaluations=3)
     run = read_run(make_run(tmp_path / "a", first + [line for line in again if line["step"] >= 15]))
-    assert list(run.done) == list(range(1, 31))
-    assert run.redone == 15
+    assert list(run.steps_done) == list(range(1, 31))
+    assert run.num_repeated == 15
     last = {line["step"]: line["loss"] for line in again if line["kind"] == "step"}
     assert list(run.columns["loss"][15:]) == [last[step] for step in range(15, 30)]
     assert [each.step for each in run.evaluations] == [10, 20, 30]
@@ -193,7 +193,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a", [])
     with pytest.raises(ConfigError, match="is a folder; --out takes the file to write"):
         write_report([folder], tmp_path)
-    with pytest.raises(ConfigError, match=r"cannot write .*; choose another place with --out"):
+    with pytest.raises(ConfigError, match=r"cannot write .*; choose another --out"):
         write_report([folder], folder / "recipe.json" / "report.html")
     (folder / "recipe.json").write_text("{")
     with pytest.raises(DataError, match=r"recipe\.json is not JSON"):
@@ -341,7 +341,7 @@ def test_lengths_that_differ_from_batch_to_batch_are_no_stages(tmp_path: Path) -
 
 def test_a_fine_tuning_run_has_its_own_measures_drawn(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a", finetuning(200), recipe={"task": "sst2", "rate": 2e-5})
-    titles = [panel.title for panel in choose([read_run(folder)])]
+    titles = [chart.title for chart in choose_charts([read_run(folder)])]
     assert titles[:2] == ["Loss", "Accuracy"], "and not the score, which is the accuracy again"
     assert {"F1", "Matthews' correlation"} <= set(titles)
     assert "nearest named recipe" not in page_of(folder)
@@ -358,19 +358,19 @@ def test_the_hidden_pieces_show_truth_guesses_and_verdict(tmp_path: Path) -> Non
 
 def test_settings_that_differ_from_the_nearest_named_recipe_are_marked(tmp_path: Path) -> None:
     recipe = replace(NAMED["demo"], seed=7, overrides=NAMED["demo"].overrides[1:])
-    assert nearest(recipe.to_dict())[0] == "demo"
+    assert nearest_recipe(recipe.to_dict())[0] == "demo"
     for name, content in (
         ("plain", recipe.to_dict()),
         ("nested", {"recipe": recipe.to_dict(), "inputs": {"corpus": "abc"}}),
     ):
         words = Reader(page_of(make_run(tmp_path / name, [], recipe=content))).words
         assert "The nearest named recipe is demo; 2 settings differ from it" in words
-    assert nearest({"task": "sst2"}) is None
+    assert nearest_recipe({"task": "sst2"}) is None
 
 
 def test_differences_are_by_setting() -> None:
     first, second = {"a": {"b": 1, "c": [1, 2]}, "d": None}, {"a": {"b": 2, "c": [1, 2]}}
-    assert differing([dict(leaves(first)), dict(leaves(second))]) == ["a.b", "d"], (
+    assert differing_names([dict(flatten(first)), dict(flatten(second))]) == ["a.b", "d"], (
         "none is not the same as absent"
     )
 

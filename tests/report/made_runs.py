@@ -1,7 +1,7 @@
 """Made run folders for tests and for looking at reports: curves that look like training, and a few
 that do not.
 
-`python tests/made_runs.py FOLDER` writes a handful of them.
+`python tests/report/made_runs.py FOLDER` writes a handful of them.
 """
 
 import json

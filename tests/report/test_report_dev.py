@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_runs import finetuning, make_run
+from test_report import Reader
 
 from litebert.errors import DataError
 from litebert.report import write_report
-from litebert.report.dev import PREDICTIONS, RESULT
 from litebert.report.page import LIMIT
+from litebert.report.run import PREDICTIONS, RESULT
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -25,8 +27,6 @@ from litebert.tasks.scores.evaluation import evaluate
 from litebert.tasks.scores.kept import save_predictions
 from litebert.tasks.task import Task
 from made_predictions import TASKS, made, made_models
-from made_runs import finetuning, make_run
-from test_report import Reader
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&\x00\u202e"
 
@@ -58,7 +58,7 @@ def test_a_report_says_what_the_evaluation_says(kind: str, tmp_path: Path) -> No
     for name, value in found.scores.items():
         assert name.replace("_", " ") in words
         assert (f"{value:.3f}" if name == "mean_squared_error" else f"{100 * value:.1f}") in words
-    assert "12.3" in words, "always the same answer"
+    assert "12.3" in words, "the majority baseline"
     for part in found.slices["slice"]:
         assert part.name in words
     for each in found.worst:
@@ -66,10 +66,10 @@ def test_a_report_says_what_the_evaluation_says(kind: str, tmp_path: Path) -> No
         assert each.guessed in words
 
 
-def test_which_label_was_taken_for_which(tmp_path: Path) -> None:
+def test_confusion_of_labels(tmp_path: Path) -> None:
     task, examples, predictions = made("classify", 50)
     page = page_of(tuned_run(tmp_path / "run", task, examples, predictions))
-    table = page.split("Which label was taken for which")[1].split("</table>")[0]
+    table = page.split("Confusion of labels")[1].split("</table>")[0]
     counted = [int(cell) for cell in re.findall(r"<td[^>]*>(\d+)</td>", table)]
     labels = [str(example.label) for example in examples if isinstance(example, TextExample)]
     assert sum(counted[:2]) == counted[2] == labels.count("no")
@@ -116,7 +116,7 @@ def test_an_answer_is_shown_where_it_stands(tmp_path: Path) -> None:
 
 def test_perfect_predictions_have_no_worst(tmp_path: Path) -> None:
     page = page_of(tuned_run(tmp_path / "run", *made("tag", skill=1)))
-    assert "Every example was answered rightly" in page
+    assert "Every prediction is right" in page
 
 
 def test_seeds_are_put_side_by_side(tmp_path: Path) -> None:
