@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from litebert.recipes import FinetuneRecipe
+from litebert.tasks.predictions import load_predictions
 from litebert.tasks.registry import open_task
 from litebert.tasks.scores.baselines import bag_of_words, majority
-from litebert.tasks.scores.kept import load_predictions
 from litebert.tasks.scores.score import by_slice, score
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 
 CUT = ("--split-dev", "0.2")
 SST2 = ("--epochs", "3", "--batch-size", "64", "--encoder-dropout", "0.1", "--evaluations", "8")

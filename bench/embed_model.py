@@ -51,7 +51,7 @@ from litebert.storage.checkpoint import (
     is_difference,
 )
 from litebert.storage.difference import Difference
-from litebert.tasks.card import TaskCard
+from litebert.tasks.task import TaskCard
 
 MOST_BYTES = 14_000_000
 """Of all models together: what a package may weigh."""

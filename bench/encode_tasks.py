@@ -23,13 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from litebert.tasks.card import TaskCard
-from litebert.tasks.encode.choice import fill_in
-from litebert.tasks.encode.encode import encode
+from litebert.tasks.encode.encode import encode, fill_in
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import AnswerExample, ChoiceExample
 from litebert.tasks.registry import open_task
-from litebert.tasks.task import TaskData
+from litebert.tasks.task import TaskCard, TaskData
 from litebert.text.tokenizer import Tokenizer
 
 

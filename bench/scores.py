@@ -27,8 +27,8 @@ from litebert.tasks.examples import (
     TagExample,
     TaskExample,
     TextExample,
+    only,
 )
-from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -39,10 +39,10 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.tasks.registry import open_task
+from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.baselines import bag_of_words, majority
-from litebert.tasks.scores.measures import only
 from litebert.tasks.scores.score import bootstrap, score
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.task import Task
 
 WHOLE, DEV_ONLY = (

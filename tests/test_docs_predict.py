@@ -12,8 +12,7 @@ from litebert import cli
 from litebert.config import HeadConfig, HeadKind, ModelConfig, preset
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TaskCard
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

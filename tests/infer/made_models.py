@@ -8,7 +8,7 @@ import torch
 from litebert.config import EncoderConfig, HeadConfig, HeadKind, ModelConfig
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
+from litebert.tasks.task import TaskCard
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

@@ -15,8 +15,7 @@ from litebert.convert.folder import convert_folder
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.predictor import load
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TaskCard
 
 SENTIMENT = Task(name="sst2", kind="classify", scores=("accuracy",), labels=LABELS, head="classify")
 

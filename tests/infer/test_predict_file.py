@@ -25,7 +25,7 @@ from litebert.infer import output, streaming
 from litebert.infer.files import PredictOptions, predict_file
 from litebert.infer.output import ResumableFile
 from litebert.infer.predictor import Predictor, load
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.tables.table import PEEK
 

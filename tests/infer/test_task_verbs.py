@@ -13,10 +13,9 @@ from litebert.config import HeadKind
 from litebert.errors import ConfigError
 from litebert.infer.formats import to_dict
 from litebert.infer.predictor import Predictor, load
-from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import AnswerExample
 from litebert.tasks.predictions import Span
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TaskCard
 
 FIRST, SECOND = texts(20), texts(20, seed=1)
 OPTIONS = [random.Random(number).sample(SENTENCES, 2 + number % 3) for number in range(20)]

@@ -9,7 +9,7 @@ import torch
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
+from litebert.tasks.task import TaskCard
 from litebert.text.tokenizer import Tokenizer
 
 PROGRAM = Path(__file__).parents[2] / "bench" / "embed_model.py"

@@ -19,8 +19,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.predictor import load
 from litebert.models import index
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TaskCard
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

@@ -16,8 +16,7 @@ from litebert.config import HeadConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.models import index
 from litebert.storage.checkpoint import CONFIG, WEIGHTS, Checkpoint
-from litebert.tasks.card import TaskCard
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TaskCard
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

@@ -22,9 +22,8 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.predictions import Prediction, Span, SpanPrediction
+from litebert.tasks.predictions import Prediction, Span, SpanPrediction, save_predictions
 from litebert.tasks.scores.evaluation import evaluate
-from litebert.tasks.scores.kept import save_predictions
 from litebert.tasks.task import Task
 from made_predictions import TASKS, made, made_models
 

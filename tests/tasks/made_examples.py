@@ -9,7 +9,6 @@ import torch
 
 from litebert.config import PRESETS, HeadConfig, HeadKind, ModelConfig
 from litebert.model.model import Model
-from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -19,7 +18,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.task import HEADS, Task
+from litebert.tasks.task import HEADS, Task, TaskCard
 from litebert.testing import tiny_documents
 from litebert.text.tokenizer import Tokenizer
 

@@ -3,6 +3,7 @@
 import pytest
 
 from litebert.errors import ConfigError
+from litebert.tasks.examples import only
 from litebert.tasks.heads.average import average
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -12,7 +13,6 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.scores.measures import only
 from litebert.tasks.scores.score import score
 from made_predictions import TASKS, made, made_models
 

@@ -16,6 +16,7 @@ from litebert.tasks.examples import (
     TagExample,
     TaskExample,
     TextExample,
+    only,
 )
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -24,11 +25,9 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.scores.baselines import bag_of_words, majority
+from litebert.tasks.scores.baselines import bag_of_words, majority, word_features
 from litebert.tasks.scores.linear import LinearModel
-from litebert.tasks.scores.measures import only
 from litebert.tasks.scores.score import score
-from litebert.tasks.scores.words import features, words_of
 from made_predictions import TASKS, made
 
 BASELINES = [majority, bag_of_words]
@@ -60,7 +59,7 @@ def test_words_are_weighed_as_by_scikit_learn(labels: int) -> None:
     weights: half the penalty."""
     examples = texts(200, labels)
     rows, targets = (
-        [features(each) for each in examples],
+        [word_features(each) for each in examples],
         ["xyz".index(str(each.label)) for each in examples],
     )
     columns = DictVectorizer(sort=True)
@@ -74,7 +73,7 @@ def test_words_are_weighed_as_by_scikit_learn(labels: int) -> None:
 def test_numbers_are_guessed_as_by_scikit_learn() -> None:
     examples = texts(200, 3)
     rows, targets = (
-        [features(each) for each in examples],
+        [word_features(each) for each in examples],
         [float("xyz".index(str(each.label))) + 50 for each in examples],
     )
     columns = DictVectorizer(sort=True)
@@ -89,18 +88,19 @@ def test_numbers_are_guessed_as_by_scikit_learn() -> None:
 
 
 def test_what_a_bag_of_words_knows() -> None:
-    assert list(features(TextExample(key="", first="b a b c"))) == ["1 b", "1 a", "1 c"], (
+    assert list(word_features(TextExample(key="", first="b a b c"))) == ["1 b", "1 a", "1 c"], (
         "in an order that no hash decides"
     )
-    assert words_of("It's 5%, É!") == ["it", "'", "s", "5", "%", ",", "é", "!"]
-    pair = features(TextExample(key="", first="a b b", second="b c d"))
+    signs = word_features(TextExample(key="", first="It's 5%, É!"))
+    assert list(signs) == ["1 it", "1 '", "1 s", "1 5", "1 %", "1 ,", "1 é", "1 !"]
+    pair = word_features(TextExample(key="", first="a b b", second="b c d"))
     assert pair == {
         **dict.fromkeys(["1 a", "1 b", "2 b", "2 c", "2 d", "both b"], 1.0),
         "shared of the first": 1 / 2,
         "shared of the second": 1 / 3,
         "shared of all": 1 / 4,
     }
-    assert features(TextExample(key="", first="", second="")).keys() == pair.keys() - {
+    assert word_features(TextExample(key="", first="", second="")).keys() == pair.keys() - {
         "1 a",
         "1 b",
         "2 b",
@@ -108,7 +108,7 @@ def test_what_a_bag_of_words_knows() -> None:
         "2 d",
         "both b",
     }
-    assert features(TextExample(key="", first="")) == {}
+    assert word_features(TextExample(key="", first="")) == {}
 
 
 @pytest.mark.parametrize("baseline", BASELINES)

@@ -13,7 +13,7 @@ from made_examples import CASES, made_card, made_model
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST
 from litebert.storage.checkpoint import TASK, Checkpoint
-from litebert.tasks.card import TaskCard
+from litebert.tasks.task import TaskCard
 from litebert.text.tokenizer import Tokenizer
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import Answer, AnswerExample, Kind, TagExample, TextExample
 from litebert.tasks.tables.bad_rows import BadRowError
-from litebert.tasks.tables.columns import Columns, find_columns
-from litebert.tasks.tables.options import TableOptions
-from litebert.tasks.tables.row_example import row_to_example
+from litebert.tasks.tables.columns import Columns, TableOptions, find_columns
+from litebert.tasks.tables.example import row_to_example
 
 
 @pytest.mark.parametrize(

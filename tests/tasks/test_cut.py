@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.tasks.examples import TaskExample, TextExample
-from litebert.tasks.tables.cut import cut
+from litebert.tasks.tables.split import cut
 
 
 def text_of(name: str) -> TextExample:

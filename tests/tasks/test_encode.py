@@ -9,8 +9,7 @@ import pytest
 from made_examples import made_card, made_examples
 
 from litebert.errors import DataError
-from litebert.tasks.encode.choice import fill_in
-from litebert.tasks.encode.encode import encode
+from litebert.tasks.encode.encode import encode, fill_in
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TextExample
 from litebert.text.tokenizer import Tokenizer

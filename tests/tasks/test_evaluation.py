@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from litebert.errors import DataError
 from litebert.tasks.examples import AnswerExample, TagExample, TextExample
-from litebert.tasks.scores.evaluation import evaluate, is_labelled
+from litebert.tasks.scores.evaluation import evaluate, worst
 from litebert.tasks.scores.score import bootstrap, by_slice, score
-from litebert.tasks.scores.worst import worst
 from made_predictions import TASKS, made
 
 
@@ -46,9 +46,9 @@ def test_slices_by_truth_by_length_and_by_what_is_asked() -> None:
 
 
 def test_whether_the_truth_is_known() -> None:
-    known = [
-        TextExample(key="", first="", label=0.0),
-        AnswerExample(key="", question="", context="", answers=()),
-    ]
-    assert is_labelled(known)
-    assert not is_labelled([*known, TagExample(key="", words=())])
+    assert TextExample(key="", first="", label=0.0).is_labelled
+    assert AnswerExample(key="", question="", context="", answers=()).is_labelled
+    unknown = TagExample(key="7", words=())
+    assert not unknown.is_labelled
+    with pytest.raises(DataError, match="example 7 has no label"):
+        unknown.truth()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import DataError
-from litebert.tasks.scores.kept import load_predictions, save_predictions
+from litebert.tasks.predictions import load_predictions, save_predictions
 from made_predictions import TASKS, made
 
 

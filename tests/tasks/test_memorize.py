@@ -17,8 +17,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.heads.apply import predict_inputs
-from litebert.tasks.heads.losses import task_losses
+from litebert.tasks.heads.heads import predict_inputs, task_losses
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,

@@ -6,8 +6,8 @@ import pytest
 
 from litebert.errors import DataError
 from litebert.tasks.examples import Answer, AnswerExample
-from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import Span, SpanPrediction
+from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.score import score
 from made_predictions import TASKS
 

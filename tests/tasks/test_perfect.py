@@ -12,7 +12,6 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -21,9 +20,11 @@ from litebert.tasks.predictions import (
     Span,
     SpanPrediction,
     TagPrediction,
+    load_predictions,
+    save_predictions,
 )
 from litebert.tasks.registry import BENCHMARKS, OWN, open_task
-from litebert.tasks.scores.kept import load_predictions, save_predictions
+from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.score import score
 from litebert.testing import tiny_task
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from litebert.errors import DataError, LitebertError
 from litebert.tasks.registry import OWN, TableOptions, open_task
-from litebert.tasks.tables import csv_records, lines
+from litebert.tasks.tables import rows
 from litebert.tasks.tables.bad_rows import BadRows
 from litebert.tasks.tables.rows import read_rows
 
@@ -283,7 +283,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
 def test_an_endless_line_is_passed_over_in_bounded_memory(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_ROW_BYTES", 2**20)
+    monkeypatch.setattr(rows, "MAX_ROW_BYTES", 2**20)
     good = WRITERS[name[1:]](ROWS)
     path = write(
         tmp_path / name, good + b"x" * 20_000_000 + b"\n" + good.splitlines(keepends=True)[-1]
@@ -299,7 +299,7 @@ def test_an_endless_line_is_passed_over_in_bounded_memory(
 
 
 def test_an_endless_quote_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_records, "MAX_ROW_BYTES", 2**18)
+    monkeypatch.setattr(rows, "MAX_ROW_BYTES", 2**18)
     path = write(tmp_path / "a.csv", b'a,b\n1,2\n"' + b"3,4\n" * 400_000)
     tracemalloc.start()
     with pytest.raises(

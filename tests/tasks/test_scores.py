@@ -11,7 +11,10 @@ import torch
 import torchmetrics.functional as reference
 from torchmetrics.functional.text import squad
 
-from litebert.tasks.scores import answers, classes, numbers, tags
+from litebert.tasks.examples import Answer, AnswerExample
+from litebert.tasks.scores import metrics
+from litebert.tasks.scores.answers import answer_scores
+from litebert.tasks.scores.metrics import LabelCounts, TagCounts, entities
 
 SEEDS = range(8)
 
@@ -35,25 +38,25 @@ def test_labels_are_scored_as_by_scikit_learn_and_torchmetrics(seed: int, labels
     true = draw.integers(0, labels, size)
     guessed = np.where(draw.random(size) < 0.6, true, draw.integers(0, labels, size))
     weights = resamples(draw, size)
-    counts = classes.count(true, guessed, weights, labels)
+    counts = LabelCounts.of(true, guessed, weights, labels)
     for row, mine in enumerate(weights):
         a, b = repeated(true, mine), repeated(guessed, mine)
-        assert classes.accuracy(counts)[row] == pytest.approx(
+        assert counts.accuracy()[row] == pytest.approx(
             sklearn.metrics.accuracy_score(a, b), abs=1e-12
         )
-        assert classes.matthews(counts)[row] == pytest.approx(
+        assert counts.matthews()[row] == pytest.approx(
             sklearn.metrics.matthews_corrcoef(a, b), abs=1e-12
         )
-        assert classes.macro_f1(counts)[row] == pytest.approx(
+        assert counts.macro_f1()[row] == pytest.approx(
             sklearn.metrics.f1_score(a, b, average="macro"), abs=1e-12
         )
         theirs = sklearn.metrics.f1_score(a, b, labels=[1], average="macro", zero_division=0)
-        assert np.nan_to_num(classes.f1(counts)[row]) == pytest.approx(theirs, abs=1e-12)
+        assert np.nan_to_num(counts.f1()[row]) == pytest.approx(theirs, abs=1e-12)
         tensors = torch.from_numpy(b), torch.from_numpy(a)
         mcc = reference.matthews_corrcoef(*tensors, task="multiclass", num_classes=labels)
-        assert classes.matthews(counts)[row] == pytest.approx(float(mcc), abs=1e-6)
+        assert counts.matthews()[row] == pytest.approx(float(mcc), abs=1e-6)
         if labels == 2:
-            assert classes.f1(counts)[row] == pytest.approx(
+            assert counts.f1()[row] == pytest.approx(
                 float(reference.f1_score(*tensors, task="binary")), abs=1e-6
             )
 
@@ -69,18 +72,18 @@ def test_numbers_are_scored_as_by_scipy_and_torchmetrics(seed: int, ties: bool) 
     weights = resamples(draw, 40)
     for row, mine in enumerate(weights):
         a, b = repeated(true, mine), repeated(guessed, mine)
-        assert numbers.pearson(true, guessed, weights)[row] == pytest.approx(
+        assert metrics.pearson(true, guessed, weights)[row] == pytest.approx(
             scipy.stats.pearsonr(a, b)[0], abs=1e-12
         )
-        assert numbers.spearman(true, guessed, weights)[row] == pytest.approx(
+        assert metrics.spearman(true, guessed, weights)[row] == pytest.approx(
             scipy.stats.spearmanr(a, b)[0], abs=1e-12
         )
         error = sklearn.metrics.mean_squared_error(a, b)
-        assert numbers.mean_squared_error(true, guessed, weights)[row] == pytest.approx(
+        assert metrics.mean_squared_error(true, guessed, weights)[row] == pytest.approx(
             error, abs=1e-12
         )
         theirs = float(reference.spearman_corrcoef(torch.from_numpy(b), torch.from_numpy(a)))
-        assert numbers.spearman(true, guessed, weights)[row] == pytest.approx(theirs, abs=1e-6)
+        assert metrics.spearman(true, guessed, weights)[row] == pytest.approx(theirs, abs=1e-6)
 
 
 def test_a_correlation_survives_numbers_far_from_zero() -> None:
@@ -89,13 +92,13 @@ def test_a_correlation_survives_numbers_far_from_zero() -> None:
     true, guessed = draw.random(50), draw.random(50)
     weights = np.ones((1, 50))
     near, far = (
-        numbers.pearson(true, guessed, weights),
-        numbers.pearson(true + 1e8, guessed, weights),
+        metrics.pearson(true, guessed, weights),
+        metrics.pearson(true + 1e8, guessed, weights),
     )
     assert far[0] == pytest.approx(near[0], abs=1e-6)
 
 
-@pytest.mark.parametrize("score", [numbers.pearson, numbers.spearman])
+@pytest.mark.parametrize("score", [metrics.pearson, metrics.spearman])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e9])
 def test_a_constant_has_no_correlation(score, value: float) -> None:  # type: ignore[no-untyped-def]
     """Not defined, rather than a number made of rounding errors."""
@@ -116,23 +119,27 @@ WORKED = [
 ]
 
 
+def scored(guess: str, accepted: list[str], *, has_null: bool = False) -> tuple[float, float]:
+    """Exact match and F1 of one answer."""
+    answers = tuple(Answer(text=text, start=0) for text in accepted)
+    question = AnswerExample(key="1", question="?", context="", answers=answers)
+    exact, f1, _ = answer_scores([question], [guess], has_null=has_null)
+    return float(exact[0]), float(f1[0])
+
+
 @pytest.mark.parametrize(("guess", "right", "exact", "f1"), WORKED)
 def test_answers_of_squad_by_hand(guess: str, right: list[str], exact: float, f1: float) -> None:
-    said, known = answers.normalize(guess), answers.accepted(right, has_null=False)
-    assert (answers.exact(said, known), answers.f1(said, known)) == (exact, pytest.approx(f1))
+    assert scored(guess, right) == (exact, pytest.approx(f1))
 
 
 def test_no_answer_rules_of_squad_2() -> None:
     """No answer is right where there is none and only there; an accepted answer without a word does
     not count."""
-    none = answers.accepted([], has_null=True)
-    assert (answers.exact("", none), answers.f1("", none)) == (1, 1)
-    assert (answers.exact("paris", none), answers.f1("paris", none)) == (0, 0)
-    some = answers.accepted([".", "interventionism"], has_null=True)
-    assert some == ["interventionism"]
-    assert (answers.exact("", some), answers.f1("", some)) == (0, 0)
-    assert answers.accepted([".", "interventionism"], has_null=False) == ["", "interventionism"]
-    assert answers.accepted(["."], has_null=True) == [""]
+    assert scored("", [], has_null=True) == (1, 1)
+    assert scored("Paris", [], has_null=True) == (0, 0)
+    assert scored("", [".", "interventionism"], has_null=True) == (0, 0)
+    assert scored("", [".", "interventionism"], has_null=False) == (1, 1)
+    assert scored("", ["."], has_null=True) == (1, 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -147,11 +154,9 @@ def test_answers_are_scored_as_by_torchmetrics(seed: int) -> None:
         guess, right = text(), [text() for _ in range(3)]
         target = {"answers": {"answer_start": [0] * 3, "text": right}, "id": "1"}
         theirs = squad([{"prediction_text": guess, "id": "1"}], [target])
-        said, known = answers.normalize(guess), answers.accepted(right, has_null=False)
-        assert answers.exact(said, known) * 100 == pytest.approx(
-            float(theirs["exact_match"]), abs=1e-4
-        )
-        assert answers.f1(said, known) * 100 == pytest.approx(float(theirs["f1"]), abs=1e-4)
+        exact, f1 = scored(guess, right)
+        assert exact * 100 == pytest.approx(float(theirs["exact_match"]), abs=1e-4)
+        assert f1 * 100 == pytest.approx(float(theirs["f1"]), abs=1e-4)
 
 
 TAGGED = [
@@ -171,12 +176,12 @@ TAGGED = [
 
 @pytest.mark.parametrize(("line", "found"), TAGGED)
 def test_entities_by_hand(line: str, found: set[tuple[str, int, int]]) -> None:
-    assert tags.entities(line.split()) == found
+    assert entities(line.split()) == found
 
 
 def test_entities_need_both_ends_and_their_name() -> None:
-    counted = tags.count(["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "O", "O", "B-PER"])
-    assert counted == tags.TagCounts(right=0, true=2, guessed=2, right_words=2, words=4)
+    counted = TagCounts.of(["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "O", "O", "B-PER"])
+    assert counted == TagCounts(correct=0, true=2, predicted=2, correct_words=2, words=4)
 
 
 def test_nothing_over_nothing_is_not_a_number_and_no_warning() -> None:
@@ -184,7 +189,7 @@ def test_nothing_over_nothing_is_not_a_number_and_no_warning() -> None:
     zeros = np.zeros(4, int)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        counts = classes.count(zeros, zeros, np.ones((2, 4)), 2)
-        assert np.isnan(classes.f1(counts)).all()
-        assert np.isnan(classes.matthews(counts)).all()
-        assert classes.macro_f1(counts).tolist() == [1, 1]
+        counts = LabelCounts.of(zeros, zeros, np.ones((2, 4)), 2)
+        assert np.isnan(counts.f1()).all()
+        assert np.isnan(counts.matthews()).all()
+        assert counts.macro_f1().tolist() == [1, 1]

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import DataError
-from litebert.tasks.benchmarks.align import align
 from litebert.tasks.examples import Answer, AnswerExample
 from litebert.tasks.registry import TableOptions, open_task
 from litebert.testing import TINY_SPLITS, tiny_task
@@ -84,7 +83,7 @@ def test_files_read_and_contexts_are_shared(tmp_path: Path, name: str) -> None:
 def test_answers_are_moved_to_where_the_context_has_them(
     text: str, start: int | None, found: tuple[int, str] | None
 ) -> None:
-    assert align(CONTEXT, text, start) == (
+    assert Answer.find(CONTEXT, text, start) == (
         None if found is None else Answer(text=found[1], start=found[0])
     )
 
@@ -96,12 +95,12 @@ def test_an_answer_cut_out_of_the_context_is_found_whatever_its_white_space(
 ) -> None:
     low = data.draw(st.integers(0, len(context)))
     text = re.sub(r"\s+", " ", context[low : data.draw(st.integers(low, len(context)))])
-    found = align(context, text, wrong)
+    found = Answer.find(context, text, wrong)
     if text.strip():
         assert found is not None
         assert context[found.start :].startswith(found.text)
         assert found.text.split() == text.split()
-        exact = align(context, found.text, found.start)
+        exact = Answer.find(context, found.text, found.start)
         assert exact == found
     else:
         assert found is None

@@ -14,8 +14,9 @@ from litebert.tasks.encode import layout as task_layout
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.encode.layout import can_pack, packed, packed_states, rounded
-from litebert.tasks.heads import apply
-from litebert.tasks.heads.losses import Units, task_losses, task_states
+from litebert.tasks.heads import heads
+from litebert.tasks.heads.head import Units
+from litebert.tasks.heads.heads import task_losses, task_states
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -138,9 +139,9 @@ def test_predictions_are_the_same(
 ) -> None:
     card, examples = made_card(kind, head), made_examples(kind, 13)
     model = made_model(card, tokenizer).double()
-    plain = apply.predict(model, card, examples, tokenizer, batch_tokens=200)
-    monkeypatch.setattr(apply, "can_pack", lambda *_: True)
-    found = apply.predict(model, card, examples, tokenizer, batch_tokens=200)
+    plain = heads.predict(model, card, examples, tokenizer, batch_tokens=200)
+    monkeypatch.setattr(heads, "can_pack", lambda *_: True)
+    found = heads.predict(model, card, examples, tokenizer, batch_tokens=200)
     for one, other in zip(plain, found, strict=True):
         assert_alike(asdict(other), asdict(one))
 

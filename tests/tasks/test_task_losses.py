@@ -13,7 +13,8 @@ from litebert.errors import DataError
 from litebert.model.model import Model
 from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.encode.encode import encode
-from litebert.tasks.heads.losses import TaskSums, task_losses
+from litebert.tasks.heads.head import TaskSums
+from litebert.tasks.heads.heads import task_losses
 from litebert.text.tokenizer import Tokenizer
 
 

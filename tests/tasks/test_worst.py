@@ -4,17 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TextExample
+from litebert.tasks.examples import (
+    Answer,
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
     NumberPrediction,
+    Prediction,
     Span,
     SpanPrediction,
     TagPrediction,
 )
+from litebert.tasks.scores.evaluation import Wrong, worst
 from litebert.tasks.scores.score import score
-from litebert.tasks.scores.worst import guessed_text, how_wrong, true_text, worst
 from made_predictions import TASKS, made
 
 
@@ -39,54 +47,56 @@ def _chosen(examples, predictions, numbers):  # type: ignore[no-untyped-def]
     return [examples[i] for i in numbers], [predictions[i] for i in numbers]
 
 
+def wrong(example: TaskExample, prediction: Prediction, kind: str = "pair") -> Wrong:
+    (found,) = worst(TASKS[kind], [example], [prediction])
+    return found
+
+
 def test_how_examples_read() -> None:
     text = TextExample(key="1", first="fine", label="good")
-    assert (
-        guessed_text(text, LabelPrediction(label="bad", probabilities={"good": 0.1, "bad": 0.9}))
-        == "bad (90%)"
-    )
-    assert (true_text(text), true_text(replace(text, label=2.5))) == ("good", "2.5")
-    assert guessed_text(text, NumberPrediction(value=1.23456)) == "1.23"
+    bad = LabelPrediction(label="bad", probabilities={"good": 0.1, "bad": 0.9})
+    assert (wrong(text, bad).true, wrong(text, bad).guessed) == ("good", "bad (90%)")
+    number = wrong(replace(text, label=2.5), NumberPrediction(value=1.23456), "regress")
+    assert (number.true, number.guessed) == ("2.5", "1.23")
     choice = ChoiceExample(key="1", context="", question="", options=("red", "blue"), label=1)
-    assert true_text(choice) == "B: blue"
-    assert (
-        guessed_text(choice, ChoicePrediction(index=0, probabilities=(0.75, 0.25)))
-        == "A: red (75%)"
-    )
+    chosen = wrong(choice, ChoicePrediction(index=0, probabilities=(0.75, 0.25)), "choose")
+    assert (chosen.true, chosen.guessed) == ("B: blue", "A: red (75%)")
     tagged = TagExample(key="1", words=("Ada", "Lovelace", "wrote"), tags=("B-PER", "I-PER", "O"))
-    assert true_text(tagged) == "Ada Lovelace [PER]"
-    assert (
-        guessed_text(tagged, TagPrediction(tags=("O",) * 3, probabilities=(1.0,) * 3)) == "(none)"
-    )
+    none = wrong(tagged, TagPrediction(tags=("O",) * 3, probabilities=(1.0,) * 3), "tag")
+    assert (none.true, none.guessed) == ("Ada Lovelace [PER]", "(none)")
 
 
 def test_how_answers_read() -> None:
     question = AnswerExample(
         key="1",
         question="?",
-        context="a b",
+        context="c b",
         answers=(Answer(text="b", start=2), Answer(text="b", start=2)),
     )
     none = replace(question, answers=())
-    said = SpanPrediction(
-        spans=(Span(text="b", start=2, end=3, score=0.0),), null_score=1.0, null_threshold=None
+    span = SpanPrediction(
+        spans=(Span(text="c", start=0, end=1, score=0.0),), null_score=1.0, null_threshold=None
     )
-    assert (true_text(question), true_text(none)) == ("b", "(no answer)")
-    assert guessed_text(question, said) == "b (100%)"
-    assert guessed_text(question, replace(said, null_threshold=1.0)) == "b (50%)"
-    assert guessed_text(question, replace(said, null_threshold=-800.0)) == "(no answer) (100%)"
+    assert (wrong(question, span, "answer").true, wrong(none, span, "answer").true) == (
+        "b",
+        "(no answer)",
+    )
+    assert wrong(question, span, "answer").guessed == "c (100%)"
+    assert wrong(question, replace(span, null_threshold=1.0), "answer").guessed == "c (50%)"
+    silent = replace(span, null_threshold=-800.0)
+    assert wrong(question, silent, "answer").guessed == "(no answer) (100%)"
 
 
 def test_confidence_and_distance_weigh() -> None:
     """A number weighs its distance; half an answer half; each wrong word of a tagging its
     probability."""
     number = TextExample(key="1", first="", label=2.0)
-    assert how_wrong(TASKS["regress"], number, NumberPrediction(value=3.5)) == 1.5
+    assert wrong(number, NumberPrediction(value=3.5), "regress").weight == 1.5
     question = AnswerExample(
         key="1", question="?", context="", answers=(Answer(text="red fox ran", start=0),)
     )
-    said = SpanPrediction(spans=(Span(text="fox", start=0, end=3, score=0.0),), null_score=0.0)
-    assert how_wrong(TASKS["answer"], question, said) == pytest.approx(0.5)
+    span = SpanPrediction(spans=(Span(text="fox", start=0, end=3, score=0.0),), null_score=0.0)
+    assert wrong(question, span, "answer").weight == pytest.approx(0.5)
     tagged = TagExample(key="1", words=("a", "b", "c"), tags=("O", "O", "O"))
     guess = TagPrediction(tags=("B-X", "O", "B-X"), probabilities=(0.6, 0.9, 0.7))
-    assert how_wrong(TASKS["tag"], tagged, guess) == pytest.approx(1.3)
+    assert wrong(tagged, guess, "tag").weight == pytest.approx(1.3)

@@ -13,12 +13,12 @@ from litebert import cli
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
 from litebert.tasks.heads.average import average
+from litebert.tasks.predictions import load_predictions
 from litebert.tasks.registry import open_task
 from litebert.tasks.scores.baselines import bag_of_words, majority
-from litebert.tasks.scores.kept import load_predictions
 from litebert.tasks.scores.score import score
+from litebert.tasks.task import TaskCard
 from litebert.testing import SHAPE, tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.tuned import open_tuned

@@ -16,11 +16,11 @@ from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError, DataError, InterruptedRunError
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import TextExample
-from litebert.tasks.heads.apply import predict
-from litebert.tasks.scores.kept import load_predictions
+from litebert.tasks.heads.heads import predict
+from litebert.tasks.predictions import load_predictions
 from litebert.tasks.scores.score import score
+from litebert.tasks.task import TaskCard
 from litebert.train.finetune import conclusion
 from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.prepared import prepare

@@ -12,7 +12,7 @@ import tyro
 from litebert.commands.evaluate import TaskName, check_places, tell, writing
 from litebert.commands.scores_shown import print_scores
 from litebert.errors import ConfigError
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 
 Models = Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR…")]
 
@@ -58,8 +58,8 @@ def ensemble(
     check_places(out, submit)
     # torch only now: wrong flags are answered at once
     from litebert.tasks.benchmarks.submit import write_submission
-    from litebert.tasks.scores.evaluation import evaluate, is_labelled
-    from litebert.tasks.scores.kept import save_predictions
+    from litebert.tasks.predictions import save_predictions
+    from litebert.tasks.scores.evaluation import evaluate
     from litebert.tasks.task import TaskData
     from litebert.train.ensemble import average, choose_on_dev
     from litebert.train.finetune.tuned import Tuned, ask_all, open_for
@@ -73,7 +73,7 @@ def ensemble(
             table,
             [split] if submit is None else list(dict.fromkeys([split, submit_split])),
         )
-        if not is_labelled(found.splits[split]):
+        if not all(example.is_labelled for example in found.splits[split]):
             raise ConfigError(
                 f"{split} of {task} has no labels to choose models by; take --split dev"
             )

@@ -12,7 +12,7 @@ import tyro
 
 from litebert.commands.scores_shown import baseline_scores, print_evaluation
 from litebert.errors import ConfigError, DataError
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 
 if TYPE_CHECKING:
     from litebert.tasks.predictions import Prediction
@@ -59,9 +59,8 @@ def evaluate(
     """
     # torch only now: wrong flags are answered at once
     from litebert.tasks.benchmarks.submit import write_submission
+    from litebert.tasks.predictions import save_predictions
     from litebert.tasks.scores.evaluation import evaluate as measured
-    from litebert.tasks.scores.evaluation import is_labelled, unlabelled
-    from litebert.tasks.scores.kept import save_predictions
     from litebert.train.finetune.tuned import open_for, open_tuned
     from litebert.train.runtime import Runtime
 
@@ -75,11 +74,11 @@ def evaluate(
     )
     tell(read.notes)
     examples = read.splits[split]
-    unknown = unlabelled(examples)
+    unknown = [example for example in examples if not example.is_labelled]
     if 0 < len(unknown) < len(examples):
         some = f"{len(unknown):,} of the {len(examples):,} examples of {split} have no label"
         tell([f"{some}, so that it is not scored; the first: {unknown[0].where}"])
-    if not is_labelled(examples) and out is None and submit is None:
+    if unknown and out is None and submit is None:
         raise ConfigError(
             f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE for "
             "its predictions"
@@ -98,7 +97,7 @@ def evaluate(
         tell(handed.notes)
     found = (
         measured(read.task, examples, predictions, samples=samples, count=worst)
-        if is_labelled(examples)
+        if not unknown
         else None
     )
     rivals = baseline_scores(read, split) if baselines and found else {}
@@ -149,10 +148,9 @@ def best_null(
 ) -> dict[str, float]:
     """The null threshold that would be best on this very split, and its F1: as SQuAD 2's script
     reports them."""
-    from litebert.tasks.examples import AnswerExample
-    from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
+    from litebert.tasks.examples import AnswerExample, only
     from litebert.tasks.predictions import SpanPrediction
-    from litebert.tasks.scores.measures import only
+    from litebert.tasks.scores.answers import at_threshold, best_threshold
     from litebert.tasks.scores.score import score
 
     questions, spans = only(read.splits[split], AnswerExample), only(predictions, SpanPrediction)

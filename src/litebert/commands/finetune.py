@@ -12,7 +12,7 @@ from litebert.commands.flags import RecipeFlags
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.recipes import FinetuneRecipe, paper_recipe
 from litebert.recipes.table14 import FROM_MNLI
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 
 if TYPE_CHECKING:
     from litebert.storage.checkpoint import Checkpoint

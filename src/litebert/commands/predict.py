@@ -11,7 +11,7 @@ import tyro
 
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 
 Input = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN…")]

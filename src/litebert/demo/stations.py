@@ -31,14 +31,13 @@ from litebert.models.index import default_model, embedded_models
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
 from litebert.report import write_report
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import TextExample
-from litebert.tasks.heads.apply import predict
+from litebert.tasks.heads.heads import predict
 from litebert.tasks.predictions import LabelPrediction
 from litebert.tasks.scores.baselines import majority
 from litebert.tasks.scores.score import score
-from litebert.tasks.task import TaskData
+from litebert.tasks.task import TaskCard, TaskData
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
 from litebert.train.finetune.prepared import prepare

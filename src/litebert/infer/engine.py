@@ -21,10 +21,10 @@ from litebert.infer.streaming import GPU_WINDOW_ITEMS
 from litebert.infer.verbs import Guess, Pooling, Precision, encode_masked, encode_texts
 from litebert.kernels.compile import compile_for_inference
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads import apply
+from litebert.tasks.heads import heads
 from litebert.tasks.predictions import Prediction
+from litebert.tasks.task import TaskCard
 
 TOKENIZED_TEXTS = 1024
 """Texts that embed tokenizes and sorts by length at a time; the GPU computes meanwhile."""
@@ -55,9 +55,7 @@ class TorchEngine:
             )
         self.device = _find_device(device)
         self.tokenizer = checkpoint.tokenizer
-        self.batch_tokens = batch_tokens or apply.BATCH_TOKENS.get(
-            self.device.type, apply.MOST_TOKENS
-        )
+        self.batch_tokens = batch_tokens or heads.default_batch_tokens(self.device)
         """Tokens of a batch, padding included."""
         self.window_items = GPU_WINDOW_ITEMS if self.device.type == "cuda" else None
         """Inputs worth collecting before a call; None for the default of streaming."""
@@ -121,7 +119,7 @@ class TorchEngine:
     @torch.inference_mode()
     def predict(self, card: TaskCard, examples: Sequence[TaskExample]) -> Sequence[Prediction]:
         """One prediction per example, in order."""
-        return apply.predict(
+        return heads.predict(
             self.model,
             card,
             examples,

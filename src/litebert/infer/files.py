@@ -23,11 +23,9 @@ from litebert.infer.streaming import windows
 from litebert.infer.verbs import Pooling, Verb, check_verb, encode_masked, num_characters
 from litebert.tasks.examples import Kind, TaskExample, TextExample
 from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
-from litebert.tasks.tables.columns import Columns, find_columns
-from litebert.tasks.tables.lines import compression_of
-from litebert.tasks.tables.options import TableOptions
-from litebert.tasks.tables.row_example import row_to_example
-from litebert.tasks.tables.rows import read_rows
+from litebert.tasks.tables.columns import Columns, TableOptions, find_columns
+from litebert.tasks.tables.example import row_to_example
+from litebert.tasks.tables.rows import compression_of, read_rows
 from litebert.tasks.tables.table import PEEK
 
 _TARGET_COLUMNS: dict[str, Any] = dict.fromkeys(

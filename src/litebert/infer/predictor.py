@@ -33,7 +33,6 @@ from litebert.infer.verbs import (
     task_cards,
     text_example,
 )
-from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -42,6 +41,7 @@ from litebert.tasks.predictions import (
     Span,
     TagPrediction,
 )
+from litebert.tasks.task import TaskCard
 
 if TYPE_CHECKING:
     from litebert.infer.engine import TorchEngine

@@ -13,7 +13,6 @@ from jaxtyping import Int
 
 from litebert.config import HeadKind, ModelConfig
 from litebert.errors import ConfigError, DataError
-from litebert.tasks.card import TaskCard
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -22,7 +21,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TaskCard
 from litebert.text.tokenizer import Tokenizer
 
 Verb = Literal["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"]

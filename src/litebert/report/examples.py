@@ -10,7 +10,7 @@ from litebert.report.markup import escape, fold
 from litebert.report.run import DevResults
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TextExample
 from litebert.tasks.predictions import ChoicePrediction, Prediction, SpanPrediction, TagPrediction
-from litebert.tasks.scores.worst import Wrong
+from litebert.tasks.scores.evaluation import Wrong
 
 _MAX_EXAMPLES, _MAX_TOKENS, _MAX_MASKED, _MAX_GUESSES = 6, 600, 60, 5
 _MAX_MOMENTS = 4

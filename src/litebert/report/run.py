@@ -18,10 +18,9 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.tasks.examples import TaskExample, TextExample
-from litebert.tasks.predictions import LabelPrediction, Prediction
+from litebert.tasks.predictions import LabelPrediction, Prediction, load_predictions
 from litebert.tasks.scores.evaluation import Evaluation as TaskEvaluation
 from litebert.tasks.scores.evaluation import evaluate
-from litebert.tasks.scores.kept import load_predictions
 from litebert.train.folder import RunFolder
 from litebert.train.log import Record, read_records
 

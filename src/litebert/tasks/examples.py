@@ -1,29 +1,46 @@
-"""What tasks are made of, as text: one class for each shape of question (ALBERT §4.1).
- classify, pair and regress ask about one or two texts, choose about options, answer about a span of
-a context, tag about every word. Files become these (glue, squad, race, table); encode makes the
+"""Examples of tasks as text, one class for each shape of input (ALBERT §4.1).
+
+classify, pair and regress read one or two texts, choose a list of options, answer a context that
+holds the answer, tag a list of words. Files become these (benchmarks/, tables/); encode/ makes the
 model's inputs of them.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar, cast
+
+from litebert.errors import DataError
 
 Kind = Literal["classify", "pair", "regress", "choose", "answer", "tag"]
+_One = TypeVar("_One")
+_SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextExample:
-    """One text or two, and what is to be said of them: classify, pair, regress."""
+    """One text or two, with a label or a number: classify, pair, regress."""
 
     key: str
-    """Names the example in its split: GLUE's index, or the number of the row."""
+    """Name of the example in its split: GLUE's index, or the number of the row."""
     first: str
     second: str | None = None
     label: str | float | None = None
-    """A label's name, a number for regress; None where it is not known (a test split)."""
+    """A label's name; a number for regress; None where it is not known (a test split)."""
     slice: str = ""
     """What scores may be broken down by: a genre, a level, a title."""
     where: str = ""
     """File and line, for messages: train.tsv:17."""
+
+    @property
+    def is_labelled(self) -> bool:
+        return self.label is not None
+
+    def truth(self) -> str | float:
+        """The label; a DataError where it is not known."""
+        if self.label is None:
+            raise _unlabelled(self)
+        return self.label
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +56,16 @@ class ChoiceExample:
     slice: str = ""
     where: str = ""
 
+    @property
+    def is_labelled(self) -> bool:
+        return self.label is not None
+
+    def truth(self) -> int:
+        """The number of the right option; a DataError where it is not known."""
+        if self.label is None:
+            raise _unlabelled(self)
+        return self.label
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
@@ -46,6 +73,29 @@ class Answer:
 
     text: str
     start: int
+
+    @classmethod
+    def find(cls, context: str, text: str, start: int | None) -> "Answer | None":
+        """The answer as the context has it, nearest to `start`; None if the context lacks it.
+
+        In real files starts are off by white space that was cleaned away, answers have blanks at
+        their ends, and an answer has one blank where the context has two or a line feed.
+        """
+        words = text.strip()
+        if not words:
+            return None
+        near = 0 if start is None else start + len(text) - len(text.lstrip())
+        if context.startswith(words, near) and near >= 0:
+            return cls(text=words, start=near)
+        pattern = r"\s+".join(re.escape(word) for word in _SPACE.split(words))
+        # a lookahead, so that overlapping matches are seen
+        starts = [match.start() for match in re.finditer(f"(?={pattern})", context)]
+        if not starts:
+            return None
+        nearest = min(starts, key=lambda position: (abs(position - near), position))
+        match = re.compile(pattern).match(context, nearest)
+        assert match is not None
+        return cls(text=match.group(), start=nearest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +112,16 @@ class AnswerExample:
     """The article's title."""
     where: str = ""
 
+    @property
+    def is_labelled(self) -> bool:
+        return self.answers is not None
+
+    def truth(self) -> tuple[Answer, ...]:
+        """The accepted answers; a DataError where they are not known."""
+        if self.answers is None:
+            raise _unlabelled(self)
+        return self.answers
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TagExample:
@@ -73,5 +133,29 @@ class TagExample:
     slice: str = ""
     where: str = ""
 
+    @property
+    def is_labelled(self) -> bool:
+        return self.tags is not None
+
+    def truth(self) -> tuple[str, ...]:
+        """The tags; a DataError where they are not known."""
+        if self.tags is None:
+            raise _unlabelled(self)
+        return self.tags
+
 
 TaskExample = TextExample | ChoiceExample | AnswerExample | TagExample
+
+
+def only(items: Sequence[object], kind: type[_One]) -> list[_One]:
+    """The same items, asserted to be all of one class."""
+    other = next((item for item in items if not isinstance(item, kind)), None)
+    assert other is None, f"expected {kind.__name__}, got {other!r}"
+    return cast(list[_One], list(items))
+
+
+def _unlabelled(example: TaskExample) -> DataError:
+    return DataError(
+        f"{example.where or f'example {example.key}'} has no label; scores need a split whose "
+        "labels are known, such as dev"
+    )

@@ -1,7 +1,28 @@
-"""What a model says of an example: one class for each kind of task. Ensembles average these, scores
-hold them to the truth."""
+"""What a model predicts for an example, one class for each kind of task; and files of predictions.
 
-from dataclasses import dataclass
+Ensembles average predictions, scores compare them with the truth. A file of predictions is JSON
+lines: first the task, then each example beside its prediction, so that a report needs no other
+file.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import DataError, LitebertError
+from litebert.files import open_atomic
+from litebert.tasks.examples import (
+    Answer,
+    AnswerExample,
+    ChoiceExample,
+    Kind,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
+from litebert.tasks.task import Task, TaskCard
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +66,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpanPrediction:
-    """Of answer: the best spans, and how much speaks for there being none."""
+    """Of answer: the best spans, and a score for there being no answer."""
 
     spans: tuple[Span, ...]
     """The best candidates, the best first; at least one unless the context is empty."""
@@ -53,7 +74,7 @@ class SpanPrediction:
     """Higher where an answer is less likely: the joint head's answerability logit, or the plain
     head's null span minus its best span. No answer is given where it exceeds the threshold."""
     null_threshold: float | None = None
-    """Chosen on dev, kept with the checkpoint; None where every question has an answer (SQuAD
+    """Chosen on dev, stored with the checkpoint; None where every question has an answer (SQuAD
     1)."""
 
     @property
@@ -70,7 +91,76 @@ class TagPrediction:
 
     tags: tuple[str, ...]
     probabilities: tuple[float, ...]
-    """Of each chosen tag."""
+    """Of each predicted tag."""
 
 
 Prediction = LabelPrediction | NumberPrediction | ChoicePrediction | SpanPrediction | TagPrediction
+
+_CLASSES: dict[Kind, tuple[type[TaskExample], type[Prediction]]] = {
+    "classify": (TextExample, LabelPrediction),
+    "pair": (TextExample, LabelPrediction),
+    "regress": (TextExample, NumberPrediction),
+    "choose": (ChoiceExample, ChoicePrediction),
+    "answer": (AnswerExample, SpanPrediction),
+    "tag": (TagExample, TagPrediction),
+}
+_NESTED = {"answers": Answer, "spans": Span}
+_ERRORS = "surrogatepass"  # JSON may hold half a pair of surrogates; it survives
+
+
+def save_predictions(
+    path: Path | str, task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> None:
+    """Write a file of predictions, completely or not at all."""
+    with open_atomic(path) as file:
+
+        def write(value: object) -> None:
+            file.write((json.dumps(value, ensure_ascii=False) + "\n").encode(errors=_ERRORS))
+
+        write({"task": asdict(task)})
+        for example, prediction in zip(examples, predictions, strict=True):
+            write({"example": asdict(example), "prediction": asdict(prediction)})
+
+
+def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Prediction]]:
+    """Read a file of predictions; a DataError names the line that is damaged."""
+    path, examples, predictions = Path(path), [], []
+    number = 1
+    try:
+        with path.open(encoding="utf-8", errors=_ERRORS) as file:
+            header = json.loads(file.readline())
+            task = TaskCard.from_dict({"task": header["task"], "max_length": 512}).task
+            example_class, prediction_class = _CLASSES[task.kind]
+            for line in file:
+                number += 1
+                both = json.loads(line)
+                examples.append(example_class(**_fields(both["example"])))
+                predictions.append(prediction_class(**_fields(both["prediction"])))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}; expected a file of predictions, as "
+            "fine-tuning writes"
+        ) from error
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        LitebertError,
+    ) as error:
+        raise DataError(
+            f"{path}:{number} is no line of a file of predictions: {error!r}; write it anew"
+        ) from error
+    return task, examples, predictions
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists become tuples, and objects in them answers and spans."""
+    values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+    }
+    return {
+        name: tuple(_NESTED[name](**each) for each in value) if name in _NESTED and value else value
+        for name, value in values.items()
+    }

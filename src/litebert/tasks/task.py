@@ -1,11 +1,16 @@
-"""A task: what kind of question it is, its labels and its scores. Benchmarks are entries of a
-table, one's own files make theirs from the data.
+"""A task: the kind of input, its labels and scores; and its card, which a fine-tuned model carries.
+
+Benchmarks define their tasks; own files get theirs from the data. The card is stored as task.json
+beside the weights and read strictly: a folder may come from anywhere.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args
 
-from litebert.config import HeadKind
+from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
+from litebert.config import SIZE_LIMITS, HeadKind, ModelConfig
+from litebert.errors import ConfigError
 from litebert.tasks.examples import Kind, TaskExample
 
 HEADS: dict[Kind, HeadKind] = {
@@ -16,14 +21,17 @@ HEADS: dict[Kind, HeadKind] = {
     "answer": "span",
     "tag": "tag",
 }
+LABELLED: tuple[Kind, ...] = ("classify", "pair", "tag")
+"""Kinds whose predictions are names from a list."""
+_MAX_POSITIONS = SIZE_LIMITS["max_positions"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is asked and how an answer is scored; no examples."""
+    """What is predicted and how it is scored; no examples."""
 
     name: str
-    """sst2, squad2, race …, or the kind for one's own files."""
+    """sst2, squad2, race …, or the kind for own files."""
     kind: Kind
     """The shape of its examples."""
     scores: tuple[str, ...]
@@ -31,7 +39,7 @@ class Task:
     labels: tuple[str, ...] = ()
     """Of classify, pair and tag."""
     head: HeadKind
-    """What answers: HEADS[kind], or joint_span for SQuAD 2."""
+    """The head that predicts: HEADS[kind], or joint_span for SQuAD 2."""
     has_null: bool = False
     """Whether a question may have no answer."""
 
@@ -45,5 +53,112 @@ class TaskData:
     """By name: train, dev, test; MNLI has dev and dev_mismatched. Only those that the files
     have."""
     notes: tuple[str, ...] = ()
-    """What the user should know of the reading: columns recognised, rows left out, a split that was
-    cut from train."""
+    """For the user: columns recognised, rows skipped, a split that was cut from train."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCard:
+    """A task and how its examples become inputs."""
+
+    task: Task
+    max_length: int
+    """Tokens of an input, with special tokens; longer inputs are truncated, or read in windows
+    (answer, tag)."""
+    stride: int = 128
+    """Tokens from the start of one window to the next; at most half a window, so that neighbors
+    overlap."""
+    max_question: int = 64
+    """Tokens of a question that are read (answer)."""
+    max_answer: int = 30
+    """Tokens of the longest answer (answer)."""
+    beam: int = 5
+    """Best starts that are followed, and best ends for each (the joint span head)."""
+    null_threshold: float | None = None
+    """No answer is given where the null score is higher; None: always answer."""
+
+    def __post_init__(self) -> None:
+        check_type(self, "task", Task, "a task")
+        _check_task(self.task)
+        check_whole(self, "max_length", 8, _MAX_POSITIONS)
+        for name in ("stride", "max_question", "max_answer", "beam"):
+            check_whole(self, name, 1, _MAX_POSITIONS)
+        check_number(self, "null_threshold", -1e6, 1e6, optional=True)
+
+    def check_fits(self, config: ModelConfig) -> None:
+        """Refuse a model that cannot predict for this task."""
+        task = self.task
+        head = next((head for head in config.heads if head.kind == task.head), None)
+        if head is None:
+            heads = ", ".join(head.kind for head in config.heads) or "none"
+            raise ConfigError(
+                f"{task.name} is answered by a {task.head} head, the model has: {heads}; fine-tune "
+                "it for the task"
+            )
+        if head.labels != task.labels:
+            raise ConfigError(
+                f"the labels of {task.name} are {shown(task.labels)}, the model's are "
+                f"{shown(head.labels)}; they do not belong together"
+            )
+        if self.max_length > config.encoder.max_positions:
+            raise ConfigError(
+                f"max_length is {self.max_length}, the model reads at most "
+                f"{config.encoder.max_positions} tokens; lower it"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        task = asdict(self.task) | {
+            "labels": list(self.task.labels),
+            "scores": list(self.task.scores),
+        }
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"task": task}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "TaskCard":
+        _check_keys(cls, data)
+        task = data["task"]
+        if not isinstance(task, Mapping):
+            raise ConfigError(f"task is an object that describes a task; got {task!r}")
+        _check_keys(Task, task)
+        lists = {name: task[name] for name in ("labels", "scores") if name in task}
+        for name, names in lists.items():
+            if not isinstance(names, list | tuple) or not all(
+                isinstance(one, str) for one in names
+            ):
+                raise ConfigError(f"{name} is a list of strings; got {names!r}")
+        tuples = {name: tuple(names) for name, names in lists.items()}
+        return cls(**{**data, "task": Task(**{**task, **tuples})})
+
+
+def shown(labels: tuple[str, ...], most: int = 8) -> str:
+    """Labels for a message; not all of them where they are many."""
+    some = ", ".join(map(repr, labels[:most]))
+    return f"{some} and {len(labels) - most} more" if len(labels) > most else some or "none"
+
+
+def _check_task(task: Task) -> None:
+    """Refuse a task that contradicts itself."""
+    check_type(task, "name", str, "a string")
+    check_choice(task, "kind", get_args(Kind))
+    check_choice(task, "head", get_args(HeadKind))
+    check_type(task, "has_null", bool, "true or false")
+    if task.head not in (HEADS[task.kind], *(("joint_span",) if task.kind == "answer" else ())):
+        raise ConfigError(
+            f"a task of kind {task.kind} is answered by a {HEADS[task.kind]} head; got {task.head}"
+        )
+    if bool(task.labels) != (task.kind in LABELLED):
+        expected = "needs labels" if task.kind in LABELLED else "has no labels"
+        raise ConfigError(f"a task of kind {task.kind} {expected}; got {len(task.labels)}")
+    if len(set(task.labels)) < len(task.labels):
+        raise ConfigError(f"labels are all different; got {shown(task.labels)}")
+
+
+def _check_keys(cls: type, data: Mapping[str, Any]) -> None:
+    known = [field.name for field in fields(cls)]
+    for key in data:
+        check_known(f"{cls.__name__} setting", key, known)
+    required = ("task", "max_length") if cls is TaskCard else ("name", "kind", "scores", "head")
+    missing = [name for name in required if name not in data]
+    if missing:
+        raise ConfigError(
+            f"{cls.__name__} needs {', '.join(required)}; {', '.join(missing)} is missing"
+        )

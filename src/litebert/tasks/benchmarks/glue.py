@@ -16,7 +16,7 @@ from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
 from litebert.tasks.examples import Kind, TaskExample, TextExample
 from litebert.tasks.tables.bad_rows import BadRows
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.task import HEADS, Task
 

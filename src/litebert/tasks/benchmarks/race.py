@@ -13,8 +13,8 @@ from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
 from litebert.tasks.examples import ChoiceExample, TaskExample
 from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
-from litebert.tasks.tables.lines import read_json
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.tables.rows import read_json
 from litebert.tasks.task import Task
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -1,6 +1,7 @@
 """SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) in their JSON layout, files to AnswerExamples.
- A context is one string that all of its questions share. Answers are moved to where the context
-really has them (align.py).
+
+A context is one string that all of its questions share. Answers are moved to where the context
+really has them (Answer.find).
 """
 
 from collections.abc import Iterator
@@ -10,12 +11,11 @@ from typing import Any
 
 from litebert.config import HeadKind
 from litebert.errors import DataError
-from litebert.tasks.benchmarks.align import align
 from litebert.tasks.benchmarks.benchmark import Benchmark
 from litebert.tasks.examples import Answer, AnswerExample, TaskExample
 from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
-from litebert.tasks.tables.lines import read_json
-from litebert.tasks.tables.options import TableOptions
+from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.tables.rows import read_json
 from litebert.tasks.task import Task
 
 LAYOUT = "SQuAD's {data: [{title, paragraphs: [{context, qas: [{id, question, answers}]}]}]}"
@@ -108,7 +108,7 @@ def read_answers(given: Any, context: str) -> tuple[Answer, ...]:
             )
         if not text.strip():
             continue
-        answer = align(context, text, start)
+        answer = Answer.find(context, text, start)
         if answer is None:
             raise BadRowError(f"the answer {text!r} is not in the context")
         found[answer] = None

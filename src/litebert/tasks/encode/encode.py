@@ -1,16 +1,22 @@
-"""Examples in, inputs out: one encoder for each kind of task, and the same Inputs from all of
-them."""
+"""Examples in, Inputs out: `encode` for every kind of task, with the encoders of texts and options.
 
+A text or pair is one row: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (classify, pair, regress); one
+that is too long loses tokens from its end, of two texts always the longer one. A question with
+options is a row for each option: [CLS] context [SEP] question and option [SEP] (RACE; ALBERT A.3).
+"""
+
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+
 from litebert.errors import DataError
-from litebert.tasks.card import TaskCard
-from litebert.tasks.encode.answer import encode_answers
-from litebert.tasks.encode.choice import encode_choices
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.tag import encode_tags
-from litebert.tasks.encode.text import encode_texts
+from litebert.tasks.encode.pool import Slices, pool_texts
+from litebert.tasks.encode.windows import encode_answers, encode_tags
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -19,28 +25,145 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
+from litebert.tasks.task import TaskCard, shown
 from litebert.text.tokenizer import Tokenizer
 
-Encoder = Callable[[TaskCard, Sequence[Any], Tokenizer], Inputs]
-
-ENCODERS: dict[Kind, tuple[type[TaskExample], Encoder]] = {
-    "classify": (TextExample, encode_texts),
-    "pair": (TextExample, encode_texts),
-    "regress": (TextExample, encode_texts),
-    "choose": (ChoiceExample, encode_choices),
-    "answer": (AnswerExample, encode_answers),
-    "tag": (TagExample, encode_tags),
-}
+MAX_CHOICE = 128
+"""Tokens of question and option that are read; half of the row where that is less."""
+_BLANK = re.compile("_+")
 
 
 def encode(card: TaskCard, examples: Sequence[TaskExample], tokenizer: Tokenizer) -> Inputs:
     """The model's inputs of all examples, in their order. Texts are tokenized once, however many
     examples share them."""
-    wanted, encoder = ENCODERS[card.task.kind]
-    stray = next((example for example in examples if not isinstance(example, wanted)), None)
+    expected, encoder = _ENCODERS[card.task.kind]
+    stray = next((example for example in examples if not isinstance(example, expected)), None)
     if stray is not None:
         raise DataError(
-            f"{card.task.name} asks about a {wanted.__name__}, {stray.key!r} is a "
+            f"{card.task.name} asks about a {expected.__name__}, {stray.key!r} is a "
             f"{type(stray).__name__}"
         )
     return encoder(card, examples, tokenizer)
+
+
+def fill_in(question: str, option: str) -> str:
+    """RACE's rule: fill_in("She was _ .", "glad") -> "She was glad ."; without a blank the option
+    follows the question."""
+    return _BLANK.sub(lambda _: option, question) if "_" in question else f"{question} {option}"
+
+
+def _encode_texts(card: TaskCard, examples: Sequence[TextExample], tokenizer: Tokenizer) -> Inputs:
+    """One row for each example."""
+    texts = [example.first for example in examples]
+    pairs = np.array(
+        [number for number, example in enumerate(examples) if example.second is not None],
+        dtype=np.int64,
+    )
+    pool, slices = pool_texts(
+        [*texts, *(example.second for example in examples if example.second is not None)], tokenizer
+    )
+    first, second = slices[: len(texts)].copy(), np.full((len(texts), 2), -1)
+    second[pairs] = slices[len(texts) :]
+    _truncate_longest(first, second, card.max_length)
+    return Inputs(
+        head=card.task.head,
+        special_ids=(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id),
+        pool=pool,
+        first=first,
+        second=second,
+        examples=np.arange(len(examples)),
+        targets=_text_targets(card, examples),
+    )
+
+
+def _truncate_longest(first: Slices, second: Slices, max_length: int) -> None:
+    """Shorten in place, token by token the longer of the two from its end:
+    `lengths_after_truncation` for many pairs."""
+    is_pair = second[:, 0] >= 0
+    lengths, others = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
+    room = max_length - 2 - is_pair
+    shortened = np.where(
+        is_pair,
+        np.maximum(np.minimum(lengths, room - others), np.minimum(lengths, (room + 1) // 2)),
+        room,
+    )
+    shortened = np.minimum(shortened, lengths)
+    first[:, 1] = first[:, 0] + shortened
+    second[:, 1] = second[:, 0] + np.minimum(others, room - shortened)
+
+
+def _text_targets(card: TaskCard, examples: Sequence[TextExample]) -> np.ndarray | None:
+    if not all(example.is_labelled for example in examples):
+        return None
+    if card.task.kind == "regress":
+        return np.array([_number(example) for example in examples], np.float32)
+    numbers = {label: number for number, label in enumerate(card.task.labels)}
+    unknown = next((example for example in examples if example.label not in numbers), None)
+    if unknown is not None:
+        raise DataError(
+            f"{unknown.where or unknown.key}: label {unknown.label!r} is not among those of "
+            f"{card.task.name}: {shown(card.task.labels)}"
+        )
+    return np.array([numbers[str(example.label)] for example in examples], np.int64)
+
+
+def _number(example: TextExample) -> float:
+    try:
+        number = float(example.truth())
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"{example.where or example.key}: label {example.label!r} is not a number")
+    return number
+
+
+def _encode_choices(
+    card: TaskCard, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
+) -> Inputs:
+    """A row for each option, with the last tokens of question and option and the first of the
+    context."""
+    sizes = np.array([len(example.options) for example in examples], np.int64)
+    contexts = [example.context for example in examples]
+    choices = [
+        fill_in(example.question, option) for example in examples for option in example.options
+    ]
+    pool, slices = pool_texts([*contexts, *choices], tokenizer)
+    first, second = np.repeat(slices[: len(contexts)], sizes, 0), slices[len(contexts) :].copy()
+    room = card.max_length - 3
+    second[:, 0] = np.maximum(second[:, 0], second[:, 1] - min(MAX_CHOICE, room // 2))
+    first[:, 1] = np.minimum(first[:, 1], first[:, 0] + room - (second[:, 1] - second[:, 0]))
+    return Inputs(
+        head=card.task.head,
+        special_ids=(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id),
+        pool=pool,
+        first=first,
+        second=second,
+        examples=np.arange(len(examples)),
+        sizes=sizes,
+        targets=_choice_targets(examples),
+    )
+
+
+def _choice_targets(examples: Sequence[ChoiceExample]) -> Int[np.ndarray, " units"] | None:
+    labels = [example.label for example in examples]
+    for example in examples:
+        where, count = example.where or example.key, len(example.options)
+        if not count:
+            raise DataError(f"{where}: there is no option to choose")
+        if example.label is not None and not 0 <= example.label < count:
+            raise DataError(
+                f"{where}: option {example.label} is said to be right, there are {count}, from 0"
+            )
+    return None if None in labels else np.array(labels, np.int64)
+
+
+_ENCODERS: dict[
+    Kind, tuple[type[TaskExample], Callable[[TaskCard, Sequence[Any], Tokenizer], Inputs]]
+] = {
+    "classify": (TextExample, _encode_texts),
+    "pair": (TextExample, _encode_texts),
+    "regress": (TextExample, _encode_texts),
+    "choose": (ChoiceExample, _encode_choices),
+    "answer": (AnswerExample, encode_answers),
+    "tag": (TagExample, encode_tags),
+}

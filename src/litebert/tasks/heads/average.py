@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from litebert.errors import ConfigError
+from litebert.tasks.examples import only
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -19,7 +20,6 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
-from litebert.tasks.scores.measures import only
 from litebert.tasks.task import Task
 
 Predictions = Sequence[Prediction]

@@ -1,12 +1,13 @@
-"""What a model has to beat: examples in; predictions of a guesser who looks at nothing, and of one
-who counts words, out.
+"""What a model has to beat: examples in; predictions of the majority and the bag-of-words baselines
+out.
 
 They are scored as any model is. Both learn from train alone, in seconds, without randomness.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from litebert.tasks.examples import (
     TagExample,
     TaskExample,
     TextExample,
+    only,
 )
-from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -28,44 +29,47 @@ from litebert.tasks.predictions import (
     SpanPrediction,
     TagPrediction,
 )
+from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.linear import LinearModel
-from litebert.tasks.scores.measures import only, truth
-from litebert.tasks.scores.overlap import answer_by_overlap, choose_by_overlap
-from litebert.tasks.scores.words import features
 from litebert.tasks.task import Task
 
 FREQUENT = 1000
-"""Answers of train that are looked for in a context."""
+"""Answers of train that are searched in a context."""
+MAX_WORDS = 10
+"""Words of the longest answer that is given."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+_SENTENCE = re.compile(r"[^.!?]+(?:[.!?](?=\S)[^.!?]*)*[.!?]*")
+_TOKEN = re.compile(r"\w+")
 
 
 def majority(
     task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExample]
 ) -> list[Prediction]:
-    """What is most frequent in train, whatever is asked: a label, a tag, the number of an option,
-    no answer, an answer that often is one; of numbers the mean.
-    """
+    """What is most frequent in train, whatever the input: a label, a tag, an option's position, no
+    answer, or a frequent answer that the context has; for numbers the mean."""
     _check(task, train)
     if task.kind == "answer":
         return list(_frequent_answers(task, only(train, AnswerExample), only(dev, AnswerExample)))
     if task.kind == "regress":
-        middle = float(np.mean([_number(example) for example in only(train, TextExample)]))
-        return [NumberPrediction(value=middle) for _ in dev]
+        mean = float(np.mean([float(example.truth()) for example in only(train, TextExample)]))
+        return [NumberPrediction(value=mean) for _ in dev]
     if task.kind == "choose":
         return list(_frequent_options(only(train, ChoiceExample), only(dev, ChoiceExample)))
     if task.kind == "tag":
-        tags = Counter(
-            tag for example in only(train, TagExample) for tag in truth(example, example.tags)
-        )
-        tag, count = _first(tags)
-        chance = count / tags.total()
+        tags = Counter(tag for example in only(train, TagExample) for tag in example.truth())
+        tag, count = _most_common(tags)
+        probability = count / tags.total()
         return [
-            TagPrediction(tags=(tag,) * len(each.words), probabilities=(chance,) * len(each.words))
-            for each in only(dev, TagExample)
+            TagPrediction(
+                tags=(tag,) * len(example.words),
+                probabilities=(probability,) * len(example.words),
+            )
+            for example in only(dev, TagExample)
         ]
-    counts = Counter(str(truth(example, example.label)) for example in only(train, TextExample))
-    chances = {label: counts[label] / counts.total() for label in task.labels}
+    counts = Counter(str(example.truth()) for example in only(train, TextExample))
+    shares = {label: counts[label] / counts.total() for label in task.labels}
     return [
-        LabelPrediction(label=max(chances, key=chances.__getitem__), probabilities=dict(chances))
+        LabelPrediction(label=max(shares, key=shares.__getitem__), probabilities=dict(shares))
         for _ in dev
     ]
 
@@ -73,99 +77,33 @@ def majority(
 def bag_of_words(
     task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExample]
 ) -> list[Prediction]:
-    """What words say, their order forgotten: logistic regression and ridge on words, pairs of texts
-    with the words they share; the sliding window of overlap for options (MCTest, RACE §4.1) and
-    answers; for tags the most frequent one of each word.
-    """
+    """Logistic or ridge regression on the words, for pairs also on the words they share; the
+    sliding window of MCTest (Richardson et al. 2013, RACE §4.1) for options and answers; for tags
+    the most frequent one of each word."""
     _check(task, train)
     if task.kind == "choose":
-        return [choose_by_overlap(example) for example in only(dev, ChoiceExample)]
+        return [_choose_by_overlap(example) for example in only(dev, ChoiceExample)]
     if task.kind == "answer":
         return list(
             _overlapping_answers(task, only(train, AnswerExample), only(dev, AnswerExample))
         )
     if task.kind == "tag":
         return list(_tags_of_words(only(train, TagExample), only(dev, TagExample)))
-    learn, ask = only(train, TextExample), only(dev, TextExample)
+    texts = only(train, TextExample)
+    rows, dev_rows = map(word_features, texts), map(word_features, only(dev, TextExample))
     if task.kind == "regress":
-        model = LinearModel.ridge(map(features, learn), [_number(each) for each in learn])
-        return [NumberPrediction(value=float(row[0])) for row in model.outputs(map(features, ask))]
-    places = {label: place for place, label in enumerate(task.labels)}
-    targets = [places[str(truth(each, each.label))] for each in learn]
-    model = LinearModel.logistic(map(features, learn), targets, len(places))
-    chances = model.outputs(map(features, ask)).softmax(1).numpy()
+        model = LinearModel.ridge(rows, [float(example.truth()) for example in texts])
+        return [NumberPrediction(value=float(row[0])) for row in model.outputs(dev_rows)]
+    numbers = {label: number for number, label in enumerate(task.labels)}
+    targets = [numbers[str(example.truth())] for example in texts]
+    model = LinearModel.logistic(rows, targets, len(numbers))
     return [
         LabelPrediction(
             label=task.labels[int(row.argmax())],
             probabilities=dict(zip(task.labels, row.tolist(), strict=True)),
         )
-        for row in chances
+        for row in model.outputs(dev_rows).softmax(1).numpy()
     ]
-
-
-def _frequent_options(
-    train: Sequence[ChoiceExample], dev: Sequence[ChoiceExample]
-) -> list[ChoicePrediction]:
-    counts = Counter(truth(example, example.label) for example in train)
-    found = []
-    for example in dev:
-        seen = np.array([counts[place] for place in range(len(example.options))]) + 1e-9
-        chances = tuple((seen / seen.sum()).tolist())
-        found.append(ChoicePrediction(index=int(seen.argmax()), probabilities=chances))
-    return found
-
-
-def _frequent_answers(
-    task: Task, train: Sequence[AnswerExample], dev: Sequence[AnswerExample]
-) -> list[SpanPrediction]:
-    """No answer where there may be none; else the most frequent answer of train that this context
-    has, or its first word."""
-    counts = Counter(answer.text for example in train for answer in truth(example, example.answers))
-    known = [text for text, _ in counts.most_common(FREQUENT)]
-    found = []
-    for example in dev:
-        word = re.search(r"\w+", example.context)
-        text = next((text for text in known if text in example.context), word[0] if word else "")
-        start = example.context.find(text)
-        spans = (Span(text=text, start=start, end=start + len(text), score=0.0),) if text else ()
-        found.append(
-            SpanPrediction(
-                spans=spans, null_score=1.0, null_threshold=0.0 if task.has_null else None
-            )
-        )
-    return found
-
-
-def _overlapping_answers(
-    task: Task, train: Sequence[AnswerExample], dev: Sequence[AnswerExample]
-) -> list[SpanPrediction]:
-    """With the null threshold that is best on train."""
-    guessed = [answer_by_overlap(example) for example in dev]
-    if not task.has_null:
-        return guessed
-    return at_threshold(
-        guessed, best_threshold(train, [answer_by_overlap(example) for example in train])
-    )
-
-
-def _tags_of_words(train: Sequence[TagExample], dev: Sequence[TagExample]) -> list[TagPrediction]:
-    """A word that train does not have gets the tag that is most frequent among the words it has
-    once."""
-    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for example in train:
-        for word, tag in zip(example.words, truth(example, example.tags), strict=True):
-            seen[word][tag] += 1
-    rare = sum((counts for counts in seen.values() if counts.total() == 1), Counter[str]())
-    unknown = rare or sum(seen.values(), Counter[str]())
-    found = []
-    for example in dev:
-        best = [
-            (_first(counts), counts.total())
-            for counts in (seen.get(word, unknown) for word in example.words)
-        ]
-        chances = tuple(count / total for (_, count), total in best)
-        found.append(TagPrediction(tags=tuple(tag for (tag, _), _ in best), probabilities=chances))
-    return found
 
 
 def _check(task: Task, train: Sequence[TaskExample]) -> None:
@@ -173,10 +111,153 @@ def _check(task: Task, train: Sequence[TaskExample]) -> None:
         raise DataError(f"a baseline of {task.name} learns from train, which has no examples")
 
 
-def _number(example: TextExample) -> float:
-    return truth(example, None if example.label is None else float(example.label))
-
-
-def _first(counts: Counter[str]) -> tuple[str, int]:
+def _most_common(counts: Counter[str]) -> tuple[str, int]:
     """The most frequent; of equals the first in the alphabet, whatever the order of the file."""
     return max(sorted(counts.items()), key=lambda each: each[1])
+
+
+def _words(text: str) -> list[str]:
+    """Words and signs in their order: "It's 5%." is it ' s 5 % ."""
+    return _WORD.findall(text.lower())
+
+
+def word_features(example: TextExample) -> dict[str, float]:
+    """The words of a text; of two texts those of each, those in both, and how much they share."""
+    # dicts as ordered sets: the same order in every process
+    first = dict.fromkeys(_words(example.first))
+    features = {f"1 {word}": 1.0 for word in first}
+    if example.second is None:
+        return features
+    second = dict.fromkeys(_words(example.second))
+    shared = [word for word in first if word in second]
+    features |= {f"2 {word}": 1.0 for word in second} | {f"both {word}": 1.0 for word in shared}
+    return features | {
+        "shared of the first": len(shared) / max(len(first), 1),
+        "shared of the second": len(shared) / max(len(second), 1),
+        "shared of all": len(shared) / max(len(first) + len(second) - len(shared), 1),
+    }
+
+
+def _frequent_options(
+    train: Sequence[ChoiceExample], dev: Sequence[ChoiceExample]
+) -> list[ChoicePrediction]:
+    counts = Counter(example.truth() for example in train)
+    predictions = []
+    for example in dev:
+        shares = np.array([counts[number] for number in range(len(example.options))]) + 1e-9
+        probabilities = tuple((shares / shares.sum()).tolist())
+        predictions.append(
+            ChoicePrediction(index=int(shares.argmax()), probabilities=probabilities)
+        )
+    return predictions
+
+
+def _frequent_answers(
+    task: Task, train: Sequence[AnswerExample], dev: Sequence[AnswerExample]
+) -> list[SpanPrediction]:
+    """No answer where there may be none; else the most frequent answer of train that this context
+    has, or its first word."""
+    counts = Counter(answer.text for example in train for answer in example.truth())
+    frequent = [text for text, _ in counts.most_common(FREQUENT)]
+    threshold = 0.0 if task.has_null else None
+    predictions = []
+    for example in dev:
+        word = _TOKEN.search(example.context)
+        text = next((text for text in frequent if text in example.context), word[0] if word else "")
+        start = example.context.find(text)
+        spans = (Span(text=text, start=start, end=start + len(text), score=0.0),) if text else ()
+        predictions.append(SpanPrediction(spans=spans, null_score=1.0, null_threshold=threshold))
+    return predictions
+
+
+def _overlapping_answers(
+    task: Task, train: Sequence[AnswerExample], dev: Sequence[AnswerExample]
+) -> list[SpanPrediction]:
+    """Answers by overlap, with the null threshold that is best on train."""
+    predictions = list(map(_answer_by_overlap, dev))
+    if not task.has_null:
+        return predictions
+    return at_threshold(predictions, best_threshold(train, list(map(_answer_by_overlap, train))))
+
+
+def _tags_of_words(train: Sequence[TagExample], dev: Sequence[TagExample]) -> list[TagPrediction]:
+    """A word that train does not have gets the tag most frequent among words that occur once."""
+    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for example in train:
+        for word, tag in zip(example.words, example.truth(), strict=True):
+            seen[word][tag] += 1
+    rare = sum((counts for counts in seen.values() if counts.total() == 1), Counter[str]())
+    unknown = rare or sum(seen.values(), Counter[str]())
+    predictions = []
+    for example in dev:
+        counts = [seen.get(word, unknown) for word in example.words]
+        best = [_most_common(each) for each in counts]
+        shares = (count / each.total() for (_, count), each in zip(best, counts, strict=True))
+        predictions.append(
+            TagPrediction(tags=tuple(tag for tag, _ in best), probabilities=tuple(shares))
+        )
+    return predictions
+
+
+def _choose_by_overlap(example: ChoiceExample) -> ChoicePrediction:
+    """The option that shares most with some window of the context, as wide as question and option
+    have words."""
+    context = _words(example.context)
+    rarity = _rarity(context)
+    question = set(_words(example.question.replace("_", " ")))
+    scores = np.array(
+        [
+            _best_window(context, question | set(_words(option)), rarity)
+            for option in example.options
+        ]
+    )
+    weights = np.exp(scores - scores.max())
+    return ChoicePrediction(
+        index=int(scores.argmax()), probabilities=tuple((weights / weights.sum()).tolist())
+    )
+
+
+def _answer_by_overlap(example: AnswerExample) -> SpanPrediction:
+    """The longest run of words that the question lacks, in the sentence that shares most with it.
+
+    The null score is the weighted share of the question that this sentence lacks.
+    """
+    rarity, question = _rarity(_words(example.context)), set(_words(example.question))
+    sentence, start, shared = "", 0, -1.0
+    for match in _SENTENCE.finditer(example.context):
+        weight = math.fsum(rarity.get(word, 0.0) for word in question & set(_words(match[0])))
+        if weight > shared:
+            sentence, start, shared = match[0], match.start(), weight
+    run = _longest_run(sentence, question)
+    if run is None:
+        return SpanPrediction(spans=(), null_score=1.0)
+    # fsum does not depend on the order of a set
+    total = math.fsum(rarity.get(word, math.log(2)) for word in question)
+    span = Span(text=sentence[run[0] : run[1]], start=start + run[0], end=start + run[1], score=0.0)
+    return SpanPrediction(spans=(span,), null_score=1 - shared / total if total else 1.0)
+
+
+def _rarity(words: Sequence[str]) -> Mapping[str, float]:
+    """Weight of each word: the less, the more often the context has it."""
+    return {word: math.log(1 + 1 / count) for word, count in Counter(words).items()}
+
+
+def _best_window(context: Sequence[str], wanted: set[str], rarity: Mapping[str, float]) -> float:
+    """The highest weight of wanted words in a window of as many words as are wanted."""
+    weights = np.array([rarity[word] if word in wanted else 0.0 for word in context])
+    sums = np.append(0.0, np.cumsum(weights))
+    width = min(len(wanted), len(context))
+    return float((sums[width:] - sums[: len(sums) - width]).max())
+
+
+def _longest_run(sentence: str, question: set[str]) -> tuple[int, int] | None:
+    """First character and the one after the last of the longest run of words that the question
+    lacks."""
+    runs: list[list[re.Match[str]]] = [[]]
+    for word in _TOKEN.finditer(sentence):
+        if word[0].lower() in question or len(runs[-1]) == MAX_WORDS:
+            runs.append([])
+        if word[0].lower() not in question:
+            runs[-1].append(word)
+    run = max(runs, key=len)
+    return (run[0].start(), run[-1].end()) if run else None

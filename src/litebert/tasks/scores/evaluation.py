@@ -1,6 +1,7 @@
-"""Everything that is said of a set of predictions: scores with intervals, scores by slice, the
-worst examples."""
+"""Everything that is reported about predictions: scores with intervals, scores by slice, and the
+most confidently wrong examples."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,15 +16,38 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.predictions import Prediction
+from litebert.tasks.predictions import (
+    ChoicePrediction,
+    LabelPrediction,
+    NumberPrediction,
+    Prediction,
+    SpanPrediction,
+    TagPrediction,
+)
+from litebert.tasks.scores.answers import answer_scores
+from litebert.tasks.scores.metrics import entities
 from litebert.tasks.scores.score import SliceScores, bootstrap, by_slice, score
-from litebert.tasks.scores.worst import Wrong, worst
 from litebert.tasks.task import Task
 
 LEVEL = 0.95
 MAX_LABELS = 20
 """Labels up to which each is a slice."""
-_ASKS = re.compile(r"\b(who|whom|whose|what|when|where|why|which|how)\b", re.IGNORECASE)
+NO_ANSWER = "(no answer)"
+_QUESTION_WORD = re.compile(r"\b(who|whom|whose|what|when|where|why|which|how)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrong:
+    """An example whose prediction is wrong."""
+
+    number: int
+    """Its position among the examples, from 0."""
+    example: TaskExample
+    weight: float
+    """How wrong: the confidence in the wrong prediction, less where it is partly right; for numbers
+    the distance."""
+    true: str
+    guessed: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +58,10 @@ class Evaluation:
     num_examples: int
     scores: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    """Of LEVEL, by bootstrap over the examples."""
+    """Confidence intervals of LEVEL, by bootstrap over the examples."""
     slices: Mapping[str, list[SliceScores]]
-    """By what they are told apart by: the file's own slice (a genre, a title), the truth, the
-    length, what is asked."""
+    """By kind of slice: the file's own (a genre, a title), the truth, the length, the question
+    word."""
     worst: list[Wrong]
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,10 +73,10 @@ class Evaluation:
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             "slices": {
                 by: {
-                    part.name: {"num_examples": part.num_examples, "scores": part.scores}
-                    for part in parts
+                    each.name: {"num_examples": each.num_examples, "scores": each.scores}
+                    for each in slices
                 }
-                for by, parts in self.slices.items()
+                for by, slices in self.slices.items()
             },
             "worst": [
                 {
@@ -76,92 +100,163 @@ def evaluate(
 ) -> Evaluation:
     """Score predictions in every way; `samples` resamples for the intervals, `count` of the worst
     examples."""
+    slices = _slices(task, examples, predictions)
     return Evaluation(
         task=task,
         num_examples=len(examples),
         scores=score(task, examples, predictions),
         intervals=bootstrap(task, examples, predictions, samples=samples, level=LEVEL),
-        slices={by: parts for by, parts in _sliced(task, examples, predictions).items() if parts},
+        slices={by: scores for by, scores in slices.items() if scores},
         worst=worst(task, examples, predictions, count=count),
     )
 
 
-def is_labelled(examples: Sequence[TaskExample]) -> bool:
-    """Whether the truth is known of every example."""
-    return not unlabelled(examples)
+def worst(
+    task: Task,
+    examples: Sequence[TaskExample],
+    predictions: Sequence[Prediction],
+    *,
+    count: int = 20,
+) -> list[Wrong]:
+    """The `count` most confidently wrong examples, the worst first; none that is right."""
+    weights = [
+        _how_wrong(task, example, prediction)
+        for example, prediction in zip(examples, predictions, strict=True)
+    ]
+    order = sorted(
+        (number for number, weight in enumerate(weights) if weight > 0),
+        key=lambda number: -weights[number],
+    )
+    return [
+        Wrong(
+            number=number,
+            example=examples[number],
+            weight=weights[number],
+            true=_true_text(examples[number]),
+            guessed=_predicted_text(examples[number], predictions[number]),
+        )
+        for number in order[:count]
+    ]
 
 
-def unlabelled(examples: Sequence[TaskExample]) -> list[TaskExample]:
-    """Those whose truth is not known."""
-    return [example for example in examples if _truth(example) is None]
-
-
-def text_of(example: TaskExample) -> str:
-    """All that is read to answer."""
-    match example:
-        case TextExample():
-            return example.first if example.second is None else f"{example.first} {example.second}"
-        case ChoiceExample() | AnswerExample():
-            return f"{example.context} {example.question}"
-        case TagExample():
-            return " ".join(example.words)
-
-
-def _sliced(
+def _slices(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> dict[str, list[SliceScores]]:
     def scored(slice_of: Callable[[TaskExample], str], task: Task = task) -> list[SliceScores]:
         return by_slice(task, examples, predictions, slice_of=slice_of)
 
-    found = {"slice": scored(lambda example: example.slice or "(none)")}
+    slices = {"slice": scored(lambda example: example.slice or "(none)")}
     if task.kind in ("classify", "pair") and len(task.labels) <= MAX_LABELS:
-        # of one label alone only the share that is right says something
-        found["truth"] = scored(
-            lambda example: str(_truth(example)), replace(task, scores=("accuracy",))
+        # within one label, accuracy is the only score with a meaning
+        slices["truth"] = scored(
+            lambda example: str(example.truth()), replace(task, scores=("accuracy",))
         )
     if task.kind in ("choose", "answer"):
-        found["question"] = scored(_asked)
+        slices["question"] = scored(_question_word)
     order = {"up to": 0, "over": 2}
-    return found | {
+    return slices | {
         "length": sorted(
-            scored(_lengths(examples)), key=lambda part: order.get(part.name.rsplit(" ", 2)[0], 1)
+            scored(_lengths(examples)), key=lambda each: order.get(each.name.rsplit(" ", 2)[0], 1)
         )
     }
 
 
-def _truth(example: TaskExample) -> object:
-    match example:
-        case AnswerExample():
-            return example.answers
-        case TagExample():
-            return example.tags
-        case _:
-            return example.label
-
-
-def _asked(example: TaskExample) -> str:
+def _question_word(example: TaskExample) -> str:
     """The first word that asks."""
-    found = (
-        _ASKS.search(example.question)
-        if isinstance(example, ChoiceExample | AnswerExample)
-        else None
-    )
-    return found[0].lower() if found else "other"
+    if not isinstance(example, ChoiceExample | AnswerExample):
+        return "other"
+    match = _QUESTION_WORD.search(example.question)
+    return match[0].lower() if match else "other"
 
 
 def _lengths(examples: Sequence[TaskExample]) -> Callable[[TaskExample], str]:
     """Short, middle or long: thirds by the number of words."""
-    sizes = [len(text_of(example).split()) for example in examples]
-    low, high = (int(edge) for edge in np.quantile(sizes, [1 / 3, 2 / 3]))
+    low, high = (int(edge) for edge in np.quantile(list(map(_num_words, examples)), [1 / 3, 2 / 3]))
 
     def third(example: TaskExample) -> str:
-        size = len(text_of(example).split())
-        return (
-            f"up to {low} words"
-            if size <= low
-            else f"{low + 1} to {high} words"
-            if size <= high
-            else f"over {high} words"
-        )
+        size = _num_words(example)
+        if size <= low:
+            return f"up to {low} words"
+        return f"{low + 1} to {high} words" if size <= high else f"over {high} words"
 
     return third
+
+
+def _num_words(example: TaskExample) -> int:
+    """Words of everything that is read."""
+    match example:
+        case TextExample():
+            return len(f"{example.first} {example.second or ''}".split())
+        case ChoiceExample() | AnswerExample():
+            return len(f"{example.context} {example.question}".split())
+        case TagExample():
+            return len(" ".join(example.words).split())
+
+
+def _how_wrong(task: Task, example: TaskExample, prediction: Prediction) -> float:
+    """0 for what is right; else up to 1, more with more confidence; for numbers the distance."""
+    match example, prediction:
+        case TextExample(), LabelPrediction(label=label):
+            return 0.0 if label == example.truth() else prediction.probabilities[label]
+        case TextExample(), NumberPrediction():
+            return abs(prediction.value - float(example.truth()))
+        case ChoiceExample(), ChoicePrediction(index=index):
+            return 0.0 if index == example.truth() else prediction.probabilities[index]
+        case AnswerExample(), SpanPrediction(best=best):
+            _, f1, _ = answer_scores([example], [best.text if best else ""], has_null=task.has_null)
+            return (1 - float(f1[0])) * _confidence(prediction)
+        case TagExample(), TagPrediction():
+            words = zip(example.truth(), prediction.tags, prediction.probabilities, strict=True)
+            return sum(probability for true, tag, probability in words if true != tag)
+    raise AssertionError(
+        f"{type(prediction).__name__} is no prediction of a {type(example).__name__}"
+    )
+
+
+def _true_text(example: TaskExample) -> str:
+    match example:
+        case TextExample(label=label):
+            return f"{label:g}" if isinstance(label, float) else str(label)
+        case ChoiceExample():
+            return _option(example.truth(), example.options)
+        case AnswerExample():
+            texts = dict.fromkeys(answer.text for answer in example.truth())
+            return " / ".join(texts) or NO_ANSWER
+        case TagExample():
+            return _entities(example.truth(), example.words)
+
+
+def _predicted_text(example: TaskExample, prediction: Prediction) -> str:
+    match example, prediction:
+        case _, LabelPrediction(label=label):
+            return f"{label} ({prediction.probabilities[label]:.0%})"
+        case _, NumberPrediction(value=value):
+            return f"{value:.3g}"
+        case ChoiceExample(), ChoicePrediction(index=index):
+            return f"{_option(index, example.options)} ({prediction.probabilities[index]:.0%})"
+        case _, SpanPrediction(best=best):
+            return f"{best.text if best else NO_ANSWER} ({_confidence(prediction):.0%})"
+        case TagExample(), TagPrediction():
+            return _entities(prediction.tags, example.words)
+    raise AssertionError
+
+
+def _confidence(prediction: SpanPrediction) -> float:
+    """Probability of the span, times that of there being an answer where there may be none."""
+    threshold, answerable = prediction.null_threshold, 1.0
+    if threshold is not None:
+        answerable = 1 / (1 + math.exp(min(prediction.null_score - threshold, 700)))
+    if prediction.best is None:
+        return 1 - answerable
+    return answerable * min(math.exp(prediction.best.score), 1.0)
+
+
+def _option(index: int, options: Sequence[str]) -> str:
+    name = chr(ord("A") + index) if index < 26 else str(index + 1)
+    return f"{name}: {options[index]}"
+
+
+def _entities(tags: Sequence[str], words: Sequence[str]) -> str:
+    spans = sorted(entities(tags), key=lambda entity: entity[1])
+    texts = (f"{' '.join(words[start:stop])} [{name}]" for name, start, stop in spans)
+    return "; ".join(texts) or "(none)"

@@ -1,32 +1,51 @@
-"""Examples and predictions in; the task's official scores, their intervals, and scores by slice
-out."""
+"""Examples and predictions in; the task's official scores, their intervals, and scores by slice out.
+
+Texts are compared once; each score is then a function of weights over the examples, so that a
+resample or a slice costs one row of weights.
+"""
 
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from litebert.errors import ConfigError
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TaskExample
-from litebert.tasks.predictions import Prediction
-from litebert.tasks.scores import Weights
-from litebert.tasks.scores.measures import measure
+from litebert.errors import ConfigError, DataError
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+    only,
+)
+from litebert.tasks.predictions import (
+    ChoicePrediction,
+    LabelPrediction,
+    NumberPrediction,
+    Prediction,
+    SpanPrediction,
+    TagPrediction,
+)
+from litebert.tasks.scores import metrics
+from litebert.tasks.scores.answers import answer_scores
+from litebert.tasks.scores.metrics import LabelCounts, Scores, TagCounts, Weights, divide, mean
 from litebert.tasks.task import Task
 
 LESS_IS_BETTER = frozenset({"mean_squared_error"})
 CELLS = 4_000_000
-"""Weights held at once: resamples × examples."""
+"""Weights in memory at once: resamples × examples."""
 MAX_SLICES = 200
-"""Slices that are scored: more would be read by nobody."""
+"""Slices that are scored: nobody would read more."""
+_Measure = Callable[[Weights], Scores]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SliceScores:
-    """Scores of a part of the examples."""
+    """Scores of some of the examples."""
 
     name: str
     num_examples: int
@@ -37,16 +56,15 @@ class SliceScores:
 def score(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> dict[str, float]:
-    """Every score of the task, 1 for perfect (mean_squared_error: 0), by name and in the task's
-    order.
+    """Every score of the task by name, in the task's order; 1 is perfect (mean_squared_error: 0).
 
-    A score that is not defined, as a correlation with a constant, is 0, as scikit-learn has it; an
-    error then is infinite.
+    An undefined score, such as a correlation with a constant, is 0, as in scikit-learn; an
+    undefined error is infinite.
     """
     everything = np.ones((1, len(examples)))
     values = {
-        name: float(each(everything)[0])
-        for name, each in measure(task, examples, predictions).items()
+        name: float(measure(everything)[0])
+        for name, measure in _measures(task, examples, predictions).items()
     }
     worst = {name: math.inf if name in LESS_IS_BETTER else 0.0 for name in values}
     return {name: value if math.isfinite(value) else worst[name] for name, value in values.items()}
@@ -61,20 +79,19 @@ def bootstrap(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, tuple[float, float]]:
-    """Interval of each score: the middle `level` of its values over resamples of the examples,
-    drawn with replacement.
+    """Confidence interval of each score: the middle `level` of its values over resamples of the
+    examples, drawn with replacement.
 
-    It says how far another set of examples of this size might move the score, and nothing of
-    another seed of training. Questions about one text are drawn together: they stand or fall with
-    it, and many of them say less than as many texts.
+    It tells how far another set of examples of this size might move the score, and nothing about
+    another training seed. Questions about one text are drawn together: they are not independent.
     """
     if samples < 1 or not 0 < level < 1:
         raise ConfigError(
             f"a bootstrap takes samples from 1 and a level between 0 and 1; got {samples} and "
             f"{level}"
         )
-    measures = measure(task, examples, predictions)
-    found: dict[str, list[np.ndarray]] = {name: [] for name in measures}
+    measures = _measures(task, examples, predictions)
+    values: dict[str, list[np.ndarray]] = {name: [] for name in measures}
     draw = np.random.default_rng(seed)
     rows = max(CELLS // len(examples), 1)
     _, groups = np.unique(
@@ -82,10 +99,10 @@ def bootstrap(
     )
     for start in range(0, samples, rows):
         weights = _resamples(draw, min(rows, samples - start), groups)
-        for name, each in measures.items():
-            found[name].append(each(weights))
+        for name, measure in measures.items():
+            values[name].append(measure(weights))
     edges = [(1 - level) / 2, (1 + level) / 2]
-    return {name: _interval(np.concatenate(parts), edges) for name, parts in found.items()}
+    return {name: _interval(np.concatenate(chunks), edges) for name, chunks in values.items()}
 
 
 def by_slice(
@@ -95,18 +112,19 @@ def by_slice(
     *,
     slice_of: Callable[[TaskExample], str] = lambda example: example.slice,
 ) -> list[SliceScores]:
-    """Scores of each slice, the largest first and MAX_SLICES at most; none where the examples are
-    not told apart."""
+    """Scores of each slice, the largest first, at most MAX_SLICES; none where all examples are of
+    one slice."""
     names = [slice_of(example) for example in examples]
     sizes = Counter(names)
     slices = sorted(sizes, key=lambda name: (-sizes[name], name))[:MAX_SLICES]
     if len(sizes) < 2:
         return []
-    measures = measure(task, examples, predictions)
-    places = {name: place for place, name in enumerate(slices)}
-    mine = np.array([places.get(name, -1) for name in names])
-    weights = (np.arange(len(slices))[:, None] == mine).astype(np.float64)
-    values = {name: each(weights) for name, each in measures.items()}
+    numbers = {name: number for number, name in enumerate(slices)}
+    slice_numbers = np.array([numbers.get(name, -1) for name in names])
+    weights = (np.arange(len(slices))[:, None] == slice_numbers).astype(np.float64)
+    values = {
+        name: measure(weights) for name, measure in _measures(task, examples, predictions).items()
+    }
     return [
         SliceScores(
             name=name,
@@ -127,11 +145,124 @@ def printed(name: str, value: float) -> str:
 
 
 def group_of(example: TaskExample, number: int) -> int:
-    """What examples have in common that are not drawn apart: the text that they ask about; of the
-    others, nothing."""
+    """Examples of one group are resampled together: questions about one text; others are alone."""
     if isinstance(example, AnswerExample | ChoiceExample) and example.context:
         return -1 - zlib.crc32(example.context.encode("utf-8", "surrogatepass"))
     return number
+
+
+def _measures(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> dict[str, _Measure]:
+    """The task's scores in its order; where a question may have no answer, also those of either
+    half."""
+    if len(examples) != len(predictions):
+        raise ConfigError(
+            f"scores need a prediction for each example; got {len(predictions)} for "
+            f"{len(examples)} examples"
+        )
+    if not examples:
+        raise DataError(f"{task.name} has no examples to score")
+    known = _MEASURES[task.kind](task, examples, predictions)
+    unknown = [name for name in task.scores if name not in known]
+    if unknown:
+        raise ConfigError(f"{task.kind} has no score {unknown[0]!r}; known: {', '.join(known)}")
+    halves = [name for name in known if name.startswith(("has_answer_", "no_answer_"))]
+    return {name: known[name] for name in dict.fromkeys([*task.scores, *halves])}
+
+
+def _label_measures(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Mapping[str, _Measure]:
+    numbers = {label: number for number, label in enumerate(task.labels)}
+    true, predicted = np.zeros((2, len(examples)), np.int64)
+    pairs = zip(only(examples, TextExample), only(predictions, LabelPrediction), strict=True)
+    for row, (example, prediction) in enumerate(pairs):
+        label = example.truth()
+        if label not in numbers:
+            known = ", ".join(task.labels[:10]) + (" …" if len(task.labels) > 10 else "")
+            raise DataError(
+                f"{example.where or example.key}: {label!r} is no label of {task.name}; known: "
+                f"{known}"
+            )
+        true[row], predicted[row] = numbers[str(label)], numbers[prediction.label]
+
+    def over(score: Callable[[LabelCounts], Scores]) -> _Measure:
+        return lambda weights: score(LabelCounts.of(true, predicted, weights, len(task.labels)))
+
+    measures = {
+        "accuracy": over(LabelCounts.accuracy),
+        "macro_f1": over(LabelCounts.macro_f1),
+        "matthews": over(LabelCounts.matthews),
+    }
+    return measures | ({"f1": over(LabelCounts.f1)} if len(task.labels) == 2 else {})
+
+
+def _number_measures(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Mapping[str, _Measure]:
+    true = np.array([float(example.truth()) for example in only(examples, TextExample)])
+    predicted = np.array([each.value for each in only(predictions, NumberPrediction)])
+    return {
+        "pearson": lambda weights: metrics.pearson(true, predicted, weights),
+        "spearman": lambda weights: metrics.spearman(true, predicted, weights),
+        "mean_squared_error": lambda weights: metrics.mean_squared_error(true, predicted, weights),
+    }
+
+
+def _choice_measures(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Mapping[str, _Measure]:
+    pairs = zip(only(examples, ChoiceExample), only(predictions, ChoicePrediction), strict=True)
+    correct = np.array([float(guess.index == example.truth()) for example, guess in pairs])
+    return {"accuracy": lambda weights: mean(correct, weights)}
+
+
+def _answer_measures(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Mapping[str, _Measure]:
+    spans = [prediction.best for prediction in only(predictions, SpanPrediction)]
+    texts = [span.text if span else "" for span in spans]
+    exact, f1, answerable = answer_scores(
+        only(examples, AnswerExample), texts, has_null=task.has_null
+    )
+
+    def over(values: np.ndarray, counted: np.ndarray) -> _Measure:
+        return lambda weights: mean(values, weights * counted)
+
+    everything = np.ones(len(texts))
+    measures = {"exact": over(exact, everything), "f1": over(f1, everything)}
+    if task.has_null:
+        for half, counted in (("has_answer", answerable), ("no_answer", 1 - answerable)):
+            measures |= {f"{half}_exact": over(exact, counted), f"{half}_f1": over(f1, counted)}
+    return measures
+
+
+def _tag_measures(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Mapping[str, _Measure]:
+    pairs = zip(only(examples, TagExample), only(predictions, TagPrediction), strict=True)
+    counts = [TagCounts.of(example.truth(), prediction.tags) for example, prediction in pairs]
+    correct, true, predicted, correct_words, words = (
+        np.array([getattr(each, name) for each in counts], float)
+        for name in ("correct", "true", "predicted", "correct_words", "words")
+    )
+    return {
+        "f1": lambda weights: divide(2 * weights @ correct, weights @ (true + predicted)),
+        "precision": lambda weights: divide(weights @ correct, weights @ predicted),
+        "recall": lambda weights: divide(weights @ correct, weights @ true),
+        "accuracy": lambda weights: divide(weights @ correct_words, weights @ words),
+    }
+
+
+_MEASURES = {
+    "classify": _label_measures,
+    "pair": _label_measures,
+    "regress": _number_measures,
+    "choose": _choice_measures,
+    "answer": _answer_measures,
+    "tag": _tag_measures,
+}
 
 
 def _resamples(

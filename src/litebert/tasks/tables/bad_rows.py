@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from litebert.data.documents import BadRow
 from litebert.data.quarantine import Quarantine
 from litebert.errors import DataError
-from litebert.tasks.tables.options import BadRowPolicy, TableOptions
+from litebert.tasks.tables.columns import BadRowPolicy, TableOptions
 
 MEND = "mend it, or go on without it by --bad-rows skip or quarantine"
 

@@ -1,19 +1,92 @@
-"""Which column holds what: named by the user, or recognised by the names that people give their
-columns.
- In: the kind of task, a table's columns, the user's options. Out: Columns, and a sentence that says
-what was recognised.
+"""Which column holds what: named by the user, or recognized by the names that columns usually have.
+
+In: the kind of task, a table's columns, the user's TableOptions. Out: Columns, and a sentence that
+tells what was recognized.
 """
 
 import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from litebert.checks import check_choice, check_number, check_whole
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import Kind
-from litebert.tasks.tables.options import TableOptions
 
-PARTS = (
+BadRowPolicy = Literal["error", "skip", "quarantine"]
+Level = Literal["all", "middle", "high"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How task files are read. Columns left at None are recognized by their names, and the choice
+    is told in the notes."""
+
+    text: str | None = None
+    """Column of the text, or of a pair's first text."""
+    second: str | None = None
+    """Column of a pair's second text."""
+    label: str | None = None
+    """Column of the label; of the number for regress; of the right option for choose (a letter, a
+    number from 0, or itself)."""
+    context: str | None = None
+    """Column of the context that a question is about: choose, answer."""
+    question: str | None = None
+    """Column of the question: choose, answer."""
+    options: tuple[str, ...] | None = None
+    """Columns of the options of choose: one for each, or a single one that holds a list."""
+    answer: str | None = None
+    """Column of the answer's text, or of SQuAD's answers object; empty where a question has
+    none."""
+    answer_start: str | None = None
+    """Column of the answer's first character in the context; without it, the first place where the
+    answer stands."""
+    words: str | None = None
+    """Column of the words to tag: a list, or a text with white space between."""
+    tags: str | None = None
+    """Column of the tags, as many as words."""
+    slice: str | None = None
+    """Column that scores are broken down by."""
+    key: str | None = None
+    """Column that names a row in the predictions; without it, the row's number from 0."""
+    labels: tuple[str, ...] | None = None
+    """All labels, in order; without it, those found in train. A checkpoint's own labels go here
+    when it is scored."""
+    bad_rows: BadRowPolicy = "error"
+    """What to do with a row that cannot be used: stop, leave it out, or leave it out and keep a
+    copy."""
+    quarantine: str = "quarantine.jsonl"
+    """Where bad_rows="quarantine" keeps its copies."""
+    dev_fraction: float = 0.1
+    """Part of one's own rows that becomes dev where no file for dev is given."""
+    test_fraction: float = 0.0
+    """Part of one's own rows that becomes test where no file for test is given."""
+    split_dev: float | None = None
+    """Part of a benchmark's dev that is kept for scoring where it has no train split; the rest
+    becomes train."""
+    cut_seed: int = 0
+    """Decides which rows go where when a split is cut."""
+    level: Level = "all"
+    """Which part of RACE: middle school, high school, or both."""
+
+    def __post_init__(self) -> None:
+        check_choice(self, "bad_rows", ("error", "skip", "quarantine"))
+        check_choice(self, "level", ("all", "middle", "high"))
+        check_number(self, "dev_fraction", 0, 0.9)
+        check_number(self, "test_fraction", 0, 0.9)
+        check_number(self, "split_dev", 0.01, 0.9, optional=True)
+        check_whole(self, "cut_seed", 0, 2**63)
+        if self.dev_fraction + self.test_fraction > 0.95:
+            raise ConfigError(
+                f"dev_fraction {self.dev_fraction:g} and test_fraction {self.test_fraction:g} "
+                "leave less than 5 % to train on"
+            )
+        if self.labels is not None and len(set(self.labels)) != len(self.labels):
+            raise ConfigError(f"labels are named twice; got {', '.join(self.labels)}")
+
+
+ROLES = (
     "text",
     "second",
     "label",
@@ -25,15 +98,22 @@ PARTS = (
     "words",
     "tags",
 )
-ALWAYS = {"slice": ("slice",), "key": ("id", "key", "guid")}
-"""Parts that any kind may have."""
-
-_ONE = "text sentence review comment content body document tweet message utterance headline title question prompt first"
+_ALWAYS = {"slice": "slice", "key": "id key guid"}  # roles of any kind
+_ONE = (
+    "text sentence review comment content body document tweet message utterance headline title "
+    "question prompt first"
+)
 _FIRST = "sentence1 text1 premise question1 first text_a sentence_a #1_string query question text"
-_SECOND = "sentence2 text2 hypothesis question2 second text_b sentence_b #2_string passage sentence answer"
-_LABEL = "label labels gold_label class category target sentiment intent topic gold is_duplicate quality stars rating score y"
+_SECOND = (
+    "sentence2 text2 hypothesis question2 second text_b sentence_b #2_string passage sentence "
+    "answer"
+)
+_LABEL = (
+    "label labels gold_label class category target sentiment intent topic gold is_duplicate "
+    "quality stars rating score y"
+)
 _CONTEXT = "context article passage paragraph story document ctx text"
-NAMES: Mapping[Kind, Mapping[str, str]] = {
+_NAMES: Mapping[Kind, Mapping[str, str]] = {
     "classify": {"label": _LABEL, "text": _ONE},
     "pair": {"label": _LABEL, "text": _FIRST, "second": _SECOND},
     "regress": {
@@ -58,9 +138,9 @@ NAMES: Mapping[Kind, Mapping[str, str]] = {
         "words": "words tokens text sentence",
     },
 }
-"""For each kind its parts and the names they are known by, the likelier first; a column serves one
-part only."""
-OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
+"""For each kind its roles and the names of their columns, the likelier first; a column has one role
+only."""
+_OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
     "classify": (),
     "pair": (),
     "regress": ("second",),
@@ -76,13 +156,13 @@ TRUTH: Mapping[Kind, str] = {
     "answer": "answer",
     "tag": "tags",
 }
-"""The part that is to be learned: a test split may be without it."""
+"""The role of the target: a test split may be without it."""
 _SERIES = re.compile(r"(?:option|choice|ending|answer|candidate)?_?([a-z]|\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Names of the columns that hold each part; None for a part that the table does not have."""
+    """The column of each role; None for a role that the table does not have."""
 
     text: str | None = None
     second: str | None = None
@@ -106,84 +186,77 @@ def find_columns(
     where: str = "",
     labelled: bool = False,
 ) -> tuple[Columns, str]:
-    """The columns of a table whose columns are `names`, and what was recognised, in words; "" where
+    """The columns of a table whose columns are `names`, and what was recognized, in words; "" where
     the user named all.
 
-    `labelled`: the part that is to be learned has to be there.
+    `labelled`: the target's column has to be there.
     """
     options = options or TableOptions()
-    known = NAMES[kind]
-    given = {
-        part: value for part in (*PARTS, *ALWAYS) if (value := getattr(options, part)) is not None
+    usual = _NAMES[kind]
+    named_by_user = {
+        role: value for role in (*ROLES, *_ALWAYS) if (value := getattr(options, role)) is not None
     }
-    for part in given:
-        if part not in known and part not in ALWAYS:
-            raise ConfigError(f"{kind} has no column for {part}; it has: {', '.join(known)}")
-    found: dict[str, tuple[str, ...]] = {}
-    for part, value in given.items():
-        columns_of = (value,) if isinstance(value, str) else tuple(value)
-        if (
-            not labelled
-            and part in (TRUTH[kind], "answer_start")
-            and not set(columns_of) & set(names)
-        ):
+    for role in named_by_user:
+        if role not in usual and role not in _ALWAYS:
+            raise ConfigError(f"{kind} has no column for {role}; it has: {', '.join(usual)}")
+    named: dict[str, tuple[str, ...]] = {}
+    for role, value in named_by_user.items():
+        chosen = (value,) if isinstance(value, str) else tuple(value)
+        is_target = role in (TRUTH[kind], "answer_start")
+        if not labelled and is_target and not set(chosen) & set(names):
             continue  # named for train, and not there where nothing is to be learned
-        for name in columns_of:
-            _expect(name, part, names, where)
-        found[part] = columns_of
+        for name in chosen:
+            _expect(name, role, names, where)
+        named[role] = chosen
     needed = [
-        part for part in known if part not in OPTIONAL[kind] and (labelled or part != TRUTH[kind])
+        role for role in usual if role not in _OPTIONAL[kind] and (labelled or role != TRUTH[kind])
     ]
-    guessed = {
-        part: name
-        for part, name in _recognise(kind, names, found, needed).items()
-        if part not in given
+    recognized = {
+        role: columns
+        for role, columns in _recognize(kind, names, named, needed).items()
+        if role not in named_by_user
     }
-    for part in needed:
-        if part not in found and part not in guessed:
-            raise DataError(_missing(kind, part, names, where))
-    if kind == "choose" and not {"context", "question"} & (found.keys() | guessed.keys()):
+    both = named | recognized
+    for role in needed:
+        if role not in both:
+            raise DataError(_missing(kind, role, names, where))
+    if kind == "choose" and not {"context", "question"} & both.keys():
         raise DataError(_missing(kind, "question", names, where))
-    chosen = found | guessed
     columns = Columns(
-        options=chosen.get("options", ()),
-        **{part: value[0] for part, value in chosen.items() if part != "options"},
+        options=both.get("options", ()),
+        **{role: value[0] for role, value in both.items() if role != "options"},
     )
-    told = ", ".join(
-        f"{part} is {', '.join(map(repr, guessed[part]))}"
-        for part in (*known, *ALWAYS)
-        if part in guessed
+    note = ", ".join(
+        f"{role} is {', '.join(map(repr, recognized[role]))}"
+        for role in (*usual, *_ALWAYS)
+        if role in recognized
     )
-    return columns, f"{_at(where)}columns recognised: {told}" if told else ""
+    return columns, f"{_at(where)}columns recognised: {note}" if note else ""
 
 
-def _recognise(
-    kind: Kind, names: Sequence[str], found: Mapping[str, tuple[str, ...]], needed: Sequence[str]
+def _recognize(
+    kind: Kind, names: Sequence[str], named: Mapping[str, tuple[str, ...]], needed: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The parts that the user did not name, each by the likeliest name among the columns that are
-    left."""
+    """The roles that the user did not name, each by the likeliest name among the columns left."""
     plain = {_plain(name): name for name in reversed(names)}  # of two that look alike, the first
     free = {
         look: name
         for look, name in plain.items()
-        if not any(name in used for used in found.values())
+        if not any(name in used for used in named.values())
     }
-    guessed: dict[str, tuple[str, ...]] = {}
-    for part, known in {
-        **NAMES[kind],
-        **{part: " ".join(looks) for part, looks in ALWAYS.items()},
-    }.items():
-        if part in found:
+    recognized: dict[str, tuple[str, ...]] = {}
+    for role, looks in {**_NAMES[kind], **_ALWAYS}.items():
+        if role in named:
             continue
-        look = next((look for look in known.split() if look in free), None)
+        look = next((look for look in looks.split() if look in free), None)
         if look is not None:
-            guessed[part] = (free.pop(look),)
-        elif part == "options" and (series := _series(free)):
-            guessed[part] = tuple(free.pop(look) for look in series)
-    rest = [part for part in needed if part not in found and part not in guessed]
+            recognized[role] = (free.pop(look),)
+        elif role == "options" and (series := _series(free)):
+            recognized[role] = tuple(free.pop(look) for look in series)
+    rest = [role for role in needed if role not in named and role not in recognized]
     if len(rest) == 1 and len(free) == 1:
-        guessed[rest[0]] = tuple(free.values())  # one part is missing and one column is left
-    return guessed
+        recognized[rest[0]] = tuple(free.values())  # one role is missing and one column is left
+    return recognized
 
 
 def _series(free: Mapping[str, str]) -> list[str]:
@@ -204,26 +277,25 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s\-.]+", "_", name.strip().lower())
 
 
-def _expect(name: str, part: str, names: Sequence[str], where: str) -> None:
+def _expect(name: str, role: str, names: Sequence[str], where: str) -> None:
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        raise DataError(f"{_at(where)}there is no column {name!r} for {part}; {meant}{_has(names)}")
+        raise DataError(f"{_at(where)}there is no column {name!r} for {role}; {meant}{_has(names)}")
 
 
-def _missing(kind: Kind, part: str, names: Sequence[str], where: str) -> str:
-    flag = f"--{part.replace('_', '-')}"
-    looks = ", ".join(NAMES[kind][part].split()[:6])
+def _missing(kind: Kind, role: str, names: Sequence[str], where: str) -> str:
+    flag = f"--{role.replace('_', '-')}"
+    looks = ", ".join(_NAMES[kind][role].split()[:6])
     return (
-        f"{_at(where)}no column is recognised as the {part} of {kind} (by names such as {looks}); "
-        f"{_has(names)}; "
-        f"say which one it is with {flag} NAME, or give the table a header line"
+        f"{_at(where)}no column is recognised as the {role} of {kind} (by names such as {looks}); "
+        f"{_has(names)}; say which one it is with {flag} NAME, or give the table a header line"
     )
 
 
 def _has(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:20])
-    return f"the table has: {shown}{', …' if len(names) > 20 else ''}"
+    some = ", ".join(repr(name) for name in names[:20])
+    return f"the table has: {some}{', …' if len(names) > 20 else ''}"
 
 
 def _at(where: str) -> str:

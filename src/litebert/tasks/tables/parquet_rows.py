@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError, MissingExtraError
 from litebert.tasks.tables.bad_rows import BadRows, Place
-from litebert.tasks.tables.lines import compression_of
+from litebert.tasks.tables.rows import compression_of
 
 BATCH_ROWS = 64
 

@@ -1,24 +1,28 @@
-"""Rows of a table, one after another, in constant memory: CSV, TSV, JSONL, Parquet, and plain lines
-of text.
- In: a path, whose name says what it is, plain or compressed. Out: (place, row) with the row as a
-dict by column. A row that cannot be read is told to `bad`. TSV is GLUE's: a tab parts fields and
-nothing is quoted, so quotes are characters like any other. CSV is RFC 4180's: quoted fields may
-hold commas, quotes (doubled) and line feeds.
+"""Rows of a table, one after another, in bounded memory: CSV, TSV, JSONL, Parquet, or lines of text.
+
+In: a path, whose name tells the format, plain or compressed. Out: (place, row) with the row as a
+dict by column; a row that cannot be read is reported to `bad`. TSV is GLUE's: tabs separate fields
+and nothing is quoted, so quotes are characters like any other. CSV is RFC 4180's: quoted fields may
+hold commas, quotes (doubled) and line feeds. Only a line feed ends a line: U+2028, U+0085 and the
+like stand inside GLUE's and Wikipedia's sentences.
 """
 
+import csv
 import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from litebert.data.files import COMPRESSIONS
+from litebert.data.pieces import MAX_ROW_BYTES
+from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError
 from litebert.tasks.tables.bad_rows import BadRows, Place
-from litebert.tasks.tables.csv_records import csv_records
-from litebert.tasks.tables.lines import Line, Record, compression_of, decoded_lines
 
 Row = dict[str, Any]
-KINDS = {
+FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -28,15 +32,17 @@ KINDS = {
     ".text": "text",
 }
 TABLES = ".csv, .tsv, .jsonl or .parquet, plain or with .gz, .xz, .bz2, .zst"
+CHUNK_BYTES = 2**18
+_BOM = b"\xef\xbb\xbf"
+_TOO_LONG = f"the line is longer than {MAX_ROW_BYTES:,} bytes"
 
 
 def read_rows(
     path: str | os.PathLike[str], *, bad: BadRows | None = None, header: Sequence[str] | None = None
 ) -> Iterator[tuple[Place, Row]]:
-    """All rows of `path`; `header` names the columns of a TSV or CSV file that has no header
-    line."""
+    """All rows of `path`; `header` names the columns of a TSV or CSV file without a header line."""
     path, bad = os.fspath(path), bad or BadRows()
-    kind = KINDS.get(compression_of(path)[1])
+    kind = FORMATS.get(compression_of(path)[1])
     if kind is None:
         raise DataError(f"{path}: the name does not say what the file holds; expected {TABLES}")
     if kind == "parquet":
@@ -45,15 +51,116 @@ def read_rows(
         )
 
         return parquet_rows(path, bad)
-    if kind in ("csv", "tsv"):
-        return _table_rows(
-            csv_records(path, bad) if kind == "csv" else _tsv_records(path, bad), bad, header
-        )
+    if kind == "csv":
+        return _table_rows(_csv_records(path, bad), bad, header)
+    if kind == "tsv":
+        return _table_rows(_tsv_records(path, bad), bad, header)
     return _jsonl_rows(path, bad) if kind == "jsonl" else _text_rows(path, bad)
 
 
-def _good_lines(path: str, bad: BadRows) -> Iterator[Line]:
-    for line in decoded_lines(path, bad):
+def read_json(path: Path) -> Any:
+    """A file that is one JSON value."""
+    try:
+        with Unpacked(str(path), compression_of(path)[0]) as stream:
+            chunks = []
+            while chunk := stream.read(CHUNK_BYTES):
+                chunks.append(chunk)
+        return json.loads(b"".join(chunks).removeprefix(_BOM).decode())
+    except DamagedError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path}: not readable as JSON ({error}); expected a whole file in UTF-8"
+        ) from error
+
+
+def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """What a file's name tells: its compression, and its format's suffix in lower case (.tsv of
+    a.TSV.gz)."""
+    stem, last = os.path.splitext(os.path.basename(path).lower())
+    if last in COMPRESSIONS:
+        return COMPRESSIONS[last], os.path.splitext(stem)[1]
+    return "none", last
+
+
+class _Line(NamedTuple):
+    """A line as text, or what is wrong with it."""
+
+    place: Place
+    text: str
+    """Bytes that are not UTF-8 stand in it as lone surrogates, so that a row over several lines
+    stays complete."""
+    wrong: str = ""
+
+    @property
+    def raw(self) -> bytes:
+        return self.text.encode(errors="surrogateescape")
+
+
+class _Record(NamedTuple):
+    """Fields of a table without their names, or what is wrong with them."""
+
+    place: Place
+    fields: list[str]
+    raw: bytes
+    wrong: str
+
+
+def _lines(path: str, bad: BadRows) -> Iterator[_Line]:
+    """All lines; where the file breaks off is reported to `bad`."""
+    number = 0
+    try:
+        for number, line in enumerate(_raw_lines(path), 1):
+            place = Place(path, number)
+            if line is None:
+                yield _Line(place, "", _TOO_LONG)
+                continue
+            try:
+                text, wrong = line.decode(), ""
+            except UnicodeDecodeError as error:
+                byte = line[error.start : error.start + 1].hex()
+                wrong = (
+                    f"byte 0x{byte} at byte {error.start + 1} of the line is not UTF-8 "
+                    f"({error.reason})"
+                )
+                text = line.decode(errors="surrogateescape")
+            yield _Line(place, text, wrong)
+    except DamagedError as error:
+        bad.add(Place(path, number + 1), str(error))
+
+
+def _raw_lines(path: str) -> Iterator[bytes | None]:
+    """Lines without their ends or a byte-order mark; None for one over MAX_ROW_BYTES.
+
+    DamagedError where the file breaks off, is empty, or is not UTF-8 at all.
+    """
+    rest, is_first, is_long = b"", True, False
+    with Unpacked(path, compression_of(path)[0]) as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            if is_first:
+                chunk, is_first = _without_bom(chunk), False
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield None if is_long else line.removesuffix(b"\r")
+                is_long = False
+            if len(rest) > MAX_ROW_BYTES:
+                rest, is_long = b"", True
+        if is_first:
+            raise DamagedError("the file is empty")
+        if rest or is_long:
+            yield None if is_long else rest.removesuffix(b"\r")
+
+
+def _without_bom(data: bytes) -> bytes:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DamagedError(
+            "the file is UTF-16, expected UTF-8; convert it with: iconv -f UTF-16 -t UTF-8"
+        )
+    return data.removeprefix(_BOM)
+
+
+def _good_lines(path: str, bad: BadRows) -> Iterator[_Line]:
+    for line in _lines(path, bad):
         if line.wrong:
             bad.add(line.place, line.wrong, line.raw)
         else:
@@ -76,21 +183,80 @@ def _jsonl_rows(path: str, bad: BadRows) -> Iterator[tuple[Place, Row]]:
         if isinstance(row, dict):
             yield line.place, row
         else:
-            reason = f"the row is JSON of type {type(row).__name__}, expected an object with a field for each column"
-            bad.add(line.place, reason, line.text)
+            bad.add(
+                line.place,
+                f"the row is JSON of type {type(row).__name__}, expected an object with a field "
+                "for each column",
+                line.text,
+            )
 
 
-def _tsv_records(path: str, bad: BadRows) -> Iterator[Record]:
-    for line in decoded_lines(path, bad):
+def _tsv_records(path: str, bad: BadRows) -> Iterator[_Record]:
+    for line in _lines(path, bad):
         if line.text or line.wrong:
-            yield Record(line.place, line.text.split("\t"), line.raw, line.wrong)
+            yield _Record(line.place, line.text.split("\t"), line.raw, line.wrong)
+
+
+def _csv_records(path: str, bad: BadRows) -> Iterator[_Record]:
+    """All records of a CSV file, the header's among them."""
+    csv.field_size_limit(MAX_ROW_BYTES)  # Python's own limit, 128 KiB, is less than a long document
+    source = _CsvLines(_lines(path, bad))
+    reader = csv.reader(source, delimiter=source.separator(), strict=True)
+    while True:
+        source.begin_record()
+        wrong, fields = "", list[str]()
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            wrong = (
+                f"the row breaks CSV's rules ({error}); a quote that is opened must be closed, one "
+                "inside is doubled"
+            )
+        wrong = source.wrong or wrong
+        if fields or wrong:
+            yield _Record(source.place or Place(path, 1), fields, bytes(source.raw), wrong)
+
+
+class _CsvLines:
+    """Lines for csv.reader that remember the current record: where it began, its bytes, what is
+    wrong."""
+
+    def __init__(self, lines: Iterator[_Line]) -> None:
+        self._lines = lines
+        self._ahead: _Line | None = None
+        self.begin_record()
+
+    def begin_record(self) -> None:
+        self.place: Place | None = None
+        self.raw = bytearray()
+        self.wrong = ""
+
+    def separator(self) -> str:
+        """A comma; a semicolon where the header has those only, as spreadsheets write in much of
+        Europe."""
+        self._ahead = next(self._lines, None)
+        header = self._ahead.text if self._ahead else ""
+        return ";" if ";" in header and "," not in header else ","
+
+    def __iter__(self) -> "_CsvLines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._ahead or next(self._lines)
+        self._ahead = None
+        self.raw += line.raw if self.place is None else b"\n" + line.raw
+        self.place = self.place or line.place
+        self.wrong = self.wrong or line.wrong
+        return line.text + "\n"
 
 
 def _table_rows(
-    records: Iterator[Record], bad: BadRows, header: Sequence[str] | None
+    records: Iterator[_Record], bad: BadRows, header: Sequence[str] | None
 ) -> Iterator[tuple[Place, Row]]:
-    """Records by the header's names. Without a readable header nothing can be read, so that is
-    never left out."""
+    """Records by the header's names. An unreadable header is always an error: nothing can be read
+    without it."""
     for record in records:
         if header is None:
             if record.wrong:
@@ -103,14 +269,20 @@ def _table_rows(
         elif len(record.fields) == len(header):
             yield record.place, dict(zip(header, record.fields, strict=True))
         else:
-            reason = f"the row has {len(record.fields)} fields, the header names {len(header)}; the separators do not fit"
-            bad.add(record.place, reason, record.raw)
+            bad.add(
+                record.place,
+                f"the row has {len(record.fields)} fields, the header names {len(header)}; the "
+                "separators do not fit",
+                record.raw,
+            )
 
 
-def _header(record: Record) -> list[str]:
+def _header(record: _Record) -> list[str]:
     names = [name.strip() for name in record.fields]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        told = f"the header names the column {twice[0]!r} more than once; give each column a name of its own"
-        raise DataError(f"{record.place.in_full()}: {told}")
+        raise DataError(
+            f"{record.place.in_full()}: the header names the column {twice[0]!r} more than once; "
+            "give each column a name of its own"
+        )
     return names

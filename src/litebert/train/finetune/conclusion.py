@@ -13,10 +13,10 @@ import torch
 from litebert.errors import CheckpointError
 from litebert.files import publish, write_json
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
-from litebert.tasks.heads.apply import predict_inputs
-from litebert.tasks.scores.kept import save_predictions
+from litebert.tasks.heads.heads import predict_inputs
+from litebert.tasks.predictions import save_predictions
 from litebert.tasks.scores.score import score
+from litebert.tasks.task import TaskCard
 from litebert.train.finetune.prepared import Part
 from litebert.train.folder import RunFolder
 

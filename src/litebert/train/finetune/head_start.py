@@ -14,7 +14,7 @@ from litebert.errors import CheckpointError
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
+from litebert.tasks.task import TaskCard
 from litebert.text.tokenizer import Tokenizer
 
 

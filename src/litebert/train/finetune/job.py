@@ -17,7 +17,8 @@ from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.tasks.encode.batch import TaskBatch, epoch_batches
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.encode.layout import TaskLayout, packed
-from litebert.tasks.heads.losses import TaskSums, Units, task_losses
+from litebert.tasks.heads.head import TaskSums, Units
+from litebert.tasks.heads.heads import task_losses
 from litebert.train.runtime import Runtime
 
 LOWER, LONGER = 3, 2

@@ -7,12 +7,11 @@ from typing import cast
 
 from litebert.errors import ConfigError, DataError
 from litebert.recipes import FinetuneRecipe
-from litebert.tasks.card import TaskCard
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import AnswerExample, TaskExample
-from litebert.tasks.tables.cut import cut
-from litebert.tasks.task import TaskData
+from litebert.tasks.tables.split import cut
+from litebert.tasks.task import TaskCard, TaskData
 from litebert.text.tokenizer import Tokenizer
 
 ASIDE = 0.1

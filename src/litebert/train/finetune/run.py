@@ -16,15 +16,15 @@ from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
 from litebert.recipes.pretrain import Compile
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import TaskCard
 from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.encode.layout import can_pack
 from litebert.tasks.examples import AnswerExample
-from litebert.tasks.heads.apply import predict_inputs
-from litebert.tasks.heads.losses import TaskSums
-from litebert.tasks.heads.null_threshold import at_threshold, best_threshold
+from litebert.tasks.heads.head import TaskSums
+from litebert.tasks.heads.heads import predict_inputs
 from litebert.tasks.predictions import Prediction, SpanPrediction
+from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.score import score
+from litebert.tasks.task import TaskCard
 from litebert.train.compile import compile_model
 from litebert.train.finetune.best import BestKeeper
 from litebert.train.finetune.chance import ChanceWatch

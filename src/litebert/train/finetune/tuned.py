@@ -10,13 +10,12 @@ import torch
 from litebert.errors import ConfigError
 from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.card import LABELLED, TaskCard, shown
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads.apply import predict
+from litebert.tasks.heads.heads import predict
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.registry import BENCHMARKS, open_task
-from litebert.tasks.tables.options import TableOptions
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.task import LABELLED, Task, TaskCard, TaskData, shown
 from litebert.text.tokenizer import Tokenizer
 
 

@@ -1,14 +1,13 @@
-"""A row of a user's table becomes an example. Pure: a row and Columns in; an example, or a
-BadRowError that says why not."""
+"""One row of a user's table and its Columns in; an example out, or a BadRowError that tells why
+not."""
 
 import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from string import ascii_uppercase
 from typing import Any
 
-from litebert.tasks.benchmarks.align import align
-from litebert.tasks.benchmarks.race import LETTERS
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -36,34 +35,32 @@ def row_to_example(
     where: str = "",
     labelled: bool = False,
 ) -> TaskExample:
-    """The example of a row. `labelled`: a row without what is to be learned is bad, instead of an
-    example without it."""
+    """The example of a row. `labelled`: a row without a target is bad, instead of an unlabelled
+    example."""
     if columns.key is not None:
         key = _label(row.get(columns.key), columns.key) or key
-    part = _label(row.get(columns.slice), columns.slice) if columns.slice is not None else None
-    about = {"key": key, "slice": part or "", "where": where}
+    name = _label(row.get(columns.slice), columns.slice) if columns.slice is not None else None
+    about = {"key": key, "slice": name or "", "where": where}
     example: TaskExample = _MAKERS[kind](row, columns, about)
-    if labelled and _truth(example) is None:
+    if labelled and not example.is_labelled:
         raise BadRowError(f"the row has no {TRUTH[kind]}")
     return example
 
 
-def _truth(example: TaskExample) -> object:
-    if isinstance(example, AnswerExample):
-        return example.answers
-    return example.tags if isinstance(example, TagExample) else example.label
-
-
-def _text_example(row: Row, columns: Columns, about: dict[str, str]) -> TextExample:
+def _text_example(
+    row: Row,
+    columns: Columns,
+    about: dict[str, str],
+    target: Callable[[Any, str], str | float | None] | None = None,
+) -> TextExample:
     second = None if columns.second is None else _text(row, columns.second)
-    label = _label(_value(row, columns.label), columns.label) if columns.label else None
+    read = target or _label
+    label = read(_value(row, columns.label), columns.label) if columns.label else None
     return TextExample(first=_text(row, columns.text), second=second, label=label, **about)
 
 
 def _number_example(row: Row, columns: Columns, about: dict[str, str]) -> TextExample:
-    second = None if columns.second is None else _text(row, columns.second)
-    number = _number(_value(row, columns.label), columns.label) if columns.label else None
-    return TextExample(first=_text(row, columns.text), second=second, label=number, **about)
+    return _text_example(row, columns, about, _number)
 
 
 def _choice_example(row: Row, columns: Columns, about: dict[str, str]) -> ChoiceExample:
@@ -74,13 +71,14 @@ def _choice_example(row: Row, columns: Columns, about: dict[str, str]) -> Choice
         options = tuple(_text(row, name) for name in columns.options)
     if len(options) < 2:
         raise BadRowError(f"there are {len(options)} options, expected two or more")
+    label = None
+    if columns.label:
+        label = _choice(_value(row, columns.label), columns.label, options)
     return ChoiceExample(
         context=_text(row, columns.context) if columns.context else "",
         question=_text(row, columns.question) if columns.question else "",
         options=options,
-        label=_choice(_value(row, columns.label), columns.label, options)
-        if columns.label
-        else None,
+        label=label,
         **about,
     )
 
@@ -90,13 +88,10 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
     text = _label(value, name)
     if text is None:
         return None
-    meant = {
-        number
-        for number, option in enumerate(options)
-        if option.strip() == text and not isinstance(value, int)
-    }
-    if len(text) == 1 and text.upper() in LETTERS[: len(options)]:
-        meant.add(LETTERS.index(text.upper()))
+    is_text = not isinstance(value, int)
+    meant = {number for number, option in enumerate(options) if is_text and option.strip() == text}
+    if len(text) == 1 and text.upper() in ascii_uppercase[: len(options)]:
+        meant.add(ascii_uppercase.index(text.upper()))
     if text.isdecimal() and int(text) < len(options):
         meant.add(int(text))
     if len(meant) == 1:
@@ -108,18 +103,16 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
         )
     last = len(options) - 1
     raise BadRowError(
-        f"the right option is {text!r}, expected a letter A to {LETTERS[last]}, a number 0 to "
+        f"the right option is {text!r}, expected a letter A to {ascii_uppercase[last]}, a number 0 to "
         f"{last}, or an option"
     )
 
 
 def _answer_example(row: Row, columns: Columns, about: dict[str, str]) -> AnswerExample:
     context = _text(row, columns.context)
-    answers = (
-        None
-        if columns.answer is None
-        else _answers(_value(row, columns.answer), row, columns, context)
-    )
+    answers = None
+    if columns.answer is not None:
+        answers = _answers(_value(row, columns.answer), row, columns, context)
     return AnswerExample(
         question=_text(row, columns.question), context=context, answers=answers, **about
     )
@@ -135,25 +128,21 @@ def _answers(value: Any, row: Row, columns: Columns, context: str) -> tuple[Answ
     if isinstance(value, dict):
         texts, starts = _listed(value.get("text")), _listed(value.get("answer_start"))
     elif isinstance(value, list):
-        parts = [part if isinstance(part, dict) else {"text": part} for part in value]
-        texts, starts = (
-            [part.get("text") for part in parts],
-            [part.get("answer_start") for part in parts],
-        )
-        if start is not None:
-            starts = _listed(start)
+        objects = [each if isinstance(each, dict) else {"text": each} for each in value]
+        texts = [each.get("text") for each in objects]
+        starts = [each.get("answer_start") for each in objects] if start is None else _listed(start)
     starts = starts if len(starts) == len(texts) else [None] * len(texts)
-    found: dict[Answer, None] = {}
+    answers: dict[Answer, None] = {}
     for text, first in zip(texts, starts, strict=True):
         if text is None or text == "":
             continue
         if not isinstance(text, str):
             raise BadRowError(f"an answer is {type(text).__name__}, expected text")
-        answer = align(context, text, None if first in (None, "") else _whole(first))
+        answer = Answer.find(context, text, None if first in (None, "") else _whole(first))
         if answer is None:
             raise BadRowError(f"the answer {text[:80]!r} is not in the context")
-        found[answer] = None
-    return tuple(found)
+        answers[answer] = None
+    return tuple(answers)
 
 
 def _tag_example(row: Row, columns: Columns, about: dict[str, str]) -> TagExample:
@@ -223,10 +212,8 @@ def _label(value: Any, name: str) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
-    if (
-        isinstance(value, float) and value.is_integer()
-    ):  # a table with gaps turns whole numbers into these
-        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a table with gaps turns whole numbers into floats
     if not isinstance(value, str | int | float):
         raise BadRowError(
             f"the field {name!r} holds {type(value).__name__}, expected a word or a number"
@@ -256,20 +243,20 @@ def _whole(value: Any) -> int:
 
 
 def _list(value: Any, name: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(part, str | int) for part in value):
+    if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
         raise BadRowError(f"the field {name!r} is no list of texts")
-    return tuple(_clean(str(part), name) for part in value)
+    return tuple(_clean(str(item), name) for item in value)
 
 
 def _words(value: Any, name: str) -> tuple[str, ...]:
     """A list; or, where the file can hold only text, its JSON or words with white space between."""
-    read = _parsed(value) if isinstance(value, str) else value
-    if isinstance(read, str) and _FOREIGN_LIST.fullmatch(read.strip()):
+    items = _parsed(value) if isinstance(value, str) else value
+    if isinstance(items, str) and _FOREIGN_LIST.fullmatch(items.strip()):
         raise BadRowError(
             f'the field {name!r} is a list that is no JSON; expected it written as ["a", "b"], or '
             "as a b"
         )
-    return _list(read.split() if isinstance(read, str) else read, name)
+    return _list(items.split() if isinstance(items, str) else items, name)
 
 
 def _parsed(text: str) -> Any:

@@ -1,0 +1,141 @@
+"""The table of heads, and what is done with it: losses of a batch, predictions for examples.
+
+Predictions are computed in batches of at most `batch_tokens` padded tokens whose units have like
+lengths; on a GPU in bfloat16 rows are packed and nothing is padded. Neither changes a prediction.
+Evaluation, ensembles and the Predictor all call `predict`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from litebert.config import POOLED_HEADS
+from litebert.errors import DataError
+from litebert.model.layers import States
+from litebert.model.layout import Needed
+from litebert.model.model import Model
+from litebert.tasks.encode.batch import budget_batches
+from litebert.tasks.encode.encode import encode
+from litebert.tasks.encode.inputs import Inputs
+from litebert.tasks.encode.layout import PackedBatch, can_pack, packed, packed_states, reach
+from litebert.tasks.examples import TaskExample
+from litebert.tasks.heads.head import Head, TaskSums, Units
+from litebert.tasks.heads.labels import Choose, Classify, Regress, Tag
+from litebert.tasks.heads.spans import JointSpan, PlainSpan
+from litebert.tasks.predictions import Prediction
+from litebert.tasks.task import TaskCard
+from litebert.text.tokenizer import Tokenizer
+
+HEADS: dict[str, Head] = {
+    "classify": Classify(),
+    "regress": Regress(),
+    "choose": Choose(),
+    "span": PlainSpan(),
+    "joint_span": JointSpan(),
+    "tag": Tag(),
+}
+
+
+def task_losses(model: Model, batch: Units) -> TaskSums:
+    """The losses of a batch, on its device."""
+    if batch.targets is None:
+        raise DataError(
+            "these examples have no labels, so there is nothing to learn from; give a labelled "
+            "split"
+        )
+    return HEADS[batch.head].loss(model, batch, task_states(model, batch), batch.targets)
+
+
+def task_states(model: Model, batch: Units) -> States:
+    """What the heads read: only the first token's states where a head pools, which saves most of
+    the last layer."""
+    if isinstance(batch, PackedBatch):
+        return packed_states(model, batch)
+    needed = None
+    if batch.head in POOLED_HEADS:
+        rows, seq = batch.token_ids.shape
+        needed = Needed(places=(torch.arange(rows, device=batch.token_ids.device) * seq)[:, None])
+    states: Tensor = model.encoder(
+        token_ids=batch.token_ids, segment_ids=batch.segment_ids, mask=batch.mask, needed=needed
+    )
+    return states
+
+
+def predict(
+    model: Model,
+    card: TaskCard,
+    examples: Sequence[TaskExample],
+    tokenizer: Tokenizer,
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+    pause: Callable[[], None] = lambda: None,
+) -> list[Prediction]:
+    """One prediction for each example; `pause` is called between batches and may raise.
+
+    `batch_tokens` is the most padded tokens in a batch, by default what suits the device.
+    """
+    inputs = encode(card, examples, tokenizer)
+    return predict_inputs(
+        model, card, inputs, examples, device=device, batch_tokens=batch_tokens, pause=pause
+    )
+
+
+def predict_inputs(
+    model: Model,
+    card: TaskCard,
+    inputs: Inputs,
+    examples: Sequence[TaskExample],
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+    pause: Callable[[], None] = lambda: None,
+) -> list[Prediction]:
+    """`predict` for examples that are encoded already."""
+    card.check_fits(model.config)
+    tokens = batch_tokens or default_batch_tokens(device)
+    plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
+    longest = reach(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
+    with _evaluating(model):
+        is_packed = can_pack(model, device, longest)
+
+    def prepare(units: np.ndarray) -> Callable[[], Units]:
+        """Build a batch on the host; the call moves it to the device."""
+        batch = inputs.batch(units)
+        if not is_packed:
+            return lambda: batch.to(device)
+        layout = packed(batch, longest=longest)
+        return lambda: layout.tensors(device)
+
+    def batches() -> Iterator[tuple[np.ndarray, Units, Tensor]]:
+        ready = prepare(plan[0]) if plan else None
+        for number, units in enumerate(plan):
+            pause()
+            assert ready is not None
+            batch = ready()
+            states = task_states(model, batch)
+            # prefetched while a GPU is busy; whoever reads the states waits for it
+            ready = prepare(plan[number + 1]) if number + 1 < len(plan) else None
+            yield units, batch, states
+
+    with _evaluating(model), torch.no_grad():
+        return HEADS[card.task.head].predict(model, card, inputs, examples, batches())
+
+
+def default_batch_tokens(device: torch.device | str) -> int:
+    """Padded tokens in a batch: a CPU is fastest while they stay in its cache."""
+    return 2048 if torch.device(device).type == "cpu" else 16384
+
+
+@contextmanager
+def _evaluating(model: Model) -> Iterator[None]:
+    """Evaluation mode, without dropout; restored afterwards."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
