@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litebert.config import PRESETS
 from litebert.convert.bundle import find_prefix
-from litebert.convert.folder import SOURCES, Options, recognize
+from litebert.convert.folder import load_source
 from litebert.errors import CheckpointError
 from litebert.models.index import embedded_models, find_embedded
 from litebert.storage.checkpoint import Checkpoint
@@ -24,11 +24,7 @@ def load_checkpoint(name: Path | str) -> tuple[Checkpoint, tuple[str, ...]]:
     path = find_checkpoint(name)
     if not path.exists() and not find_prefix(path):
         raise CheckpointError(_no_model(str(name)))
-    kind = recognize(path)
-    if kind == "litebert":
-        return Checkpoint.load(path), ()
-    imported, tokenizer = SOURCES[kind](path, Options())
-    return Checkpoint(model=imported.model(), tokenizer=tokenizer), imported.notes
+    return load_source(path)
 
 
 def find_checkpoint(name: Path | str) -> Path:

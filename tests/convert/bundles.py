@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from litebert.convert.bundle import MAGIC
 from litebert.convert.crc32c import crc32c, masked
-from litebert.convert.sstable import MAGIC
 
 NUMBERS = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "float16": 19}
 
@@ -75,6 +75,7 @@ def write_bundle(
     *,
     shards: int = 1,
     compression: int = 0,
+    per_block: int = 7,
     **other: int | bytes,
 ) -> Path:
     """Write `arrays`, dealt out over `shards` data files; `other` replaces fields of every entry,
@@ -85,7 +86,9 @@ def write_bundle(
         shard, array = position % shards, np.asarray(arrays[name])
         pairs[name.encode()] = entry(array, {"shard": shard, "offset": len(data[shard])}, other)
         data[shard] += array.tobytes()
-    prefix.with_name(prefix.name + ".index").write_bytes(table(pairs, compression=compression))
+    prefix.with_name(prefix.name + ".index").write_bytes(
+        table(pairs, compression=compression, per_block=per_block)
+    )
     for shard, contents in enumerate(data):
         prefix.with_name(f"{prefix.name}.data-{shard:05d}-of-{shards:05d}").write_bytes(contents)
     return prefix

@@ -10,7 +10,6 @@ import pytest
 from bundles import table, write_bundle
 
 from litebert.convert.bundle import Bundle, find_prefix
-from litebert.convert.sstable import read_table
 from litebert.errors import ConversionError
 
 GOOGLE = Path(__file__).parent / "fixtures" / "google"
@@ -160,6 +159,10 @@ def test_index_of_absurd_size_is_not_read(tmp_path):
         Bundle(tmp_path / "m")
 
 
-def test_table_of_many_blocks():
-    pairs = {f"key{i:05d}".encode(): bytes([i % 256]) * (i % 5) for i in range(3000)}
-    assert read_table(table(pairs, per_block=11)) == pairs
+def test_index_of_many_blocks(tmp_path):
+    arrays = {f"key{i:05d}": np.full(i % 5, i, dtype=np.int32) for i in range(3000)}
+    write_bundle(tmp_path / "m", arrays, per_block=11)
+    bundle = Bundle(tmp_path / "m")
+    assert list(bundle) == sorted(arrays)
+    for name in ("key00000", "key01234", "key02999"):
+        np.testing.assert_array_equal(bundle[name], arrays[name])

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from litebert.cli import run
 from litebert.config import PRESETS, HeadConfig, ModelConfig
-from litebert.convert.folder import convert_folder, recognize
+from litebert.convert.folder import convert_folder
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
@@ -103,8 +103,8 @@ def test_tokenizer_that_we_write_loads_in_transformers(spiece, tmp_path):
 
 def test_google_to_litebert_and_to_huggingface(tmp_path, spiece, capsys):
     source = shutil.copytree(GOOGLE, tmp_path / "google")
-    for given in (source, source / "model.ckpt-best", source / "model.ckpt-best.index"):
-        assert recognize(given) == "google"
+    for number, path in enumerate((source, source / "model.ckpt-best.index")):
+        assert convert_folder(path, tmp_path / str(number)).source == "google"
     assert command(source / "model.ckpt-best", tmp_path / "ours") == 0
     out = capsys.readouterr()
     assert "2,532 parameters (masked, order), google to litebert, without a tokenizer" in out.out

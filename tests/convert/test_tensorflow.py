@@ -74,7 +74,7 @@ def theirs_from(bundle: Bundle):
             choices = [
                 f"{path}/{old}" for old, new in {**ends, "bias": "bias"}.items() if new == end
             ] + [path]
-            (found,) = [choice for choice in choices if choice in bundle.entries]
+            (found,) = [choice for choice in choices if choice in bundle]
             array = torch.from_numpy(bundle[found])
             parameter.copy_(array.T if found.endswith("kernel") else array)
     return model

@@ -1,9 +1,11 @@
-"""TensorFlow checkpoints without TensorFlow: a prefix in (PREFIX.index,
-PREFIX.data-00000-of-00001), arrays out.
- The index is a table (sstable.py) from a tensor's name to a protocol buffer that says where its
-bytes lie, of which type and shape they are, and their checksum; the empty name holds the header.
-Only the few fields used are decoded. Nothing is trusted: sizes are compared with shapes and files
-before anything is allocated, and every array that is handed out has passed its CRC-32C.
+"""TensorFlow checkpoints without TensorFlow: a prefix in (PREFIX.index, PREFIX.data-00000-of-00001),
+numpy arrays out.
+ Three formats are nested. The .index file is LevelDB's table: blocks of key-value pairs, each
+followed by one byte for its compression and a masked CRC-32C, an index block that lists them, and a
+footer of 48 bytes that locates the index block. A key is a tensor's name; its value is a protocol
+buffer with dtype, shape, position and checksum of the tensor's bytes in a .data file. The empty key
+holds the header. The file is not trusted: every length is checked before anything is sliced or
+allocated, and every array has passed its CRC-32C.
 """
 
 import math
@@ -17,21 +19,22 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.convert.crc32c import crc32c, masked
-from litebert.convert.sstable import read_table
-from litebert.convert.wire import integer, messages, read_fields
 from litebert.errors import ConversionError
 
-MAX_INDEX_BYTES = 64 << 20
-"""The index of the largest ALBERT with its optimizer state takes 10 kB; a larger file than this is
-not one."""
-
-DTYPES: dict[int, str] = {
+MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
+_MAX_INDEX_BYTES = 64 << 20
+"""The index of the largest ALBERT with its optimizer state has 10 kB."""
+_FOOTER_BYTES = 48
+_TRAILER_BYTES = 5
+_COMPRESSIONS = {0: "none", 1: "snappy"}
+_FIXED_BYTES = {1: 8, 5: 4}
+"""Size of a protocol buffer's value by wire type, for the two types of fixed size."""
+_DTYPES: dict[int, str] = {
     1: "<f4", 2: "<f8", 3: "<i4", 4: "<u1", 5: "<i2", 6: "<i1", 9: "<i8", 10: "|b1",
     17: "<u2", 19: "<f2", 22: "<u4", 23: "<u8",
 }  # fmt: skip
-"""TensorFlow's numbers for the types that numpy knows."""
-
-OTHER_DTYPES = {
+"""TensorFlow's numbers of the dtypes that numpy has."""
+_OTHER_DTYPES = {
     7: "string",
     8: "complex64",
     14: "bfloat16",
@@ -39,64 +42,64 @@ OTHER_DTYPES = {
     20: "resource",
     21: "variant",
 }
+_Fields = dict[int, list[int | bytes]]
+"""Values of a protocol buffer by field number."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """Where one tensor lies."""
+class _Entry:
+    """Where a tensor is stored."""
 
     dtype: int
-    """TensorFlow's number of the element type."""
+    """TensorFlow's number."""
     shape: tuple[int, ...]
     shard: int
-    """Which data file."""
+    """Number of the data file."""
     offset: int
     """First byte in that file."""
     size: int
-    """Bytes."""
+    """In bytes."""
     checksum: int
     """Masked CRC-32C of the bytes."""
     sliced: bool
-    """Whether the tensor is stored in parts under other names, as partitioned variables are."""
+    """Whether it is a partitioned variable, stored under other names."""
 
 
 class Bundle(Mapping[str, npt.NDArray[Any]]):
-    """The tensors of one checkpoint by name; each is read, checked and copied when it is asked
-    for."""
+    """The tensors of a checkpoint by name; each is read, checked and copied on access."""
 
     def __init__(self, prefix: str | Path) -> None:
         self.prefix = Path(prefix)
-        table = read_table(_read_index(self.prefix.with_name(self.prefix.name + ".index")))
-        self._num_shards = _header(table.pop(b"", None))
-        self.entries = {_name(key): _entry(value) for key, value in table.items()}
+        table = _read_table(_read_index(self.prefix.with_name(self.prefix.name + ".index")))
+        self._num_shards = _num_shards(table.pop(b"", None))
+        self._entries = {
+            key.decode("utf-8", errors="backslashreplace"): _entry(value)
+            for key, value in table.items()
+        }
         self._shards: dict[int, npt.NDArray[np.uint8]] = {}
-        for (
-            name,
-            entry,
-        ) in (
-            self.entries.items()
-        ):  # also of those that nobody will ask for: a file cut short is a bad copy
+        # of unused tensors too: a truncated file is a bad copy
+        for name, entry in self._entries.items():
             self._check_extent(name, entry)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.entries)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self._entries)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        entry = self.entries[name]
+        entry = self._entries[name]
         if entry.sliced:
             raise ConversionError(
                 f"tensor {name!r} is stored in slices (a partitioned variable), which is not read "
                 "here"
             )
-        if entry.dtype not in DTYPES:
-            kind = OTHER_DTYPES.get(entry.dtype, f"number {entry.dtype}")
+        if entry.dtype not in _DTYPES:
+            kind = _OTHER_DTYPES.get(entry.dtype, f"number {entry.dtype}")
             raise ConversionError(
                 f"tensor {name!r} is of type {kind}; weights must be numbers that numpy knows"
             )
-        dtype = np.dtype(DTYPES[entry.dtype])
+        dtype = np.dtype(_DTYPES[entry.dtype])
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             raise ConversionError(
                 f"tensor {name!r} of shape {list(entry.shape)} and {dtype} takes {entry.size} "
@@ -110,7 +113,19 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
             )
         return np.array(stored).view(dtype).reshape(entry.shape)
 
-    def _check_extent(self, name: str, entry: Entry) -> None:
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a tensor, from the index alone."""
+        return self._entries[name].shape
+
+    def dtype(self, name: str) -> str:
+        """Of a tensor, from the index alone, as safetensors spells it: F32, I64, … where numpy has
+        it, TensorFlow's name otherwise."""
+        number = self._entries[name].dtype
+        if number in _DTYPES:
+            return _DTYPES[number][1].upper() + str(8 * int(_DTYPES[number][2]))
+        return _OTHER_DTYPES.get(number, f"type {number}")
+
+    def _check_extent(self, name: str, entry: _Entry) -> None:
         end, size = entry.offset + entry.size, len(self._shard(entry.shard))
         if end > size:
             file = self._shard_path(entry.shard).name
@@ -162,39 +177,165 @@ def _read_index(path: Path) -> bytes:
             "files"
         )
     size = path.stat().st_size
-    if size > MAX_INDEX_BYTES:
+    if size > _MAX_INDEX_BYTES:
         raise ConversionError(
-            f"{path} has {size} bytes, more than any checkpoint index ({MAX_INDEX_BYTES})"
+            f"{path} has {size} bytes, more than any checkpoint index ({_MAX_INDEX_BYTES})"
         )
     return path.read_bytes()
 
 
-def _name(key: bytes) -> str:
-    return key.decode("utf-8", errors="backslashreplace")
-
-
-def _header(message: bytes | None) -> int:
-    """The number of data files."""
+def _num_shards(message: bytes | None) -> int:
+    """The number of data files, from the header."""
     if message is None:
         raise ConversionError("the checkpoint index has no header: damaged, or of another kind")
-    fields = read_fields(message)
-    if integer(fields, 2) != 0:
+    fields = _read_fields(message)
+    if _integer(fields, 2) != 0:
         raise ConversionError(
             "the checkpoint was written on a big-endian machine, which is not read here"
         )
-    return integer(fields, 1)
+    return _integer(fields, 1)
 
 
-def _entry(message: bytes) -> Entry:
-    fields = read_fields(message)
-    return Entry(
-        dtype=integer(fields, 1),
+def _entry(message: bytes) -> _Entry:
+    fields = _read_fields(message)
+    return _Entry(
+        dtype=_integer(fields, 1),
         shape=tuple(
-            integer(size, 1) for shape in messages(fields, 2) for size in messages(shape, 2)
+            _integer(size, 1) for shape in _messages(fields, 2) for size in _messages(shape, 2)
         ),
-        shard=integer(fields, 3),
-        offset=integer(fields, 4),
-        size=integer(fields, 5),
-        checksum=integer(fields, 6),
+        shard=_integer(fields, 3),
+        offset=_integer(fields, 4),
+        size=_integer(fields, 5),
+        checksum=_integer(fields, 6),
         sliced=7 in fields,
     )
+
+
+def _read_table(data: bytes) -> dict[bytes, bytes]:
+    """All keys and values of a LevelDB table, in order."""
+    if len(data) < _FOOTER_BYTES or data[-len(MAGIC) :] != MAGIC:
+        raise ConversionError(
+            f"a checkpoint index ends in {_FOOTER_BYTES} bytes with a signature; "
+            f"these {len(data)} bytes do not: the file is truncated or of another kind"
+        )
+    footer = data[-_FOOTER_BYTES:]
+    meta_handle, position = _block_handle(footer, 0)
+    index_handle, _ = _block_handle(footer, position)
+    _block(data, meta_handle)  # empty here, but its checksum counts
+    table: dict[bytes, bytes] = {}
+    for _, handle in _pairs(_block(data, index_handle)):
+        table.update(_pairs(_block(data, _block_handle(handle, 0)[0])))
+    return table
+
+
+def _block_handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    offset, position = _read_varint(data, position)
+    size, position = _read_varint(data, position)
+    return (offset, size), position
+
+
+def _block(data: bytes, handle: tuple[int, int]) -> bytes:
+    """The contents of a block, after checking checksum and compression."""
+    offset, size = handle
+    end = offset + size
+    if end + _TRAILER_BYTES > len(data):
+        raise ConversionError(
+            f"a block of the checkpoint index ends at byte {end}, the file has {len(data)}: damaged"
+        )
+    stored = int.from_bytes(data[end + 1 : end + _TRAILER_BYTES], "little")
+    if masked(crc32c(data[offset : end + 1])) != stored:
+        raise ConversionError(
+            f"the block at byte {offset} of the checkpoint index fails its checksum: damaged"
+        )
+    if data[end] != 0:
+        name = _COMPRESSIONS.get(data[end], f"number {data[end]}")
+        raise ConversionError(
+            f"the checkpoint index is compressed ({name}); TensorFlow's own writer never "
+            "compresses it, write the checkpoint again with tf.compat.v1.train.Saver"
+        )
+    return data[offset:end]
+
+
+def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a block. A key is stored as the length it shares with the one before
+    and the rest; the restart points at the end serve binary search only."""
+    if len(block) < 4:
+        raise ConversionError("a block of the checkpoint index is empty: damaged")
+    end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
+    key = b""
+    position = 0
+    while position < end:
+        shared, position = _read_varint(block, position)
+        unshared, position = _read_varint(block, position)
+        value_size, position = _read_varint(block, position)
+        if shared > len(key) or position + unshared + value_size > end:
+            raise ConversionError("a key of the checkpoint index runs past its block: damaged")
+        key = key[:shared] + block[position : position + unshared]
+        position += unshared
+        yield key, block[position : position + value_size]
+        position += value_size
+    if position != end:
+        raise ConversionError("a block of the checkpoint index does not end where it says: damaged")
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A base-128 number and the position after it: _read_varint(b"\\xac\\x02", 0) -> (300, 2)."""
+    value = 0
+    for count in range(10):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position
+    raise ConversionError("a number in the checkpoint index runs past its end: the file is damaged")
+
+
+def _read_fields(message: bytes) -> _Fields:
+    """The values of a protocol buffer: varints and fixed sizes as int, the rest as bytes."""
+    fields: _Fields = {}
+    position = 0
+    while position < len(message):
+        tag, position = _read_varint(message, position)
+        number, wire_type = tag >> 3, tag & 7
+        value: int | bytes
+        if wire_type == 0:
+            value, position = _read_varint(message, position)
+        elif wire_type == 2 or wire_type in _FIXED_BYTES:
+            size = _FIXED_BYTES.get(wire_type, 0)
+            if not size:
+                size, position = _read_varint(message, position)
+            if position + size > len(message):
+                raise ConversionError(
+                    "a field of the checkpoint index runs past its end: the file is damaged"
+                )
+            raw = message[position : position + size]
+            position += size
+            value = int.from_bytes(raw, "little") if wire_type in _FIXED_BYTES else raw
+        else:
+            raise ConversionError(
+                f"a field of the checkpoint index has the unknown wire type {wire_type}: damaged"
+            )
+        fields.setdefault(number, []).append(value)
+    return fields
+
+
+def _integer(fields: _Fields, number: int) -> int:
+    """The number in a field: 0 if absent, the last of several."""
+    value = fields.get(number, [0])[-1]
+    if not isinstance(value, int):
+        raise ConversionError(
+            f"field {number} of the checkpoint index should hold a number: the file is damaged"
+        )
+    return value
+
+
+def _messages(fields: _Fields, number: int) -> list[_Fields]:
+    """The messages nested in a field."""
+    values = fields.get(number, [])
+    if not all(isinstance(value, bytes) for value in values):
+        raise ConversionError(
+            f"field {number} of the checkpoint index should hold a message: the file is damaged"
+        )
+    return [_read_fields(value) for value in values if isinstance(value, bytes)]

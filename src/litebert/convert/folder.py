@@ -1,7 +1,6 @@
-"""A whole conversion: a folder or checkpoint of any known kind in, a litebert or Hugging Face
-folder out.
- Recognises the source, converts weights and config, carries the tokenizer over where there is one,
-and publishes the target whole or not at all. What a user should know comes back as notes.
+"""Conversion: a folder or checkpoint of any known kind in, a litebert or Hugging Face folder out.
+ Recognizes the source, converts config and weights, copies the tokenizer if there is one, and writes
+the target atomically. Notes say what was left out, assumed or changed.
 """
 
 from collections.abc import Callable
@@ -11,10 +10,10 @@ from typing import Literal
 
 from litebert.config import Activation, HeadKind, ModelConfig
 from litebert.convert.bundle import find_prefix
-from litebert.convert.express import express
-from litebert.convert.fit import Imported
 from litebert.convert.huggingface import read_huggingface
+from litebert.convert.huggingface_writer import to_huggingface
 from litebert.convert.tensorflow import read_google
+from litebert.convert.weights import Imported
 from litebert.errors import CheckpointError, ConfigError, ConversionError
 from litebert.files import read_json, write_folder
 from litebert.storage.checkpoint import FORMAT, Checkpoint
@@ -25,27 +24,33 @@ Target = Literal["litebert", "huggingface"]
 
 SPIECE = "spiece.model"
 GOOGLE_SPIECES = ("30k-clean.model", SPIECE)
-WORDPIECE_NOTE = "its vocabulary (vocab.txt) is WordPiece, which litebert does not read: only the weights were converted"
-NO_TOKENIZER_NOTE = "there is no {} beside the weights, so no tokenizer was carried over; copy one into the target to use text"
+_WORDPIECE_NOTE = (
+    "its vocabulary (vocab.txt) is WordPiece, which litebert does not read: only the weights were "
+    "converted"
+)
+_NO_TOKENIZER_NOTE = (
+    "there is no {} beside the weights, so no tokenizer was carried over; copy one into the target "
+    "to use text"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user may say about a source."""
+    """How to read a source."""
 
     allow_pickle: bool = False
     """Read a pickled pytorch_model.bin, in a child process and tensors only."""
     activation: Activation | None = None
-    """Overrules the activation that the source's config names."""
+    """Overrides the activation of the source's config."""
     head: HeadKind | None = None
-    """What the output of a fine-tuned Google checkpoint is, where its shape does not say."""
+    """Kind of a fine-tuned Google checkpoint's output, where its shape does not tell."""
     hf_compat: bool = False
-    """Keep all of Hugging Face's deviations from the paper, for training on as there."""
+    """Keep all of Hugging Face's deviations from the paper, to train as it does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What was done."""
+    """The result of a conversion."""
 
     source: Kind
     target: Target
@@ -63,23 +68,26 @@ def convert_folder(
     to: Target | None = None,
     options: Options | None = None,
 ) -> Conversion:
-    """Convert `source` and publish it at `target`; `to` is the other kind where it is not given."""
+    """Convert `source` and write it to `target`; `to` defaults to Hugging Face's kind for a litebert
+    folder, to litebert's for all others."""
     source, target, options = Path(source), Path(target), options or Options()
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ConfigError(
                 f"{target} exists and is not an empty folder; choose another target or remove it"
             )
-        kind = recognize(source)
+        kind = _recognize(source)
         to = to or ("huggingface" if kind == "litebert" else "litebert")
         if kind == to == "litebert":
             raise ConfigError(
                 f"{source} is a litebert folder already; add --to huggingface, or copy it"
             )
-        imported, tokenizer = SOURCES[kind](source, options)
+        imported, tokenizer = _SOURCES[kind](source, options)
         _check_tokenizer(imported, tokenizer)
-        notes = imported.notes + TARGETS[to](target, imported, tokenizer)
-    except OSError as error:  # no right to read or write, no room, a name too long: the system's own words are the best
+        notes = imported.notes + _TARGETS[to](target, imported, tokenizer)
+    except (
+        OSError
+    ) as error:  # permissions, a full disk, a long name: the system's words say it best
         raise ConversionError(f"converting {source} to {target} failed: {error}") from error
     return Conversion(
         source=kind,
@@ -92,8 +100,17 @@ def convert_folder(
     )
 
 
-def recognize(source: Path) -> Kind:
-    """What `source` is, by the files it has."""
+def load_source(source: Path) -> tuple[Checkpoint, tuple[str, ...]]:
+    """The model of a folder or checkpoint of any known kind, converted in memory, and notes."""
+    kind = _recognize(source)
+    if kind == "litebert":
+        return Checkpoint.load(source), ()
+    imported, tokenizer = _SOURCES[kind](source, Options())
+    return Checkpoint(model=imported.model(), tokenizer=tokenizer), imported.notes
+
+
+def _recognize(source: Path) -> Kind:
+    """The kind of `source`, by its files."""
     if find_prefix(source):
         return "google"
     if not source.exists():
@@ -117,7 +134,7 @@ def _from_litebert(source: Path, options: Options) -> tuple[Imported, Tokenizer 
     config = checkpoint.model.config
     if options.activation:
         config = replace(config, encoder=replace(config.encoder, activation=options.activation))
-    notes = () if checkpoint.tokenizer else (NO_TOKENIZER_NOTE.format(SPIECE),)
+    notes = () if checkpoint.tokenizer else (_NO_TOKENIZER_NOTE.format(SPIECE),)
     return Imported(
         config=config, weights=dict(checkpoint.model.state_dict()), notes=notes
     ), checkpoint.tokenizer
@@ -133,9 +150,9 @@ def _from_huggingface(source: Path, options: Options) -> tuple[Imported, Tokeniz
     if (source / SPIECE).is_file():
         return imported, Tokenizer.load(source)
     note = (
-        WORDPIECE_NOTE
+        _WORDPIECE_NOTE
         if imported.config.encoder.share == "none"
-        else NO_TOKENIZER_NOTE.format(SPIECE)
+        else _NO_TOKENIZER_NOTE.format(SPIECE)
     )
     return replace(imported, notes=(*imported.notes, note)), None
 
@@ -148,7 +165,7 @@ def _from_google(source: Path, options: Options) -> tuple[Imported, Tokenizer | 
         if (prefix.parent / name).is_file():
             return imported, Tokenizer.load(prefix.parent / name)
     return replace(
-        imported, notes=(*imported.notes, NO_TOKENIZER_NOTE.format(" or ".join(GOOGLE_SPIECES)))
+        imported, notes=(*imported.notes, _NO_TOKENIZER_NOTE.format(" or ".join(GOOGLE_SPIECES)))
     ), None
 
 
@@ -169,23 +186,23 @@ def _to_litebert(target: Path, imported: Imported, tokenizer: Tokenizer | None) 
 def _to_huggingface(
     target: Path, imported: Imported, tokenizer: Tokenizer | None
 ) -> tuple[str, ...]:
-    expressed = express(imported.config, imported.weights)
+    model = to_huggingface(imported.config, imported.weights)
 
     def write(folder: Path) -> None:
-        expressed.write(folder)
+        model.write(folder)
         if tokenizer:
             tokenizer.save(folder)
 
     write_folder(target, write, replace=target.exists())
-    return expressed.notes
+    return model.notes
 
 
-SOURCES: dict[Kind, Callable[[Path, Options], tuple[Imported, Tokenizer | None]]] = {
+_SOURCES: dict[Kind, Callable[[Path, Options], tuple[Imported, Tokenizer | None]]] = {
     "litebert": _from_litebert,
     "huggingface": _from_huggingface,
     "google": _from_google,
 }
-TARGETS: dict[Target, Callable[[Path, Imported, Tokenizer | None], tuple[str, ...]]] = {
+_TARGETS: dict[Target, Callable[[Path, Imported, Tokenizer | None], tuple[str, ...]]] = {
     "litebert": _to_litebert,
     "huggingface": _to_huggingface,
 }

@@ -1,9 +1,8 @@
-"""Hugging Face folders into our names: config.json and weights of an Albert or Bert class in, an
-Imported out.
- Which heads there are is read from the weights, since released files hold more than their class
-says (a pooler under ForMaskedLM, an order head in Bert's); the class says what the weights called
-`classifier` are. Two classes of names are known and not kept: buffers that only count positions,
-and second names of tied weights, after a look that they are equal.
+"""Hugging Face folders: config.json and weights of an Albert or Bert class in, an Imported out.
+ The weights say which heads there are, since released files hold more than their class (a pooler
+under ForMaskedLM, an order head in Bert's); the class says what the weights called `classifier`
+are. Two kinds of names are left out: buffers that only count positions, and second names of tied
+weights if their values are equal.
 """
 
 from dataclasses import replace
@@ -14,10 +13,9 @@ import torch
 from torch import Tensor
 
 from litebert.config import POOLED_HEADS, Activation, EncoderConfig, HeadKind, ModelConfig
-from litebert.convert.fit import Imported, check_size, fit
-from litebert.convert.names import DECODERS, HEADS, MAPPING, foreign_names
+from litebert.convert.names import DECODERS, HEADS, MAPPING
 from litebert.convert.settings import Family, read_encoder, read_head
-from litebert.convert.stored import Stored, stored_weights
+from litebert.convert.weights import Imported, StoredWeight, rename, stored_weights
 from litebert.errors import CheckpointError, ConversionError
 from litebert.files import read_json
 
@@ -30,12 +28,12 @@ ARCHITECTURES: dict[str, tuple[HeadKind, ...]] = {
     "ForQuestionAnswering": ("span",),
     "ForMultipleChoice": ("choose",),
 }
-"""Hugging Face's classes without their family's name, and the heads they have."""
+"""Hugging Face's classes, without the prefix Albert or Bert, and their heads."""
 
 FAMILIES: dict[Family, str] = {"albert": "Albert", "bert": "Bert"}
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}
-"""How the first conversions from TensorFlow, bert-base-uncased among them, spell layer norms."""
+"""Spelling of layer norms in the first conversions from TensorFlow, such as bert-base-uncased."""
 
 ERF_NOTE = (
     "its config says gelu, which Hugging Face computes with erf, and so it is kept; Google trained "
@@ -52,12 +50,12 @@ def read_huggingface(
     activation: Activation | None = None,
     hf_compat: bool = False,
 ) -> Imported:
-    """The model of a Hugging Face folder; `hf_compat` keeps all its deviations, else only those the
-    weights need."""
+    """The model of a Hugging Face folder; `hf_compat` keeps all deviations from the paper, otherwise
+    only those are kept that the weights need."""
     data = _read_config(folder)
     family, architecture = _class(data, folder)
-    with stored_weights(folder, allow_pickle=allow_pickle) as found:
-        stored = _plain_names(found, family)
+    with stored_weights(folder, allow_pickle=allow_pickle) as files:
+        stored = _plain_names(files, family)
         notes = [
             f"{name} is a buffer that counts positions; left out"
             for name in BUFFERS
@@ -77,7 +75,6 @@ def read_huggingface(
             notes += [COMPAT_NOTE.format(reason)] * bool(reason)
         heads = tuple(read_head(data, family, kind, hf_compat=encoder.hf_compat) for kind in kinds)
         config = ModelConfig(encoder=encoder, heads=heads)
-        check_size(config, stored)
         if identity and not encoder.has_mapping:
             for suffix in (".weight", ".bias"):
                 del stored[f"{MAPPING.albert}{suffix}"]
@@ -85,7 +82,7 @@ def read_huggingface(
                 "its mapping is the identity, which a model with E equal to H does without; left "
                 "out"
             )
-        weights = fit(config, foreign_names(config, family), stored)
+        weights = rename(config, family, stored)
     if family == "albert" and encoder.activation == "gelu_erf" and activation is None:
         notes.append(ERF_NOTE)
     dtypes = {weight.dtype for weight in stored.values()} - {"F32"}
@@ -125,10 +122,10 @@ def _class(data: dict[str, Any], folder: Path) -> tuple[Family, str | None]:
     )
 
 
-def _plain_names(found: dict[str, Stored], family: Family) -> dict[str, Stored]:
+def _plain_names(weights: dict[str, StoredWeight], family: Family) -> dict[str, StoredWeight]:
     """Names without the encoder's prefix, and layer norms in today's spelling."""
-    plain: dict[str, Stored] = {}
-    for name, weight in found.items():
+    plain: dict[str, StoredWeight] = {}
+    for name, weight in weights.items():
         new = name.removeprefix(f"{family}.")
         for old, suffix in OLD_SUFFIXES.items():
             new = new.removesuffix(old) + suffix if new.endswith(f"LayerNorm{old}") else new
@@ -141,11 +138,11 @@ def _plain_names(found: dict[str, Stored], family: Family) -> dict[str, Stored]:
 
 
 def _heads(
-    stored: dict[str, Stored], family: Family, architecture: str | None
+    stored: dict[str, StoredWeight], family: Family, architecture: str | None
 ) -> tuple[HeadKind, ...]:
-    """The heads that the weights hold and the class asks for, in our order."""
-    asked = ARCHITECTURES[architecture] if architecture else ()
-    there = {
+    """The heads in the weights and those of the class, in our order."""
+    class_heads = ARCHITECTURES[architecture] if architecture else ()
+    stored_heads = {
         kind
         for kind in ("masked", "order", "span")
         if any(
@@ -153,20 +150,19 @@ def _heads(
             for name in stored
         )
     }
-    if "classifier.weight" in stored and not {"classify", "tag", "choose"} & set(asked):
+    if "classifier.weight" in stored and not {"classify", "tag", "choose"} & set(class_heads):
         named = FAMILIES[family] + architecture if architecture else "no class"
         raise ConversionError(
             f"the weights hold a classifier, and the config names {named}; write the right class "
-            "under "
-            "'architectures' in config.json: ForSequenceClassification, ForTokenClassification or "
-            "ForMultipleChoice"
+            "under 'architectures' in config.json: ForSequenceClassification, "
+            "ForTokenClassification or ForMultipleChoice"
         )
-    return tuple(kind for kind in HEADS if kind in there or kind in asked)
+    return tuple(kind for kind in HEADS if kind in stored_heads or kind in class_heads)
 
 
-def _check_tied(stored: dict[str, Stored], family: Family, data: dict[str, Any]) -> None:
-    """Take out the decoder's second names of the token embedding and of the bias; refuse a decoder
-    of its own."""
+def _check_tied(stored: dict[str, StoredWeight], family: Family, data: dict[str, Any]) -> None:
+    """Remove the decoder's second names of the token embedding and of the bias; refuse a decoder
+    that is not tied to them."""
     decoder = DECODERS[family]
     twins = {
         ".weight": "embeddings.word_embeddings.weight",
@@ -196,8 +192,9 @@ def _check_tied(stored: dict[str, Stored], family: Family, data: dict[str, Any])
             )
 
 
-def _is_identity(stored: dict[str, Stored], encoder: EncoderConfig) -> bool:
-    """Whether the mapping changes nothing, as in the folders we write for models without one."""
+def _is_identity(stored: dict[str, StoredWeight], encoder: EncoderConfig) -> bool:
+    """Whether the mapping is the identity, as in folders that litebert writes for models without
+    one."""
     weight, bias = (stored.get(f"{MAPPING.albert}{suffix}") for suffix in (".weight", ".bias"))
     size = encoder.hidden_size
     if (
@@ -212,8 +209,7 @@ def _is_identity(stored: dict[str, Stored], encoder: EncoderConfig) -> bool:
 
 
 def _without_compat(encoder: EncoderConfig, identity: bool) -> tuple[EncoderConfig, str]:
-    """The encoder without Hugging Face's deviations; or as it was, with the one that its weights
-    need."""
+    """The encoder without Hugging Face's deviations; or unchanged, with the one its weights need."""
     plain = replace(encoder, hf_compat=False)
     if not plain.has_mapping and not identity:
         return encoder, "mapping of E to H, which it has even where they are equal,"

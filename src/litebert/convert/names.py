@@ -1,8 +1,8 @@
 """One reversible table of names: ours, Hugging Face's Albert, Hugging Face's Bert, Google's
 TensorFlow.
- A model's config in; for each of our parameters its name in the other world out, and whether it
-lies there transposed. A row names a part; its kind says which parameters the part has and how each
-world spells them. `{k}` counts owners as our lists do; where two indices are needed, `{g}` is the
+ A model's config in; for each of our parameters its foreign name out, and whether it is stored
+transposed. A row names a module; its kind gives the module's parameters and how each side spells
+them. `{k}` counts owners of parameters as our lists do; where two indices are needed, `{g}` is the
 group and `{i}` the layer within it.
 """
 
@@ -13,8 +13,7 @@ from litebert.config import SHARED, EncoderConfig, HeadKind, ModelConfig
 from litebert.errors import ConversionError
 
 Style = Literal["albert", "bert", "google"]
-STYLES: tuple[Style, ...] = ("albert", "bert", "google")
-WORLDS = {
+_WORLDS = {
     "albert": "Hugging Face's Albert",
     "bert": "Hugging Face's Bert",
     "google": "Google's ALBERT",
@@ -22,14 +21,14 @@ WORLDS = {
 
 
 class Foreign(NamedTuple):
-    """A parameter in another world."""
+    """A parameter's foreign name."""
 
     name: str
     transposed: bool = False
 
 
-class Row(NamedTuple):
-    """A part of the model under each world's name; None where a world has no such part."""
+class _Row(NamedTuple):
+    """A module of the model under each name; None where a side has no such module."""
 
     kind: str
     ours: str
@@ -40,7 +39,7 @@ class Row(NamedTuple):
 
 # kind → for each of our parameters its suffix in ours, in Hugging Face's two, in Google's; and
 # whether Google transposes
-SUFFIXES: dict[str, tuple[tuple[str, str, str, bool], ...]] = {
+_SUFFIXES: dict[str, tuple[tuple[str, str, str, bool], ...]] = {
     "embedding": ((".weight", ".weight", "", False),),
     "dense": ((".weight", ".weight", "/kernel", True), (".bias", ".bias", "/bias", False)),
     "product": ((".weight", ".weight", "/kernel", True),),
@@ -52,156 +51,78 @@ SUFFIXES: dict[str, tuple[tuple[str, str, str, bool], ...]] = {
     "vector": (("", "", "", False),),
 }
 
+
+def _embedding(kind: str, ours: str, theirs: str) -> _Row:
+    name = f"embeddings.{theirs}"
+    return _Row(kind, ours, name, name, f"bert/embeddings/{theirs}")
+
+
+def _output(albert: str, bert: str, google: str | None) -> tuple[_Row]:
+    return (_Row("output", "output", albert, bert, google),)
+
+
 _A = "encoder.albert_layer_groups.{g}.albert_layers.{i}"
 _B = "encoder.layer.{k}"
 _G = "bert/encoder/transformer/group_{g}/inner_group_{i}"
-
-_E = "embeddings"
+_AA, _BA, _GA = f"{_A}.attention", f"{_B}.attention", f"{_G}/attention_1"
 
 EMBEDDING = (
-    Row(
-        "embedding",
-        "token",
-        f"{_E}.word_embeddings",
-        f"{_E}.word_embeddings",
-        f"bert/{_E}/word_embeddings",
-    ),
-    Row(
-        "embedding",
-        "position",
-        f"{_E}.position_embeddings",
-        f"{_E}.position_embeddings",
-        f"bert/{_E}/position_embeddings",
-    ),
-    Row(
-        "embedding",
-        "segment",
-        f"{_E}.token_type_embeddings",
-        f"{_E}.token_type_embeddings",
-        f"bert/{_E}/token_type_embeddings",
-    ),
-    Row("norm", "norm", f"{_E}.LayerNorm", f"{_E}.LayerNorm", f"bert/{_E}/LayerNorm"),
+    _embedding("embedding", "token", "word_embeddings"),
+    _embedding("embedding", "position", "position_embeddings"),
+    _embedding("embedding", "segment", "token_type_embeddings"),
+    _embedding("norm", "norm", "LayerNorm"),
 )
-MAPPING = Row(
-    "dense",
-    "mapping",
-    "encoder.embedding_hidden_mapping_in",
-    None,
-    "bert/encoder/embedding_hidden_mapping_in",
-)
+_MAPPING = "embedding_hidden_mapping_in"
+MAPPING = _Row("dense", "mapping", f"encoder.{_MAPPING}", None, f"bert/encoder/{_MAPPING}")
 ATTENTION = (
-    Row(
-        "dense",
-        "query",
-        f"{_A}.attention.query",
-        f"{_B}.attention.self.query",
-        f"{_G}/attention_1/self/query",
-    ),
-    Row(
-        "dense",
-        "key",
-        f"{_A}.attention.key",
-        f"{_B}.attention.self.key",
-        f"{_G}/attention_1/self/key",
-    ),
-    Row(
-        "dense",
-        "value",
-        f"{_A}.attention.value",
-        f"{_B}.attention.self.value",
-        f"{_G}/attention_1/self/value",
-    ),
-    Row(
-        "dense",
-        "output",
-        f"{_A}.attention.dense",
-        f"{_B}.attention.output.dense",
-        f"{_G}/attention_1/output/dense",
-    ),
-    Row(
-        "norm",
-        "norm",
-        f"{_A}.attention.LayerNorm",
-        f"{_B}.attention.output.LayerNorm",
-        f"{_G}/LayerNorm",
-    ),
+    _Row("dense", "query", f"{_AA}.query", f"{_BA}.self.query", f"{_GA}/self/query"),
+    _Row("dense", "key", f"{_AA}.key", f"{_BA}.self.key", f"{_GA}/self/key"),
+    _Row("dense", "value", f"{_AA}.value", f"{_BA}.self.value", f"{_GA}/self/value"),
+    _Row("dense", "output", f"{_AA}.dense", f"{_BA}.output.dense", f"{_GA}/output/dense"),
+    _Row("norm", "norm", f"{_AA}.LayerNorm", f"{_BA}.output.LayerNorm", f"{_G}/LayerNorm"),
 )
+_INNER = f"{_G}/ffn_1/intermediate"
 FEED_FORWARD = (
-    Row(
-        "dense", "inner", f"{_A}.ffn", f"{_B}.intermediate.dense", f"{_G}/ffn_1/intermediate/dense"
-    ),
-    Row(
-        "dense",
-        "outer",
-        f"{_A}.ffn_output",
-        f"{_B}.output.dense",
-        f"{_G}/ffn_1/intermediate/output/dense",
-    ),
-    Row(
+    _Row("dense", "inner", f"{_A}.ffn", f"{_B}.intermediate.dense", f"{_INNER}/dense"),
+    _Row("dense", "outer", f"{_A}.ffn_output", f"{_B}.output.dense", f"{_INNER}/output/dense"),
+    _Row(
         "norm", "norm", f"{_A}.full_layer_layer_norm", f"{_B}.output.LayerNorm", f"{_G}/LayerNorm_1"
     ),
 )
-FINAL_NORM = Row("norm", "norm", None, None, None)
-POOLER = Row("dense", "pooler", "pooler", "pooler.dense", "bert/pooler/dense")
+FINAL_NORM = _Row("norm", "norm", None, None, None)
+POOLER = _Row("dense", "pooler", "pooler", "pooler.dense", "bert/pooler/dense")
 
-HEADS: dict[HeadKind, tuple[Row, ...]] = {
+_A, _B, _G = "predictions", "cls.predictions.transform", "cls/predictions/transform"
+HEADS: dict[HeadKind, tuple[_Row, ...]] = {
     "masked": (
-        Row(
-            "dense",
-            "dense",
-            "predictions.dense",
-            "cls.predictions.transform.dense",
-            "cls/predictions/transform/dense",
-        ),
-        Row(
-            "norm",
-            "norm",
-            "predictions.LayerNorm",
-            "cls.predictions.transform.LayerNorm",
-            "cls/predictions/transform/LayerNorm",
-        ),
-        Row(
-            "vector",
-            "bias",
-            "predictions.bias",
-            "cls.predictions.bias",
-            "cls/predictions/output_bias",
-        ),
+        _Row("dense", "dense", f"{_A}.dense", f"{_B}.dense", f"{_G}/dense"),
+        _Row("norm", "norm", f"{_A}.LayerNorm", f"{_B}.LayerNorm", f"{_G}/LayerNorm"),
+        _Row("vector", "bias", f"{_A}.bias", "cls.predictions.bias", "cls/predictions/output_bias"),
     ),
-    "order": (
-        Row(
-            "output",
-            "output",
-            "sop_classifier.classifier",
-            "cls.seq_relationship",
-            "cls/seq_relationship/",
-        ),
-    ),
-    "classify": (Row("output", "output", "classifier", "classifier", ""),),
-    "regress": (Row("output", "output", "classifier", "classifier", ""),),
-    "choose": (Row("output", "output", "classifier", "classifier", ""),),
-    "tag": (Row("output", "output", "classifier", "classifier", None),),
-    "span": (Row("output", "output", "qa_outputs", "qa_outputs", "cls/squad/"),),
+    "order": _output("sop_classifier.classifier", "cls.seq_relationship", "cls/seq_relationship/"),
+    "classify": _output("classifier", "classifier", ""),
+    "regress": _output("classifier", "classifier", ""),
+    "choose": _output("classifier", "classifier", ""),
+    "tag": _output("classifier", "classifier", None),
+    "span": _output("qa_outputs", "qa_outputs", "cls/squad/"),
     "joint_span": (
-        Row("dense", "start", None, None, "start_logits/dense"),
-        Row("dense", "end_dense", None, None, "end_logits/dense_0"),
-        Row("norm", "end_norm", None, None, "end_logits/LayerNorm"),
-        Row("dense", "end", None, None, "end_logits/dense_1"),
-        Row("dense", "answer_dense", None, None, "answer_class/dense_0"),
-        Row("product", "answer", None, None, "answer_class/dense_1"),
+        _Row("dense", "start", None, None, "start_logits/dense"),
+        _Row("dense", "end_dense", None, None, "end_logits/dense_0"),
+        _Row("norm", "end_norm", None, None, "end_logits/LayerNorm"),
+        _Row("dense", "end", None, None, "end_logits/dense_1"),
+        _Row("dense", "answer_dense", None, None, "answer_class/dense_0"),
+        _Row("product", "answer", None, None, "answer_class/dense_1"),
     ),
 }
-"""The parts of each head. classify, regress and choose share a name abroad; a config or a flag must
-tell them apart."""
+"""The modules of each head. classify, regress and choose share their foreign names; a config or a
+flag must tell them apart."""
 
 DECODERS = {"albert": "predictions.decoder", "bert": "cls.predictions.decoder"}
-"""Where Hugging Face's masked head keeps a second name for the token embedding and for its own
-bias."""
+"""Second name of the token embedding and of the bias in Hugging Face's masked head."""
 
 
 def foreign_names(config: ModelConfig, style: Style) -> dict[str, Foreign]:
-    """Each of our parameters with its name in `style`; ConversionError where that world has no
-    place for it.
+    """Each of our parameters with its name in `style`; ConversionError where it has none there.
 
     Hugging Face's prefix of the encoder (`albert.`, `bert.`), which only classes with heads have,
     is left out.
@@ -211,9 +132,9 @@ def foreign_names(config: ModelConfig, style: Style) -> dict[str, Foreign]:
         theirs: str | None = getattr(row, style)
         if theirs is None:
             raise ConversionError(
-                f"{WORLDS[style]} has no place for {stem}, so this model cannot be expressed there"
+                f"{_WORLDS[style]} has no place for {stem}, so this model cannot be expressed there"
             )
-        for ours, huggingface, google, transposed in SUFFIXES[row.kind]:
+        for ours, huggingface, google, transposed in _SUFFIXES[row.kind]:
             suffix = google if style == "google" else huggingface
             names[stem + ours] = Foreign(
                 theirs.format(**indices) + suffix, transposed and style == "google"
@@ -221,16 +142,16 @@ def foreign_names(config: ModelConfig, style: Style) -> dict[str, Foreign]:
     return names
 
 
-def _rows(config: ModelConfig) -> Iterator[tuple[Row, str, dict[str, int]]]:
-    """The rows of a model with this config: (row, our name of the part, indices)."""
+def _rows(config: ModelConfig) -> Iterator[tuple[_Row, str, dict[str, int]]]:
+    """The rows of a model with this config: (row, our name of the module, indices)."""
     encoder = config.encoder
     for row in (*EMBEDDING, MAPPING) if encoder.has_mapping else EMBEDDING:
         yield row, f"encoder.embedding.{row.ours}", {}
-    for part, name, rows in (
+    for module, name, rows in (
         ("attention", "attentions", ATTENTION),
         ("ffn", "feed_forwards", FEED_FORWARD),
     ):
-        for k in range(num_owners(encoder, part)):
+        for k in range(num_owners(encoder, module)):
             g, i = divmod(k, encoder.layers_per_group)
             for row in rows:
                 yield row, f"encoder.{name}.{k}.{row.ours}", {"k": k, "g": g, "i": i}
@@ -243,7 +164,7 @@ def _rows(config: ModelConfig) -> Iterator[tuple[Row, str, dict[str, int]]]:
             yield row, f"heads.{head.kind}.{row.ours}", {}
 
 
-def num_owners(encoder: EncoderConfig, part: str) -> int:
-    """How many parameter sets `part` (attention or ffn) has."""
-    visits = encoder.num_groups if part in SHARED[encoder.share] else encoder.num_layers
+def num_owners(encoder: EncoderConfig, module: str) -> int:
+    """Number of parameter sets of `module`, attention or ffn."""
+    visits = encoder.num_groups if module in SHARED[encoder.share] else encoder.num_layers
     return visits * encoder.layers_per_group

@@ -1,8 +1,7 @@
-"""Settings of Hugging Face's config.json (and Google's albert_config.json) ↔ EncoderConfig and
-HeadConfig; no torch.
- Keys are read by whitelist, with the defaults of the class that would read them there. A value that
-changes the mathematics and has no counterpart here is refused; keys without effect on it are passed
-over.
+"""Hugging Face's config.json (and Google's albert_config.json) ↔ EncoderConfig and HeadConfig; no
+torch.
+ Keys are read by whitelist, with the defaults of Hugging Face's class. A value that changes the
+computation and has no counterpart here is refused; keys without effect on it are ignored.
 """
 
 from collections.abc import Mapping
@@ -48,16 +47,15 @@ DEFAULTS: dict[Family, dict[str, Any]] = {
         "classifier_dropout": None,
     },
 }
-"""The keys that count, with the values that Hugging Face's classes give them where a file is
-silent."""
+"""The keys that are read, with the defaults of Hugging Face's classes."""
 
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
     "is_decoder": (False, None),
     "add_cross_attention": (False, None),
     "position_embedding_type": ("absolute", None),
     "pruned_heads": ({}, None),
 }
-"""Keys that change the mathematics unless they hold one of these values."""
+"""Keys that change the computation unless they hold one of these values."""
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu_new": "gelu_tanh",
@@ -70,7 +68,7 @@ ACTIVATIONS: dict[str, Activation] = {
 GOOGLE_ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
 """Google's code knows one GELU, the tanh form."""
 
-FOREIGN_ACTIVATIONS: dict[Activation, str] = {
+_FOREIGN_ACTIVATIONS: dict[Activation, str] = {
     "gelu_tanh": "gelu_new",
     "gelu_erf": "gelu",
     "relu": "relu",
@@ -86,8 +84,8 @@ def read_encoder(
     hf_compat: bool = False,
     activations: Mapping[str, Activation] = ACTIVATIONS,
 ) -> EncoderConfig:
-    """The encoder that a foreign config describes; `activation` overrules its own."""
-    for key, neutral in NEUTRAL.items():
+    """The encoder of a foreign config; `activation` overrides its own."""
+    for key, neutral in _NEUTRAL.items():
         if key in data and data[key] not in neutral:
             raise ConversionError(
                 f"the config says {key} = {data[key]!r}, which this encoder does not do"
@@ -134,7 +132,7 @@ def read_head(
     data: Mapping[str, Any], family: Family, kind: HeadKind, *, hf_compat: bool = False
 ) -> HeadConfig:
     """The head `kind` as a Hugging Face config describes it."""
-    names = label_names(data)
+    names = _label_names(data)
     if kind in ("order", "span") and len(names) != 2:
         raise ConversionError(
             f"the {kind} head has 2 outputs here, the config says {len(names)} labels"
@@ -150,20 +148,20 @@ def read_head(
             kind = "regress"
     # Bert's order head has no dropout anywhere; Albert's has one in Hugging Face's code and none in
     # Google's.
-    dropped = kind in ("classify", "regress", "choose", "tag") or (
+    has_dropout = kind in ("classify", "regress", "choose", "tag") or (
         kind == "order" and family == "albert" and hf_compat
     )
     labels = tuple(names) if kind in ("classify", "tag") else ()
     try:
         return HeadConfig(
-            kind=kind, labels=labels, dropout=_head_dropout(data, family) if dropped else 0.0
+            kind=kind, labels=labels, dropout=_head_dropout(data, family) if has_dropout else 0.0
         )
     except ConfigError as error:
         raise ConversionError(f"the config cannot be used: {error}") from error
 
 
-def label_names(data: Mapping[str, Any]) -> list[str]:
-    """Names of the labels by id; two unnamed ones where the config is silent."""
+def _label_names(data: Mapping[str, Any]) -> list[str]:
+    """Names of the labels by id; LABEL_0 and LABEL_1 where the config has none."""
     names = data.get("id2label")
     if names is None:
         count = data.get("num_labels", 2)
@@ -195,8 +193,8 @@ def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
 
 
 def _as_default(value: Any, default: Any) -> Any:
-    """A fraction written as a whole number, as the 0 of released configs, is a fraction; the rest
-    is left for the checks."""
+    """The 0 or 1 of released configs as a float where a float belongs; anything else unchanged, for
+    the checks."""
     return (
         float(value)
         if type(value) is int and isinstance(default, float) and value in (0, 1)
@@ -207,8 +205,7 @@ def _as_default(value: Any, default: Any) -> Any:
 def write_settings(
     encoder: EncoderConfig, family: Family, head: HeadConfig | None
 ) -> dict[str, Any]:
-    """A config.json of Hugging Face's for this encoder, and for `head`, the one whose dropout and
-    labels count."""
+    """Hugging Face's config.json for this encoder, with dropout and labels of `head`."""
     data: dict[str, Any] = {
         "model_type": family,
         "vocab_size": encoder.vocab_size,
@@ -216,7 +213,7 @@ def write_settings(
         "num_hidden_layers": encoder.num_layers,
         "num_attention_heads": encoder.num_attention_heads,
         "intermediate_size": encoder.ffn_size,
-        "hidden_act": FOREIGN_ACTIVATIONS[encoder.activation],
+        "hidden_act": _FOREIGN_ACTIVATIONS[encoder.activation],
         "hidden_dropout_prob": encoder.attention_output_dropout,
         "attention_probs_dropout_prob": encoder.attention_dropout,
         "max_position_embeddings": encoder.max_positions,

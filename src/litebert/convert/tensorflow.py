@@ -1,8 +1,7 @@
-"""Google's ALBERT checkpoints into our names: a checkpoint prefix with its albert_config.json in,
-an Imported out.
- Pretraining checkpoints, TF-Hub's (`module/` before every name) and fine-tuned ones:
+"""Google's ALBERT checkpoints: a checkpoint prefix with its albert_config.json in, an Imported out.
+ Reads pretraining checkpoints, TF-Hub's (`module/` before every name) and fine-tuned ones:
 classification, regression, RACE, SQuAD 1.1 and the joint head of SQuAD 2. Optimizer state is left
-out and counted; every other leftover is refused. TensorFlow is not needed; bundle.py reads the
+out and counted; any other unknown tensor is refused. TensorFlow is not needed: bundle.py reads the
 files.
 """
 
@@ -13,36 +12,33 @@ from typing import Any
 import torch
 
 from litebert.config import POOLED_HEADS, Activation, HeadConfig, HeadKind, ModelConfig
-from litebert.convert.bundle import DTYPES, OTHER_DTYPES, Bundle
-from litebert.convert.fit import Imported, check_size, fit
-from litebert.convert.names import foreign_names
+from litebert.convert.bundle import Bundle
 from litebert.convert.settings import GOOGLE_ACTIVATIONS, read_encoder
-from litebert.convert.stored import Stored
+from litebert.convert.weights import Imported, StoredWeight, rename
 from litebert.errors import CheckpointError, ConversionError
 from litebert.files import read_json
 
-CONFIGS = ("albert_config.json", "config.json")
-OPTIMIZER = re.compile(
+_CONFIGS = ("albert_config.json", "config.json")
+_OPTIMIZER = re.compile(
     r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|AdamWeightDecayOptimizer(_1)?|LAMBOptimizer(_1)?|global_step|beta[12]_power)$"
 )
-MARKS: dict[HeadKind, str] = {
+_PREFIXES: dict[HeadKind, str] = {
     "masked": "cls/predictions/",
     "order": "cls/seq_relationship/",
     "span": "cls/squad/",
     "joint_span": "start_logits/",
 }
-"""What names of a head's weights begin with; `output_weights` alone belongs to the pooled heads of
+"""Prefixes of the names of a head's weights; `output_weights` belongs to the pooled heads of
 fine-tuning."""
 
-FINETUNED_DROPOUT = 0.1
-"""Google's fine-tuning drops a tenth before its output, whatever the config says."""
+_FINETUNED_DROPOUT = 0.1
+"""Google's fine-tuning uses this dropout before its output, whatever the config says."""
 
-FORKS = (
+_FORKS = (
     (
         r"layer_normalization|/group_\d+_\d+/",
         "its layer norms are not shared: it comes from a fork that replaced them by Keras layers, "
-        "whose every use owns "
-        "its weights, and no ALBERT has these",
+        "each use of which has its own weights, and no ALBERT has these",
     ),
     (
         r"\.ATTRIBUTES/",
@@ -54,14 +50,14 @@ FORKS = (
         "it holds Google's BERT; convert Hugging Face's folder of it instead",
     ),
 )
-"""Names that betray checkpoints of another making, and what to say of them."""
+"""Patterns of names in checkpoints of other code, and the reason to refuse them."""
 
 
 def read_google(
     prefix: Path, *, activation: Activation | None = None, head: HeadKind | None = None
 ) -> Imported:
-    """The model of a checkpoint; `head` says what a fine-tuned output is, where its shape does
-    not."""
+    """The model of a checkpoint; `head` is the kind of a fine-tuned output whose shape does not
+    tell it."""
     data = _read_config(prefix.parent)
     stored, skipped = _plain_names(Bundle(prefix))
     heads, notes = _heads(stored, head)
@@ -72,61 +68,57 @@ def read_google(
         data, "albert", pooler=pooler, activation=activation, activations=GOOGLE_ACTIVATIONS
     )
     config = ModelConfig(encoder=encoder, heads=heads)
-    check_size(config, stored)
-    weights = fit(config, foreign_names(config, "google"), stored)
+    weights = rename(config, "google", stored)
     if skipped:
         notes.append(f"{skipped} tensors of the optimizer and its step were left out")
     return Imported(config=config, weights=weights, notes=tuple(notes))
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    for name in CONFIGS:
+    for name in _CONFIGS:
         if (folder / name).is_file():
             try:
                 return read_json(folder / name)
             except CheckpointError as error:
                 raise ConversionError(str(error)) from error
     raise ConversionError(
-        f"{folder} has no {CONFIGS[0]}; copy the one that came with the checkpoint beside it"
+        f"{folder} has no {_CONFIGS[0]}; copy the one that came with the checkpoint beside it"
     )
 
 
-def _plain_names(bundle: Bundle) -> tuple[dict[str, Stored], int]:
-    """The weights without TF-Hub's prefix, not yet read; and how many tensors of the optimizer were
-    left out."""
-    stored: dict[str, Stored] = {}
+def _plain_names(bundle: Bundle) -> tuple[dict[str, StoredWeight], int]:
+    """The weights without TF-Hub's prefix, not yet read, and the number of optimizer tensors left
+    out."""
+    stored: dict[str, StoredWeight] = {}
     skipped = 0
-    for name, entry in bundle.entries.items():
-        for pattern, reason in FORKS:
+    for name in bundle:
+        for pattern, reason in _FORKS:
             if re.search(pattern, name):
                 raise ConversionError(f"this checkpoint holds {name!r}: {reason}")
-        if OPTIMIZER.search(name):
+        if _OPTIMIZER.search(name):
             skipped += 1
             continue
         plain = name.removeprefix("module/")
         if plain in stored:
             raise ConversionError(f"the checkpoint holds {plain!r} twice, once under 'module/'")
-        known = DTYPES.get(entry.dtype)
-        dtype = _spelled(known) if known else OTHER_DTYPES.get(entry.dtype, f"type {entry.dtype}")
-        stored[plain] = Stored(
-            shape=entry.shape,
-            dtype=dtype,
+        stored[plain] = StoredWeight(
+            shape=bundle.shape(name),
+            dtype=bundle.dtype(name),
             load=lambda name=name: torch.from_numpy(bundle[name]),  # type: ignore[misc]
         )
     return stored, skipped
 
 
-def _spelled(dtype: str) -> str:
-    """numpy's code as safetensors spells it: _spelled("<f4") -> "F32"."""
-    return dtype[1].upper() + str(8 * int(dtype[2]))
-
-
 def _heads(
-    stored: dict[str, Stored], head: HeadKind | None
+    stored: dict[str, StoredWeight], head: HeadKind | None
 ) -> tuple[tuple[HeadConfig, ...], list[str]]:
-    kinds = [kind for kind, mark in MARKS.items() if any(name.startswith(mark) for name in stored)]
+    kinds = [
+        kind
+        for kind, prefix in _PREFIXES.items()
+        if any(name.startswith(prefix) for name in stored)
+    ]
     heads = [
-        HeadConfig(kind=kind, dropout=FINETUNED_DROPOUT if kind == "joint_span" else 0.0)
+        HeadConfig(kind=kind, dropout=_FINETUNED_DROPOUT if kind == "joint_span" else 0.0)
         for kind in kinds
     ]
     notes = []
@@ -152,7 +144,7 @@ def _heads(
                 "its single output was taken as regression; add --head choose if it comes from RACE"
             )
         labels = tuple(f"LABEL_{row}" for row in range(rows)) if kind == "classify" else ()
-        heads.append(HeadConfig(kind=kind, labels=labels, dropout=FINETUNED_DROPOUT))
+        heads.append(HeadConfig(kind=kind, labels=labels, dropout=_FINETUNED_DROPOUT))
     elif head is not None:
         raise ConversionError(
             f"head = {head} was given, and the checkpoint has no output_weights to read it from"

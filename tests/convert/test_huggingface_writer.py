@@ -18,8 +18,8 @@ from peers import (
 )
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig
-from litebert.convert.express import express
 from litebert.convert.huggingface import read_huggingface
+from litebert.convert.huggingface_writer import to_huggingface
 from litebert.errors import ConversionError
 from litebert.model.model import Model
 
@@ -43,9 +43,9 @@ def model(*kinds: str, encoder=TINY, dropout=0.0) -> Model:
 
 def written(ours: Model, folder) -> tuple[str, tuple[str, ...]]:
     folder.mkdir(parents=True, exist_ok=True)
-    expressed = express(ours.config, ours.state_dict())
-    expressed.write(folder)
-    return expressed.settings["architectures"][0], expressed.notes
+    exported = to_huggingface(ours.config, ours.state_dict())
+    exported.write(folder)
+    return exported.settings["architectures"][0], exported.notes
 
 
 def loaded(name: str, folder):
@@ -159,7 +159,7 @@ def test_what_cannot_be_expressed_is_refused(change, kinds, message):
             )
         )
     with pytest.raises(ConversionError, match=message):
-        express(ours.config, ours.state_dict())
+        to_huggingface(ours.config, ours.state_dict())
 
 
 def test_notes_say_what_differs_in_training(tmp_path):
@@ -167,7 +167,7 @@ def test_notes_say_what_differs_in_training(tmp_path):
         ours = model(
             *kinds, encoder=replace(TINY, **settings), dropout=settings.pop("dropout", 0.0)
         )
-        return " / ".join(express(ours.config, ours.state_dict()).notes)
+        return " / ".join(to_huggingface(ours.config, ours.state_dict()).notes)
 
     assert notes("masked", "order") == ""
     assert "never applies the feed-forward dropout" in notes("masked", "order", ffn_dropout=0.1)

@@ -1,8 +1,8 @@
-"""Our models as Hugging Face folders: a config and weights in; settings, renamed weights and notes
-out, or the reason why not.
- What is written loads there with no missing and no unexpected key. A model that Hugging Face's
-classes cannot compute is refused; what differs in training alone, such as a dropout they do not
-have, is said in a note.
+"""Hugging Face folders of our models: a config and weights in, their config.json and weights out, or
+the reason why not.
+ The folder loads in transformers with no missing and no unexpected key. A model that no class of
+theirs can compute is refused; a difference in training alone, such as a dropout they do not have,
+becomes a note.
 """
 
 import json
@@ -22,14 +22,14 @@ from litebert.convert.names import foreign_names
 from litebert.convert.settings import Family, write_settings
 from litebert.errors import ConversionError
 
-WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
-HEAD_CLASSES = {frozenset(heads): name for name, heads in ARCHITECTURES.items()} | {
+_WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
+_HEAD_CLASSES = {frozenset(heads): name for name, heads in ARCHITECTURES.items()} | {
     frozenset(["regress"]): "ForSequenceClassification"
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expressed:
+class HuggingFaceModel:
     """A model in Hugging Face's terms."""
 
     settings: dict[str, Any]
@@ -42,12 +42,11 @@ class Expressed:
             json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
         save_file(self.weights, folder / "model.safetensors", metadata={"format": "pt"})
-        shutil.copymode(
-            folder / "config.json", folder / "model.safetensors"
-        )  # safetensors lets the owner alone read them
+        # safetensors makes the file readable by its owner alone
+        shutil.copymode(folder / "config.json", folder / "model.safetensors")
 
 
-def express(config: ModelConfig, weights: Mapping[str, Tensor]) -> Expressed:
+def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor]) -> HuggingFaceModel:
     """The model as the Albert or Bert class that computes the same."""
     architecture = _architecture(config)
     encoder = config.encoder
@@ -59,7 +58,7 @@ def express(config: ModelConfig, weights: Mapping[str, Tensor]) -> Expressed:
         encoder, family, head
     )
     weights = dict(weights)
-    if architecture in WITHOUT_POOLER and encoder.pooler:
+    if architecture in _WITHOUT_POOLER and encoder.pooler:
         encoder = replace(encoder, pooler=False)
         weights = {
             name: tensor
@@ -90,7 +89,7 @@ def express(config: ModelConfig, weights: Mapping[str, Tensor]) -> Expressed:
         for ours, foreign in names.items()
     }
     assert len(renamed) == len(weights), "a weight would be left behind"
-    return Expressed(settings=settings, weights=renamed, notes=tuple(notes))
+    return HuggingFaceModel(settings=settings, weights=renamed, notes=tuple(notes))
 
 
 def _architecture(config: ModelConfig) -> str:
@@ -99,13 +98,13 @@ def _architecture(config: ModelConfig) -> str:
         raise ConversionError(
             "Hugging Face's Albert has no joint span head (start, end given start, answerability)"
         )
-    if kinds not in HEAD_CLASSES:
+    if kinds not in _HEAD_CLASSES:
         raise ConversionError(
             f"Hugging Face has no class with the heads {', '.join(sorted(kinds))} together; "
             "known are none, masked with order, and each alone but order"
         )
-    architecture = HEAD_CLASSES[kinds]
-    if not config.encoder.pooler and architecture not in WITHOUT_POOLER:
+    architecture = _HEAD_CLASSES[kinds]
+    if not config.encoder.pooler and architecture not in _WITHOUT_POOLER:
         raise ConversionError(f"Hugging Face's {architecture} has a pooler, this encoder has none")
     return architecture
 
@@ -127,18 +126,17 @@ def _check_encoder(encoder: EncoderConfig, family: Family) -> None:
         if theirs != plan:
             raise ConversionError(
                 f"Hugging Face's Albert rounds {encoder.num_layers} layers in {groups} groups "
-                "differently: "
-                "some layers would run with another group's weights"
+                "differently: some layers would run with another group's weights"
             )
 
 
 def _settings_head(heads: tuple[HeadConfig, ...]) -> HeadConfig | None:
-    """The head whose labels and dropout a config of Hugging Face's carries."""
+    """The head whose labels and dropout go into Hugging Face's config."""
     return next((head for head in heads if head.kind != "masked"), None)
 
 
 def _training_notes(encoder: EncoderConfig, head: HeadConfig | None, family: Family) -> list[str]:
-    """Differences that show in training there, never in predictions."""
+    """Differences in training, never in predictions."""
     notes = []
     used = {encoder.embedding_dropout, encoder.attention_output_dropout}
     if family == "bert":
