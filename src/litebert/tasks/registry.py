@@ -1,9 +1,10 @@
-"""Tasks by name: benchmarks in their official files, and own files by the kind of task. A name in,
-TaskData out."""
+"""Tasks by name: benchmarks in their official files, own files and tables in memory by the kind of
+task. A name in, TaskData out."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from litebert.checks import check_known
 from litebert.errors import DataError
@@ -13,6 +14,7 @@ from litebert.tasks.benchmarks.race import RACE
 from litebert.tasks.benchmarks.squad import SQUAD
 from litebert.tasks.examples import Kind
 from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.tables.memory import to_tables
 from litebert.tasks.tables.table import open_table
 from litebert.tasks.task import TaskData
 
@@ -25,14 +27,21 @@ OWN: tuple[str, ...] = get_args(Kind)
 
 def open_task(
     name: str,
-    data: Path | str,
+    data: Any,
     *,
     options: TableOptions | None = None,
     splits: Sequence[str] | None = None,
 ) -> TaskData:
-    """Read a task's examples; `splits` selects some splits, which then must be there."""
+    """Read a task's examples; `splits` selects some splits, which then must be there. `data` is a
+    path, or for own data a table in memory (tables/memory.py)."""
     check_known("task", name, (*BENCHMARKS, *OWN))
     options = options or TableOptions()
+    if not isinstance(data, str | os.PathLike):
+        if name not in OWN:
+            raise DataError(
+                f"{name} is read from its official files; data in memory are for {', '.join(OWN)}"
+            )
+        return open_table(cast(Kind, name), to_tables(data), options, splits)
     if not Path(data).exists():
         raise DataError(f"{data}: no such file or folder; expected the data of {name}")
     if name in OWN:

@@ -1,8 +1,8 @@
-"""Own files as a task: CSV, TSV, JSONL or Parquet in, TaskData out, labels and scores found in the
-data.
+"""Own data as a task: CSV, TSV, JSONL or Parquet files, or tables in memory, in; TaskData out, labels
+and scores found in the data.
 
-`data` is a folder with train.*, dev.* and test.*, or a single file. Where there is no file for dev,
-some of train becomes dev.
+`data` is a folder with train.*, dev.* and test.*, a single file, or a table in memory for each
+split. Where there is none for dev, some of train becomes dev.
 """
 
 import math
@@ -17,6 +17,7 @@ from litebert.tasks.examples import AnswerExample, Kind, TagExample, TaskExample
 from litebert.tasks.tables.bad_rows import BadRowError, BadRows
 from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
+from litebert.tasks.tables.memory import MemoryTable
 from litebert.tasks.tables.rows import TABLES, compression_of, read_rows
 from litebert.tasks.tables.split import STEMS, cut_missing, find_splits, overlap_notes
 from litebert.tasks.task import HEADS, LABELLED, Task, TaskData
@@ -36,13 +37,20 @@ _MANY = 50  # rows from which on a label of its own for every row means a wrong 
 
 
 def open_table(
-    kind: Kind, data: Path, options: TableOptions, splits: Sequence[str] | None
+    kind: Kind,
+    data: Path | Mapping[str, MemoryTable],
+    options: TableOptions,
+    splits: Sequence[str] | None,
 ) -> TaskData:
-    """Read own files; `splits` selects some splits, which then must be there."""
-    files = find_splits(kind, data)
+    """Read own data; `splits` selects some splits, which then must be there."""
+    files: dict[str, Sequence[Path | MemoryTable]] = (
+        dict(find_splits(kind, data))
+        if isinstance(data, Path)
+        else {split: [table] for split, table in data.items()}
+    )
     is_test = splits is not None and list(splits) == ["test"] and not options.test_fraction
-    if data.is_file() and is_test:
-        files = {"test": [data]}  # all of the file is to be scored
+    if is_test and list(files) == ["train"] and not (isinstance(data, Path) and data.is_dir()):
+        files = {"test": files["train"]}  # all of a single table is to be scored
     in_files = tuple(files)
     if splits is not None:
         is_known = options.labels is not None and all(split in files for split in splits)
@@ -61,7 +69,7 @@ def open_table(
     missing = [split for split in wanted if split not in examples]
     if missing:
         raise DataError(
-            f"{data} has no split {missing[0]!r}; there is: "
+            f"{data if isinstance(data, Path) else 'the data'} has no split {missing[0]!r}; there is: "
             f"{', '.join(dict.fromkeys((*in_files, *examples)))}; "
             f"expected a file {' or '.join(STEMS.get(missing[0], missing))}.csv (or {TABLES})"
         )
@@ -76,34 +84,39 @@ class _Reader:
         self.labels = options.labels
         self.notes: list[str] = []
 
-    def read(self, paths: Sequence[Path], split: str, bad: BadRows) -> list[TaskExample]:
-        examples = [example for path in paths for example in self._read_file(path, split, bad)]
+    def read(
+        self, sources: Sequence[Path | MemoryTable], split: str, bad: BadRows
+    ) -> list[TaskExample]:
+        examples = [
+            example for source in sources for example in self._read_table(source, split, bad)
+        ]
         if not examples:
             skipped = (
                 f"; {bad.count} bad rows were left out, the first: {bad.first}" if bad.count else ""
             )
             raise DataError(
-                f"{paths[0]}: there is no row to "
+                f"{sources[0]}: there is no row to "
                 f"{'train on' if split == 'train' else 'score'}{skipped}"
             )
         if self.labels is None and split != "test":
             # train comes first: labels that only other splits have are unknown
-            self.labels = _find_labels(self.kind, examples, str(paths[0]))
+            self.labels = _find_labels(self.kind, examples, str(sources[0]))
         return examples
 
-    def _read_file(self, path: Path, split: str, bad: BadRows) -> Iterator[TaskExample]:
-        if compression_of(path)[1] == ".json":
-            yield from read_squad(True, path, split, bad, self.options)
+    def _read_table(
+        self, source: Path | MemoryTable, split: str, bad: BadRows
+    ) -> Iterator[TaskExample]:
+        if isinstance(source, Path) and compression_of(source)[1] == ".json":
+            yield from read_squad(True, source, split, bad, self.options)
             return
         labelled = split != "test"
-        rows = read_rows(path, bad=bad)
+        rows = read_rows(source, bad=bad) if isinstance(source, Path) else source.rows(bad)
+        where = source.name
         ahead = list(islice(rows, PEEK))
         if not ahead:
             return
         names = list(dict.fromkeys(name for _, row in ahead for name in row))
-        columns, note = find_columns(
-            self.kind, names, self.options, where=path.name, labelled=labelled
-        )
+        columns, note = find_columns(self.kind, names, self.options, where=where, labelled=labelled)
         self.notes += [note] if note else []
         for number, (place, row) in enumerate(chain(ahead, rows)):
             try:

@@ -1,0 +1,91 @@
+"""Tables in memory: a list of dicts, a pandas DataFrame, a datasets.Dataset or a pyarrow Table, or
+a dict of them by split, in; rows as files have them out. None of these libraries is imported.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from litebert.errors import DataError
+from litebert.tasks.tables.bad_rows import BadRows, Place
+from litebert.tasks.tables.split import STEMS
+
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """Rows of one split."""
+
+    name: str
+    """What messages call it."""
+    data: Any
+
+    def __str__(self) -> str:
+        return self.name
+
+    def rows(self, bad: BadRows) -> Iterator[tuple[Place, dict[str, Any]]]:
+        """Each row with its number; one that is no dict goes to `bad`."""
+        class_names = _class_names(self.data)
+        for number, record in enumerate(self._records(), 1):
+            place = Place(self.name, number, "row")
+            if not isinstance(record, Mapping):
+                bad.add(place, f"the row is {type(record).__name__}, expected a dict", str(record))
+                continue
+            row = {str(column): _plain(value) for column, value in record.items()}
+            for column, names in class_names.items():
+                if isinstance(row.get(column), int):
+                    row[column] = names[row[column]] if row[column] >= 0 else None
+            yield place, row
+
+    def _records(self) -> Iterable[Any]:
+        data = self.data
+        if hasattr(data, "to_pylist"):  # a pyarrow Table
+            return data.to_pylist()  # type: ignore[no-any-return]
+        if hasattr(data, "iloc"):  # a pandas DataFrame
+            return data.to_dict("records")  # type: ignore[no-any-return]
+        if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
+            raise DataError(
+                f"{self.name}: expected a list of dicts, a pandas DataFrame or a datasets.Dataset; "
+                f"got {type(data).__name__}"
+            )
+        return data
+
+
+def to_tables(data: Any) -> dict[str, MemoryTable]:
+    """The table of each split; `data` that is not a dict of splits is train."""
+    if not isinstance(data, Mapping):
+        return {"train": MemoryTable("rows", data)}
+    tables: dict[str, MemoryTable] = {}
+    for name, rows in data.items():
+        split = next((split for split, names in STEMS.items() if name in names), None)
+        if split is None or split in tables:
+            raise DataError(
+                f"a dict of data has the splits train, dev (or validation) and test as keys, each "
+                f"once; got: {', '.join(map(str, data))}; rows are a list of dicts"
+            )
+        tables[split] = MemoryTable(str(name), rows)
+    return tables
+
+
+def _class_names(data: Any) -> dict[str, list[str]]:
+    """Names of the classes that a datasets.Dataset stores as numbers, by column."""
+    features = getattr(data, "features", None)
+    if not isinstance(features, Mapping):
+        return {}
+    return {
+        column: list(feature.names)
+        for column, feature in features.items()
+        if isinstance(getattr(feature, "names", None), list | tuple)
+    }
+
+
+def _plain(value: Any) -> Any:
+    """numpy and pandas values as Python's own; what marks a missing one as None."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if hasattr(value, "tolist"):  # a numpy scalar or array
+        value = value.tolist()
+    return None if isinstance(value, float) and value != value else value
