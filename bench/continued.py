@@ -28,7 +28,7 @@ def run(
     if not (out / "status.json").exists():
         assert training.evaluation is not None
         before = training.evaluation(
-            training.working.model, length=recipe.sequence_length.values[0]
+            training.learner.working.model, length=recipe.sequence_length.values[0]
         )
         curve = [
             {

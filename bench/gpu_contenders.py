@@ -33,11 +33,9 @@ from litebert.recipes import PretrainRecipe, Stages
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.graphs.passes import WARM
 from litebert.train.guard import Guard
-from litebert.train.log import Log
 from litebert.train.loop import Loop, State
 from litebert.train.pretrain.run import Pretraining, example_spec
-from litebert.train.runtime import Runtime
-from litebert.train.stop import StopSignal
+from litebert.train.runtime import Runtime, StopSignal
 
 KEPT = 8
 """Batches that are read again where the loader is left out, and that the peer reads."""
@@ -98,27 +96,18 @@ class Ours:
             case.recipe(rows, microbatch), data, self.runtime, workers=workers, say=self.said.append
         )
         self.training = run
-        self.encoder = run.model.encoder.config
+        self.encoder = run.learner.model.encoder.config
         self.fetching = 0.0
         self.kept: list[Batch] = []
         self._fetch = run.feed._fetch
         run.feed._fetch = self._timed_fetch  # type: ignore[method-assign]
         self.loop: Loop[Any, Any, Any] = Loop(
-            run.job,
-            working=run.working,
-            optimizer=run.optimizer,
+            run.learner,
             runtime=self.runtime,
             guard=Guard(max_skips=5, max_rollbacks=0),
-            log=Log(None),
-            save=lambda state: None,
-            restore=lambda: None,
-            beside=lambda state, stop: None,
             max_grad_norm=run.recipe.optimizer.max_grad_norm,
-            passes=run.passes,
-            update=run.update,
-            ahead=run.ahead,
         )
-        run.working.model.train()
+        run.learner.working.model.train()
         self.state, self.stop = State(), StopSignal()
         self.build_seconds = time.monotonic() - began
 
@@ -130,7 +119,7 @@ class Ours:
 
     @property
     def num_recorded(self) -> int:
-        return 0 if self.training.passes is None else len(self.training.passes.recorded)
+        return 0 if self.training.graphs is None else len(self.training.graphs.recorded)
 
     def _timed_fetch(self, step: int) -> tuple[Batch, Position, Position]:
         """With workers, all the time that this takes is spent before an empty queue."""
@@ -149,14 +138,17 @@ class Ours:
         """Relative errors of a microbatch's gradient, against the same rounded weights in float32:
         ours as it runs (replayed, where graphs are recorded), and that of plain, padded, uncompiled
         bfloat16."""
-        working, batch = self.training.working, self.training.feed.last.rows(0, self.microbatch)
+        working, batch = (
+            self.training.learner.working,
+            self.training.feed.last.rows(0, self.microbatch),
+        )
         counts = self.training.job.counts(batch)
         for _ in range(WARM + 2):
             working.clear()
-            self.loop.passes(batch, self.state.step, counts)
+            self.loop.forward_backward(batch, self.state.step, counts)
         ours = _flat([parameter.grad for parameter in working.model.parameters()])
         working.clear()
-        truth: Model = copy.deepcopy(self.training.model)
+        truth: Model = copy.deepcopy(self.training.learner.model)
         truth.encoder.checkpoint_every = 1
         with torch.no_grad():
             for exact, rounded in zip(truth.parameters(), working.model.parameters(), strict=True):

@@ -216,7 +216,7 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
     """Relative error of each way's gradient over some batches; packed and recorded may err 1.1
     times as much as padded."""
     training = setting.training(head_dropout=0.0, compile="auto")
-    job, model = training.job, training.working.model
+    job, model = training.job, training.learner.working.model
     truth = copy.deepcopy(model).double()
     errors: dict[str, list[float]] = {"padded": [], "packed": [], "recorded": []}
     for step in range(min(12, job.steps)):
@@ -238,15 +238,15 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
                 ),
             ),
         }
-        if training.passes is not None:
+        if training.graphs is not None:
             for _ in range(WARM + 1):
                 model.zero_grad()
-                training.passes(batch, step, counts)
+                training.graphs(batch, step, counts)
             found["recorded"] = flat(model)
         for name, value in found.items():
             errors[name].append(float((value - exact).norm() / exact.norm()))
     means = {name: statistics.mean(values) for name, values in errors.items() if values}
-    recorded = 0 if training.passes is None else len(training.passes.recorded)
+    recorded = 0 if training.graphs is None else len(training.graphs.recorded)
     ok = all(error <= 1.1 * means["padded"] + 1e-4 for error in means.values())
     return {
         "ok": ok and (not setting.is_cuda or recorded > 0),
@@ -344,7 +344,7 @@ def our_epoch(setting: Setting, name: str, **changes: Any) -> dict[str, Any]:
         ),
     )
     seconds = time.perf_counter() - began
-    graphs = training.passes
+    graphs = training.graphs
     return timed(
         setting,
         stamps,

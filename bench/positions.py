@@ -121,7 +121,7 @@ def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) ->
     def extend(positions: Tensor, new: range) -> None:
         start(positions, new, seed)
         assert training.evaluation is not None
-        write_json(told, training.evaluation(training.model, length=LONG))
+        write_json(told, training.evaluation(training.learner.model, length=LONG))
 
     training.extend = extend
     training.train(run, progress=False)

@@ -19,6 +19,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.testing import tiny_recipe
 from litebert.train.log import Log
+from litebert.train.loop import BetweenSteps, Event
 
 from .runs import CPU, Watched, assert_same_run, essence, events, losses, signalled, train, weights
 
@@ -40,7 +41,9 @@ class Poisoned(Watched):
         self.job.losses = poisoned  # type: ignore[method-assign]
 
     def all_finite(self) -> bool:
-        return all(bool(parameter.isfinite().all()) for parameter in self.model.parameters())
+        return all(
+            bool(parameter.isfinite().all()) for parameter in self.learner.model.parameters()
+        )
 
 
 def test_thirty_nans_never_reach_the_weights(shards: Path, tmp_path: Path) -> None:
@@ -107,16 +110,16 @@ def test_without_a_snapshot_to_go_back_to_it_stops(
 def test_weights_that_are_not_finite_are_not_saved(shards: Path, tmp_path: Path) -> None:
     """A rate so high that weights overflow: the snapshots that a run goes back to stay good."""
 
-    class Overflowing(Watched):
-        def beside(self, state: Any, stop: Any) -> None:
-            if state.step == 4:
-                with torch.no_grad():
-                    next(self.model.parameters()).fill_(float("inf"))
-            super().beside(state, stop)
+    def overflow(event: Event) -> None:
+        if isinstance(event, BetweenSteps) and event.state.step == 4:
+            with torch.no_grad():
+                next(training.learner.model.parameters()).fill_(float("inf"))
 
     recipe = tiny_recipe(evaluate_every=0, max_skips=1, max_rollbacks=1)
+    training = Watched(recipe, shards, CPU)
+    training.run.subscribers.insert(0, overflow)
     with pytest.raises(DivergedError, match="diverged at step 5"):
-        Overflowing(recipe, shards, CPU).train(tmp_path / "run", progress=False)
+        training.train(tmp_path / "run", progress=False)
     assert any(
         "weights are not finite any more, so they are not saved" in event["message"]
         for event in events(tmp_path / "run")
@@ -156,15 +159,13 @@ def test_twenty_times_out_of_memory_changes_no_loss(shards: Path, tmp_path: Path
 
             self.job.losses = losses  # type: ignore[method-assign]
 
-        def beside(self, state: Any, stop: Any) -> None:
-            super().beside(state, stop)
-            self.loop_ref.most_rows = None if state.step % 4 == 0 else self.loop_ref.most_rows
+    def forget(event: Event) -> None:
+        if isinstance(event, BetweenSteps) and event.state.step % 4 == 0:
+            training.run.loop.most_rows = None
 
-        def _loop(self) -> Any:
-            self.loop_ref = super()._loop()
-            return self.loop_ref
-
-    Short(recipe, shards, CPU).train(tmp_path / "short", progress=False)
+    training = Short(recipe, shards, CPU)
+    training.run.subscribers.append(forget)
+    training.train(tmp_path / "short", progress=False)
     assert Short.failed == 20
     told = [event for event in events(tmp_path / "short") if event["event"] == "memory"]
     assert len(told) == 20
@@ -208,7 +209,7 @@ def test_interrupted_on_a_full_disk_it_says_that_nothing_was_saved(
         patch.setattr(Snapshot, "write", full)
         with pytest.raises(
             InterruptedRunError,
-            match="interrupted at step 5 of 12; not saved, the same command goes on from before",
+            match="interrupted at step 5 of 12; not saved, the same command resumes from the last snapshot",
         ):
             train(tiny_recipe(), shards, tmp_path / "run", at=signalled(10))
     train(tiny_recipe(), shards, tmp_path / "run")
@@ -235,12 +236,13 @@ def test_metrics_and_status_wait_while_the_disk_is_full(
         ),
     )
 
-    class Telling(Watched):
-        def beside(self, state: Any, stop: Any) -> None:
-            now["step"] = state.step
-            super().beside(state, stop)
+    def tell(event: Event) -> None:
+        if isinstance(event, BetweenSteps):
+            now["step"] = event.state.step
 
-    Telling(tiny_recipe(), shards, CPU).train(tmp_path / "run", progress=False)
+    training = Watched(tiny_recipe(), shards, CPU)
+    training.run.subscribers.insert(0, tell)
+    training.train(tmp_path / "run", progress=False)
     assert capsys.readouterr().err.count("the disk is full, so metrics wait in memory") == 1
     told = [event["message"] for event in events(tmp_path / "run")]
     assert told == [

@@ -34,9 +34,9 @@ def test_looking_ahead_changes_nothing(shards: Path, workers: int) -> None:
     try:
         for step in range(plain.steps):
             expected, found = plain.batch(step), eager.batch(step)
-            following = eager.ahead(step + 1)
+            following = eager.prefetch(step + 1)
             assert (following is None) == (step + 1 == plain.steps)
-            assert following is eager.ahead(step + 1)
+            assert following is eager.prefetch(step + 1)
             assert eager.last is found
             assert np.array_equal(expected.token_ids, found.token_ids)
             assert (plain.began, plain.position(step + 1)) == (
@@ -50,7 +50,7 @@ def test_looking_ahead_changes_nothing(shards: Path, workers: int) -> None:
 def test_what_was_looked_at_is_forgotten_where_the_feed_is_moved(shards: Path) -> None:
     feed = make_feed(shards)
     first, began = feed.batch(0), feed.position(0)
-    feed.ahead(1)
+    feed.prefetch(1)
     feed.seek(0, began)
     assert np.array_equal(feed.batch(0).token_ids, first.token_ids)
     expected, feed = feed.batch(1), make_feed(shards)
@@ -83,10 +83,10 @@ def test_the_first_microbatch_of_the_next_step_is_there_before_it(
     job = PretrainJob(replace(staged_recipe(), microbatch_tokens=tokens), make_feed(shards), CPU)
     for step in range(job.steps - 1):
         job.batch(step)
-        first, batch = job.ahead(step + 1), job.feed.ahead(step + 1)
+        first, batch = job.prefetch(step + 1), job.feed.prefetch(step + 1)
         assert first is batch.rows(0, job.microbatch_rows(step + 1))
         assert (first is batch) == (tokens == 10_000)
-    assert job.ahead(job.steps) is None
+    assert job.prefetch(job.steps) is None
 
 
 def test_no_layout_is_larger_than_that_of_the_largest(shards: Path) -> None:

@@ -4,6 +4,7 @@ on bit for bit."""
 import json
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,8 @@ from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.prepared import prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.log import read_records
-from litebert.train.loop import State
+from litebert.train.loop import BetweenSteps, Event
 from litebert.train.runtime import Runtime
-from litebert.train.stop import StopSignal
 
 from .runs import CPU, essence, events, signalled
 from .tuning import TASKS, WatchedTuning, made, ready, recipe, source, tune
@@ -100,7 +100,8 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
     whole: tuple[Path, int], tmp_path: Path, part: float
 ) -> None:
     with pytest.raises(
-        InterruptedRunError, match=r"interrupted at step \d+ of 16; saved, the same command goes on"
+        InterruptedRunError,
+        match=r"interrupted at step \d+ of 16; saved, the same command resumes it",
     ):
         tune(recipe(), tmp_path / "run", at=signalled(int(part * whole[1])))
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
@@ -164,14 +165,14 @@ def test_ended_at_its_very_end_it_ends_again(
 def test_ctrl_c_inside_evaluation_is_saved(
     whole: tuple[Path, int], tmp_path: Path, step: int
 ) -> None:
-    class Stopping(WatchedTuning):
-        def evaluate(self, state: State, stop: StopSignal) -> None:
-            if state.step == step:
-                os.kill(os.getpid(), signal.SIGINT)
-            super().evaluate(state, stop)
+    def interrupt(event: Event) -> None:
+        if isinstance(event, BetweenSteps) and event.state.step == step:
+            os.kill(os.getpid(), signal.SIGINT)
 
+    training = WatchedTuning(recipe(), ready("classify"), source(), CPU)
+    training.run.subscribers.insert(0, interrupt)
     with pytest.raises(InterruptedRunError, match=f"interrupted at step {step} of 16; saved"):
-        Stopping(recipe(), ready("classify"), source(), CPU).train(tmp_path / "run", progress=False)
+        training.train(tmp_path / "run", progress=False)
     tune(recipe(), tmp_path / "run")
     assert_same_tuning(tmp_path / "run", whole[0])
 
@@ -215,13 +216,21 @@ def test_a_run_without_gain_ends_early_and_resumes_so(tmp_path: Path) -> None:
     run is over."""
 
     class Falling(WatchedTuning):
-        def ask(self, *args: Any) -> Any:
-            card, predictions = super().ask(*args)
-            truth = [example.label for example in self.prepared.dev.examples]
-            labels = truth if self.evaluated < 0 else [TASKS["classify"].labels[0]] * len(truth)
-            return card, [
-                replace(each, label=label) for each, label in zip(predictions, labels, strict=True)
-            ]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            predict = self.evaluation.predict
+
+            def falling(pause: Callable[[], None]) -> Any:
+                card, predictions = predict(pause)
+                labels = [example.label for example in self.prepared.dev.examples]
+                if self.evaluation.evaluated >= 0:
+                    labels = [TASKS["classify"].labels[0]] * len(labels)
+                return card, [
+                    replace(each, label=label)
+                    for each, label in zip(predictions, labels, strict=True)
+                ]
+
+            self.evaluation.predict = falling  # type: ignore[method-assign]
 
     wish = recipe(epochs=6, evaluations=12, patience=2)
     runs = []
@@ -265,16 +274,16 @@ def test_a_model_of_another_task_keeps_its_encoder_and_gets_a_new_head(tmp_path:
     tune(recipe("classify"), tmp_path / "first")
     first = Checkpoint.load(tmp_path / "first" / "final")
     training = Finetuning(recipe("pair"), ready("pair"), first, CPU)
-    mine, theirs = training.model.state_dict(), first.model.state_dict()
+    mine, theirs = training.learner.model.state_dict(), first.model.state_dict()
     assert all(
         torch.equal(mine[name], theirs[name]) for name in mine if name.startswith("encoder.")
     )
     assert mine["heads.classify.output.weight"].shape == (2, 32)
-    assert training.model.config.encoder.ffn_dropout == 0.1
+    assert training.learner.model.config.encoder.ffn_dropout == 0.1
 
 
 def test_random_weights_keep_the_shape_alone() -> None:
-    fresh = Finetuning(recipe(random_weights=True), ready("classify"), source(), CPU).model
+    fresh = Finetuning(recipe(random_weights=True), ready("classify"), source(), CPU).learner.model
     name = "encoder.attentions.0.query.weight"
     assert fresh.config.encoder.to_dict() | {"ffn_dropout": 0.0} != {}
     assert not torch.equal(fresh.state_dict()[name], source().model.state_dict()[name])
@@ -284,11 +293,12 @@ def test_a_pooler_is_made_where_the_head_needs_one_and_there_is_none() -> None:
     config = replace(source().model.config.encoder, pooler=False)
     bare = replace(source(), model=Model(ModelConfig(encoder=config)))
     training = Finetuning(recipe(), ready("classify"), bare, CPU)
-    assert training.model.encoder.pooler is not None
+    assert training.learner.model.encoder.pooler is not None
     assert torch.equal(
-        training.model.encoder.embedding.token.weight, bare.model.encoder.embedding.token.weight
+        training.learner.model.encoder.embedding.token.weight,
+        bare.model.encoder.embedding.token.weight,
     )
-    assert Finetuning(recipe("tag"), ready("tag"), bare, CPU).model.encoder.pooler is None
+    assert Finetuning(recipe("tag"), ready("tag"), bare, CPU).learner.model.encoder.pooler is None
 
 
 def test_a_batch_is_divided_among_ranks_and_a_rank_without_units_counts_for_nothing() -> None:
@@ -303,7 +313,7 @@ def test_a_batch_is_divided_among_ranks_and_a_rank_without_units_counts_for_noth
     ]
     model = Finetuning(
         recipe(encoder_dropout=0.0, head_dropout=0.0), ready("classify"), source(), CPU
-    ).model
+    ).learner.model
     for step in range(alone.per_epoch):
         whole = alone.batch(step)
         counts = alone.counts(whole)

@@ -328,7 +328,7 @@ def test_a_folder_of_another_run_is_refused(
 ) -> None:
     assert finetune("rte", model, rte, tmp_path / "run", "--steps", "2") == 0
     assert finetune("rte", model, rte, tmp_path / "run", "--steps", "3") == 2
-    assert "holds another run, so it cannot go on" in capsys.readouterr().err
+    assert "holds another run, so it cannot be resumed" in capsys.readouterr().err
     before = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert before["inputs"].keys() == {"tokenizer", "model", "train", "dev", "labels"}
     (tmp_path / "recipe.json").write_text("[1]")

@@ -5,6 +5,7 @@ import errno
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from litebert.train.finetune import conclusion
 from litebert.train.finetune.chance import ChanceWatch, chance_loss
 from litebert.train.finetune.job import gentler
 from litebert.train.finetune.seeds import spread, train_seeds
+from litebert.train.loop import BetweenSteps, Event
 
 from .runs import CPU, essence, events, losses, signalled
 from .test_finetune import assert_same_tuning
@@ -42,7 +44,9 @@ class Poisoned(WatchedTuning):
         self.job.losses = poisoned  # type: ignore[method-assign]
 
     def all_finite(self) -> bool:
-        return all(bool(parameter.isfinite().all()) for parameter in self.model.parameters())
+        return all(
+            bool(parameter.isfinite().all()) for parameter in self.learner.model.parameters()
+        )
 
 
 def poisoned(bad: dict[int, int], wish: Any, **more: Any) -> Poisoned:
@@ -111,17 +115,18 @@ def test_a_run_that_diverges_in_every_attempt_ends_with_4(tmp_path: Path) -> Non
 
 def test_answers_that_are_not_numbers_are_a_divergence(tmp_path: Path) -> None:
     """Weights so large that states overflow, met by the evaluation before the next step's loss."""
-
-    class Overflowing(WatchedTuning):
-        def evaluate(self, state: Any, stop: Any) -> None:
-            if self.job.attempt == 0:
-                with torch.no_grad():
-                    next(self.model.parameters()).fill_(float("nan"))
-            super().evaluate(state, stop)
-
-    Overflowing(
+    training = WatchedTuning(
         recipe("answer", retries=1), ready("answer", null_search="dev"), source(), CPU
-    ).train(tmp_path, progress=False)
+    )
+
+    def overflow(event: Event) -> None:
+        is_first = training.job.attempt == 0
+        if is_first and isinstance(event, BetweenSteps) and event.state.step > 0:
+            with torch.no_grad():
+                next(training.learner.model.parameters()).fill_(float("nan"))
+
+    training.run.subscribers.insert(0, overflow)
+    training.train(tmp_path, progress=False)
     assert "what the model says of answers is not a number" in events(tmp_path)[0]["message"]
     assert result(tmp_path)["attempts"] == 2
 
@@ -238,15 +243,13 @@ def test_twenty_times_out_of_memory_changes_no_loss(tmp_path: Path) -> None:
 
             self.job.losses = short  # type: ignore[method-assign]
 
-        def beside(self, state: Any, stop: Any) -> None:
-            super().beside(state, stop)
-            self.loop_ref.most_rows = None if state.step % 3 == 0 else self.loop_ref.most_rows
+    def forget(event: Event) -> None:
+        if isinstance(event, BetweenSteps) and event.state.step % 3 == 0:
+            training.run.loop.most_rows = None
 
-        def _loop(self) -> Any:
-            self.loop_ref = super()._loop()
-            return self.loop_ref
-
-    Short(wish, ready("classify"), source(), CPU).train(tmp_path / "short", progress=False)
+    training = Short(wish, ready("classify"), source(), CPU)
+    training.run.subscribers.append(forget)
+    training.train(tmp_path / "short", progress=False)
     assert Short.failed == 20
     assert sum(event["event"] == "memory" for event in events(tmp_path / "short")) == 20
     assert losses(tmp_path / "short") == pytest.approx(losses(tmp_path / "whole"), rel=1e-5)
@@ -282,13 +285,19 @@ def test_the_best_weights_wait_in_memory_while_the_disk_is_full(
     class First(WatchedTuning):
         """Only the first evaluation counts."""
 
-        def ask(self, *args: Any) -> Any:
-            card, predictions = super().ask(*args)
-            truth = [example.label for example in self.prepared.dev.examples]
-            return card, [
-                replace(p, label=t) if self.evaluated < 0 else p
-                for p, t in zip(predictions, truth, strict=True)
-            ]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            predict = self.evaluation.predict
+
+            def first(pause: Callable[[], None]) -> Any:
+                card, predictions = predict(pause)
+                truth = [example.label for example in self.prepared.dev.examples]
+                return card, [
+                    replace(p, label=t) if self.evaluation.evaluated < 0 else p
+                    for p, t in zip(predictions, truth, strict=True)
+                ]
+
+            self.evaluation.predict = first  # type: ignore[method-assign]
 
     First(recipe(), ready("classify"), source(), CPU).train(tmp_path / "whole", progress=False)
     with monkeypatch.context() as patch:

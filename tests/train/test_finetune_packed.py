@@ -85,7 +85,7 @@ def test_packed_batches_learn_what_padded_ones_do(
     monkeypatch.setattr(finetune, "can_pack", lambda *_: True)
     packed = make(kind)
     assert packed.job.pack
-    assert packed.passes is None
+    assert packed.graphs is None
     assert losses_of(packed, tmp_path / "packed") == pytest.approx(padded, rel=1e-3)
 
 
@@ -98,13 +98,16 @@ def test_a_replayed_pass_reads_static_memory_alone(
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     plain = losses_of(make(kind, steps=16), tmp_path / "plain")
     training = make(kind, steps=16)
-    training.passes = PretendedGraphs(training.job, training.working.model, pytest.fail)
+    graphs = PretendedGraphs(training.job, training.learner.working.model, pytest.fail)
+    training.learner.passes = graphs
     # the gradients of a float32 master are the recorded ones themselves, which the optimizer's
     # clipping would change
-    monkeypatch.setattr(training.working, "collect", lambda: keep_apart(training.model))
+    monkeypatch.setattr(
+        training.learner.working, "collect", lambda: keep_apart(training.learner.model)
+    )
     assert losses_of(training, tmp_path / "replayed") == pytest.approx(plain, rel=1e-4)
-    assert training.passes.recorded
-    assert training.passes.replays >= 16 - (WARM + 1) * len(training.passes.seen)
+    assert graphs.recorded
+    assert graphs.replays >= 16 - (WARM + 1) * len(graphs.seen)
 
 
 def keep_apart(model: Model) -> None:
@@ -118,18 +121,18 @@ def test_a_batch_that_was_drawn_ahead_is_the_one_handed_out() -> None:
     for step in range(6):
         batch = job.batch(step)
         shown = job.name(batch), job.microbatch_rows(step)
-        ahead = job.ahead(step + 1)
+        ahead = job.prefetch(step + 1)
         assert (job.name(batch), job.microbatch_rows(step)) == shown  # of the step at hand, still
         assert torch.equal(batch.token_ids, other.batch(step).token_ids)
         if step + 1 < 6:
             assert job.batch(step + 1) is ahead
-    assert job.ahead(job.steps) is None
+    assert job.prefetch(job.steps) is None
 
 
 def test_a_batch_drawn_ahead_of_a_new_beginning_is_drawn_again() -> None:
     job = FinetuneJob(recipe(**PLAIN), ready("classify").train.inputs, CPU)
     job.batch(0)
-    before = job.ahead(1)
+    before = job.prefetch(1)
     job.begin(1, 1)
     assert job.batch(1) is not before
     assert job.drawn.place == job.position(1)
@@ -140,7 +143,7 @@ def test_a_batch_in_parts_is_not_laid_out_ahead() -> None:
         recipe(**PLAIN | {"microbatch_tokens": 32}), ready("classify").train.inputs, CPU
     )
     job.batch(0)
-    assert job.ahead(1) is None
+    assert job.prefetch(1) is None
 
 
 def test_a_rank_without_units_learns_nothing_of_what_it_reads() -> None:
@@ -148,7 +151,7 @@ def test_a_rank_without_units_learns_nothing_of_what_it_reads() -> None:
     wish = recipe(**PLAIN | {"batch_size": 3, "steps": 22})
     second = Runtime(rank=1, world_size=2, device=torch.device("cpu"), dtype=torch.float32)
     job = FinetuneJob(wish, ready("classify").train.inputs, second, pack=True)
-    model = make("classify").model
+    model = make("classify").learner.model
     spare = [step for step in range(22) if len(job.units(step)) == 1]
     assert spare
     batch = job.batch(spare[0])

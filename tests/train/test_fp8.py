@@ -69,13 +69,13 @@ def test_weights_are_rounded_once_a_step(
 
 def test_the_working_copy_alone_is_in_8_bits_and_follows_the_master(shards: Path) -> None:
     run = Pretraining(tiny_recipe(dtype="fp8"), shards, Runtime.start(device="cpu", dtype="fp8"))
-    products = [part for part in run.working.model.modules() if isinstance(part, Quantized)]
+    products = [part for part in run.learner.working.model.modules() if isinstance(part, Quantized)]
     assert products
-    assert not any(isinstance(part, Quantized) for part in run.model.modules())
+    assert not any(isinstance(part, Quantized) for part in run.learner.model.modules())
     with torch.no_grad():
-        for parameter in run.model.parameters():
+        for parameter in run.learner.model.parameters():
             parameter.add_(1)
-    run.working.refresh()
+    run.learner.working.refresh()
     for part in products:
         wide = torch.cat([linear.weight for linear in part.parts])
         assert wide.dtype == torch.bfloat16
@@ -83,15 +83,15 @@ def test_the_working_copy_alone_is_in_8_bits_and_follows_the_master(shards: Path
         torch.testing.assert_close(
             part.values.float() * part.scale, wide.float(), rtol=2**-4, atol=0
         )
-    run.close()
+    run.feed.close()
 
 
 def test_nothing_is_in_8_bits_unless_asked_for(shards: Path) -> None:
     assert PretrainRecipe().dtype == "auto"
     assert not Runtime.start(device="cpu").fp8
     run = Pretraining(tiny_recipe(), shards, Runtime.start(device="cpu", dtype="bfloat16"))
-    assert not any(isinstance(part, Quantized) for part in run.working.model.modules())
-    run.close()
+    assert not any(isinstance(part, Quantized) for part in run.learner.working.model.modules())
+    run.feed.close()
 
 
 def test_a_device_that_cannot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

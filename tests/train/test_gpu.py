@@ -21,7 +21,7 @@ from litebert.objective import pretrain_losses
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
 from litebert.train.graphs.passes import WARM, Graphs
-from litebert.train.loop import State
+from litebert.train.loop import BetweenSteps, Event
 from litebert.train.pretrain.feed import Feed
 from litebert.train.pretrain.job import PretrainJob
 from litebert.train.pretrain.run import Pretraining, example_spec
@@ -113,14 +113,12 @@ def test_an_interrupted_run_goes_on(shards: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(encoder=SHAPE, compile="on")
     Pretraining(recipe, shards, Runtime.start()).train(tmp_path / "whole", progress=False)
     broken = Pretraining(recipe, shards, Runtime.start())
-    beside = broken.beside
 
-    def stop(state: State, signal: object) -> None:
-        beside(state, signal)  # type: ignore[arg-type]
-        if state.step == 6:
+    def stop(event: Event) -> None:
+        if isinstance(event, BetweenSteps) and event.state.step == 6:
             raise InterruptedRunError("here")
 
-    broken.beside = stop  # type: ignore[method-assign, assignment]
+    broken.run.subscribers.append(stop)
     with pytest.raises(InterruptedRunError):
         broken.train(tmp_path / "broken", progress=False)
     Pretraining(recipe, shards, Runtime.start()).train(tmp_path / "broken", progress=False)

@@ -81,7 +81,7 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(tmp_path: Path, 
     """The truth is the same weights in float64; the plain pass is padded bfloat16."""
     recipe, prepared, source = made(tmp_path, name)
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
-    job, rounded = training.job, training.working.model
+    job, rounded = training.job, training.learner.working.model
     assert job.pack
     truth = copy.deepcopy(rounded).double()
     graphs = Graphs(job, rounded, pytest.fail)
@@ -118,7 +118,7 @@ def test_each_replay_drops_other_values_and_a_seed_drops_the_same(
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     job, runtime = training.job, training.runtime
     assert job.pack
-    graphs = Graphs(job, training.working.model, pytest.fail)
+    graphs = Graphs(job, training.learner.working.model, pytest.fail)
     batch = job.batch(0)
 
     def loss(seed: int) -> float:
@@ -153,8 +153,8 @@ def test_a_run_learns(tmp_path: Path, compile: Any, dropout: float) -> None:
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     result = training.train(tmp_path / "run", progress=False)
     assert result["steps"] == training.job.length
-    assert (training.passes is None) == (compile == "off")
-    assert training.passes is None or (training.passes.recorded and training.passes.is_on)
+    assert (training.graphs is None) == (compile == "off")
+    assert training.graphs is None or (training.graphs.recorded and training.graphs.is_on)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])

@@ -60,7 +60,7 @@ class Job:
     def largest(self, microbatch: Rows) -> Rows | None:
         return None if self.largest_count is None else Rows(self.largest_count)
 
-    def ahead(self, step: int) -> None:
+    def prefetch(self, step: int) -> None:
         return None
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from litebert.errors import DivergedError, InterruptedRunError
-from litebert.train.stop import StopSignal
+from litebert.train.runtime import StopSignal
 
 from .toy import ToyBatch, ToyJob, ToyRun
 
@@ -53,7 +53,8 @@ def test_a_run_interrupted_anywhere_equals_one_that_was_not(tmp_path: Path, at: 
     whole.run()
     first = ToyRun(tmp_path / "parts", SignalledJob(at))
     with pytest.raises(
-        InterruptedRunError, match=r"interrupted at step \d+ of 20; saved, the same command goes on"
+        InterruptedRunError,
+        match=r"interrupted at step \d+ of 20; saved, the same command resumes it",
     ):
         first.run()
     second = ToyRun(tmp_path / "parts", ToyJob(micro=3))

@@ -15,7 +15,7 @@ from litebert.recipes import NAMED, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.loop import State
+from litebert.train.loop import BetweenSteps, Event
 from litebert.train.pretrain.graft import graft
 from litebert.train.pretrain.positions import (
     FEWEST,
@@ -25,7 +25,6 @@ from litebert.train.pretrain.positions import (
     said,
 )
 from litebert.train.runtime import Runtime
-from litebert.train.stop import StopSignal
 
 from .runs import CPU, Watched, assert_same_run, essence, events, signalled, train, weights
 
@@ -133,7 +132,7 @@ def test_a_run_copies_before_the_first_step_of_the_stage(
 ) -> None:
     """A rate of 0 shows that nothing else moved them."""
     recipe = make_recipe(rate=0.0, extend_positions=extend)
-    start = Watched(recipe, shards, CPU).model.state_dict()[TABLE].clone()
+    start = Watched(recipe, shards, CPU).learner.model.state_dict()[TABLE].clone()
     train(recipe, shards, tmp_path / "run")
     rows = [*range(6), *(p % 6 if extend else p for p in range(6, 16)), *range(16, len(start))]
     assert torch.equal(weights(tmp_path / "run")[TABLE], start[rows])
@@ -150,19 +149,20 @@ def test_copies_are_of_what_was_trained_and_the_first_step_reads_them(
     def look(number: int) -> None:
         if number == FIRST:
             master, rounded = (
-                one.state_dict()[TABLE] for one in (training.model, training.working.model)
+                one.state_dict()[TABLE]
+                for one in (training.learner.model, training.learner.working.model)
             )
             assert torch.equal(master.bfloat16(), rounded)
             seen.append(master.clone())
 
     runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.bfloat16)
     training = Watched(make_recipe(), shards, runtime, at=look)
-    start = training.model.state_dict()[TABLE].clone()
+    start = training.learner.model.state_dict()[TABLE].clone()
     training.train(tmp_path / "run", progress=False)
     (table,) = seen
     assert torch.equal(table[6:16], table[[p % 6 for p in range(6, 16)]])
     assert not torch.isclose(table[:6], start[:6]).all(1).any()
-    after = training.model.state_dict()[TABLE]
+    after = training.learner.model.state_dict()[TABLE]
     assert not torch.equal(after[6:12], after[:6])  # from there on each goes its own way
 
 
@@ -199,15 +199,16 @@ def test_an_evaluation_at_the_switch_is_of_the_stage_before(shards: Path, tmp_pa
     """Ended inside it, nothing was copied yet; what goes on from there equals a run that was not
     ended."""
 
-    class Stopping(Watched):
-        def evaluate(self, state: State, stop: StopSignal) -> None:
-            stop.wanted = stop.wanted or state.step == 3
-            super().evaluate(state, stop)
+    def interrupt(event: Event) -> None:
+        if isinstance(event, BetweenSteps) and event.state.step == 3:
+            event.stop.wanted = True
 
     recipe = make_recipe(evaluate_every=3)
     train(recipe, shards, tmp_path / "whole")
+    training = Watched(recipe, shards, CPU)
+    training.run.subscribers.insert(0, interrupt)
     with pytest.raises(InterruptedRunError, match="interrupted at step 3 of 6"):
-        Stopping(recipe, shards, CPU).train(tmp_path / "parts", progress=False)
+        training.train(tmp_path / "parts", progress=False)
     assert events(tmp_path / "parts") == []
     train(recipe, shards, tmp_path / "parts")
     assert_same_run(tmp_path / "parts", tmp_path / "whole")

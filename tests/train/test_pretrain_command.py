@@ -90,7 +90,7 @@ def test_a_changed_recipe_is_refused_with_the_difference(
     before = (finished / "status.json").read_text()
     assert pretrain(shards, finished, *flags) == 2
     message = capsys.readouterr().err
-    assert "holds another run, so it cannot go on; choose another --out, or undo: " in message
+    assert "holds another run, so it cannot be resumed; choose another --out, or undo: " in message
     assert difference in message
     assert (finished / "status.json").read_text() == before  # the run that is there is left alone
 
@@ -107,7 +107,7 @@ def test_a_recipe_edited_in_the_runs_own_folder_is_told(
     (run / "recipe.json").write_text(json.dumps(wrote))
     assert pretrain(shards, run, "--seed", "5") == 0
     assert re.search(
-        r"snapshot of step 12 is of another recipe than .*recipe\.json says",
+        r"snapshot of step 12 is of another recipe than .*recipe\.json: that was edited",
         capsys.readouterr().err,
     )
 
@@ -172,9 +172,7 @@ def test_a_run_that_goes_on_elsewhere_says_that_bits_may_differ(
 
     recipe = PretrainRecipe.from_dict(json.loads((moved / "recipe.json").read_text())["recipe"])
     Pretraining(recipe, shards, CPU, say=said.append).train(moved, progress=False)
-    assert said == [
-        "the run goes on, but not bit for bit as where it began: threads 64 then, 1 now"
-    ]
+    assert said == ["the run resumes, but not bit for bit: threads 64 then, 1 now"]
 
 
 def test_a_recipe_file_gives_the_same_run(finished: Path, shards: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_two_ranks_equal_one_and_survive_a_signal_and_a_kill(shards: Path, tmp_p
     assert wait_for_step(torn, 15, second)
     os.kill(ranks_of(second.pid)[1], signal.SIGKILL)
     assert finish(second) == 0
-    assert (tmp_path / "torn.log").read_text().count("going on at step") == 2
+    assert (tmp_path / "torn.log").read_text().count("resumed at step") == 2
     assert_same_run(torn, two)
 
 

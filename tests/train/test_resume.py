@@ -13,8 +13,7 @@ from litebert.errors import InterruptedRunError
 from litebert.recipes import OptimizerName
 from litebert.testing import tiny_recipe
 from litebert.train.log import Log
-from litebert.train.loop import State
-from litebert.train.stop import StopSignal
+from litebert.train.loop import BetweenSteps, Event
 
 from .runs import CPU, Watched, assert_same_run, essence, events, signalled, staged_recipe, train
 
@@ -53,7 +52,8 @@ def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(
 ) -> None:
     run, calls = whole
     with pytest.raises(
-        InterruptedRunError, match=r"interrupted at step \d+ of 12; saved, the same command goes on"
+        InterruptedRunError,
+        match=r"interrupted at step \d+ of 12; saved, the same command resumes it",
     ):
         train(staged_recipe(), shards, tmp_path / "run", at=signalled(int(part * calls)))
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
@@ -83,14 +83,14 @@ def test_ctrl_c_inside_evaluation_is_saved(
 ) -> None:
     """Also in the evaluation at the end, when all steps are done."""
 
-    class Stopping(Watched):
-        def evaluate(self, state: State, stop: StopSignal) -> None:
-            if state.step == step:
-                os.kill(os.getpid(), signal.SIGINT)
-            super().evaluate(state, stop)
+    def interrupt(event: Event) -> None:
+        if isinstance(event, BetweenSteps) and event.state.step == step:
+            os.kill(os.getpid(), signal.SIGINT)
 
+    training = Watched(staged_recipe(), shards, CPU)
+    training.run.subscribers.insert(0, interrupt)
     with pytest.raises(InterruptedRunError, match=f"interrupted at step {step} of 12; saved"):
-        Stopping(staged_recipe(), shards, CPU).train(tmp_path / "run", progress=False)
+        training.train(tmp_path / "run", progress=False)
     assert essence(tmp_path / "run")[-1]["step"] == step - 1
     train(staged_recipe(), shards, tmp_path / "run")
     assert_same_run(tmp_path / "run", whole[0])

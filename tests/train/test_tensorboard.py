@@ -102,7 +102,7 @@ def test_a_run_that_goes_on_keeps_what_it_did_before(tmp_path: Path) -> None:
     )
     write(
         tmp_path,
-        ("event", 2, {"event": "resumed", "message": "going on at step 2"}),
+        ("event", 2, {"event": "resumed", "message": "resumed at step 2"}),
         ("step", 2, STEP | {"loss": 9.0}),
     )
     found = read(tmp_path)

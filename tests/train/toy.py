@@ -8,14 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from litebert.data.stream import Position
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import OptimizerSpec
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.train.guard import Guard
-from litebert.train.log import Log, Record
-from litebert.train.loop import Loop, State
-from litebert.train.runtime import Runtime
-from litebert.train.stop import StopSignal
+from litebert.train.job import Learner
+from litebert.train.log import Record
+from litebert.train.loop import BetweenSteps, Event, Incident, Loop, State, StepDone
+from litebert.train.runtime import Runtime, StopSignal
 from litebert.train.working import WorkingCopy
 
 
@@ -93,6 +94,12 @@ class ToyJob:
     def name(self, batch: ToyBatch) -> str:
         return "examples 1, 2, 3"
 
+    def position(self, step: int) -> Position:
+        return Position(0, step)
+
+    def seek(self, step: int, position: Position) -> None:
+        """A batch is a function of its step."""
+
 
 class ToyRun:
     """A loop with snapshots every five steps in a folder."""
@@ -109,19 +116,15 @@ class ToyRun:
         self.store = SnapshotStore(folder)
         self.records: list[Record] = []
         self.loop = Loop(
-            job,
-            working=self.working,
-            optimizer=self.optimizer,
+            Learner(job=job, model=self.model, working=self.working, optimizer=self.optimizer),
             runtime=Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=dtype),
             guard=Guard(**({"max_skips": 2, "max_rollbacks": 1} | guard)),
-            log=Log(None, (self.records.append,)),
-            save=self.save,
-            restore=self.restore,
-            beside=self.beside,
+            snapshots=self,
+            emit=self.emit,
             max_grad_norm=1.0,
         )
 
-    def save(self, state: State) -> None:
+    def save(self, state: State) -> bool:
         extra = {"tokens": state.tokens, "seconds": state.seconds, "rate_scale": state.rate_scale}
         where: dict[str, Any] = {
             "step": state.step,
@@ -129,7 +132,8 @@ class ToyRun:
             "index": state.step,
             "recipe": "toy",
         }
-        self.store.save(Snapshot.capture(self.model, self.optimizer, **where, extra=extra))
+        snapshot = Snapshot.capture(self.model, self.optimizer, **where, extra=extra)
+        return self.store.save(snapshot) is not None
 
     def restore(self) -> State:
         snapshot = self.store.latest()
@@ -139,12 +143,19 @@ class ToyRun:
         self.working.refresh()
         return State(step=snapshot.step, **snapshot.extra)
 
-    def beside(self, state: State, stop: StopSignal) -> None:
-        if state.step % self.every == 0:
-            self.save(state)
+    def emit(self, event: Event) -> None:
+        match event:
+            case BetweenSteps(state=state) if state.step % self.every == 0:
+                self.save(state)
+            case StepDone(step=step, metrics=metrics):
+                self.records.append({"kind": "step", "step": step, **metrics})
+            case Incident(step=step, kind=kind, message=message):
+                record = {"kind": "event", "step": step, "event": kind, "message": message}
+                self.records.append(record)
 
     def run(self) -> State:
-        return self.loop.run(self.restore())
+        with StopSignal() as stop:
+            return self.loop.run(self.restore(), stop)
 
     def weights(self) -> list[float]:
         return [

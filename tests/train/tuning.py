@@ -166,26 +166,25 @@ class WatchedTuning(Finetuning):
         self, *args: Any, at: Callable[[int], None] = lambda number: None, **kwargs: Any
     ) -> None:
         super().__init__(*args, say=lambda message: None, **kwargs)
-        self.calls, self.at, losses = 0, at, self.job.losses
+        self.calls, self.at, losses, predict = 0, at, self.job.losses, self.evaluation.predict
 
         def watched(*args: Any) -> Any:
             self.tell()
             return losses(*args)
 
+        def watched_predict(pause: Callable[[], None]) -> Any:
+            def told() -> None:
+                self.tell()
+                pause()
+
+            return predict(told)
+
         self.job.losses = watched  # type: ignore[method-assign]
+        self.evaluation.predict = watched_predict  # type: ignore[method-assign]
 
     def tell(self) -> None:
         self.calls += 1
         self.at(self.calls - 1)
-
-    def pause(self, stop: Any) -> Callable[[], None]:
-        look = super().pause(stop)
-
-        def told() -> None:
-            self.tell()
-            look()
-
-        return told
 
 
 @cache

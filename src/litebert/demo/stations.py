@@ -244,7 +244,7 @@ class Walk:
             "Pretraining", "a small ALBERT learns to fill in the words and to tell the order"
         ):
             training = Pretraining(self.recipe, self.folder.shards, self.runtime)
-            parameters = sum(parameter.numel() for parameter in training.model.parameters())
+            parameters = sum(parameter.numel() for parameter in training.learner.model.parameters())
             encoder = self.recipe.encoder
             self.show.say(
                 f"{encoder.num_layers} layers with one set of weights, width "

@@ -1,18 +1,27 @@
 """A run folder: recipe, environment, metrics, snapshots, best, final, status. A path in; a folder
-held by one run out."""
+held by one run out, which resumes only with the recipe and the inputs that it began with."""
 
 import contextlib
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litebert import __version__
 from litebert.errors import ConfigError
 from litebert.files import Lock, remove_leftovers, write_json
+from litebert.recipes import Recipe, difference
+
+if TYPE_CHECKING:
+    from litebert.train.runtime import Runtime
+
+_EXACT = ("device", "dtype", "world_size", "threads", "packages")
+"""What rounding depends on: a run that resumes elsewhere learns the same, and not bit for bit."""
 
 
 class RunFolder:
@@ -80,6 +89,65 @@ def environment(**more: Any) -> dict[str, Any]:
         "packages": {name: importlib.metadata.version(name) for name in packages},
         **more,
     }
+
+
+def claim(
+    folder: RunFolder, recipe: Recipe, inputs: Mapping[str, str | None], runtime: "Runtime"
+) -> list[str]:
+    """Write down the recipe and the inputs (fingerprints and folders by name), or refuse a folder
+    of another run; what has changed of the environment since the run began."""
+    here = environment(**runtime.facts())
+    changes: list[str] = []
+    if folder.recipe.exists():
+        differing = _differing(folder, recipe, inputs)
+        if differing:
+            raise ConfigError(
+                f"{folder.path} holds another run, so it cannot be resumed; choose another --out, "
+                "or undo: " + "; ".join(differing)
+            )
+        changes = _environment_changes(folder, here)
+    elif runtime.is_main:
+        write_json(folder.environment, here)
+        write_json(
+            folder.recipe, {"recipe": recipe.to_dict(), "inputs": dict(inputs)}
+        )  # last: it marks the folder
+    runtime.wait()
+    return changes
+
+
+def _differing(folder: RunFolder, recipe: Recipe, inputs: Mapping[str, str | None]) -> list[str]:
+    """One readable line for each thing that differs."""
+    try:
+        then = json.loads(folder.recipe.read_text(encoding="utf-8"))
+        before, known = type(recipe).from_dict(then["recipe"]), dict(then["inputs"])
+    except (ConfigError, ValueError, KeyError, TypeError, OSError) as error:
+        raise ConfigError(
+            f"{folder.recipe} cannot be read as the recipe of a run: {error}; choose another --out"
+        ) from error
+    lines = [
+        f"{name}: {_short(known.get(name))} in the run, {_short(value)} now"
+        for name, value in inputs.items()
+        if known.get(name) != value
+    ]
+    return difference(before, recipe) + lines
+
+
+def _environment_changes(folder: RunFolder, here: dict[str, Any]) -> list[str]:
+    try:
+        there = dict(json.loads(folder.environment.read_text(encoding="utf-8")))
+    except (ValueError, OSError):
+        return []
+    return [
+        f"{name} {there.get(name)} then, {here[name]} now"
+        for name in _EXACT
+        if there.get(name) != here[name]
+    ]
+
+
+def _short(value: object) -> str:
+    """A fingerprint by its beginning; nobody compares 64 digits."""
+    text = "none" if value is None else str(value)
+    return text[:12] + "…" if len(text) == 64 and text.isalnum() else text
 
 
 def _revision() -> str | None:

@@ -38,11 +38,11 @@ class Guard:
         self.rollbacks += 1
         return "rollback" if self.rollbacks <= self.max_rollbacks else "stop"
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """What a snapshot keeps, so that a resumed run judges as this one would have."""
         return {"skips": self.skips, "rollbacks": self.rollbacks, "norms": list(self.norms)}
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.skips, self.rollbacks = state["skips"], state["rollbacks"]
         self.norms = deque(state["norms"], maxlen=self.norms.maxlen)
 

@@ -1,4 +1,4 @@
-"""Where a run happens: rank, device, arithmetic, and what ranks tell each other. Environment in,
+"""Where a run happens: rank, device, dtype, what ranks tell each other, and signals. Environment in,
 one Runtime out.
  Gradients are summed over ranks by hand, once a step, after the last microbatch: an ALBERT has few
 of them (sharing), a rank that runs out of memory can try again alone, and nothing hangs in the
@@ -7,10 +7,12 @@ middle of a backward pass.
 
 import hashlib
 import os
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from types import FrameType, TracebackType
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -82,6 +84,16 @@ class Runtime:
         """Whether this rank writes: one does."""
         return self.rank == 0
 
+    def facts(self) -> dict[str, Any]:
+        """What rounding depends on here, for environment.json."""
+        is_cuda = self.device.type == "cuda"
+        return {
+            "device": torch.cuda.get_device_name(self.device) if is_cuda else str(self.device),
+            "dtype": str(self.dtype),
+            "world_size": self.world_size,
+            "threads": torch.get_num_threads(),
+        }
+
     def total(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """The sums of `numbers` over all ranks."""
         if self.world_size == 1:
@@ -131,6 +143,34 @@ class Runtime:
         """Until the device has done what it was asked, so that a clock means something."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+class StopSignal:
+    """While entered, the first SIGTERM or SIGINT sets `wanted`, which the loop reads, and a second
+    SIGINT raises KeyboardInterrupt at once."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopSignal":
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.wanted = True
 
 
 def check_fp8(device: torch.device) -> None:

@@ -1,29 +1,33 @@
 """The checkpoint that was best on dev. A score and a checkpoint in; a folder out, and weights that
 wait for a full disk."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
+from litebert.train.loop import BeforeSnapshot, Event
+from litebert.train.run import Run
 
-Write = Callable[[Checkpoint, Path], str | None]
 
+class BestCheckpoint:
+    """A subscriber: keeps the best checkpoint so far on disk. One that cannot be written stays in
+    memory and is tried again before each snapshot; what is not on the disk does not count for a
+    process that resumes."""
 
-class BestKeeper:
-    """Keeps the best so far at `path`. What cannot be written stays in memory and is tried again;
-    what is not on the disk does not count for a process that resumes."""
-
-    def __init__(self, path: Path, write: Write) -> None:
-        self.path, self.write = path, write
+    def __init__(self, run: Run[Any, Any]) -> None:
+        self.run = run
         self.score: float | None = None
         self.step = -1
         self._waiting: Checkpoint | None = None
         self._written: dict[str, Any] = {"score": None, "step": -1}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, BeforeSnapshot):
+            self.flush()
 
     def offer(self, score: float, step: int, checkpoint: Checkpoint | None) -> str | None:
         """Take it where it is better; None for a rank that does not write. What went wrong with
@@ -42,7 +46,8 @@ class BestKeeper:
 
     def flush(self) -> str | None:
         """Try to write what waits; what went wrong, if anything."""
-        wrong = None if self._waiting is None else self.write(self._waiting, self.path)
+        run, waiting = self.run, self._waiting
+        wrong = None if waiting is None else run.write_checkpoint(waiting, run.folder.best)
         if wrong is None:
             self._waiting = None
             self._written = {"score": self.score, "step": self.step}
@@ -52,10 +57,10 @@ class BestKeeper:
     def is_written(self) -> bool:
         return self._waiting is None
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         return dict(self._written)
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.score, self.step = state["score"], state["step"]
         self._waiting, self._written = None, dict(state)
 

@@ -16,6 +16,7 @@ from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.scores.baselines import majority
 from litebert.tasks.scores.score import score
 from litebert.train.finetune.prepared import Prepared
+from litebert.train.loop import Event, StepDone
 
 LEARNED = 0.97
 """Part of the chance loss that training must fall below."""
@@ -40,11 +41,15 @@ class ChanceWatch:
         self.best: float | None = None
         self.average: float | None = None
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "average": self.average}
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.best, self.average = state["best"], state["average"]
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, StepDone) and math.isfinite(event.metrics["loss"]):
+            self.see_loss(event.metrics["loss"])
 
     def see_loss(self, loss: float) -> None:
         self.average = (

@@ -55,7 +55,7 @@ class FinetuneJob:
         """Steps from a beginning to its end."""
         self.begin(0, 0)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
-        self._ahead: Drawn | None = None
+        self._prefetched: Drawn | None = None
 
     def begin(self, attempt: int, step: int) -> None:
         """From `step` on it is attempt number `attempt`."""
@@ -79,6 +79,10 @@ class FinetuneJob:
         epoch, index = divmod(step - self.began, self.per_epoch)
         return Position(self.attempt * -(-self.length // self.per_epoch) + epoch, index)
 
+    def seek(self, step: int, position: Position) -> None:
+        """Nothing to do: a batch is a function of its step."""
+        assert self.position(step) == position
+
     def units(self, step: int) -> np.ndarray:
         """The numbers of the units of a step, over all ranks."""
         place = self.position(step)
@@ -90,9 +94,11 @@ class FinetuneJob:
         return self._epoch[1][place.index]
 
     def batch(self, step: int) -> TaskBatch:
-        is_there = self._ahead is not None and self._ahead.place == self.position(step)
-        self.drawn = self._ahead if is_there and self._ahead is not None else self.draw(step)
-        self._ahead = None
+        is_there = self._prefetched is not None and self._prefetched.place == self.position(step)
+        self.drawn = (
+            self._prefetched if is_there and self._prefetched is not None else self.draw(step)
+        )
+        self._prefetched = None
         return self.drawn.batch
 
     def draw(self, step: int) -> Drawn:
@@ -111,12 +117,16 @@ class FinetuneJob:
     def largest(self, microbatch: TaskBatch) -> None:
         """Batches are small."""
 
-    def ahead(self, step: int) -> TaskBatch | None:
+    def prefetch(self, step: int) -> TaskBatch | None:
         """The batch of the next step, where there is one and it is read in one pass."""
         if step >= self.steps:
             return None
-        self._ahead = self.draw(step)
-        return self._ahead.batch if self.at_once(self._ahead) >= len(self._ahead.units) else None
+        self._prefetched = self.draw(step)
+        return (
+            self._prefetched.batch
+            if self.at_once(self._prefetched) >= len(self._prefetched.units)
+            else None
+        )
 
     def counts(self, batch: TaskBatch) -> dict[str, float]:
         weight = 0.0 if batch.is_spare else 1.0

@@ -7,9 +7,9 @@ as the recipe allows.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
-from litebert.data.stream import Position
 from litebert.errors import CheckpointError, DivergedError
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
@@ -25,8 +25,9 @@ from litebert.tasks.predictions import Prediction, SpanPrediction
 from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskCard
+from litebert.text.tokenizer import Tokenizer
 from litebert.train.compile import compile_model
-from litebert.train.finetune.best import BestKeeper
+from litebert.train.finetune.best import BestCheckpoint
 from litebert.train.finetune.chance import ChanceWatch
 from litebert.train.finetune.conclusion import conclude, read_result
 from litebert.train.finetune.head_start import (
@@ -39,11 +40,11 @@ from litebert.train.finetune.job import LONGER, LOWER, FinetuneJob
 from litebert.train.finetune.prepared import Part, Prepared
 from litebert.train.graphs.passes import Graphs
 from litebert.train.graphs.update import RecordedUpdate
-from litebert.train.log import Record, Sink
-from litebert.train.loop import State
+from litebert.train.job import Learner
+from litebert.train.log import Sink
+from litebert.train.loop import BetweenSteps, Evaluated, Event, Incident, State, stop_check
+from litebert.train.run import Run, Say, to_stderr
 from litebert.train.runtime import Runtime
-from litebert.train.stop import StopSignal
-from litebert.train.training import Say, Training, silent, to_stderr
 from litebert.train.working import WorkingCopy
 
 COMPILE_TOKENS = 40_000_000
@@ -51,7 +52,7 @@ COMPILE_TOKENS = 40_000_000
 what it saves there."""
 
 
-class Finetuning(Training[TaskBatch, TaskSums]):
+class Finetuning:
     """One run, ready to go: `train()` runs or resumes it to its end."""
 
     def __init__(
@@ -63,205 +64,105 @@ class Finetuning(Training[TaskBatch, TaskSums]):
         *,
         say: Say = to_stderr,
     ) -> None:
-        self.recipe: FinetuneRecipe = recipe
-        self.prepared, self.source, self.runtime = prepared, source, runtime
-        self.tokenizer = tokenizer_of(source, "this checkpoint")
-        self.say = say if runtime.is_main else silent
-        self.inputs = {
-            "tokenizer": self.tokenizer.fingerprint,
+        self.recipe, self.prepared = recipe, prepared
+        self.source, self.runtime = source, runtime
+        tokenizer = tokenizer_of(source, "this checkpoint")
+        say = say if runtime.is_main else lambda message: None
+        inputs = {
+            "tokenizer": tokenizer.fingerprint,
             "model": fingerprint(source.model),
             "train": prepared.train.inputs.fingerprint,
             "dev": prepared.dev.inputs.fingerprint,
             "labels": ", ".join(prepared.card.task.labels) or None,
         }
-        self.card = prepared.card
-        self.config = head_config(source, self.card, recipe)
-        self.card.check_fits(self.config)
-        self.model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
-        self.working = WorkingCopy(self.model, runtime.dtype)
-        self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
-        pack = can_pack(
-            self.working.model, runtime.device, int(prepared.train.inputs.lengths.max(initial=1))
-        )
-        self.job: FinetuneJob = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
+        self.config = head_config(source, prepared.card, recipe)
+        prepared.card.check_fits(self.config)
+        model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
+        working = WorkingCopy(model, runtime.dtype)
+        optimizer = make_optimizer(model.named_parameters(), recipe.optimizer)
+        longest = int(prepared.train.inputs.lengths.max(initial=1))
+        pack = can_pack(working.model, runtime.device, longest)
+        self.job = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
         wish = compile_wish(recipe.compile, self.job)
-        compile_model(self.working.model, wish, runtime, self.say, dynamic=not pack)
-        self.passes: Graphs | None = None
-        if pack and recipe.compile != "off" and runtime.device.type == "cuda":
-            self.passes = Graphs(self.job, self.working.model, self.say)
-            self.update = RecordedUpdate(self.optimizer, self.working, self.say)
-        self.every = -(-self.job.length // recipe.evaluations)
+        compile_model(working.model, wish, runtime, say, dynamic=not pack)
+        has_graphs = pack and recipe.compile != "off" and runtime.device.type == "cuda"
+        self.graphs = Graphs(self.job, working.model, say) if has_graphs else None
+        self.learner: Learner[Model, TaskBatch, TaskSums] = Learner(
+            job=self.job,
+            model=model,
+            working=working,
+            optimizer=optimizer,
+            passes=self.graphs,
+            update=RecordedUpdate(optimizer, working, say) if has_graphs else None,
+        )
+        self.run = Run(recipe, inputs, self.learner, runtime, say=say)
+        self.best = BestCheckpoint(self.run)
         self.chance = ChanceWatch(prepared, steps=self.job.length)
-        self.evaluated = -1
-        self.since = 0  # evaluations since the best one of this attempt
-        self.state = State()
+        self.evaluation = DevEvaluation(
+            self.run, self.job, prepared, tokenizer, chance=self.chance, best=self.best
+        )
+        self.run.subscribers = [
+            self.chance,
+            self.evaluation,
+            self.best,
+            self.run.save_if_due,
+        ]
+        self.run.stateful = {"own": self.evaluation, "best": self.best, "chance": self.chance}
 
-    def ahead(self, step: int) -> None:
-        if self.passes is not None:
-            self.passes.ahead(step)
-
-    def wants_evaluation(self, step: int) -> bool:
-        done = step - self.job.began
-        return (
-            step != self.evaluated
-            and done > 0
-            and (step == self.job.steps or done % self.every == 0)
+    def train(
+        self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
+    ) -> dict[str, Any]:
+        """Run to the end in the folder `out`, resuming where an earlier process stopped; the
+        result."""
+        return self.run.execute(
+            out,
+            lambda state: self._finish(self._attempts(state)),
+            finished=lambda: read_result(self.run.folder),
+            sinks=sinks,
+            progress=progress,
         )
 
-    def evaluate(self, state: State, stop: StopSignal) -> None:
-        """Score dev, note it, keep the best checkpoint, and end the run where it has not become
-        better for long."""
-        card, predictions = self.ask(self.working.model, self.pause(stop))
-        scores = score(card.task, self.prepared.dev.examples, predictions)
-        found = self.runtime.told(scores[card.task.scores[0]])  # ranks must not decide differently
-        threshold = {} if card.null_threshold is None else {"null_threshold": card.null_threshold}
-        counters = {"tokens": state.tokens, "seconds": round(state.seconds, 3)}
-        self.log.write("evaluation", state.step, score=found, **scores, **threshold, **counters)
-        self.evaluated = state.step
-        self.since = 0 if self.chance.best is None or found > self.chance.best else self.since + 1
-        self.chance.see_score(found)
-        if self.best.is_better(found):
-            wrong = self.best.offer(
-                found, state.step, self.checkpoint(card) if self.runtime.is_main else None
-            )
-            if wrong:
-                self.report(wrong, step=state.step)
-        if (
-            self.recipe.patience
-            and self.since >= self.recipe.patience
-            and state.step < self.job.steps
-        ):
-            message = f"no better on dev for {self.since} evaluations: the run ends here, {self.job.steps - state.step:,} steps early"
-            self.report(message, event="early", step=state.step)
-            self.job.steps = state.step
-
-    def ask(
-        self, model: Model, pause: Callable[[], None] = lambda: None
-    ) -> tuple[TaskCard, list[Prediction]]:
-        """What a model says of dev, and the card with the threshold that it was said by."""
-
-        def said(part: Part) -> list[Prediction]:
-            tokens, device = self.recipe.evaluate_tokens, self.runtime.device
-            return predict_inputs(
-                model,
-                self.card,
-                part.inputs,
-                part.examples,
-                device=device,
-                batch_tokens=tokens,
-                pause=pause,
-            )
-
-        predictions = said(self.prepared.dev)
-        if not self.card.task.has_null:
-            return self.card, predictions
-        searched = self.prepared.aside or self.prepared.dev
-        spans = cast(
-            list[SpanPrediction], predictions if searched is self.prepared.dev else said(searched)
-        )
-        if not all(math.isfinite(each.null_score) for each in spans):
-            raise DivergedError(
-                f"diverged at step {self.state.step:,}: what the model says of answers is not a "
-                "number"
-            )
-        threshold = self.runtime.told(
-            best_threshold(cast(list[AnswerExample], searched.examples), spans)
-        )
-        answered = at_threshold(cast(list[SpanPrediction], predictions), threshold)
-        return replace(self.card, null_threshold=threshold), cast(list[Prediction], answered)
-
-    def run_steps(self, state: State) -> State:
-        """Attempts, until one leaves chance or the recipe allows no more."""
+    def _attempts(self, state: State) -> State:
+        """Train until an attempt rises above chance or the recipe allows no more."""
         while True:
             try:
-                state = super().run_steps(state)
+                state = self.run.steps(state)
                 if not self.chance.failed:
                     return state
                 why = f"it never left chance: {self.chance.said()}"
             except DivergedError as error:
                 if self.job.attempt >= self.recipe.retries:
                     raise
-                why, state = str(error), self.state
+                why, state = str(error), self.run.state
             if self.job.attempt >= self.recipe.retries:
-                self.report(
-                    f"{why}; look at the data, or try another --rate or --epochs",
-                    event="chance",
-                    step=state.step,
-                )
+                message = f"{why}; look at the data, or try another --rate or --epochs"
+                self.run.emit(Incident(step=state.step, kind="chance", message=message))
                 return state
-            state = self.begin_again(state, why)
+            state = self._begin_again(state, why)
 
-    def begin_again(self, state: State, why: str) -> State:
-        """From the pretrained weights, with a lower rate and a longer warm-up."""
+    def _begin_again(self, state: State, why: str) -> State:
+        """Start over from the pretrained weights, with a lower rate and a longer warm-up."""
         attempt = self.job.attempt + 1
-        self.report(
+        message = (
             f"{why}; begins again from the pretrained weights with the rate / {LOWER} and the "
-            f"warm-up × {LONGER}, "
-            f"attempt {attempt + 1} of {self.recipe.retries + 1}",
-            event="retry",
-            step=state.step,
+            f"warm-up × {LONGER}, attempt {attempt + 1} of {self.recipe.retries + 1}"
         )
+        self.run.emit(Incident(step=state.step, kind="retry", message=message))
         self.job.begin(attempt, state.step)
-        self.model.load_state_dict(
+        self.learner.model.load_state_dict(
             starting_model(self.source, self.config, self.recipe, attempt=attempt).state_dict()
         )
-        self.optimizer.state.clear()
-        self.working.refresh()
-        self.guard = self.make_guard()
+        self.learner.optimizer.state.clear()
+        self.learner.working.refresh()
+        self.run.guard = self.run.new_guard()
         self.chance.begin()
-        self.since = 0
-        self.progress.lengthen(self.job.steps)
+        self.evaluation.begin()
+        self.run.progress.lengthen(self.job.steps)
         state = replace(state, rate_scale=1.0)
-        self.save(state)
+        self.run.save(state)
         return state
 
-    def beside(self, state: State, stop: StopSignal) -> None:
-        self.state = state  # where a run that diverges has come to
-        super().beside(state, stop)
-
-    def position(self, step: int) -> Position:
-        return self.job.position(step)
-
-    def save(self, state: State) -> bool:
-        if not self.best.is_written:
-            self.best.flush()
-        return super().save(state)
-
-    def memory(self) -> dict[str, Any]:
-        own = {
-            "attempt": self.job.attempt,
-            "began": self.job.began,
-            "steps": self.job.steps,
-            # what is best and not on the disk is lost with this process, so the step is scored
-            # again
-            "evaluated": self.evaluated if self.best.is_written else -1,
-            "since": self.since,
-        }
-        return {"own": own, "best": self.best.state(), "chance": self.chance.state()}
-
-    def recall(self, memory: Mapping[str, Any], step: int, position: Position) -> None:
-        own = memory["own"]
-        self.job.begin(own["attempt"], own["began"])
-        self.job.steps, self.evaluated, self.since = own["steps"], own["evaluated"], own["since"]
-        assert self.job.position(step) == position
-        self.best.load(memory["best"])
-        self.chance.load(memory["chance"])
-        self.progress.lengthen(self.job.steps)
-
-    def open(self) -> None:
-        self.best = BestKeeper(self.folder.best, self.write_checkpoint)
-
-    def sinks(self) -> tuple[Sink, ...]:
-        return (self._watch,)
-
-    def _watch(self, record: Record) -> None:
-        if record["kind"] == "step" and isinstance(record["loss"], float):
-            self.chance.see_loss(record["loss"])
-
-    def checkpoint(self, card: TaskCard) -> Checkpoint:
-        return Checkpoint(model=self.model, tokenizer=self.tokenizer, task=card.to_dict())
-
-    def finish(self, state: State) -> dict[str, Any]:
+    def _finish(self, state: State) -> dict[str, Any]:
         """The best checkpoint becomes the final one; its predictions and scores are written."""
         wrong = self.best.flush()
         if wrong:
@@ -278,26 +179,134 @@ class Finetuning(Training[TaskBatch, TaskSums]):
                 "attempts": self.job.attempt + 1,
                 "left_chance": not self.chance.failed,
                 "chance": self.chance.chance,
-                "ended_early": self.job.steps < self.job.began + self.job.length,
+                "ended_early": self.evaluation.ended_at is not None,
                 "seed": self.recipe.seed,
                 "train_examples": len(self.prepared.train.examples),
             }
-            tokens = self.recipe.evaluate_tokens
             conclude(
-                self.folder,
+                self.run.folder,
                 self.prepared.dev,
                 about,
                 device=self.runtime.device,
-                batch_tokens=tokens,
+                batch_tokens=self.recipe.evaluate_tokens,
             )
-            self.write_status("finished", state)
+            self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
-        result = self.finished()
+        result = read_result(self.run.folder)
         assert result is not None
         return result
 
-    def finished(self) -> dict[str, Any] | None:
-        return read_result(self.folder)
+
+class DevEvaluation:
+    """A subscriber: scores dev where that is due, keeps the best checkpoint, and ends the run early
+    where the score has not improved for `patience` evaluations."""
+
+    def __init__(
+        self,
+        run: Run[TaskBatch, TaskSums],
+        job: FinetuneJob,
+        prepared: Prepared,
+        tokenizer: Tokenizer,
+        *,
+        chance: ChanceWatch,
+        best: BestCheckpoint,
+    ) -> None:
+        self.run, self.job, self.prepared, self.tokenizer = run, job, prepared, tokenizer
+        self.chance, self.best = chance, best
+        self.every = -(-job.length // job.recipe.evaluations)
+        self.evaluated = -1
+        """The step of the last evaluation."""
+        self.begin()
+
+    def begin(self) -> None:
+        """An attempt begins."""
+        self.since = 0
+        """Evaluations since the best one of this attempt."""
+        self.ended_at: int | None = None
+        """The step at which this attempt ended early."""
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, BetweenSteps):
+            return
+        step = event.state.step
+        if step == self.ended_at:  # resumed after its last step
+            event.is_last = True
+        done = step - self.job.began
+        is_due = event.is_last or done % self.every == 0
+        if done > 0 and is_due and step != self.evaluated:
+            self._evaluate(event)
+
+    def _evaluate(self, event: BetweenSteps) -> None:
+        run, state, patience = self.run, event.state, self.job.recipe.patience
+        card, predictions = self.predict(stop_check(run.runtime, event.stop))
+        scores = score(card.task, self.prepared.dev.examples, predictions)
+        first = run.runtime.told(scores[card.task.scores[0]])  # ranks must not decide differently
+        threshold = {} if card.null_threshold is None else {"null_threshold": card.null_threshold}
+        run.emit(Evaluated(state=state, scores={"score": first, **scores, **threshold}))
+        self.evaluated = state.step
+        self.since = 0 if self.chance.best is None or first > self.chance.best else self.since + 1
+        self.chance.see_score(first)
+        if self.best.is_better(first):
+            model = run.learner.model
+            checkpoint = Checkpoint(model=model, tokenizer=self.tokenizer, task=card.to_dict())
+            wrong = self.best.offer(first, state.step, checkpoint if run.runtime.is_main else None)
+            if wrong:
+                run.emit(Incident(step=state.step, kind="snapshot", message=wrong))
+        if patience and self.since >= patience and not event.is_last:
+            message = (
+                f"no better on dev for {self.since} evaluations: the run ends here, "
+                f"{self.job.steps - state.step:,} steps early"
+            )
+            run.emit(Incident(step=state.step, kind="early", message=message))
+            self.ended_at, event.is_last = state.step, True
+
+    def predict(self, pause: Callable[[], None]) -> tuple[TaskCard, list[Prediction]]:
+        """The predictions for dev, and the card with the threshold that they were made with."""
+        card, dev = self.prepared.card, self.prepared.dev
+        predictions = self._predict_split(dev, pause)
+        if not card.task.has_null:
+            return card, predictions
+        searched = self.prepared.aside or dev
+        spans = cast(
+            list[SpanPrediction],
+            predictions if searched is dev else self._predict_split(searched, pause),
+        )
+        if not all(math.isfinite(each.null_score) for each in spans):
+            raise DivergedError(
+                f"diverged at step {self.run.state.step:,}: what the model says of answers is not "
+                "a number"
+            )
+        questions = cast(list[AnswerExample], searched.examples)
+        threshold = self.run.runtime.told(best_threshold(questions, spans))
+        answered = at_threshold(cast(list[SpanPrediction], predictions), threshold)
+        return replace(card, null_threshold=threshold), cast(list[Prediction], answered)
+
+    def _predict_split(self, split: Part, pause: Callable[[], None]) -> list[Prediction]:
+        return predict_inputs(
+            self.run.learner.working.model,
+            self.prepared.card,
+            split.inputs,
+            split.examples,
+            device=self.run.runtime.device,
+            batch_tokens=self.job.recipe.evaluate_tokens,
+            pause=pause,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "attempt": self.job.attempt,
+            "began": self.job.began,
+            "steps": self.job.steps if self.ended_at is None else self.ended_at,
+            # a best checkpoint that is not on the disk is lost with this process, so its step is
+            # evaluated again
+            "evaluated": self.evaluated if self.best.is_written else -1,
+            "since": self.since,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.job.begin(state["attempt"], state["began"])
+        self.evaluated, self.since = state["evaluated"], state["since"]
+        self.ended_at = state["steps"] if state["steps"] < self.job.steps else None
 
 
 def compile_wish(wish: Compile, job: FinetuneJob) -> Compile:

@@ -18,8 +18,8 @@ from litebert.train.finetune.prepared import Prepared
 from litebert.train.finetune.run import Finetuning
 from litebert.train.folder import RunFolder
 from litebert.train.log import Sink
+from litebert.train.run import Say, to_stderr
 from litebert.train.runtime import Runtime
-from litebert.train.training import Say, to_stderr
 
 Result = dict[str, Any]
 

@@ -67,7 +67,7 @@ class Recordable(Protocol):
         """One of as many rows that no other exceeds, whatever it says; None where sizes do not vary
         or do not matter."""
 
-    def ahead(self, step: int, /) -> Any | None:
+    def prefetch(self, step: int, /) -> Any | None:
         """The first microbatch of a step that is still to come, where it is to be had."""
 
 
@@ -133,9 +133,9 @@ class Graphs:
             parameter.grad = gradient
         return losses
 
-    def ahead(self, step: int) -> None:
+    def prefetch(self, step: int) -> None:
         """Lay out the first microbatch of the next step while the device is busy with this one."""
-        microbatch = self.job.ahead(step)
+        microbatch = self.job.prefetch(step)
         if microbatch is not None:
             self.prepared = (microbatch, *self.prepare(microbatch))
 

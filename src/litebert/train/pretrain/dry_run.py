@@ -6,6 +6,7 @@ import resource
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,10 @@ from litebert.data.stream import Position
 from litebert.errors import InterruptedRunError
 from litebert.storage.snapshot import Snapshot
 from litebert.train.guard import Guard
-from litebert.train.log import Log
 from litebert.train.loop import Loop, State, Stopped
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.progress import duration
-from litebert.train.stop import StopSignal
+from litebert.train.runtime import StopSignal
 
 STEPS = 3
 """Steps taken: the first warms up and compiles, the others are timed."""
@@ -38,20 +38,13 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
     largest = max(sorted(starts), key=lambda step: _size(training, step))
     length, batch_size = training.feed.at(largest)
     training.feed.seek(largest, Position())
-    loop: Loop[Any, Any, Any] = Loop(
-        job,
-        working=training.working,
-        optimizer=training.optimizer,
+    loop = Loop(
+        replace(training.learner, update=None),
         runtime=runtime,
         guard=Guard(max_skips=STEPS, max_rollbacks=0),
-        log=Log(None),
-        save=lambda state: None,
-        restore=lambda: None,
-        beside=lambda state, stop: None,
         max_grad_norm=recipe.optimizer.max_grad_norm,
-        passes=training.passes,
     )
-    training.working.model.train()
+    training.learner.working.model.train()
     times = []
     with StopSignal() as stop:
         for step in range(largest, largest + STEPS):
@@ -69,11 +62,11 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
     seconds = min(times[1:])
     speed = length * batch_size / seconds
     snapshot = Snapshot.capture(
-        training.model, training.optimizer, step=0, epoch=0, index=0, recipe=""
+        training.learner.model, training.learner.optimizer, step=0, epoch=0, index=0, recipe=""
     ).num_bytes()
     tokens = recipe.tokens_in(job.steps)
     checkpoints = (
-        2 * 4 * sum(parameter.numel() for parameter in training.model.parameters())
+        2 * 4 * sum(parameter.numel() for parameter in training.learner.model.parameters())
     )  # best and final
     used, there = _memory(runtime.device)
     return {

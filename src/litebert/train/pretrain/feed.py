@@ -49,7 +49,7 @@ class Feed:
         self._ends = {step: self._ends[step], step + 1: end}
         return self.last
 
-    def ahead(self, step: int) -> Batch | None:
+    def prefetch(self, step: int) -> Batch | None:
         """The batch of the step after the last one handed out, without handing it out; None where
         it is not to be had."""
         if step < self.steps and step not in self._fetched:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from litebert.data.batch import Batch
 from litebert.data.layout import MULTIPLE, Layout, TensorBatch, packed, padded
+from litebert.data.stream import Position
 from litebert.model.layout import drops_packed
 from litebert.model.model import Model
 from litebert.objective import Losses, Tail, pretrain_losses
@@ -102,9 +103,9 @@ class PretrainJob:
         """The same rows as if none had padding, where that is left out."""
         return replace(microbatch, mask=np.ones_like(microbatch.mask)) if self.pack else None
 
-    def ahead(self, step: int) -> Batch | None:
+    def prefetch(self, step: int) -> Batch | None:
         """The first microbatch of the next step."""
-        batch = self.feed.ahead(step)
+        batch = self.feed.prefetch(step)
         return None if batch is None else batch.rows(0, self.microbatch_rows(step))
 
     def rate(self, step: int) -> float:
@@ -135,6 +136,12 @@ class PretrainJob:
             "padding": round(padding, 4),
         }
         return shown | shape | {"tokens": length * batch_size}
+
+    def position(self, step: int) -> Position:
+        return self.feed.position(step)
+
+    def seek(self, step: int, position: Position) -> None:
+        self.feed.seek(step, position)
 
     def name(self, batch: Batch) -> str:
         shown = ", ".join(map(str, batch.indices[:8].tolist()))

@@ -35,7 +35,7 @@ class PlateauWatch:
         shares = seen / total
         return float(-(shares * np.log(shares)).sum() + (len(seen) - 1) / (2 * total))
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """What a snapshot keeps; the counts only as long as they are needed."""
         return {
             "left": self.left,
@@ -43,7 +43,7 @@ class PlateauWatch:
             "counts": None if self.left else self.counts.tolist(),
         }
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.left, self.average = state["left"] or self.steps == 0, state["average"]
         if not self.left:
             self.counts = np.array(state["counts"], np.int64)

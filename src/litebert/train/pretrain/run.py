@@ -1,6 +1,7 @@
 """Pretraining: a recipe and a folder of shards in; a run folder with metrics, snapshots and a
 checkpoint out (ALBERT §4.1)."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from litebert.config import HeadConfig, ModelConfig
 from litebert.data.batch import Batch
 from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
-from litebert.data.stream import Position, Stream
+from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
 from litebert.kernels.fp8.linear import MULTIPLE
 from litebert.model.model import Model
@@ -21,11 +22,21 @@ from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
 from litebert.storage.checkpoint import Checkpoint
+from litebert.text.tokenizer import Tokenizer
 from litebert.train.compile import compile_model, compile_tail
 from litebert.train.graphs.passes import Graphs
 from litebert.train.graphs.update import RecordedUpdate
-from litebert.train.log import Record, Sink
-from litebert.train.loop import State
+from litebert.train.job import Learner
+from litebert.train.log import Sink
+from litebert.train.loop import (
+    BetweenSteps,
+    Evaluated,
+    Event,
+    Incident,
+    State,
+    StepDone,
+    stop_check,
+)
 from litebert.train.pretrain.evaluate import Evaluation
 from litebert.train.pretrain.feed import Feed
 from litebert.train.pretrain.graft import graft
@@ -33,17 +44,13 @@ from litebert.train.pretrain.job import PretrainJob
 from litebert.train.pretrain.plateau import PlateauWatch
 from litebert.train.pretrain.positions import extend_positions, new_positions, said
 from litebert.train.pretrain.samples import filled_masks
+from litebert.train.run import Run, Say, is_multiple, to_stderr
 from litebert.train.runtime import Runtime
-from litebert.train.stop import StopSignal
-from litebert.train.training import Say, Training, is_due, silent, to_stderr
 from litebert.train.working import WorkingCopy
 
 
-class Pretraining(Training[Batch, Losses]):
+class Pretraining:
     """One run, ready to go: `train()` runs or resumes it to its end."""
-
-    extend: Callable[[Tensor, range], None] = staticmethod(extend_positions)
-    """What new positions start as; a study may try others."""
 
     def __init__(
         self,
@@ -58,48 +65,52 @@ class Pretraining(Training[Batch, Losses]):
         shards = Shards.open(data)
         self.tokenizer = shards.tokenizer()
         start = str(Path(init).resolve()) if init else None
-        self.inputs = {
+        inputs = {
             "tokenizer": self.tokenizer.fingerprint,
             "corpus": shards.fingerprint,
             "init": start,
         }
-        self.recipe: PretrainRecipe = recipe
-        self.runtime = runtime
+        self.recipe, self.runtime = recipe, runtime
         check_ranks(recipe, runtime)
         if runtime.fp8:
             check_sizes(recipe)
-        self.say = say = say if runtime.is_main else silent
+        say = say if runtime.is_main else lambda message: None
         torch.manual_seed(recipe.seed)  # every rank starts from the same weights
         heads = (
             HeadConfig(kind="masked"),
             *([HeadConfig(kind="order")] if recipe.order != "none" else []),
         )
         encoder = replace(recipe.encoder, vocab_size=self.tokenizer.vocab_size)
-        self.model = Model(
+        model = Model(
             ModelConfig(encoder=encoder, heads=heads), checkpoint_every=recipe.checkpoint_every
         )
         trained = 0
         if init is not None:
             old = Checkpoint.load(init)
-            say(f"weights start from {init}: {graft(self.model, old, self.tokenizer)}")
+            say(f"weights start from {init}: {graft(model, old, self.tokenizer)}")
             trained = old.model.config.encoder.max_positions
         self.new_positions = new_positions(recipe, trained=trained)
-        self.model.to(runtime.device)
-        self.working = WorkingCopy(self.model, runtime.dtype, fp8=runtime.fp8)
+        model.to(runtime.device)
+        working = WorkingCopy(model, runtime.dtype, fp8=runtime.fp8)
         compiled = compile_model(
-            self.working.model, recipe.compile, runtime, say, recompute=recipe.recompute
+            working.model, recipe.compile, runtime, say, recompute=recipe.recompute
         )
-        self.optimizer = make_optimizer(self.model.named_parameters(), recipe.optimizer)
+        optimizer = make_optimizer(model.named_parameters(), recipe.optimizer)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         self.feed = Feed(stream, recipe, runtime, workers=workers)
         tail = compile_tail(say) if compiled else None
-        self.job: PretrainJob = PretrainJob(
-            recipe, self.feed, runtime, static_shapes=compiled, tail=tail
+        self.job = PretrainJob(recipe, self.feed, runtime, static_shapes=compiled, tail=tail)
+        # gradients of float32 master weights would be the graph's own memory, and not add up
+        has_graphs = compiled and runtime.device.type == "cuda" and not working.is_master
+        self.graphs = Graphs(self.job, working.model, say) if has_graphs else None
+        self.learner: Learner[Model, Batch, Losses] = Learner(
+            job=self.job,
+            model=model,
+            working=working,
+            optimizer=optimizer,
+            passes=self.graphs,
+            update=RecordedUpdate(optimizer, working, say) if has_graphs else None,
         )
-        # gradients of a float32 master would be the graph's own memory, and could not be added up
-        graphs = compiled and runtime.device.type == "cuda" and not self.working.is_master
-        self.passes: Graphs | None = Graphs(self.job, self.working.model, say) if graphs else None
-        self.update = RecordedUpdate(self.optimizer, self.working, say) if graphs else None
         self.evaluation = (
             Evaluation(stream, runtime, tokens=recipe.evaluate_tokens)
             if recipe.heldout_fraction
@@ -110,124 +121,133 @@ class Pretraining(Training[Batch, Losses]):
         self.plateau = PlateauWatch(
             self.tokenizer.vocab_size, steps=recipe.plateau_steps, margin=recipe.plateau_margin
         )
-        self.evaluated = -1
-        self.best: float | None = None
-        self.best_length = 0
-        self.scores: dict[str, Any] = {}
+        self.extend: Callable[[Tensor, range], None] = extend_positions
+        """How new positions are filled; a study may try another."""
+        self.run = Run(recipe, inputs, self.learner, runtime, say=say)
+        self.evaluations = Evaluations(self.run, self.job, self.evaluation, self.tokenizer)
+        self.run.subscribers = [
+            self.evaluations,
+            self.run.save_if_due,
+            self._extend_positions,
+            self._watch,
+        ]
+        self.run.stateful = {"own": self.evaluations, "plateau": self.plateau}
 
-    def ahead(self, step: int) -> None:
-        if self.passes is not None:
-            self.passes.ahead(step)
+    def train(
+        self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
+    ) -> dict[str, Any]:
+        """Run to the end in the folder `out`, resuming where an earlier process stopped; the
+        result."""
+        try:
+            return self.run.execute(
+                out,
+                lambda state: self._finish(self.run.steps(state)),
+                sinks=sinks,
+                progress=progress,
+            )
+        finally:
+            self.feed.close()
 
-    def beside(self, state: State, stop: StopSignal) -> None:
-        """Also: fill a longer stage's new positions. A snapshot of that moment may be from before
-        or after it, for where a run goes on there they are filled again, with the same."""
-        super().beside(state, stop)
-        if state.step in self.new_positions:
+    def _extend_positions(self, event: Event) -> None:
+        """Before the first step of a longer stage, fill its new positions. A snapshot of that
+        moment may be from before or after: a run resumed there fills them again, with the same."""
+        if isinstance(event, BetweenSteps) and event.state.step in self.new_positions:
             self.extend(
-                self.model.encoder.embedding.position.weight, self.new_positions[state.step]
+                self.learner.model.encoder.embedding.position.weight,
+                self.new_positions[event.state.step],
             )
-            self.working.refresh()
+            self.learner.working.refresh()
 
-    def wants_evaluation(self, step: int) -> bool:
-        due = step == self.job.steps or is_due(step, self.recipe.evaluate_every)
-        return due and self.evaluation is not None and step != self.evaluated
+    def _watch(self, event: Event) -> None:
+        """After each step, report the positions that it was the first to read, and a plateau."""
+        if not isinstance(event, StepDone):
+            return
+        # not before the step: where that is interrupted it would be reported again
+        if event.step in self.new_positions:
+            message = said(self.new_positions[event.step])
+            self.run.emit(Incident(step=event.step, kind="positions", message=message))
+        loss = event.metrics["masked_loss"]
+        if self.runtime.is_main and math.isfinite(loss):
+            warning = self.plateau.see(event.step, self.feed.last.masked_labels, loss)
+            if warning:
+                self.run.emit(Incident(step=event.step, kind="plateau", message=warning))
 
-    def evaluate(self, state: State, stop: StopSignal) -> None:
-        """Score the held-out text, note it, and keep the best checkpoint."""
-        assert self.evaluation is not None
-        done = max(state.step - 1, 0)
-        length, depth = self.feed.at(done)[0], self.job.depth(done)
-        scores = self.evaluation(
-            self.working.model, length=length, depth=depth, pause=self.pause(stop)
-        )
-        self.evaluated = state.step
-        self.scores = scores
-        if state.step == self.job.steps and self.runtime.is_main:
-            batch = self.evaluation.batches(self.recipe.order, length)[0]
-            assert batch is not None, "the first rank has the first batch"
-            examples = filled_masks(self.working.model, batch, self.tokenizer)
-            self.log.write("examples", state.step, examples=examples)
-        self.log.write(
-            "evaluation", state.step, **scores, tokens=state.tokens, seconds=round(state.seconds, 3)
-        )
-        if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
-            self.best, self.best_length = (
-                scores["masked_loss"],
-                length,
-            )  # another length is another question
-            wrong = (
-                self.write_checkpoint(self.checkpoint(), self.folder.best)
-                if self.runtime.is_main
-                else None
-            )
-            if wrong:
-                self.report(wrong, step=state.step)
-
-    def position(self, step: int) -> Position:
-        return self.feed.position(step)
-
-    def memory(self) -> dict[str, Any]:
-        own = {
-            "evaluated": self.evaluated,
-            "best": self.best,
-            "best_length": self.best_length,
-            "scores": self.scores,
-        }
-        return {"own": own, "plateau": self.plateau.state()}
-
-    def recall(self, memory: Mapping[str, Any], step: int, position: Position) -> None:
-        self.feed.seek(step, position)
-        own = memory["own"]
-        self.evaluated, self.best, self.best_length = (
-            own["evaluated"],
-            own["best"],
-            own.get("best_length", 0),
-        )
-        self.scores = own["scores"]
-        self.plateau.load(memory["plateau"])
-
-    def checkpoint(self) -> Checkpoint:
-        return Checkpoint(model=self.model, tokenizer=self.tokenizer)
-
-    def finish(self, state: State) -> dict[str, Any]:
+    def _finish(self, state: State) -> dict[str, Any]:
+        """Write the final checkpoint; the result."""
         if self.runtime.is_main:
-            wrong = self.write_checkpoint(self.checkpoint(), self.folder.final)
-            if wrong:
+            checkpoint = Checkpoint(model=self.learner.model, tokenizer=self.tokenizer)
+            failure = self.run.write_checkpoint(checkpoint, self.run.folder.final)
+            if failure:
                 raise CheckpointError(
-                    f"the run is at its end, but {wrong} and give the same command again"
+                    f"the run is at its end, but {failure} and give the same command again"
                 )
-            self.write_status("finished", state)
+            self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
         return {
             "steps": state.step,
             "tokens": state.tokens,
             "seconds": state.seconds,
-            **self.scores,
+            **self.evaluations.scores,
         }
 
-    def close(self) -> None:
-        self.feed.close()
 
-    def sinks(self) -> tuple[Sink, ...]:
-        return (self._watch,)
+class Evaluations:
+    """A subscriber: scores held-out text where that is due and keeps the best checkpoint."""
 
-    def _watch(self, record: Record) -> None:
-        """After each step: say with which positions it began, and look for the plateau."""
-        if record["kind"] != "step":
+    def __init__(
+        self,
+        run: Run[Batch, Losses],
+        job: PretrainJob,
+        heldout: Evaluation | None,
+        tokenizer: Tokenizer,
+    ) -> None:
+        self.run, self.job, self.heldout, self.tokenizer = run, job, heldout, tokenizer
+        self.evaluated = -1
+        """The step of the last evaluation."""
+        self.best: float | None = None
+        self.best_length = 0
+        self.scores: dict[str, Any] = {}
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, BetweenSteps) or self.heldout is None:
             return
-        if (
-            record["step"] in self.new_positions
-        ):  # said before the step, it would be said again where that is interrupted
-            self.report(
-                said(self.new_positions[record["step"]]), event="positions", step=record["step"]
-            )
-        if isinstance(record["masked_loss"], float):
-            warning = self.plateau.see(
-                record["step"], self.feed.last.masked_labels, record["masked_loss"]
-            )
-            if warning:
-                self.report(warning, event="plateau", step=record["step"])
+        step, recipe = event.state.step, self.job.recipe
+        is_due = event.is_last or is_multiple(step, recipe.evaluate_every)
+        if is_due and step != self.evaluated:
+            self._evaluate(self.heldout, event)
+
+    def _evaluate(self, heldout: Evaluation, event: BetweenSteps) -> None:
+        state, run, model = event.state, self.run, self.run.learner.working.model
+        last = max(state.step - 1, 0)
+        length, depth = self.job.feed.at(last)[0], self.job.depth(last)
+        pause = stop_check(run.runtime, event.stop)
+        scores = heldout(model, length=length, depth=depth, pause=pause)
+        self.evaluated, self.scores, examples = state.step, scores, None
+        if event.is_last and run.runtime.is_main:
+            batch = heldout.batches(self.job.recipe.order, length)[0]
+            assert batch is not None, "the first rank has the first batch"
+            examples = filled_masks(model, batch, self.tokenizer)
+        run.emit(Evaluated(state=state, scores=scores, examples=examples))
+        # losses of different lengths are not comparable
+        if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
+            self.best, self.best_length = scores["masked_loss"], length
+            if run.runtime.is_main:
+                checkpoint = Checkpoint(model=run.learner.model, tokenizer=self.tokenizer)
+                failure = run.write_checkpoint(checkpoint, run.folder.best)
+                if failure:
+                    run.emit(Incident(step=state.step, kind="snapshot", message=failure))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "evaluated": self.evaluated,
+            "best": self.best,
+            "best_length": self.best_length,
+            "scores": self.scores,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.evaluated, self.best, self.scores = state["evaluated"], state["best"], state["scores"]
+        self.best_length = state.get("best_length", 0)
 
 
 def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:

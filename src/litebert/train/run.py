@@ -1,0 +1,322 @@
+"""One run in its folder, whatever it learns. A learner and subscribers in; a finished run out.
+
+Here are starting and resuming, snapshots, status, and how a run can end. Pretraining and
+fine-tuning each assemble a Run: what is learned, how it is scored and what is written at the end
+are theirs.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from safetensors import SafetensorError
+
+from litebert.data.stream import Position
+from litebert.errors import (
+    CheckpointError,
+    DivergedError,
+    InterruptedRunError,
+    LitebertError,
+)
+from litebert.files import DISK_FULL
+from litebert.model.model import Model
+from litebert.recipes import Recipe
+from litebert.storage.checkpoint import Checkpoint
+from litebert.storage.snapshot import Snapshot, SnapshotStore
+from litebert.train.folder import RunFolder, claim
+from litebert.train.guard import Guard
+from litebert.train.job import B, Learner, S
+from litebert.train.log import Log, Sink
+from litebert.train.loop import (
+    BeforeSnapshot,
+    BetweenSteps,
+    Evaluated,
+    Event,
+    Incident,
+    Loop,
+    State,
+    StepDone,
+    Subscriber,
+)
+from litebert.train.progress import ProgressSink
+from litebert.train.runtime import Runtime, StopSignal
+
+Say = Callable[[str], None]
+Result = TypeVar("Result")
+
+
+def to_stderr(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+class Stateful(Protocol):
+    """What a snapshot stores beside weights, optimizer and counters."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
+
+
+class Run(Generic[B, S]):
+    """Owns the folder, the log, the snapshots, the guard and the loop of one run."""
+
+    folder: RunFolder
+    log: Log
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        inputs: Mapping[str, str | None],
+        learner: Learner[Model, B, S],
+        runtime: Runtime,
+        *,
+        say: Say,
+    ) -> None:
+        self.recipe, self.inputs, self.runtime, self.say = recipe, inputs, runtime, say
+        self.learner, self.job = learner, learner.job
+        self.subscribers: list[Subscriber] = []
+        """Called with every event, in this order, after it was logged and before a snapshot."""
+        self.stateful: dict[str, Stateful] = {}
+        """What a snapshot stores, by its name there."""
+        self.guard = self.new_guard()
+        self.saved = -1
+        """The step of the newest snapshot."""
+        self.state = State()
+        """Between the last two steps."""
+
+    def execute(
+        self,
+        out: Path | str,
+        train: Callable[[State], Result],
+        *,
+        finished: Callable[[], Result | None] = lambda: None,
+        sinks: tuple[Sink, ...] = (),
+        progress: bool = True,
+    ) -> Result:
+        """Hold the folder `out`, start or resume, and `train` from there; its result, or at once
+        that of a run that an earlier process has `finished`."""
+        with self._held(RunFolder(out)) as changes:
+            result = finished()
+            if result is not None:
+                return result
+            if changes:
+                self.say("the run resumes, but not bit for bit: " + "; ".join(changes))
+            with self._logged(sinks, progress=progress):
+                return train(self._start())
+
+    def steps(self, state: State) -> State:
+        """Run the loop from `state` to its end; SIGTERM and Ctrl-C save and raise
+        InterruptedRunError."""
+        self.loop = Loop(
+            self.learner,
+            runtime=self.runtime,
+            guard=self.guard,
+            snapshots=self,
+            emit=self.emit,
+            max_grad_norm=self.recipe.optimizer.max_grad_norm,
+        )
+        with StopSignal() as stop:
+            return self.loop.run(state, stop)
+
+    def emit(self, event: Event) -> None:
+        """Log an event, hand it to the subscribers, and save where a snapshot is due."""
+        match event:
+            case BetweenSteps(state=state):
+                self.state = state
+            case StepDone(step=step, metrics=metrics):
+                self.log.write("step", step, **metrics)
+            case Incident(step=step, kind=kind, message=message):
+                self.log.write("event", step, event=kind, message=message)
+            case Evaluated(state=state, scores=scores, examples=examples):
+                if examples is not None:
+                    self.log.write("examples", state.step, examples=examples)
+                counters = {"tokens": state.tokens, "seconds": round(state.seconds, 3)}
+                self.log.write("evaluation", state.step, **scores, **counters)
+        for subscriber in self.subscribers:
+            subscriber(event)
+
+    def save_if_due(self, event: Event) -> None:
+        """A subscriber: a snapshot at the start, every `save_every` steps and at the end."""
+        if not isinstance(event, BetweenSteps):
+            return
+        step = event.state.step
+        # not while steps are skipped: a run should roll back to before the trouble
+        is_due = step == 0 or (is_multiple(step, self.recipe.save_every) and not self.guard.skips)
+        if step != self.saved and (event.is_last or is_due):
+            self.save(event.state)
+
+    def save(self, state: State) -> bool:
+        """Write a snapshot while the other ranks wait; whether it was written."""
+        self.emit(BeforeSnapshot())
+        is_written = self.runtime.is_main and self._write_snapshot(state)
+        is_written = bool(self.runtime.told(is_written))
+        self.saved = state.step if is_written else self.saved
+        self.write_status("running", state, steps=self.job.steps)
+        return is_written
+
+    def restore(self) -> State | None:
+        """Load the newest valid snapshot that the first rank finds, on every rank, and cut metrics
+        there; None where there is none."""
+        snapshot = self._newest_snapshot()
+        if snapshot is None:
+            return None
+        if snapshot.recipe != self.recipe.fingerprint:
+            # not refused: another release may have other settings
+            self.say(
+                f"the snapshot of step {snapshot.step:,} is of another recipe than "
+                f"{self.folder.recipe}: that was edited, or written by another release; the run "
+                "resumes, and is no longer what one recipe gives"
+            )
+        self.learner.working.refresh()
+        for name, component in self.stateful.items():
+            component.load_state_dict(snapshot.extra[name])
+        self.job.seek(snapshot.step, Position(snapshot.epoch, snapshot.index))
+        self.progress.lengthen(self.job.steps)
+        if not self.guard.rollbacks:  # a run that rolls back must not forget how often it did
+            self.guard.load_state_dict(snapshot.extra["guard"])
+        return State(step=snapshot.step, **snapshot.extra["state"])
+
+    def new_guard(self) -> Guard:
+        recipe = self.recipe
+        return Guard(
+            max_skips=recipe.max_skips,
+            max_rollbacks=recipe.max_rollbacks,
+            spike_factor=recipe.spike_factor,
+        )
+
+    def write_checkpoint(self, checkpoint: Checkpoint, path: Path) -> str | None:
+        """Weights to predict from; a full disk costs them and not the run. What went wrong, if
+        anything."""
+        try:
+            checkpoint.save(path, replace=True)
+        except (OSError, SafetensorError, LitebertError) as error:
+            return f"the checkpoint {path} could not be written: {error}; free some space"
+        return None
+
+    def write_status(self, word: str, state: State, *, steps: int) -> None:
+        if self.runtime.is_main:
+            self.folder.write_status(
+                word, step=state.step, steps=steps, tokens=state.tokens, seconds=state.seconds
+            )
+
+    @contextmanager
+    def _held(self, folder: RunFolder) -> Iterator[list[str]]:
+        """No other process runs in the folder meanwhile; what has changed since the run began."""
+        self.folder = folder
+        if self.runtime.is_main:
+            folder.hold()
+        try:
+            yield claim(folder, self.recipe, self.inputs, self.runtime)
+        finally:
+            folder.release()
+
+    @contextmanager
+    def _logged(self, sinks: tuple[Sink, ...], *, progress: bool) -> Iterator[None]:
+        """Metrics are written and progress is shown meanwhile; an error is written to the
+        status."""
+        is_main = self.runtime.is_main
+        self.guard, self.saved = self.new_guard(), -1
+        self.log = Log(self.folder.metrics if is_main else None)
+        self.store = SnapshotStore(self.folder.snapshots, keep=self.recipe.keep_snapshots)
+        try:
+            with ProgressSink(self.job.steps, silent=not (is_main and progress)) as self.progress:
+                self.log.sinks = (self.progress, *sinks) if is_main else ()
+                yield
+        except BaseException as error:
+            if is_main:
+                self.folder.write_status(_ended(error), reason=str(error) or type(error).__name__)
+            raise
+        finally:
+            self.log.close()
+
+    def _start(self) -> State:
+        state = self.restore()
+        if state is None:
+            self.log.rewind(0)
+            state = State()
+        else:
+            message = f"resumed at step {state.step:,}"
+            self.log.announce("event", state.step, event="resumed", message=message)
+        self.write_status("running", state, steps=self.job.steps)
+        return state
+
+    def _newest_snapshot(self) -> Snapshot | None:
+        reports: list[str] = []
+        self.store.report = reports.append
+        snapshot = self.store.latest() if self.runtime.is_main else None
+        first = round(self.runtime.told(-1 if snapshot is None else snapshot.step))
+        if not self.runtime.is_main and first >= 0:
+            snapshot = self.store.latest(set_aside=False)
+        step = -1 if snapshot is None else snapshot.step
+        if step != first:
+            raise CheckpointError(
+                f"rank {self.runtime.rank} finds the snapshot of step {step} in "
+                f"{self.store.folder}, rank 0 that of {first}; "
+                "every machine must see the same run folder, so put it on a shared disk"
+            )
+        if snapshot is not None:
+            snapshot.restore(self.learner.model, self.learner.optimizer)
+            self.log.rewind(snapshot.metrics_offset)
+            self.saved = snapshot.step
+        for message in reports:
+            self.emit(Incident(step=max(step, 0), kind="snapshot", message=message))
+        return snapshot
+
+    def _write_snapshot(self, state: State) -> bool:
+        def report(message: str) -> None:
+            self.emit(Incident(step=state.step, kind="snapshot", message=message))
+
+        if not _is_finite(self.learner.model):  # a run that rolls back must not find such weights
+            report("weights are not finite any more, so they are not saved")
+            return False
+        try:
+            offset = self.log.offset
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            report(
+                f"no snapshot of step {state.step}: the disk is too full even for metrics; free "
+                "some space"
+            )
+            return False
+        position = self.job.position(state.step)
+        counters = {
+            "tokens": state.tokens,
+            "seconds": state.seconds,
+            "rate_scale": state.rate_scale,
+        }
+        snapshot = Snapshot.capture(
+            self.learner.model,
+            self.learner.optimizer,
+            step=state.step,
+            epoch=position.epoch,
+            index=position.index,
+            recipe=self.recipe.fingerprint,
+            metrics_offset=offset,
+            extra={
+                **{name: component.state_dict() for name, component in self.stateful.items()},
+                "guard": self.guard.state_dict(),
+                "state": counters,
+            },
+        )
+        self.store.report = report
+        return self.store.save(snapshot) is not None
+
+
+def is_multiple(step: int, every: int) -> bool:
+    """Whether something done `every` so many steps, 0 for never, is due before `step`."""
+    return every > 0 and step > 0 and step % every == 0
+
+
+def _is_finite(model: torch.nn.Module) -> bool:
+    norms = torch._foreach_norm(list(model.parameters()))
+    return bool(torch.stack(norms).isfinite().all())
+
+
+def _ended(error: BaseException) -> str:
+    """How a run that did not finish ended, in one word for status.json."""
+    if isinstance(error, InterruptedRunError | KeyboardInterrupt):
+        return "interrupted"
+    return "diverged" if isinstance(error, DivergedError) else "stopped"
