@@ -34,19 +34,8 @@ NEEDS = 35.0
 
 def at_all_tokens(model: Any, batch: Any, *, depth: int | None = None) -> Any:
     """The same states as `needed_states`, with the last layer at every token."""
-    mask = (
-        batch.mask
-        if batch.bounds is None
-        else layout.Packing(bounds=batch.bounds.int(), longest=batch.longest)
-    )
-    states = model.encoder(
-        token_ids=batch.token_ids,
-        segment_ids=batch.segment_ids,
-        mask=mask,
-        positions=batch.positions,
-        depth=depth,
-    )
-    return states.flatten(0, 1)[batch.needed.flatten()]
+    states = replace(batch, needed=None).states(model.encoder, depth=depth)
+    return states.flatten(0, 1)[batch.needed.places.flatten()]
 
 
 def without_graphs(run: Ours) -> None:

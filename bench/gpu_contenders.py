@@ -24,11 +24,12 @@ from torch import Tensor
 from gpu_table import FILLED
 from litebert.config import EncoderConfig
 from litebert.data.batch import Batch
-from litebert.data.layout import IGNORED, padded
 from litebert.data.shards import Shards
 from litebert.data.stream import Position, Stream
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
+from litebert.packing import IGNORED
 from litebert.recipes import PretrainRecipe, Stages
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.graphs.passes import WARM
@@ -162,7 +163,7 @@ class Ours:
         }
 
     def _gradient(self, model: Model, batch: Batch, counts: dict[str, float]) -> Tensor:
-        losses = pretrain_losses(model, padded(batch).tensors(self.runtime.device))
+        losses = pretrain_losses(model, DeviceBatch.of(batch.padded(), self.runtime.device))
         total = losses.mean(num_masked=counts["masked"], num_examples=counts["examples"])
         return _flat(list(torch.autograd.grad(total, list(model.parameters()), allow_unused=True)))
 

@@ -46,6 +46,7 @@ from torch import Tensor
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
 from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.storage.checkpoint import Checkpoint
@@ -222,7 +223,7 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
     for step in range(min(12, job.steps)):
         batch = job.batch(step)
         counts = job.counts(batch)
-        moved = batch.to(setting.runtime.device)
+        moved = DeviceBatch.of(batch.padded(), setting.runtime.device)
         exact = gradient(
             truth, lambda moved=moved, counts=counts: job.mean(job.compute(truth, moved), counts)
         )
@@ -234,7 +235,8 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
             "packed": gradient(
                 model,
                 lambda batch=batch, counts=counts: job.mean(
-                    job.compute(model, job.layout(batch).tensors(setting.runtime.device)), counts
+                    job.compute(model, DeviceBatch.of(job.layout(batch), setting.runtime.device)),
+                    counts,
                 ),
             ),
         }

@@ -20,9 +20,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from litebert.data.layout import TensorBatch, padded
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import needed_states
 from litebert.storage import int8
@@ -52,7 +52,9 @@ def main() -> None:
         options.data, ExampleSpec(max_length=options.seq, short_probability=0.0), split="all"
     )
     count = max(options.tokens // options.seq // ROWS, 1)
-    batches = [padded(stream.batch(0, start * ROWS, ROWS)).tensors() for start in range(count)]
+    batches = [
+        DeviceBatch.of(stream.batch(0, start * ROWS, ROWS).padded()) for start in range(count)
+    ]
     exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     stored = {name: way(exact) for name, way in WAYS.items()}
     told: dict[str, list[Tensor]] = {name: [] for name in WAYS}
@@ -61,13 +63,15 @@ def main() -> None:
         truth = predictions(model, batch, exact)
         for name, (weights, _) in stored.items():
             told[name].append(
-                compare(truth, predictions(model, batch, weights), batch.masked_labels)
+                compare(
+                    truth, predictions(model, batch, weights), batch.head_inputs["masked_labels"]
+                )
             )
     report = {
         name: summary(torch.cat(told[name], 1)) | distance(exact, weights) | {"bytes": size}
         for name, (weights, size) in stored.items()
     }
-    masked = sum(len(batch.masked_labels) for batch in batches)
+    masked = sum(len(batch.head_inputs["masked_labels"]) for batch in batches)
     print(
         json.dumps(
             {"masked": masked, "tokens": count * ROWS * options.seq, "ways": report}, indent=2
@@ -76,11 +80,11 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def predictions(model: Model, batch: TensorBatch, weights: Weights) -> Tensor:
+def predictions(model: Model, batch: DeviceBatch, weights: Weights) -> Tensor:
     """Logarithms of probabilities at the masked tokens."""
     model.load_state_dict(weights)
     states = needed_states(model, batch)
-    return model.masked_logits(states[:, None], batch.masked).log_softmax(-1)
+    return model.masked_logits(states[:, None], batch.head_inputs["masked"]).log_softmax(-1)
 
 
 def compare(truth: Tensor, found: Tensor, labels: Tensor) -> Tensor:

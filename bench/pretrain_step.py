@@ -24,10 +24,11 @@ from torch import Tensor
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
-from litebert.data.layout import IGNORED, padded
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.optim.groups import make_optimizer
+from litebert.packing import IGNORED
 from litebert.recipes import OptimizerSpec
 from litebert.train.compile import compile_model
 from litebert.train.runtime import Runtime
@@ -81,7 +82,7 @@ def ours(batch: Batch, *, compiled: bool) -> Step:
 
     def step() -> float:
         optimizer.zero_grad(set_to_none=True)
-        losses = pretrain_losses(model, padded(batch).tensors())
+        losses = pretrain_losses(model, DeviceBatch.of(batch.padded()))
         loss = losses.mean(num_masked=batch.num_masked, num_examples=len(batch))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -108,14 +109,14 @@ def theirs(batch: Batch, *, fused: bool, compiled: bool) -> Step:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01, fused=fused
     )
-    tensors = padded(batch).tensors()
+    tensors = DeviceBatch.of(batch.padded())
     labels = torch.full((ROWS * SEQ,), IGNORED)
     labels[batch.masked_positions] = torch.from_numpy(batch.masked_labels).long()
     inputs: dict[str, Tensor] = {
         "input_ids": tensors.token_ids,
         "token_type_ids": tensors.segment_ids,
         "labels": labels.view(ROWS, SEQ),
-        "sentence_order_label": tensors.order_labels,
+        "sentence_order_label": tensors.head_inputs["order_labels"],
     }
 
     def step() -> float:

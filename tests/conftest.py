@@ -1,11 +1,10 @@
-"""Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype, over
-the model."""
+"""Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype."""
 
 import torch
 from jaxtyping import install_import_hook
 
 # before anything imports the modules it watches
-install_import_hook("litebert.model", "beartype.beartype")
+install_import_hook(["litebert.model", "litebert.packing"], "beartype.beartype")
 
 torch.set_num_threads(
     1

@@ -14,9 +14,10 @@ from torch._subclasses import FakeTensorMode
 from litebert import objective
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
-from litebert.data.layout import IGNORED, Layout, packed, padded
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import Losses, pretrain_losses, takes_labels
+from litebert.packing import IGNORED, HostBatch
 
 VOCAB, ROWS, SEQ = 50, 6, 12
 
@@ -78,9 +79,9 @@ def test_microbatches_add_up_to_the_whole(rows: int) -> None:
     """Losses, counts and gradients of the parts, divided by the counts of the whole, sum to those
     of the whole."""
     model, batch = make_model(dtype=torch.float64), make_batch()
-    whole = pretrain_losses(model, padded(batch).tensors())
+    whole = pretrain_losses(model, DeviceBatch.of(batch.padded()))
     parts = [
-        pretrain_losses(model, padded(batch.rows(start, start + rows)).tensors())
+        pretrain_losses(model, DeviceBatch.of(batch.rows(start, start + rows).padded()))
         for start in range(0, ROWS, rows)
     ]
     total = parts[0]
@@ -106,11 +107,11 @@ def everything(model: Model, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     return model.masked_logits(states), model.logits("order", states)
 
 
-LAYOUTS: dict[str, Callable[[Batch], Layout]] = {
-    "padded": padded,
-    "padded, fixed shapes": lambda batch: padded(batch, most_masked=SEQ),
-    "packed": lambda batch: packed(batch, most_masked=SEQ, fraction=1.0, multiple=1),
-    "packed, filled up": lambda batch: packed(batch, most_masked=SEQ, fraction=1.0, multiple=64),
+LAYOUTS: dict[str, Callable[[Batch], HostBatch]] = {
+    "padded": Batch.padded,
+    "padded, fixed shapes": lambda batch: batch.padded(most_masked=SEQ),
+    "packed": lambda batch: batch.packed(most_masked=SEQ, fraction=1.0, multiple=1),
+    "packed, rounded up": lambda batch: batch.packed(most_masked=SEQ, fraction=1.0, multiple=64),
 }
 
 
@@ -126,7 +127,7 @@ LAYOUTS: dict[str, Callable[[Batch], Layout]] = {
     ],
 )
 def test_needed_tokens_alone_equal_all(
-    lay: Callable[[Batch], Layout], settings: dict[str, Any]
+    lay: Callable[[Batch], HostBatch], settings: dict[str, Any]
 ) -> None:
     """What BERT's reference does: states and logits everywhere, then a loss with the unmasked
     tokens ignored."""
@@ -138,7 +139,7 @@ def test_needed_tokens_alone_equal_all(
     expected_order = F.cross_entropy(
         order.float(), torch.from_numpy(batch.order_labels).long(), reduction="sum"
     )
-    losses = pretrain_losses(model, lay(batch).tensors())
+    losses = pretrain_losses(model, DeviceBatch.of(lay(batch)))
     assert losses.masked.item() == pytest.approx(expected.item(), rel=1e-6)
     assert losses.order.item() == pytest.approx(expected_order.item(), rel=1e-6)
     mine, theirs = (
@@ -168,7 +169,9 @@ def test_losses_equal_a_reference_in_float64() -> None:
     truth = reference(make_model(dtype=torch.float64), batch)
     mine = {
         name: number.item()
-        for name, number in pretrain_losses(make_model(), padded(batch).tensors()).numbers().items()
+        for name, number in pretrain_losses(make_model(), DeviceBatch.of(batch.padded()))
+        .numbers()
+        .items()
     }
     assert mine == pytest.approx(truth, rel=1e-5)
 
@@ -176,24 +179,24 @@ def test_losses_equal_a_reference_in_float64() -> None:
 def test_logits_and_losses_are_in_float32_when_layers_are_in_bfloat16() -> None:
     batch = make_batch(rows=64)
     truth = reference(make_model(dtype=torch.float64), batch)["masked"] / batch.num_masked
-    losses = pretrain_losses(make_model(dtype=torch.bfloat16), padded(batch).tensors())
+    losses = pretrain_losses(make_model(dtype=torch.bfloat16), DeviceBatch.of(batch.padded()))
     assert losses.masked.dtype == torch.float32
     assert losses.masked.item() / batch.num_masked == pytest.approx(truth, rel=1e-2)
 
 
 def test_an_untrained_model_is_as_good_as_chance() -> None:
-    losses = pretrain_losses(make_model(), padded(batch := make_batch(rows=64)).tensors())
+    losses = pretrain_losses(make_model(), DeviceBatch.of((batch := make_batch(rows=64)).padded()))
     assert losses.masked.item() / batch.num_masked == pytest.approx(np.log(VOCAB), rel=0.02)
     assert losses.order.item() / len(batch) == pytest.approx(np.log(2), rel=0.02)
 
 
 def test_without_an_order_head_only_masked_tokens_count() -> None:
     model, batch = make_model(order=False), make_batch()
-    losses = pretrain_losses(model, padded(batch).tensors())
+    losses = pretrain_losses(model, DeviceBatch.of(batch.padded()))
     assert losses.order.item() == losses.order_correct.item() == 0.0
     assert mean(losses, batch).item() == pytest.approx(losses.masked.item() / batch.num_masked)
     other = replace(batch, order_labels=1 - batch.order_labels)
-    assert torch.equal(pretrain_losses(model, padded(other).tensors()).masked, losses.masked)
+    assert torch.equal(pretrain_losses(model, DeviceBatch.of(other.padded())).masked, losses.masked)
 
 
 def test_both_losses_are_means_of_their_own_weighted_alike() -> None:
@@ -203,7 +206,7 @@ def test_both_losses_are_means_of_their_own_weighted_alike() -> None:
 
 
 def test_depth_stops_the_layers() -> None:
-    model, batch = make_model(), padded(make_batch()).tensors()
+    model, batch = make_model(), DeviceBatch.of(make_batch().padded())
     by_depth = [pretrain_losses(model, batch, depth=depth).masked.item() for depth in (1, 2, 3)]
     assert len(set(by_depth)) == 3
     assert by_depth[-1] == pretrain_losses(model, batch).masked.item()

@@ -6,14 +6,14 @@ the whole batch. This is the only place where the two are added.
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from litebert.model.layout import Needed, Packing, has_short_kernels
+from litebert.model.batch import DeviceBatch
+from litebert.model.layout import has_short_kernels
 from litebert.model.model import Model
 
 LABEL_KERNELS = True
@@ -21,35 +21,6 @@ LABEL_KERNELS = True
 docs/decisions/label_loss.md has their times."""
 MANY = 1024
 """Labels, from which on they have."""
-
-
-class PretrainBatch(Protocol):
-    """What the objective reads of a batch, as tensors: data/layout.py says what each is."""
-
-    @property
-    def token_ids(self) -> Int[Tensor, "batch seq"]: ...
-    @property
-    def segment_ids(self) -> Int[Tensor, "batch seq"]: ...
-    @property
-    def mask(self) -> Bool[Tensor, "batch seq"] | None: ...
-    @property
-    def longest(self) -> int: ...
-    @property
-    def positions(self) -> Int[Tensor, "batch seq"] | None: ...
-    @property
-    def bounds(self) -> Int[Tensor, " rows_and_more"] | None: ...
-    @property
-    def needed(self) -> Int[Tensor, "batch needed"]: ...
-    @property
-    def needed_bounds(self) -> Int[Tensor, " rows_and_more"] | None: ...
-    @property
-    def first(self) -> Int[Tensor, " rows"]: ...
-    @property
-    def masked(self) -> Int[Tensor, " masked"]: ...
-    @property
-    def masked_labels(self) -> Int[Tensor, " masked"]: ...
-    @property
-    def order_labels(self) -> Int[Tensor, " rows"]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,52 +59,37 @@ class Losses:
 
 
 def pretrain_losses(
-    model: Model, batch: PretrainBatch, *, depth: int | None = None, tail: "Tail | None" = None
+    model: Model, batch: DeviceBatch, *, depth: int | None = None, tail: "Tail | None" = None
 ) -> Losses:
     """The losses of a batch; `tail` may be a compiled `head_losses`."""
     return (tail or head_losses)(model, needed_states(model, batch, depth=depth), batch)
 
 
-def head_losses(
-    model: Model, states: Float[Tensor, "needed hidden"], batch: PretrainBatch
-) -> Losses:
+def head_losses(model: Model, states: Float[Tensor, "needed hidden"], batch: DeviceBatch) -> Losses:
     """From the last states of the needed tokens to losses, in float32 whatever the states are
     in."""
+    inputs = batch.head_inputs
     masked, masked_correct = _sums(
-        model.masked_logits(states[:, None], batch.masked), batch.masked_labels
+        model.masked_logits(states[:, None], inputs["masked"]), inputs["masked_labels"]
     )
     order = order_correct = masked.new_zeros(())
     if "order" in model.heads:
         order, order_correct = _sums(
-            model.logits("order", states[batch.first][:, None]), batch.order_labels
+            model.logits("order", states[inputs["first"]][:, None]), inputs["order_labels"]
         )
     return Losses(
         masked=masked, masked_correct=masked_correct, order=order, order_correct=order_correct
     )
 
 
-Tail = Callable[[Model, Tensor, PretrainBatch], Losses]
+Tail = Callable[[Model, Tensor, DeviceBatch], Losses]
 
 
 def needed_states(
-    model: Model, batch: PretrainBatch, *, depth: int | None = None
+    model: Model, batch: DeviceBatch, *, depth: int | None = None
 ) -> Float[Tensor, "needed hidden"]:
     """The last states of the tokens that the losses read, in the order of `batch.needed`."""
-    mask: Tensor | Packing | None = batch.mask
-    bounds = None if batch.needed_bounds is None else batch.needed_bounds.int()
-    if batch.bounds is not None:
-        mask = Packing(bounds=batch.bounds.int(), longest=batch.longest)
-    width = batch.needed.numel() // len(batch.first)
-    needed = Needed(places=batch.needed, bounds=bounds, longest=width)
-    states: Tensor = model.encoder(
-        token_ids=batch.token_ids,
-        segment_ids=batch.segment_ids,
-        mask=mask,
-        positions=batch.positions,
-        depth=depth,
-        needed=needed,
-    )
-    return states.flatten(0, 1)
+    return batch.states(model.encoder, depth=depth).flatten(0, 1)
 
 
 def takes_labels(logits: Float[Tensor, "rows labels"]) -> bool:

@@ -1,12 +1,16 @@
-"""A batch is [CLS] a [SEP] b [SEP] and padding; its slices and tensors say the same."""
+"""A batch is [CLS] a [SEP] b [SEP] and padding; its slices, and its padded and packed arrays, hold
+the same."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from toy_corpus import FIRST, toy_shard, vocabulary_of
 
-from litebert.data.batch import Batch, padded_width
+from litebert.data.batch import Batch
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
+from litebert.packing import IGNORED, HostBatch
 
 SHARD = toy_shard()
 
@@ -71,14 +75,6 @@ def test_slices_are_batches(batch: Batch) -> None:
         assert part.masked_positions.max() < part.token_ids.size
 
 
-@pytest.mark.parametrize(
-    ("longest", "multiple", "width"),
-    [(9, None, 64), (9, 8, 16), (16, 8, 16), (63, 48, 64), (5, 1, 5)],
-)
-def test_width(longest: int, multiple: int | None, width: int) -> None:
-    assert padded_width(longest, max_length=64, pad_multiple=multiple) == width
-
-
 def test_padding_to_a_multiple_changes_the_width_alone() -> None:
     wide, narrow = (
         Stream(
@@ -97,3 +93,93 @@ def test_padding_to_a_multiple_changes_the_width_alone() -> None:
     assert not wide.mask[:, width:].any()
     assert not narrow.is_full
     assert wide.num_tokens == narrow.num_tokens
+
+
+# ---- as arrays for a device
+
+ROWS, SEQ, FRACTION = 6, 12, 0.3
+MOST = 4
+
+
+def drawn_batch(seed: int = 0, rows: int = ROWS, full: bool = False) -> Batch:
+    """Rows of different lengths; each masks a share of its tokens, one at least, never [CLS]."""
+    draw = np.random.default_rng(seed)
+    sizes = np.full(rows, SEQ) if full else draw.integers(3, SEQ, rows, endpoint=True)
+    mask = np.arange(SEQ) < sizes[:, None]
+    counts = np.maximum(np.round(sizes * FRACTION).astype(int), 1)
+    places = [
+        row * SEQ + np.sort(1 + draw.permutation(size - 1)[:count])
+        for row, (size, count) in enumerate(zip(sizes, counts, strict=True))
+    ]
+    return Batch(
+        token_ids=np.where(mask, draw.integers(5, 50, (rows, SEQ)), 0).astype(np.int32),
+        segment_ids=(mask & (np.arange(SEQ) >= 3)).astype(np.uint8),
+        mask=mask,
+        masked_positions=np.concatenate(places),
+        masked_labels=draw.integers(5, 50, sum(map(len, places))).astype(np.int32),
+        order_labels=draw.integers(0, 2, rows).astype(np.int32),
+        indices=np.arange(rows),
+    )
+
+
+@pytest.mark.parametrize("multiple", [1, 8, 64])
+def test_packed_rows_are_the_rows_without_padding(multiple: int) -> None:
+    batch = drawn_batch()
+    arrays = batch.packed(most_masked=MOST, fraction=FRACTION, multiple=multiple).arrays
+    bounds, positions, tokens = arrays["bounds"], arrays["positions"], arrays["token_ids"].shape[1]
+    assert tokens % multiple == 0
+    assert tokens - batch.num_tokens < multiple
+    for row in range(ROWS):
+        part = slice(*bounds[row : row + 2].tolist())
+        for name in ("token_ids", "segment_ids"):
+            assert (arrays[name][0, part] == getattr(batch, name)[row][batch.mask[row]]).all()
+        assert positions[0, part].tolist() == list(range(part.stop - part.start))
+    assert bounds[-1] == tokens
+    assert np.diff(bounds).max() <= SEQ
+    assert positions.max() < SEQ
+
+
+@pytest.mark.parametrize(
+    "lay",
+    [
+        Batch.padded,
+        lambda batch: batch.packed(most_masked=MOST, fraction=FRACTION, multiple=8),
+    ],
+)
+def test_needed_tokens_are_each_rows_first_and_the_masked_ones(
+    lay: Callable[[Batch], HostBatch],
+) -> None:
+    batch = drawn_batch()
+    arrays = lay(batch).arrays
+    tokens = arrays["token_ids"].reshape(-1)[arrays["needed"].reshape(-1)]
+    assert tokens[arrays["first"]].tolist() == batch.token_ids[:, 0].tolist()
+    real = arrays["masked_labels"] != IGNORED
+    assert arrays["masked_labels"][real].tolist() == batch.masked_labels.tolist()
+    assert (
+        tokens[arrays["masked"][real]].tolist()
+        == batch.token_ids.reshape(-1)[batch.masked_positions].tolist()
+    )
+
+
+def test_shapes_do_not_depend_on_what_is_masked_or_how_long_rows_are() -> None:
+    batches = [drawn_batch(seed) for seed in range(20)]
+    padded = [batch.padded(most_masked=MOST).arrays for batch in batches]
+    side_by_side = {
+        tuple(array.shape for name, array in arrays.items() if name != "mask") for arrays in padded
+    }
+    end_to_end = {
+        batch.packed(most_masked=MOST, fraction=FRACTION, multiple=256).shapes for batch in batches
+    }
+    assert len(side_by_side) == len(end_to_end) == 1
+
+
+def test_a_full_batch_has_no_mask() -> None:
+    assert drawn_batch(full=True).padded().is_static
+    assert not drawn_batch().padded().is_static
+
+
+def test_more_masked_tokens_than_allowed_are_refused_not_dropped() -> None:
+    with pytest.raises(AssertionError, match="more masked positions than the recipe allows"):
+        drawn_batch().padded(most_masked=2)
+    with pytest.raises(AssertionError, match="more masked positions than the recipe allows"):
+        drawn_batch().packed(most_masked=MOST, fraction=0.0, multiple=1)

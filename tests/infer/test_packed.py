@@ -79,12 +79,11 @@ def test_the_first_token_alone_is_the_first_of_all(
             whole = rows.encode_rows(predictor.model, made, **settings)
             first = rows.encode_rows(predictor.model, made, **settings, first_only=True)
             for one, other in zip(whole, first, strict=True):
-                assert other.states.shape[1] == 1
-                assert other.mask is None
-                assert (one.rows == other.rows).all()
-                torch.testing.assert_close(
-                    other.states[:, 0], one.states[:, 0], rtol=1e-11, atol=1e-11
-                )
+                (numbers, states, _), (same_numbers, first_states, mask) = one, other
+                assert first_states.shape[1] == 1
+                assert mask is None
+                assert (numbers == same_numbers).all()
+                torch.testing.assert_close(first_states[:, 0], states[:, 0], rtol=1e-11, atol=1e-11)
 
 
 def test_packed_masks_are_filled_alike(

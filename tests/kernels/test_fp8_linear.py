@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
-from litebert.data.layout import packed, padded
 from litebert.kernels.fp8.linear import BACKWARD, FORWARD, Quantized, quantize
+from litebert.model.batch import DeviceBatch
 from litebert.model.layers import Part
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
@@ -169,8 +169,8 @@ def make_batch(seed: int = 0, *, rows: int = 9, seq: int = 24) -> Batch:
 def gradient(model: Model, *, pack: bool = False) -> Tensor:
     """Of the layers' own weights, whose products are in 8 bits."""
     batch = make_batch()
-    layout = packed(batch, most_masked=4, fraction=0.2, multiple=24) if pack else padded(batch)
-    total = pretrain_losses(model, layout.tensors()).mean(
+    host = batch.packed(most_masked=4, fraction=0.2, multiple=24) if pack else batch.padded()
+    total = pretrain_losses(model, DeviceBatch.of(host)).mean(
         num_masked=batch.num_masked, num_examples=len(batch)
     )
     parts = [part for part in model.modules() if isinstance(part, Part)]
@@ -211,13 +211,13 @@ import functools, sys, torch
 sys.path.insert(0, "tests/kernels")
 torch.compile = functools.partial(torch.compile, backend="aot_eager")
 import test_fp8_linear as t
-from litebert.data.layout import packed
+from litebert.model.batch import DeviceBatch
 from litebert.objective import pretrain_losses
 from litebert.train.compile import compile_model, compile_tail
 from litebert.train.runtime import Runtime
 model = t.quantized(t.make_model(norm="pre"))
 def gradients(seed, tail=None):
-    tensors = packed(t.make_batch(seed), most_masked=4, fraction=0.2, multiple=16).tensors()
+    tensors = DeviceBatch.of(t.make_batch(seed).packed(most_masked=4, fraction=0.2, multiple=16))
     total = pretrain_losses(model, tensors, tail=tail).mean(num_masked=27, num_examples=9)
     found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
     return tensors.token_ids.shape[1], torch.cat([each.flatten() for each in found if each is not None])

@@ -12,6 +12,7 @@ import torch
 from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.errors import ConfigError
+from litebert.model.batch import DeviceBatch
 from litebert.model.heads import JointSpanHead
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import AnswerExample, TagExample
@@ -129,8 +130,8 @@ def brute_force(
     found: dict[tuple[int, int], float] = {}
     nulls = []
     for unit in range(len(inputs)):
-        batch = inputs.batch(np.array([unit]))
-        assert batch.allowed is not None
+        batch = DeviceBatch.of(inputs.batch(np.array([unit])).padded())
+        allowed = batch.head_inputs["allowed"]
         assert inputs.cores is not None
         states = model.encoder(token_ids=batch.token_ids, segment_ids=batch.segment_ids)
         before = int(inputs.first[unit, 1] - inputs.first[unit, 0]) + 2
@@ -138,8 +139,8 @@ def brute_force(
         inside = [0, *range(before, states.shape[1] - 1)]
         best = -np.inf
         if isinstance(head, JointSpanHead):
-            start = head.start_logits(states, batch.allowed)[0, inside].log_softmax(0)
-            nulls.append(float(head.unanswerable(states, head.start_logits(states, batch.allowed))))
+            start = head.start_logits(states, allowed)[0, inside].log_softmax(0)
+            nulls.append(float(head.unanswerable(states, head.start_logits(states, allowed))))
         else:
             start, end = head(states)[0, inside].log_softmax(0).T
         for (i, first), (j, last) in product(enumerate(inside), repeat=2):
@@ -149,7 +150,7 @@ def brute_force(
             ):
                 continue
             if isinstance(head, JointSpanHead):
-                end = head.end_logits(states, batch.allowed, torch.tensor([[first]]))[
+                end = head.end_logits(states, allowed, torch.tensor([[first]]))[
                     0, 0, inside
                 ].log_softmax(0)
             score = float(start[i] + end[j])

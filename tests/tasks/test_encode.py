@@ -170,8 +170,8 @@ def test_tags_are_asked_at_the_first_piece_of_every_word_once(tokenizer: Tokeniz
     asked: dict[int, list[int]] = {number: [] for number in range(len(examples))}
     for unit in range(len(inputs)):
         batch = inputs.batch(np.array([unit]))
-        assert batch.positions is not None
-        asked[int(inputs.examples[unit])] += batch.token_ids.flatten()[batch.positions].tolist()
+        assert batch.words is not None
+        asked[int(inputs.examples[unit])] += batch.token_ids.flatten()[batch.words].tolist()
     for number, example in enumerate(examples):
         assert isinstance(example, TagExample)
         assert asked[number] == [tokenizer.encode(word)[0] for word in example.words]

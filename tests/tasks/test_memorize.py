@@ -9,6 +9,7 @@ import pytest
 import torch
 from made_examples import CASES, made_card, made_examples, made_model
 
+from litebert.model.batch import DeviceBatch
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import (
     AnswerExample,
@@ -64,11 +65,12 @@ def test_what_was_learned_by_heart_is_said_again(
     ]
     inputs, model = encode(card, examples, tokenizer), made_model(card, tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    batch = inputs.batch(np.arange(len(inputs)))
+    units = inputs.batch(np.arange(len(inputs)))
+    batch = DeviceBatch.of(units.padded())
     for _ in range(150):
         optimizer.zero_grad()
         sums = task_losses(model, batch)
-        (sums.loss / batch.num_targets).backward()
+        (sums.loss / units.num_targets).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     found = predict_inputs(model, card, inputs, examples)

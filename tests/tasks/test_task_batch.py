@@ -2,18 +2,13 @@
 padding."""
 
 from dataclasses import fields
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from made_examples import CASES, made_card, made_examples
-from torch import Tensor
 
-from litebert.tasks.encode.batch import TaskBatch, budget_batches, epoch_batches
+from litebert.tasks.encode.batch import TaskBatch, epoch_batches
 from litebert.tasks.encode.encode import encode
 from litebert.text.tokenizer import Tokenizer
 
@@ -22,7 +17,7 @@ def listed(batch: TaskBatch) -> dict[str, Any]:
     """The batch as lists, to be compared."""
     values = {field.name: getattr(batch, field.name) for field in fields(batch)}
     return {
-        name: value.tolist() if isinstance(value, Tensor) else value
+        name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in values.items()
     }
 
@@ -43,7 +38,6 @@ def test_rows_of_a_batch_are_a_batch_of_fewer_units(
             told.num_tokens,
         )
         assert listed(part) == listed(told) or start == stop
-        assert listed(part.to("cpu")) == listed(part)
 
 
 def test_padding_is_masked_and_where_there_is_none_there_is_no_mask(tokenizer: Tokenizer) -> None:
@@ -53,7 +47,7 @@ def test_padding_is_masked_and_where_there_is_none_there_is_no_mask(tokenizer: T
     batch = inputs.batch(np.arange(len(inputs)))
     assert batch.mask is not None
     assert batch.mask.sum(1).tolist() == inputs.lengths.tolist()
-    assert batch.num_tokens == inputs.lengths.sum() < batch.token_ids.numel()
+    assert batch.num_tokens == inputs.lengths.sum() < batch.token_ids.size
     assert (batch.token_ids[~batch.mask] == tokenizer.pad_id).all()
     assert not batch.segment_ids[~batch.mask].any()
     assert batch.token_ids.shape[1] == inputs.lengths.max()
@@ -64,7 +58,7 @@ def test_answers_stand_in_the_context_or_at_the_first_token(tokenizer: Tokenizer
     batch = inputs.batch(np.arange(len(inputs)))
     assert batch.allowed is not None
     special = (batch.token_ids == tokenizer.sep_id) | (batch.token_ids == tokenizer.pad_id)
-    assert torch.equal(batch.allowed[:, 1:], (batch.segment_ids.bool() & ~special)[:, 1:])
+    assert np.array_equal(batch.allowed[:, 1:], ((batch.segment_ids == 1) & ~special)[:, 1:])
     assert batch.allowed[:, 0].all()
 
 
@@ -80,24 +74,3 @@ def test_an_epoch_holds_every_unit_once_and_little_padding() -> None:
     )
     assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(batches, other, strict=False))
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(2, 60), st.integers(1, 5)), max_size=60), st.integers(1, 300))
-def test_a_budget_is_kept_and_used(units: list[tuple[int, int]], tokens: int) -> None:
-    lengths, sizes = np.array(units, np.int64).reshape(-1, 2).T
-    batches = budget_batches(lengths, tokens=tokens, sizes=sizes)
-    assert sorted(number for batch in batches for number in batch.tolist()) == list(
-        range(len(units))
-    )
-    for batch in batches:
-        assert len(batch) == 1 or sizes[batch].sum() * lengths[batch].max() <= tokens
-    for longer, shorter in pairwise(batches):
-        assert lengths[longer].min() >= lengths[shorter].max()
-        first = longer[0]  # it no longer fitted into the batch of shorter ones
-        assert (sizes[shorter].sum() + sizes[first]) * lengths[first] > tokens
-
-
-def test_a_budget_without_sizes_counts_rows() -> None:
-    batches = budget_batches(np.array([4, 9, 4, 5]), tokens=10)
-    assert [batch.tolist() for batch in batches] == [[1], [3], [0, 2]]

@@ -15,7 +15,6 @@ from made_text import made_lines
 
 from litebert.errors import ConfigError, DataError
 from litebert.text.normalize import TextRules, clean
-from litebert.text.pair import lengths_after_truncation
 from litebert.text.pieces import starts_word
 from litebert.text.tokenizer import Tokenizer
 
@@ -139,14 +138,6 @@ def test_offsets_worked_example(tokenizer: Tokenizer) -> None:
     ]
     assert found[:4] == [("▁the", "The"), ("▁old", "OLD"), ("▁cafe", "Cafe\u0301"), ("(", "(")]
     assert [place for _, place in found[4:]] == ["½", "½", "½", ")", "“", "a", "”", "."]
-
-
-@given(st.integers(0, 30), st.none() | st.integers(0, 30), st.integers(4, 40))
-def test_longest_truncation_pops_from_the_longer(a: int, b: int | None, limit: int) -> None:
-    left, right = [a, b or 0]
-    while left + right + (2 if b is None else 3) > limit:
-        left, right = (left - 1, right) if left > right else (left, right - 1)
-    assert lengths_after_truncation(a, b, max_length=limit, truncate="longest") == (left, right)
 
 
 def test_pairs(tokenizer: Tokenizer) -> None:

@@ -128,7 +128,7 @@ import functools, numpy as np, torch
 from dataclasses import replace
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
-from litebert.data.layout import packed
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.train.compile import compile_model, compile_tail
@@ -146,7 +146,7 @@ def batch(seed):
         order_labels=np.arange(8, dtype=np.int32) % 2, indices=np.arange(8))
 def gradients(seed, tail=None):
     model.zero_grad()
-    tensors = packed(batch(seed), most_masked=2, fraction=0.2, multiple=8).tensors()
+    tensors = DeviceBatch.of(batch(seed).packed(most_masked=2, fraction=0.2, multiple=8))
     pretrain_losses(model, tensors, tail=tail).mean(num_masked=8, num_examples=8).backward()
     return tensors.token_ids.shape[1], [parameter.grad.clone() for parameter in model.parameters()]
 plain = [gradients(seed) for seed in range(5)]

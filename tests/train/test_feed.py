@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from litebert.config import HeadConfig, ModelConfig
-from litebert.data.layout import MULTIPLE
 from litebert.data.shards import Shards
 from litebert.data.stream import Stream
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.optim.schedule import rate_at
+from litebert.packing import PACKED_MULTIPLE, round_up
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretrain.feed import Feed
 from litebert.train.pretrain.job import PretrainJob, filled_to
@@ -100,7 +101,7 @@ def test_no_layout_is_larger_than_that_of_the_largest(shards: Path) -> None:
         found, most = job.layout(batch), job.layout(job.largest(batch))
         assert len(batch) == len(job.largest(batch))
         rows, seq = batch.token_ids.shape
-        assert most.arrays["token_ids"].shape == (1, -(-rows * seq // MULTIPLE) * MULTIPLE)
+        assert most.arrays["token_ids"].shape == (1, round_up(rows * seq, PACKED_MULTIPLE))
         assert all(
             array.size <= most.arrays[name].size
             for name, array in found.arrays.items()
@@ -117,7 +118,7 @@ def test_the_largest_can_be_computed(shards: Path) -> None:
     vocab_size = Tokenizer.load(Shards.open(shards).tokenizer_folder).vocab_size
     heads = HeadConfig(kind="masked"), HeadConfig(kind="order")
     model = Model(ModelConfig(encoder=replace(recipe.encoder, vocab_size=vocab_size), heads=heads))
-    losses = job.compute(model, job.layout(job.largest(job.batch(0))).tensors("cpu"), None)
+    losses = job.compute(model, DeviceBatch.of(job.layout(job.largest(job.batch(0)))), None)
     assert all(number.isfinite() for number in losses.numbers().values())
 
 

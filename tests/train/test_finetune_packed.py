@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from litebert.model.batch import DeviceBatch, pinned
 from litebert.model.model import Model
-from litebert.tasks.encode.layout import TaskLayout
+from litebert.packing import HostBatch
 from litebert.train.finetune import run as finetune
 from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.run import COMPILE_TOKENS, Finetuning, compile_wish
@@ -31,7 +32,7 @@ class Pretended:
     with."""
 
     graphs: "PretendedGraphs"
-    layout: TaskLayout
+    layout: HostBatch
     depth: int | None
     recorded: Recorded | None = None
 
@@ -39,7 +40,7 @@ class Pretended:
         assert self.recorded is not None
         found = self.recorded
         losses, gradients = self.graphs.run(
-            self.layout.split(found.inputs), found.divisors, self.depth
+            DeviceBatch.within(self.layout, found.inputs), found.divisors, self.depth
         )
         for mine, new in zip(found.gradients, gradients, strict=True):
             if mine is not None and new is not None:
@@ -53,8 +54,8 @@ class PretendedGraphs(Graphs):
     replays = 0
 
     def record(self, layout: Any, depth: int | None, count: int) -> Recorded:
-        inputs, divisors = layout.flat().clone(), torch.ones(count)
-        losses, gradients = self.run(layout.split(inputs), divisors, depth)
+        inputs, divisors = pinned(layout).clone(), torch.ones(count)
+        losses, gradients = self.run(DeviceBatch.within(layout, inputs), divisors, depth)
         graph = Pretended(self, layout, depth)
         graph.recorded = Recorded(
             graph=graph,  # type: ignore[arg-type]
@@ -123,7 +124,7 @@ def test_a_batch_that_was_drawn_ahead_is_the_one_handed_out() -> None:
         shown = job.name(batch), job.microbatch_rows(step)
         ahead = job.prefetch(step + 1)
         assert (job.name(batch), job.microbatch_rows(step)) == shown  # of the step at hand, still
-        assert torch.equal(batch.token_ids, other.batch(step).token_ids)
+        assert np.array_equal(batch.token_ids, other.batch(step).token_ids)
         if step + 1 < 6:
             assert job.batch(step + 1) is ahead
     assert job.prefetch(job.steps) is None

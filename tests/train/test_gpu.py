@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
-from litebert.data.layout import Layout, packed, padded
 from litebert.data.stream import Stream
 from litebert.errors import InterruptedRunError
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
+from litebert.packing import HostBatch
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
 from litebert.train.graphs.passes import WARM, Graphs
@@ -65,8 +66,8 @@ def flat(gradients: list[torch.Tensor | None]) -> torch.Tensor:
     )
 
 
-def gradient_of(model: Model, layout: Layout) -> torch.Tensor:
-    losses = pretrain_losses(model, layout.tensors("cuda"))
+def gradient_of(model: Model, layout: HostBatch) -> torch.Tensor:
+    losses = pretrain_losses(model, DeviceBatch.of(layout, "cuda"))
     total = losses.mean(num_masked=COUNTS["masked"], num_examples=COUNTS["examples"])
     return flat(list(torch.autograd.grad(total, list(model.parameters()), allow_unused=True)))
 
@@ -81,13 +82,13 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(job: PretrainJob
     graphs = Graphs(job, rounded, pytest.fail)
     for step in range(WARM + 8):
         batch = job.batch(step)
-        exact = gradient_of(truth, padded(batch))
+        exact = gradient_of(truth, batch.padded())
         graphs(batch, step, COUNTS)
         replayed = flat([parameter.grad for parameter in graphs.parameters])
         found = {
-            "plain": gradient_of(rounded, padded(batch)),
+            "plain": gradient_of(rounded, batch.padded()),
             "packed": gradient_of(
-                rounded, packed(batch, most_masked=most, fraction=job.recipe.mask_fraction)
+                rounded, batch.packed(most_masked=most, fraction=job.recipe.mask_fraction)
             ),
             "replayed": replayed,
         }

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
-from litebert.data.layout import padded
 from litebert.data.stream import Stream
 from litebert.kernels.fp8.linear import Quantized
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.recipes import Stages
@@ -92,7 +92,7 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(shards: Path) ->
     truth = copy.deepcopy(master).bfloat16().double()
 
     def plain(model: Model, step_batch: object) -> torch.Tensor:
-        losses = pretrain_losses(model, padded(step_batch).tensors("cuda"))  # type: ignore[arg-type]
+        losses = pretrain_losses(model, DeviceBatch.of(step_batch.padded(), "cuda"))  # type: ignore[arg-type]
         total = losses.mean(num_masked=COUNTS["masked"], num_examples=COUNTS["examples"])
         return flat(list(torch.autograd.grad(total, list(model.parameters()), allow_unused=True)))
 

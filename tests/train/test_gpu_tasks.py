@@ -15,6 +15,7 @@ import torch
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
+from litebert.model.batch import DeviceBatch
 from litebert.model.layout import has_short_kernels
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
@@ -72,7 +73,7 @@ def plain_gradient(
     model: Model, job: FinetuneJob, batch: Any, counts: dict[str, float]
 ) -> torch.Tensor:
     model.zero_grad()
-    job.mean(job.compute(model, batch.to("cuda")), counts).backward()  # type: ignore[no-untyped-call]
+    job.mean(job.compute(model, DeviceBatch.of(batch.padded(), "cuda")), counts).backward()  # type: ignore[no-untyped-call]
     return flat(model)
 
 

@@ -1,38 +1,24 @@
 """Recorded passes and memory, graphs pretended: what a graph holds is given up where a pass outside
 of graphs needs it."""
 
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from litebert.model.batch import DeviceBatch, pinned
+from litebert.packing import HostBatch
 from litebert.train.graphs.passes import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
 
 CPU = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A microbatch that is its own layout: numbers, as many as its shape."""
-
-    count: int
-    is_static = True
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        return ((self.count,),)
-
-    def flat(self) -> Tensor:
-        return torch.ones(self.count)
-
-    def split(self, flat: Tensor) -> Tensor:
-        return flat
-
-    def tensors(self, device: object) -> Tensor:
-        return self.flat()
+def host(count: int) -> HostBatch:
+    """A row of ones."""
+    return HostBatch(arrays={"token_ids": np.ones((1, count), np.int64)}, longest=count)
 
 
 class Job:
@@ -40,14 +26,14 @@ class Job:
 
     runtime = CPU
 
-    def layout(self, microbatch: Rows) -> Rows:
-        return microbatch
+    def layout(self, microbatch: int) -> HostBatch:
+        return host(microbatch)
 
     def depth(self, step: int) -> None:
         return None
 
-    def compute(self, model: nn.Linear, batch: Tensor, depth: None) -> Tensor:
-        return (model.weight * batch.sum()).sum()
+    def compute(self, model: nn.Linear, batch: DeviceBatch, depth: None) -> Tensor:
+        return (model.weight * batch.token_ids.sum()).sum()
 
     def divisors(self, counts: dict[str, float]) -> list[float]:
         return [counts["rows"]]
@@ -57,8 +43,8 @@ class Job:
 
     largest_count: int | None = None
 
-    def largest(self, microbatch: Rows) -> Rows | None:
-        return None if self.largest_count is None else Rows(self.largest_count)
+    def largest(self, microbatch: int) -> int | None:
+        return self.largest_count
 
     def prefetch(self, step: int) -> None:
         return None
@@ -72,22 +58,23 @@ class Small(Graphs):
     records = 0
 
     def run(
-        self, batch: Any, divisors: Tensor, depth: int | None
+        self, batch: DeviceBatch, divisors: Tensor, depth: int | None
     ) -> tuple[Any, list[Tensor | None]]:
-        if len(batch) == self.huge or (len(batch) == self.large and self.recorded):
+        count = batch.token_ids.numel()
+        if count == self.huge or (count == self.large and self.recorded):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return super().run(batch, divisors, depth)
 
-    def record(self, layout: Any, depth: int | None, count: int) -> Recorded:
+    def record(self, layout: HostBatch, depth: int | None, count: int) -> Recorded:
         self.records += 1
-        losses, gradients = super().run(layout.flat(), torch.ones(count), depth)
+        losses, gradients = super().run(DeviceBatch.of(layout), torch.ones(count), depth)
 
         class Graph:
             def replay(self) -> None: ...
 
         return Recorded(
             graph=Graph(),
-            inputs=layout.flat(),
+            inputs=pinned(layout),
             divisors=torch.ones(count),
             losses=losses,
             gradients=gradients,
@@ -102,7 +89,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Small:
 
 
 def loss(graphs: Small, count: int) -> float:
-    return float(graphs(Rows(count), 0, {"rows": 1.0}).detach() / graphs.model.weight.detach())  # type: ignore[operator]
+    return float(graphs(count, 0, {"rows": 1.0}).detach() / graphs.model.weight.detach())  # type: ignore[operator]
 
 
 def test_recorded_passes_give_their_memory_up_and_are_recorded_again(graphs: Small) -> None:
@@ -119,7 +106,7 @@ def test_recorded_passes_give_their_memory_up_and_are_recorded_again(graphs: Sma
     for _ in range(WARM + 2):  # the large shape is met again, and in the end both are recorded
         assert loss(graphs, Small.large) == pytest.approx(8)
         assert loss(graphs, 4) == pytest.approx(4)
-    assert {shapes[0][0] for shapes, _ in graphs.recorded} == {4, 8}  # type: ignore[misc, index]
+    assert {shapes[0][1] for shapes, _ in graphs.recorded} == {4, 8}  # type: ignore[misc, index]
 
 
 def test_a_pass_that_has_no_room_even_so_is_the_loops_to_divide(graphs: Small) -> None:
@@ -136,7 +123,7 @@ def test_the_largest_shape_is_recorded_first(graphs: Small) -> None:
     graphs.job.largest_count = 7  # type: ignore[attr-defined]
     for count in (4, 5, 4, 5, 4, 5, 4, 5):
         assert loss(graphs, count) == pytest.approx(count)
-    assert [shapes[0][0] for shapes, _ in graphs.recorded] == [7, 4, 5]  # type: ignore[misc, index]
+    assert [shapes[0][1] for shapes, _ in graphs.recorded] == [7, 4, 5]  # type: ignore[misc, index]
     assert graphs.records == 3
     assert loss(graphs, 7) == pytest.approx(7)
     assert graphs.records == 3
@@ -146,7 +133,7 @@ def test_where_the_largest_shape_has_no_room_the_others_go_on(graphs: Small) -> 
     graphs.job.largest_count = Small.huge  # type: ignore[attr-defined]
     for _ in range(WARM + 3):
         assert loss(graphs, 4) == pytest.approx(4)
-    assert [shapes[0][0] for shapes, _ in graphs.recorded] == [4]  # type: ignore[misc, index]
+    assert [shapes[0][1] for shapes, _ in graphs.recorded] == [4]  # type: ignore[misc, index]
     assert not graphs.has_room
     assert graphs.records == 1
 

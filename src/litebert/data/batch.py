@@ -1,10 +1,27 @@
-"""Examples side by side, as arrays. In: both segments of each example. Out: a Batch, of which
-layout.py makes tensors."""
+"""Pretraining examples side by side, as arrays; and as the arrays that travel to a device.
+
+After the last layer only the masked tokens and each row's [CLS] are read, so `needed` lists those:
+for each row [CLS], its masked tokens, and [CLS] again until every row has as many. Shapes follow
+from the number of rows, the most masked tokens in a row and (packed) a rounded number of tokens, so
+that compiled code and CUDA graphs see few of them.
+"""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
+
+from litebert.packing import (
+    IGNORED,
+    PACKED_MULTIPLE,
+    HostBatch,
+    needed_positions,
+    pad_to,
+    padding_rows,
+    round_up,
+    row_bounds,
+    row_positions,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,9 +87,61 @@ class Batch:
             indices=self.indices[start:stop],
         )
 
+    def padded(self, *, most_masked: int | None = None) -> HostBatch:
+        """Rows side by side. With `most_masked`, the most masked tokens in a row, shapes do not
+        depend on the content."""
+        rows, seq = self.token_ids.shape
+        needed, masked = self._needed(np.arange(rows) * seq, most_masked)
+        size = self.num_masked if most_masked is None else rows * most_masked
+        arrays = {
+            "token_ids": self.token_ids.astype(np.int64),
+            "segment_ids": self.segment_ids.astype(np.int64),
+            "needed": needed,
+            **self._targets(masked, size, needed.shape[1]),
+        }
+        if not self.is_full:
+            arrays["mask"] = self.mask
+        return HostBatch(arrays=arrays, longest=seq, most_needed=needed.shape[1])
 
-def padded_width(longest: int, *, max_length: int, pad_multiple: int | None) -> int:
-    """Columns of a batch: max_length, or the longest row rounded up to a multiple."""
-    if pad_multiple is None:
-        return max_length
-    return min(max_length, -(-longest // pad_multiple) * pad_multiple)
+    def packed(
+        self, *, most_masked: int, fraction: float, multiple: int = PACKED_MULTIPLE
+    ) -> HostBatch:
+        """Rows end to end, padded to a multiple of `multiple` tokens; at most `fraction` of the
+        tokens are masked."""
+        rows, seq = self.token_ids.shape
+        lengths = self.mask.sum(1)
+        real = int(lengths.sum())
+        tokens = round_up(real, multiple)
+        padding = padding_rows(tokens - real, longest=seq, most=multiple)
+        bounds = row_bounds(np.concatenate([lengths, padding]))
+        needed, masked = self._needed(bounds[:rows], most_masked)
+        width = needed.shape[1]
+        arrays = {
+            "token_ids": pad_to(self.token_ids[self.mask].astype(np.int64), tokens, 0)[None],
+            "segment_ids": pad_to(self.segment_ids[self.mask].astype(np.int64), tokens, 0)[None],
+            "needed": needed.reshape(1, -1),
+            # each row masks its share, rounded, and one token at least
+            **self._targets(masked, int(fraction * tokens) + rows, width),
+            "positions": row_positions(bounds)[None],
+            "bounds": bounds.astype(np.int32),
+            "needed_bounds": (np.minimum(np.arange(len(bounds)), rows) * width).astype(np.int32),
+        }
+        return HostBatch(arrays=arrays, longest=seq, most_needed=width)
+
+    def _needed(
+        self, starts: Int[np.ndarray, " rows"], most_masked: int | None
+    ) -> tuple[Int[np.ndarray, "rows needed"], Int[np.ndarray, " num_masked"]]:
+        row, column = np.divmod(self.masked_positions, self.token_ids.shape[1])
+        return needed_positions(starts, row, column, most=most_masked)
+
+    def _targets(
+        self, masked: Int[np.ndarray, " num_masked"], size: int, num_needed: int
+    ) -> dict[str, np.ndarray]:
+        """What the losses read, with exactly `size` masked tokens: the added ones are ignored."""
+        assert len(masked) <= size, "more masked positions than the recipe allows"
+        return {
+            "first": np.arange(len(self)) * num_needed,
+            "masked": pad_to(masked, size, 0),
+            "masked_labels": pad_to(self.masked_labels.astype(np.int64), size, IGNORED),
+            "order_labels": self.order_labels.astype(np.int64),
+        }

@@ -7,13 +7,14 @@ All of it is pure.
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from litebert.data.batch import Batch, padded_width
+from litebert.data.batch import Batch
 from litebert.data.masking import Rows, Vocabulary, hide
 from litebert.data.pairs import Pairs, make_pairs
 from litebert.data.plan import Plan
 from litebert.data.random import Purpose, keys, seeded
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
+from litebert.packing import SpecialIds, frame_rows, round_up
 
 
 def make_batch(
@@ -57,16 +58,15 @@ def lay_out(
     max_length: int,
     pad_multiple: int | None = None,
 ) -> tuple[Rows, UInt8[np.ndarray, "batch seq"], Bool[np.ndarray, "batch seq"]]:
-    """[CLS] a [SEP] b [SEP] and padding, nothing hidden yet; segment ids; which tokens are real."""
+    """[CLS] a [SEP] b [SEP] and padding, nothing masked yet; segment ids; which tokens are real."""
     shape = Rows(np.zeros((0, 0), np.int32), pairs.a_size, pairs.b_size)
-    sizes, middle = shape.sizes, pairs.a_size + 1
-    width = padded_width(int(sizes.max()), max_length=max_length, pad_multiple=pad_multiple)
-    token_ids = np.full((len(sizes), width), vocabulary.pad_id, np.int32)
-    texts.copy(pairs.a_start, pairs.a_size, token_ids, np.ones_like(middle))
-    texts.copy(pairs.b_start, pairs.b_size, token_ids, middle + 1)
-    line, column = np.arange(len(sizes)), np.arange(width)
-    token_ids[:, 0] = vocabulary.cls_id
-    token_ids[line, middle] = token_ids[line, sizes - 1] = vocabulary.sep_id
-    mask = column < sizes[:, None]
-    segment_ids = (mask & (column > middle[:, None])).astype(np.uint8)
-    return shape._replace(token_ids=token_ids), segment_ids, mask
+    width = max_length
+    if pad_multiple is not None:
+        width = min(max_length, round_up(int(shape.sizes.max()), pad_multiple))
+    special = SpecialIds(vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
+    sizes = pairs.a_size, pairs.b_size, pairs.b_size > 0
+    framed = frame_rows(*sizes, special, width=width, dtype=np.int32)
+    token_ids = framed.token_ids
+    texts.copy(pairs.a_start, pairs.a_size, token_ids, np.ones_like(pairs.a_size))
+    texts.copy(pairs.b_start, pairs.b_size, token_ids, pairs.a_size + 2)
+    return shape._replace(token_ids=token_ids), framed.is_second.astype(np.uint8), framed.mask

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Int, UInt32, UInt64
 
 from litebert.data.random import below, bits, uniform
 from litebert.data.spec import ExampleSpec
+from litebert.packing import ranges, row_lengths
 from litebert.text.tokenizer import Tokenizer
 
 MASKED, KEPT = 0.8, 0.1
@@ -61,10 +62,7 @@ class Rows(NamedTuple):
 
     @property
     def sizes(self) -> Int[np.ndarray, " batch"]:
-        sizes: Int[np.ndarray, " batch"] = (
-            self.a_sizes + self.b_sizes + np.where(self.b_sizes > 0, 3, 2)
-        )
-        return sizes
+        return row_lengths(self.a_sizes, self.b_sizes, self.b_sizes > 0)
 
 
 class Hidden(NamedTuple):
@@ -146,10 +144,7 @@ def choose(
     words = find_words(word_starts, rows)
     taken = np.flatnonzero(take_ngrams(spec, words, budgets(spec, rows.sizes), keys))
     firsts = words.breaks[taken]
-    sizes = words.breaks[taken + 1] - firsts
-    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    positions: Int[np.ndarray, " num_masked"] = np.repeat(firsts, sizes) + within
-    return positions
+    return ranges(firsts, words.breaks[taken + 1] - firsts)
 
 
 def take_ngrams(

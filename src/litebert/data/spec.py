@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from litebert.errors import ConfigError
+from litebert.packing import num_special
 
 Order = Literal["sop", "nsp", "none"]
 OneSegment = Literal["drop", "random"]
@@ -74,7 +75,7 @@ class ExampleSpec:
     @property
     def max_text(self) -> int:
         """Tokens of text in an example, at most: all but [CLS] and twice [SEP]."""
-        return self.max_length - 3
+        return self.max_length - num_special(True)
 
     def drawn_epoch(self, epoch: int) -> int:
         """The epoch whose draws `epoch` shows: itself, or the copy that it repeats."""

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 
 from litebert.data.batch import Batch
 from litebert.data.shards import Shards
+from litebert.packing import ranges
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.pool import gather
 
 
 def most_frequent_token(shards: Shards) -> int:
@@ -50,6 +50,6 @@ def _count(
     texts: Inputs, chosen: Bool[np.ndarray, " texts"], vocab_size: int
 ) -> Float[np.ndarray, " vocab"]:
     """How often each token stands in the chosen texts."""
-    return np.bincount(gather(texts.pool, texts.first[chosen]), minlength=vocab_size).astype(
-        np.float64
-    )
+    first, last = texts.first[chosen].T
+    tokens = texts.pool[ranges(first, last - first)]
+    return np.bincount(tokens, minlength=vocab_size).astype(np.float64)

@@ -6,7 +6,7 @@ at most `batch_tokens` tokens; on a GPU in bfloat16 rows are packed without padd
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, get_args
 
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from litebert.errors import CheckpointError, ConfigError
-from litebert.infer.rows import States, encode_rows
+from litebert.infer.rows import Encoded, encode_rows
 from litebert.infer.streaming import GPU_WINDOW_ITEMS
 from litebert.infer.verbs import Guess, Pooling, Precision, encode_masked, encode_texts
 from litebert.kernels.compile import compile_for_inference
@@ -75,13 +75,13 @@ class TorchEngine:
         tokenizer, max_length = self.tokenizer, self.config.encoder.max_positions
         rows = [encode_masked(tokenizer, text, max_length=max_length) for text in texts]
         guesses: list[list[list[Guess]]] = [[] for _ in texts]
-        for batch in self._encode(rows):
-            width = batch.states.shape[1]
-            columns = [np.flatnonzero(rows[i] == tokenizer.mask_id) for i in batch.rows.tolist()]
+        for numbers, states, _ in self._encode(rows):
+            width = states.shape[1]
+            columns = [np.flatnonzero(rows[i] == tokenizer.mask_id) for i in numbers.tolist()]
             flat = np.concatenate([row * width + masks for row, masks in enumerate(columns)])
-            owners = np.repeat(batch.rows, [len(masks) for masks in columns])
+            owners = np.repeat(numbers, [len(masks) for masks in columns])
             # Some models have embedding rows beyond the vocabulary, which stand for no token.
-            logits = self.model.masked_logits(batch.states, torch.from_numpy(flat).to(self.device))[
+            logits = self.model.masked_logits(states, torch.from_numpy(flat).to(self.device))[
                 :, : tokenizer.vocab_size
             ]
             best = logits.float().softmax(-1).topk(min(top, tokenizer.vocab_size))
@@ -109,8 +109,8 @@ class TorchEngine:
         for start in range(0, len(texts), TOKENIZED_TEXTS):
             stretch = texts[start : start + TOKENIZED_TEXTS]
             rows = encode_texts(self.tokenizer, stretch, max_length=max_length, num_threads=threads)
-            for batch in self._encode(rows, first_only=pooling == "cls"):
-                copies.add(start + batch.rows, _POOLINGS[pooling](batch).float())
+            for numbers, states, mask in self._encode(rows, first_only=pooling == "cls"):
+                copies.add(start + numbers, _POOLINGS[pooling](states, mask).float())
         copies.finish()
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -134,7 +134,7 @@ class TorchEngine:
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
 
-    def _encode(self, rows: Sequence[np.ndarray], *, first_only: bool = False) -> Any:
+    def _encode(self, rows: Sequence[np.ndarray], *, first_only: bool = False) -> Iterator[Encoded]:
         return encode_rows(
             self.model,
             rows,
@@ -167,17 +167,17 @@ class _DeviceToHost:
             self._target[rows] = pinned.numpy()
 
 
-def _mean(batch: States) -> Tensor:
+def _mean(states: Tensor, mask: Tensor | None) -> Tensor:
     """Over every real token, [CLS] and [SEP] included, as sentence-transformers does."""
-    if batch.mask is None:
-        return batch.states.mean(1)
-    weights = batch.mask.to(batch.states.dtype)[..., None]
-    return (batch.states * weights).sum(1) / weights.sum(1)
+    if mask is None:
+        return states.mean(1)
+    weights = mask.to(states.dtype)[..., None]
+    return (states * weights).sum(1) / weights.sum(1)
 
 
-_POOLINGS: dict[Pooling, Callable[[States], Tensor]] = {
+_POOLINGS: dict[Pooling, Callable[[Tensor, Tensor | None], Tensor]] = {
     "mean": _mean,
-    "cls": lambda batch: batch.states[:, 0],
+    "cls": lambda states, mask: states[:, 0],
 }
 
 

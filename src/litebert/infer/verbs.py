@@ -13,6 +13,7 @@ from jaxtyping import Int
 
 from litebert.config import HeadKind, ModelConfig
 from litebert.errors import ConfigError, DataError
+from litebert.packing import assemble, num_special
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -147,7 +148,7 @@ def encode_texts(
 ) -> list[Row]:
     """[CLS] text [SEP] for every text, cut at its end to `max_length` tokens."""
     ids, bounds = tokenizer.encode_flat(texts, num_threads=num_threads)
-    ends = np.minimum(bounds[1:], bounds[:-1] + max_length - 2)
+    ends = np.minimum(bounds[1:], bounds[:-1] + max_length - num_special(False))
     first, last = np.array([tokenizer.cls_id], ids.dtype), np.array([tokenizer.sep_id], ids.dtype)
     return [
         np.concatenate([first, ids[start:end], last])
@@ -175,12 +176,14 @@ def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
         is_behind = tokens.offsets[:, 1] > len(stand_in)
         ids += [tokenizer.mask_id, *np.array(tokens.ids, np.int64)[is_behind].tolist()]
     last = max(position for position, id in enumerate(ids) if id == tokenizer.mask_id)
-    if last + 1 > max_length - 2:
+    room = max_length - num_special(False)
+    if last + 1 > room:
         raise DataError(
             f"a {MASK} is token {last + 2} of the text {_shorten(text)!r}, the model reads "
             f"{max_length}; shorten what comes before it"
         )
-    return np.array([tokenizer.cls_id, *ids[: max_length - 2], tokenizer.sep_id], np.int64)
+    row, _ = assemble(ids[:room], cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
+    return np.array(row, np.int64)
 
 
 @lru_cache(maxsize=4)

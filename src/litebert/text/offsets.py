@@ -15,8 +15,7 @@ import sentencepiece
 from jaxtyping import Int
 
 from litebert.text.normalize import TextRules, clean, collapse, width
-from litebert.text.pair import Offsets
-from litebert.text.pieces import SPACE, Bounds, Ids
+from litebert.text.pieces import SPACE, Bounds, Ids, Offsets
 
 Places = Int[np.ndarray, " chars"]
 _SPECIAL = {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"}

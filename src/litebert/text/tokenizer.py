@@ -7,7 +7,7 @@ switches of ALBERT. (ALBERT §4.1)
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +19,11 @@ from jaxtyping import Bool
 
 from litebert.errors import DataError
 from litebert.files import write_file
-from litebert.text import huggingface, pair, pieces
+from litebert.packing import Truncate, assemble, truncated_lengths
+from litebert.text import huggingface, pieces
 from litebert.text.normalize import TextRules, clean, clean_for_ids
 from litebert.text.offsets import Aligner
-from litebert.text.pair import Example, Tokens, Truncate
-from litebert.text.pieces import Bounds, Ids
+from litebert.text.pieces import Bounds, Ids, Offsets
 from litebert.text.spiece import damaged, describe
 
 MODEL_FILE = "spiece.model"
@@ -31,6 +31,27 @@ CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
 # texts at a time: few enough that their ids are still in the cache when they are looked at again
 _CHUNK = 1024
+_NOWHERE: Offsets = np.zeros((1, 2), dtype=np.int32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """One text as tokens."""
+
+    ids: list[int]
+    offsets: Offsets
+    """For each token where it starts and ends in the raw text, in characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One input of the model, without padding."""
+
+    token_ids: list[int]
+    segment_ids: list[int]
+    """0 for the first text and its special tokens, 1 for the second."""
+    offsets: Offsets | None = None
+    """Where each token stands in its own raw text, in characters; (0, 0) for special tokens."""
 
 
 class Tokenizer:
@@ -222,19 +243,33 @@ class Tokenizer:
         offsets: bool = False,
     ) -> list[Example]:
         """`pair` for many texts at once."""
-        pair.check_limits(max_length, truncate, pair=seconds is not None)
         tokens_a = self._tokens(firsts, offsets)
-        tokens_b = [None] * len(firsts) if seconds is None else self._tokens(seconds, offsets)
-        examples = []
-        for a, b in zip(tokens_a, tokens_b, strict=True):
-            length_b = None if b is None else len(b.ids)
-            kept = pair.lengths_after_truncation(
-                len(a.ids), length_b, max_length=max_length, truncate=truncate
-            )
-            examples.append(
-                pair.build(a, b, cls_id=self.cls_id, sep_id=self.sep_id, kept=kept, offsets=offsets)
-            )
-        return examples
+        tokens_b: Sequence[Tokens | None] = [None] * len(tokens_a)
+        lengths_a, lengths_b = np.array([len(text.ids) for text in tokens_a], np.int64), None
+        if seconds is not None:
+            tokens_b = second_tokens = self._tokens(seconds, offsets)
+            lengths_b = np.array([len(text.ids) for text in second_tokens], np.int64)
+        sizes = truncated_lengths(lengths_a, lengths_b, max_length=max_length, truncate=truncate)
+        return [
+            self._example(a, b, size_a, size_b, offsets)
+            for a, b, size_a, size_b in zip(tokens_a, tokens_b, *map(list, sizes), strict=True)
+        ]
+
+    def _example(
+        self, a: Tokens, b: Tokens | None, size_a: int, size_b: int, offsets: bool
+    ) -> Example:
+        second = None if b is None else b.ids[:size_b]
+        token_ids, segment_ids = assemble(
+            a.ids[:size_a], second, cls_id=self.cls_id, sep_id=self.sep_id
+        )
+        spans = [_NOWHERE, a.offsets[:size_a], _NOWHERE]
+        if b is not None:
+            spans += [b.offsets[:size_b], _NOWHERE]
+        return Example(
+            token_ids=token_ids,
+            segment_ids=segment_ids,
+            offsets=np.concatenate(spans) if offsets else None,
+        )
 
     def _tokens(self, texts: Sequence[str], offsets: bool) -> list[Tokens]:
         if offsets:

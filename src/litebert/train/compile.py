@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from litebert.kernels.compile import guarded
+from litebert.model.batch import DeviceBatch
 from litebert.model.layout import Packing
 from litebert.model.model import Model
-from litebert.objective import Losses, PretrainBatch, Tail, head_losses
+from litebert.objective import Losses, Tail, head_losses
 from litebert.train.runtime import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,10 +55,10 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
     over them costs."""
     compiled = torch.compile(head_losses, dynamic=False)
 
-    def call(model: Model, states: Tensor, batch: PretrainBatch) -> Losses:
-        if batch.bounds is not None:  # the number of masked tokens follows that of packed ones
-            for tensor in (batch.masked, batch.masked_labels):
-                torch._dynamo.mark_dynamic(tensor, 0)
+    def call(model: Model, states: Tensor, batch: DeviceBatch) -> Losses:
+        if isinstance(batch.mask, Packing):  # the number of masked tokens follows that of tokens
+            for name in ("masked", "masked_labels"):
+                torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)
         return compiled(model, states, batch)
 
     return guarded("heads", call, head_losses, say)

@@ -1,22 +1,36 @@
-"""Some units side by side, as tensors; and which units go together: in training by length but
-mixed, in prediction by budget.
- A unit is what is drawn and never divided: a text or pair, a question with all its options, a
-window. Which batch comes when is a pure function of (seed, epoch, number): nothing is carried.
+"""Some units of a task side by side, as arrays; and as the arrays that travel to a device.
+
+A unit is what is drawn and never divided: a text or pair, a question with all its options, a
+window. Only the encoder reads packed rows. Heads read [CLS] of each row, each word's first token,
+or (span) rows side by side again, which costs one copy of the states. With `bucketed`, tokens, rows
+and words are rounded up to few numbers, so that compiled code and CUDA graphs see few shapes;
+padding rows have one token each and no target.
 """
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
+from jaxtyping import Bool, Int, Num
 
-from litebert.config import HeadKind
+from litebert.config import POOLED_HEADS, HeadKind
+from litebert.packing import (
+    IGNORED,
+    HostBatch,
+    bucket,
+    bucket_step,
+    pad_to,
+    padding_rows,
+    round_up,
+    row_bounds,
+    row_bucket,
+    row_positions,
+    unpack_indices,
+)
 
 POOL = 32
 """Batches whose units are sorted by length together: enough to leave little padding, few enough to
 stay mixed."""
+_COLUMNS = 64  # unpacked rows are padded to a multiple of this
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,25 +39,24 @@ class TaskBatch:
 
     head: HeadKind
     """What reads them."""
-    token_ids: Int[Tensor, "rows seq"]
-    segment_ids: Int[Tensor, "rows seq"]
-    mask: Bool[Tensor, "rows seq"] | None
+    token_ids: Int[np.ndarray, "rows seq"]
+    segment_ids: Int[np.ndarray, "rows seq"]
+    mask: Bool[np.ndarray, "rows seq"] | None
     """True for a real token; None where no row is padded, so that attention needs no mask."""
-    sizes: Int[Tensor, " units"] | None = None
+    sizes: Int[np.ndarray, " units"] | None = None
     """Options of each unit, a row for each (choose); words of each unit (tag). None elsewhere: a
     unit is a row."""
-    positions: Int[Tensor, " words"] | None = None
-    """Row × seq + column of each word's first piece (tag)."""
-    allowed: Bool[Tensor, "rows seq"] | None = None
+    words: Int[np.ndarray, " words"] | None = None
+    """Row × seq + column of each word's first token (tag)."""
+    allowed: Bool[np.ndarray, "rows seq"] | None = None
     """Where an answer may start or end: in the context, and at [CLS], which stands for no answer
     (span, joint_span)."""
-    targets: Tensor | None = None
-    """What is to be said, None where it is not known. classify: number of the label; regress: the
-    number; choose: number of the option; span: columns of the first and last token, both 0 for no
-    answer; tag: number of each word's label."""
-
+    targets: Num[np.ndarray, "..."] | None = None
+    """What is to be predicted, None where it is unknown. classify: number of the label; regress:
+    the number, float32; choose: number of the option; span: columns of the first and last token,
+    both 0 for no answer; tag: number of each word's label."""
     is_spare: bool = False
-    """Whether these are read along by a rank that has none of its own, and count for nothing."""
+    """Whether a rank without units of its own reads these along; they count for nothing."""
 
     def __len__(self) -> int:
         """Number of units."""
@@ -52,12 +65,12 @@ class TaskBatch:
     @property
     def num_targets(self) -> int:
         """What the loss is a sum over: units, or words (tag)."""
-        return len(self) if self.positions is None else len(self.positions)
+        return len(self) if self.words is None else len(self.words)
 
     @property
     def num_tokens(self) -> int:
         """Real tokens, without padding."""
-        return int(self.token_ids.numel() if self.mask is None else self.mask.sum())
+        return int(self.token_ids.size if self.mask is None else self.mask.sum())
 
     def rows(self, start: int, stop: int) -> "TaskBatch":
         """Units start … stop - 1 as a batch of their own, padded to their own longest row: a
@@ -68,37 +81,90 @@ class TaskBatch:
         if self.sizes is not None:
             before, among = int(self.sizes[:start].sum()), int(self.sizes[units].sum())
             words = slice(before, before + among)
-            rows = words if self.positions is None else rows
+            rows = words if self.words is None else rows
         seq = width = self.token_ids.shape[1]
         mask = None if self.mask is None else self.mask[rows]
         if mask is not None and len(mask):
             width = int(mask.sum(1).max())
             mask = None if mask[:, :width].all() else mask[:, :width]
-        positions = None if self.positions is None else self.positions[words] - start * seq
+        row, column = (None, None) if self.words is None else np.divmod(self.words[words], seq)
         return replace(
             self,
             token_ids=self.token_ids[rows, :width],
             segment_ids=self.segment_ids[rows, :width],
             mask=mask,
             sizes=None if self.sizes is None else self.sizes[units],
-            positions=None if positions is None else positions // seq * width + positions % seq,
+            words=None if row is None else (row - start) * width + column,
             allowed=None if self.allowed is None else self.allowed[rows, :width],
-            targets=None
-            if self.targets is None
-            else self.targets[units if positions is None else words],
+            targets=None if self.targets is None else self.targets[units if row is None else words],
         )
 
-    def to(self, device: torch.device | str) -> "TaskBatch":
-        """The same on a device; pinned first where that lets the copy overlap."""
-        pin = torch.device(device).type == "cuda"
-        moved: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Tensor):
-                moved[field.name] = (value.pin_memory() if pin else value).to(
-                    device, non_blocking=pin
-                )
-        return replace(self, **moved)
+    def padded(self) -> HostBatch:
+        """Rows side by side."""
+        rows, seq = self.token_ids.shape
+        arrays = {"token_ids": self.token_ids, "segment_ids": self.segment_ids}
+        if self.mask is not None:
+            arrays["mask"] = self.mask
+        if self.head in POOLED_HEADS:
+            arrays["needed"] = (np.arange(rows) * seq)[:, None]
+        if self.head == "choose":
+            arrays["options"] = self._options()
+        for name in ("words", "allowed", "targets"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
+        return HostBatch(arrays=arrays, longest=seq, most_needed=1, head=self.head)
+
+    def packed(self, *, longest: int, bucketed: bool = False, most_tokens: int = 0) -> HostBatch:
+        """Rows end to end. `longest` and `most_tokens` hold for all batches of a run, so that
+        shapes do not follow the batch; `bucketed` rounds them up. Spare units have no targets."""
+        seq = self.token_ids.shape[1]
+        mask = np.ones(self.token_ids.shape, bool) if self.mask is None else self.mask
+        lengths = mask.sum(1)
+        assert lengths.max(initial=0) <= longest, f"a row has more than {longest} tokens"
+        units, rows = len(self), len(lengths)
+        if bucketed:
+            units, rows = row_bucket(units), row_bucket(rows)
+            lengths = pad_to(lengths, rows, 1)  # attention over no token would be NaN
+            tokens = bucket(int(lengths.sum()))
+            most = bucket_step(max(most_tokens, tokens))
+            padding = padding_rows(tokens - int(lengths.sum()), longest=longest, most=most)
+            lengths = np.append(lengths, padding)
+        bounds = row_bounds(lengths)
+        arrays = {
+            "positions": row_positions(bounds)[None],
+            "bounds": bounds.astype(np.int32),
+            "token_ids": pad_to(self.token_ids[mask], int(bounds[-1]), 0)[None],
+            "segment_ids": pad_to(self.segment_ids[mask], int(bounds[-1]), 0)[None],
+        }
+        if self.head in POOLED_HEADS:
+            arrays["needed"] = bounds[None, :rows]
+            arrays["needed_bounds"] = np.minimum(np.arange(len(bounds)), rows).astype(np.int32)
+        if self.head == "choose":
+            arrays["options"] = pad_to(self._options(), units, -1)
+        elif self.words is not None:
+            row, column = np.divmod(self.words, seq)
+            units = bucket(len(row)) if bucketed else len(row)
+            arrays["words"] = pad_to(bounds[row] + column, units, 0)
+        elif self.allowed is not None:
+            width = min(round_up(seq, _COLUMNS), longest) if bucketed else seq
+            arrays["columns"] = unpack_indices(bounds[: rows + 1], width)
+            arrays["allowed"] = np.zeros((rows, width), bool)
+            arrays["allowed"][: len(mask), :seq] = self.allowed
+        if self.targets is not None:
+            empty = 0 if self.head == "regress" else IGNORED
+            targets = np.full_like(self.targets, empty) if self.is_spare else self.targets
+            arrays["targets"] = pad_to(targets, units, empty)
+            if bucketed:
+                num_real = 0 if self.is_spare else len(targets)
+                arrays["is_real"] = (np.arange(units) < num_real).astype(np.int64)
+        return HostBatch(arrays=arrays, longest=longest, most_needed=1, head=self.head)
+
+    def _options(self) -> Int[np.ndarray, "units most"]:
+        """The row of each option; -1 where a question has fewer."""
+        assert self.sizes is not None
+        option = np.arange(int(self.sizes.max(initial=1)))
+        rows = row_bounds(self.sizes)[:-1, None] + option
+        return np.where(option < self.sizes[:, None], rows, -1)
 
 
 def epoch_batches(
@@ -112,28 +178,3 @@ def epoch_batches(
     ranked = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
     batches = [ranked[at : at + batch_size] for at in range(0, len(ranked), batch_size)]
     return [batches[number] for number in draw.permutation(len(batches))]
-
-
-def budget_batches(
-    lengths: Int[np.ndarray, " units"],
-    *,
-    tokens: int,
-    sizes: Int[np.ndarray, " units"] | None = None,
-) -> list[Int[np.ndarray, " batch"]]:
-    """Every unit once, sorted by length, at most `tokens` padded tokens in a batch, or one unit;
-    the longest come first.
-
-    `sizes` are the rows of each unit, one where None.
-    """
-    order = np.argsort(lengths, kind="stable")
-    rows = np.ones_like(order) if sizes is None else sizes[order]
-    cuts, held = [0], 0
-    for number, (length, size) in enumerate(
-        zip(lengths[order].tolist(), rows.tolist(), strict=True)
-    ):
-        if held and (held + size) * length > tokens:
-            cuts.append(number)
-            held = 0
-        held += size
-    batches = np.split(order, cuts[1:])
-    return [batch for batch in reversed(batches) if batch.size]

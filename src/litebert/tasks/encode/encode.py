@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Int
 
 from litebert.errors import DataError
-from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.pool import Slices, pool_texts
+from litebert.packing import keep_longest_first, num_special
+from litebert.tasks.encode.inputs import Inputs, Slices, pool_texts
 from litebert.tasks.encode.windows import encode_answers, encode_tags
 from litebert.tasks.examples import (
     AnswerExample,
@@ -77,19 +77,10 @@ def _encode_texts(card: TaskCard, examples: Sequence[TextExample], tokenizer: To
 
 
 def _truncate_longest(first: Slices, second: Slices, max_length: int) -> None:
-    """Shorten in place, token by token the longer of the two from its end:
-    `lengths_after_truncation` for many pairs."""
-    is_pair = second[:, 0] >= 0
-    lengths, others = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
-    room = max_length - 2 - is_pair
-    shortened = np.where(
-        is_pair,
-        np.maximum(np.minimum(lengths, room - others), np.minimum(lengths, (room + 1) // 2)),
-        room,
-    )
-    shortened = np.minimum(shortened, lengths)
-    first[:, 1] = first[:, 0] + shortened
-    second[:, 1] = second[:, 0] + np.minimum(others, room - shortened)
+    """Shorten in place, token by token the longer of the two from its end."""
+    room = max_length - num_special(False) - (second[:, 0] >= 0)
+    sizes = keep_longest_first(first[:, 1] - first[:, 0], second[:, 1] - second[:, 0], room)
+    first[:, 1], second[:, 1] = first[:, 0] + sizes[0], second[:, 0] + sizes[1]
 
 
 def _text_targets(card: TaskCard, examples: Sequence[TextExample]) -> np.ndarray | None:
@@ -129,7 +120,7 @@ def _encode_choices(
     ]
     pool, slices = pool_texts([*contexts, *choices], tokenizer)
     first, second = np.repeat(slices[: len(contexts)], sizes, 0), slices[len(contexts) :].copy()
-    room = card.max_length - 3
+    room = card.max_length - num_special(True)
     second[:, 0] = np.maximum(second[:, 0], second[:, 1] - min(MAX_CHOICE, room // 2))
     first[:, 1] = np.minimum(first[:, 1], first[:, 0] + room - (second[:, 1] - second[:, 0]))
     return Inputs(

@@ -5,17 +5,22 @@ for it: RACE's train split, 126 million tokens as rows, is 15 million here.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
-import torch
 from jaxtyping import Int, Num
 
 from litebert.config import HeadKind
+from litebert.packing import SpecialIds, frame_rows, ranges, row_bounds, row_lengths
 from litebert.tasks.encode.batch import TaskBatch
-from litebert.tasks.encode.pool import Slices
 from litebert.text.pieces import Ids
+from litebert.text.tokenizer import Tokenizer
+
+Slices = Int[np.ndarray, "rows 2"]
+"""From and up to which token of the pool."""
+_CHUNK = 8192  # texts at a time: SentencePiece gives an array for each
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,21 +57,13 @@ class Inputs:
     @cached_property
     def row_lengths(self) -> Int[np.ndarray, " rows"]:
         """Tokens of each row, special tokens among them."""
-        is_pair = self.second[:, 0] >= 0
-        return np.asarray(
-            2
-            + self.first[:, 1]
-            - self.first[:, 0]
-            + is_pair
-            + self.second[:, 1]
-            - self.second[:, 0]
-        )
+        return row_lengths(*self._sizes())
 
     @cached_property
     def row_bounds(self) -> Int[np.ndarray, " units_plus_one"]:
         """The first row of each unit, and the end of the last."""
         sizes = self.sizes if self.head == "choose" else None
-        return np.append(0, np.cumsum(np.ones_like(self.examples) if sizes is None else sizes))
+        return row_bounds(np.ones_like(self.examples) if sizes is None else sizes)
 
     @cached_property
     def lengths(self) -> Int[np.ndarray, " units"]:
@@ -95,53 +92,71 @@ class Inputs:
 
     def batch(self, units: Int[np.ndarray, " batch"]) -> TaskBatch:
         """The units side by side."""
-        rows = spread(self.row_bounds, units) if self.head == "choose" else units
-        first, second, lengths = self.first[rows], self.second[rows], self.row_lengths[rows]
-        width = int(lengths.max(initial=1))
-        column = np.arange(width)
-        # [CLS] stands at 0, the first text from 1, a [SEP] at `middle`, the second text after it, a
-        # [SEP] at the end
-        middle = (1 + first[:, 1] - first[:, 0])[:, None]
-        in_second = column > middle
-        at = np.where(in_second, second[:, :1] + column - middle - 1, first[:, :1] + column - 1)
-        cls_id, sep_id, pad_id = self.special_ids
-        ends = (lengths - 1)[:, None]
-        special = (column == 0) | (column == middle) | (column >= ends)
-        at[special] = 0
-        token_ids = (
-            self.pool[at].astype(np.int64) if self.pool.size else np.zeros(at.shape, np.int64)
-        )
-        token_ids[special] = sep_id
-        token_ids[:, 0] = cls_id
-        mask = column <= ends
-        token_ids[~mask] = pad_id
-        is_full = bool(mask.all())
-        positions = parts = None
+        rows = within(self.row_bounds, units) if self.head == "choose" else units
+        sizes = self._sizes(rows)
+        framed = frame_rows(*sizes, SpecialIds(*self.special_ids))
+        starts = np.stack([self.first[rows, 0], self.second[rows, 0]], 1).reshape(-1)
+        text = ranges(starts, np.stack(sizes[:2], 1).reshape(-1))
+        framed.token_ids[framed.is_text()] = self.pool[text]
+        words = targets = None
+        parts = units
         if self.positions is not None and self.sizes is not None:
-            parts = spread(np.append(0, np.cumsum(self.sizes)), units)
-            positions = self.positions[parts] + np.repeat(
-                np.arange(len(units)) * width, self.sizes[units]
-            )
-        allowed = (
-            ((in_second & (column < ends)) | (column == 0)) if self.cores is not None else None
-        )
-        targets = None if self.targets is None else self.targets[units if parts is None else parts]
+            parts = within(row_bounds(self.sizes), units)
+            row = np.repeat(np.arange(len(units)), self.sizes[units])
+            words = row * framed.mask.shape[1] + self.positions[parts]
+        if self.targets is not None:
+            targets = self.targets[parts]
+        allowed = None
+        if self.cores is not None:  # the second text and [CLS]
+            allowed = framed.is_text() & framed.is_second
+            allowed[:, 0] = True
         return TaskBatch(
             head=self.head,
-            token_ids=torch.from_numpy(token_ids),
-            segment_ids=torch.from_numpy((in_second & mask).astype(np.int64)),
-            mask=None if is_full else torch.from_numpy(mask),
-            sizes=None if self.sizes is None else torch.from_numpy(self.sizes[units]),
-            positions=None if positions is None else torch.from_numpy(positions),
-            allowed=None if allowed is None else torch.from_numpy(allowed),
-            targets=None if targets is None else torch.from_numpy(targets),
+            token_ids=framed.token_ids,
+            segment_ids=framed.is_second.astype(np.int64),
+            mask=None if framed.mask.all() else framed.mask,
+            sizes=None if self.sizes is None else self.sizes[units],
+            words=words,
+            allowed=allowed,
+            targets=targets,
         )
 
+    def _sizes(
+        self, rows: Int[np.ndarray, " rows"] | slice = slice(None)
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens of both texts of each row, and whether there is a second."""
+        first, second = self.first[rows], self.second[rows]
+        return first[:, 1] - first[:, 0], second[:, 1] - second[:, 0], second[:, 0] >= 0
 
-def spread(
+
+def within(
     bounds: Int[np.ndarray, " units_plus_one"], units: Int[np.ndarray, " batch"]
 ) -> Int[np.ndarray, " parts"]:
-    """The numbers of all parts of these units, in the order of the units."""
-    sizes = bounds[units + 1] - bounds[units]
-    starts = np.cumsum(sizes) - sizes
-    return np.asarray(np.arange(sizes.sum()) + np.repeat(bounds[units] - starts, sizes))
+    """The numbers of all rows or words of these units, in the order of the units."""
+    return ranges(bounds[units], bounds[units + 1] - bounds[units])
+
+
+def pool_texts(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Ids, Slices]:
+    """The ids of all different texts, one after another, and where each of `texts` lies: a RACE
+    article that has 20 options is tokenized once."""
+    different, numbers = distinct(texts)
+    chunks = [
+        tokenizer.encode_flat(different[at : at + _CHUNK])
+        for at in range(0, len(different), _CHUNK)
+    ]
+    lengths = [np.diff(bounds) for _, bounds in chunks]
+    ids = np.concatenate([np.zeros(0, np.int32), *(ids for ids, _ in chunks)], dtype=np.int32)
+    return ids, slices_of(np.concatenate([np.zeros(0, np.int64), *lengths]))[numbers]
+
+
+def distinct(texts: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " texts"]]:
+    """The different texts in the order they first come, and the number of each text among them."""
+    numbers: dict[str, int] = {}
+    number_of = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+    return list(numbers), number_of
+
+
+def slices_of(lengths: Int[np.ndarray, " parts"]) -> Slices:
+    """Where parts of these lengths lie, one after another."""
+    bounds = row_bounds(lengths)
+    return np.stack([bounds[:-1], bounds[1:]], 1)

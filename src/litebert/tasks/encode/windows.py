@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Int
 
 from litebert.errors import DataError
-from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.pool import distinct, gather, pool_texts, side_by_side
+from litebert.packing import num_special, ranges, row_bounds, row_positions
+from litebert.tasks.encode.inputs import Inputs, distinct, pool_texts, slices_of
 from litebert.tasks.examples import Answer, AnswerExample, TagExample
 from litebert.tasks.task import TaskCard, shown
 from litebert.text.tokenizer import Tokenizer
@@ -44,8 +44,7 @@ def windows(lengths: _Numbers, rooms: _Numbers, stride: int) -> Windows:
     strides = np.minimum(stride, np.maximum(rooms // 2, 1))
     counts = 1 + -(-np.maximum(lengths - rooms, 0) // strides)
     texts = np.repeat(np.arange(len(lengths)), counts)
-    last = np.cumsum(counts) - 1
-    numbers = np.arange(len(texts)) - np.repeat(last - counts + 1, counts)
+    numbers = row_positions(row_bounds(counts))
     starts = numbers * strides[texts]
     stops = np.minimum(starts + rooms[texts], lengths[texts])
     cores = np.stack([starts, stops], 1)
@@ -62,13 +61,13 @@ def encode_answers(
     contexts, numbers = distinct([example.context for example in examples])
     tokens = tokenizer.encode_with_offsets(contexts)
     lengths = np.array([len(text.ids) for text in tokens], np.int64)
-    slices = side_by_side(lengths)
+    slices = slices_of(lengths)
     offsets = np.concatenate([np.zeros((0, 2), np.int32), *(text.offsets for text in tokens)])
     ids = np.concatenate(
         [np.zeros(0, np.int32), *(np.array(text.ids, np.int32) for text in tokens)]
     )
     question_ids, questions = pool_texts([example.question for example in examples], tokenizer)
-    room = card.max_length - 3
+    room = card.max_length - num_special(True)
     sizes = np.minimum(questions[:, 1] - questions[:, 0], min(card.max_question, room // 2))
     window = windows(lengths[numbers], room - sizes, card.stride)
     context = slices[numbers[window.texts], 0]
@@ -106,10 +105,11 @@ def encode_tags(card: TaskCard, examples: Sequence[TagExample], tokenizer: Token
     ids, slices = pool_texts([word for example in examples for word in example.words], tokenizer)
     empty = slices[:, 0] == slices[:, 1]
     slices[empty] = len(ids), len(ids) + 1
-    pool = gather(np.append(ids, np.int32(tokenizer.unk_id)), slices)
-    word_starts = side_by_side(slices[:, 1] - slices[:, 0])[:, 0]
-    bounds = np.append(word_starts, len(pool))[np.append(0, np.cumsum(counts))]  # of examples
-    room = np.full(len(examples), card.max_length - 2)
+    num_tokens = slices[:, 1] - slices[:, 0]
+    pool = np.append(ids, np.int32(tokenizer.unk_id))[ranges(slices[:, 0], num_tokens)]
+    word_starts = row_bounds(num_tokens)[:-1]
+    bounds = np.append(word_starts, len(pool))[row_bounds(counts)]  # of examples
+    room = np.full(len(examples), card.max_length - num_special(False))
     window = windows(np.diff(bounds), room, card.stride)
     begins = bounds[window.texts]
     word_bounds = np.searchsorted(word_starts, window.cores + begins[:, None])
@@ -160,7 +160,7 @@ def _token_spans(
     begins before its end.
     """
     # All contexts end to end, so that one search serves all answers.
-    begins = np.append(0, np.cumsum(np.array(sizes, np.int64) + 1))
+    begins = row_bounds(np.array(sizes, np.int64) + 1)
     shift = np.repeat(begins[:-1], slices[:, 1] - slices[:, 0])[:, None]
     starts, stops = (offsets + shift).T
     characters = spans + begins[numbers][:, None]

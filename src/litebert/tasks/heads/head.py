@@ -9,18 +9,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
-from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.layout import PackedBatch
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard
 
-Units = TaskBatch | PackedBatch
-"""A padded or a packed batch: only the encoder reads them differently."""
-Batches = Iterable[tuple[np.ndarray, Units, Tensor]]
+Batches = Iterable[tuple[np.ndarray, DeviceBatch, Tensor]]
 """Numbers of the units, the units and their states."""
 
 
@@ -52,7 +49,7 @@ class Head(Protocol):
     dtype: torch.dtype
     """Of targets: int64 for class ids, options, columns and tags; float32 for numbers."""
 
-    def loss(self, model: Model, batch: Units, states: States, targets: Tensor) -> TaskSums:
+    def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
         """Sums over the batch, in float32 whatever the dtype of the states."""
 
     def predict(
@@ -66,9 +63,8 @@ class Head(Protocol):
         """One prediction for each example, in the order of the examples."""
 
 
-def without_padding(batch: Units, losses: Float[Tensor, " units"]) -> Float[Tensor, " units"]:
+def without_padding(batch: DeviceBatch, losses: Float[Tensor, " units"]) -> Float[Tensor, " units"]:
     """The losses of each unit, 0 for the padding units of a packed batch. Cross-entropy needs no
     such mask: it ignores their targets."""
-    if isinstance(batch, PackedBatch) and batch.is_real is not None:
-        return losses * batch.is_real
-    return losses
+    is_real = batch.head_inputs.get("is_real")
+    return losses if is_real is None else losses * is_real

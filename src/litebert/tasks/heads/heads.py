@@ -14,15 +14,14 @@ from torch import Tensor
 
 from litebert.config import POOLED_HEADS
 from litebert.errors import DataError
+from litebert.model.batch import DeviceBatch, can_pack
 from litebert.model.layers import States
-from litebert.model.layout import Needed
 from litebert.model.model import Model
-from litebert.tasks.encode.batch import budget_batches
+from litebert.packing import HostBatch, budget_batches, length_bucket
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.layout import PackedBatch, can_pack, packed, packed_states, reach
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads.head import Head, TaskSums, Units
+from litebert.tasks.heads.head import Head, TaskSums
 from litebert.tasks.heads.labels import Choose, Classify, Regress, Tag
 from litebert.tasks.heads.spans import JointSpan, PlainSpan
 from litebert.tasks.predictions import Prediction
@@ -39,29 +38,26 @@ HEADS: dict[str, Head] = {
 }
 
 
-def task_losses(model: Model, batch: Units) -> TaskSums:
+def task_losses(model: Model, batch: DeviceBatch) -> TaskSums:
     """The losses of a batch, on its device."""
-    if batch.targets is None:
+    if "targets" not in batch.head_inputs:
         raise DataError(
             "these examples have no labels, so there is nothing to learn from; give a labelled "
             "split"
         )
-    return HEADS[batch.head].loss(model, batch, task_states(model, batch), batch.targets)
+    assert batch.head is not None
+    head, targets = HEADS[batch.head], batch.head_inputs["targets"]
+    return head.loss(model, batch, task_states(model, batch), targets)
 
 
-def task_states(model: Model, batch: Units) -> States:
-    """What the heads read: only the first token's states where a head pools, which saves most of
-    the last layer."""
-    if isinstance(batch, PackedBatch):
-        return packed_states(model, batch)
-    needed = None
+def task_states(model: Model, batch: DeviceBatch) -> States:
+    """What the heads read: (rows, 1, H) of [CLS] where a head pools, which saves most of the last
+    layer; (rows, seq, H) for spans; the states of all tokens for words."""
+    states = batch.states(model.encoder)
     if batch.head in POOLED_HEADS:
-        rows, seq = batch.token_ids.shape
-        needed = Needed(places=(torch.arange(rows, device=batch.token_ids.device) * seq)[:, None])
-    states: Tensor = model.encoder(
-        token_ids=batch.token_ids, segment_ids=batch.segment_ids, mask=batch.mask, needed=needed
-    )
-    return states
+        return states.flatten(0, 1)[:, None]
+    columns = batch.head_inputs.get("columns")
+    return states if columns is None else states[0][columns]
 
 
 def predict(
@@ -98,24 +94,20 @@ def predict_inputs(
     card.check_fits(model.config)
     tokens = batch_tokens or default_batch_tokens(device)
     plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
-    longest = reach(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
+    longest = length_bucket(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
     with _evaluating(model):
         is_packed = can_pack(model, device, longest)
 
-    def prepare(units: np.ndarray) -> Callable[[], Units]:
-        """Build a batch on the host; the call moves it to the device."""
+    def prepare(units: np.ndarray) -> HostBatch:
         batch = inputs.batch(units)
-        if not is_packed:
-            return lambda: batch.to(device)
-        layout = packed(batch, longest=longest)
-        return lambda: layout.tensors(device)
+        return batch.packed(longest=longest) if is_packed else batch.padded()
 
-    def batches() -> Iterator[tuple[np.ndarray, Units, Tensor]]:
+    def batches() -> Iterator[tuple[np.ndarray, DeviceBatch, Tensor]]:
         ready = prepare(plan[0]) if plan else None
         for number, units in enumerate(plan):
             pause()
             assert ready is not None
-            batch = ready()
+            batch = DeviceBatch.of(ready, device)
             states = task_states(model, batch)
             # prefetched while a GPU is busy; whoever reads the states waits for it
             ready = prepare(plan[number + 1]) if number + 1 < len(plan) else None

@@ -9,12 +9,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
-from litebert.tasks.encode.inputs import Inputs, spread
-from litebert.tasks.encode.layout import PackedBatch
+from litebert.packing import row_bounds
+from litebert.tasks.encode.inputs import Inputs, within
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads.head import Batches, TaskSums, Units, without_padding
+from litebert.tasks.heads.head import Batches, TaskSums, without_padding
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -31,17 +32,17 @@ class Classify:
     dtype = torch.int64
 
     def logits(
-        self, model: Model, batch: Units, states: States
+        self, model: Model, batch: DeviceBatch, states: States
     ) -> Float[Tensor, "targets outputs"]:
         return model.logits("classify", states).float()
 
-    def loss(self, model: Model, batch: Units, states: States, targets: Tensor) -> TaskSums:
+    def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
         logits = self.logits(model, batch, states)
         loss = F.cross_entropy(logits, targets, reduction="sum")
         return TaskSums(loss=loss, correct=(logits.argmax(-1) == targets).sum().float())
 
     def probabilities(
-        self, model: Model, batch: Units, states: States
+        self, model: Model, batch: DeviceBatch, states: States
     ) -> Float[np.ndarray, "targets outputs"]:
         probabilities: np.ndarray = self.logits(model, batch, states).softmax(-1).cpu().numpy()
         return probabilities
@@ -70,7 +71,7 @@ class Regress:
 
     dtype = torch.float32
 
-    def loss(self, model: Model, batch: Units, states: States, targets: Tensor) -> TaskSums:
+    def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
         values = self._values(model, states)
         errors = without_padding(batch, (values - targets).square())
         return TaskSums(loss=errors.sum(), correct=values.new_zeros(()))
@@ -96,17 +97,12 @@ class Choose(Classify):
     """One of a unit's options: cross-entropy over their logits. Targets are options' numbers."""
 
     def logits(
-        self, model: Model, batch: Units, states: States
+        self, model: Model, batch: DeviceBatch, states: States
     ) -> Float[Tensor, "targets outputs"]:
         """Options side by side; the lowest number where a unit has fewer."""
         logits = model.logits("choose", states).float()
-        lowest = torch.finfo(logits.dtype).min
-        if isinstance(batch, PackedBatch):
-            assert batch.options is not None
-            return logits[batch.options.clamp(min=0), 0].masked_fill(batch.options < 0, lowest)
-        assert batch.sizes is not None
-        exists = torch.arange(int(batch.sizes.max()), device=logits.device) < batch.sizes[:, None]
-        return logits.new_full(exists.shape, lowest).masked_scatter(exists, logits[:, 0])
+        options, lowest = batch.head_inputs["options"], torch.finfo(logits.dtype).min
+        return logits[options.clamp(min=0), 0].masked_fill(options < 0, lowest)
 
     def predict(
         self,
@@ -131,10 +127,9 @@ class Tag(Classify):
     """A label for each word, at its first token. Targets are class ids, one for each word."""
 
     def logits(
-        self, model: Model, batch: Units, states: States
+        self, model: Model, batch: DeviceBatch, states: States
     ) -> Float[Tensor, "targets outputs"]:
-        assert batch.positions is not None
-        logits: Tensor = model.head("tag")(states.flatten(0, 1)[batch.positions])
+        logits: Tensor = model.head("tag")(states.flatten(0, 1)[batch.head_inputs["words"]])
         return logits.float()
 
     def predict(
@@ -146,11 +141,11 @@ class Tag(Classify):
         batches: Batches,
     ) -> list[Prediction]:
         assert inputs.sizes is not None
-        bounds = np.append(0, np.cumsum(inputs.sizes))
+        bounds = row_bounds(inputs.sizes)
         best, highest = np.zeros(bounds[-1], np.int64), np.zeros(bounds[-1], np.float32)
         for units, batch, states in batches:
             rows = self.probabilities(model, batch, states)
-            words = spread(bounds, units)
+            words = within(bounds, units)
             best[words], highest[words] = rows.argmax(1), rows.max(1)
         tags = [card.task.labels[number] for number in best.tolist()]
         probabilities = highest.tolist()

@@ -17,12 +17,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from litebert.model.batch import DeviceBatch
 from litebert.model.heads import JointSpanHead
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import AnswerExample, TaskExample, only
-from litebert.tasks.heads.head import Batches, TaskSums, Units, without_padding
+from litebert.tasks.heads.head import Batches, TaskSums, without_padding
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction
 from litebert.tasks.task import TaskCard
 
@@ -52,7 +53,7 @@ class PlainSpan:
 
     dtype = torch.int64
 
-    def loss(self, model: Model, batch: Units, states: States, targets: Tensor) -> TaskSums:
+    def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
         start, end = self._logits(model, batch, states)
         return _span_loss(start, end, targets)
 
@@ -60,7 +61,7 @@ class PlainSpan:
         self,
         model: Model,
         card: TaskCard,
-        batch: Units,
+        batch: DeviceBatch,
         states: States,
         cores: Int[Tensor, "rows 2"],
     ) -> BestSpans:
@@ -111,21 +112,21 @@ class PlainSpan:
             for example, spans, null_score in rows
         ]
 
-    def _logits(self, model: Model, batch: Units, states: States) -> Float[Tensor, "2 rows seq"]:
+    def _logits(
+        self, model: Model, batch: DeviceBatch, states: States
+    ) -> Float[Tensor, "2 rows seq"]:
         """Start's and end's, the lowest number where an answer cannot stand."""
-        assert batch.allowed is not None
         logits = model.logits("span", states).float().permute(2, 0, 1)
-        return logits.masked_fill(~batch.allowed, torch.finfo(logits.dtype).min)
+        return logits.masked_fill(~batch.head_inputs["allowed"], torch.finfo(logits.dtype).min)
 
 
 class JointSpan(PlainSpan):
     """Start, end given start, and answerability."""
 
-    def loss(self, model: Model, batch: Units, states: States, targets: Tensor) -> TaskSums:
+    def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
         head = _joint_head(model)
-        assert batch.allowed is not None
         # padding has no start: any will do
-        logits = head(states, batch.allowed, targets[:, 0].clamp(min=0))
+        logits = head(states, batch.head_inputs["allowed"], targets[:, 0].clamp(min=0))
         sums = _span_loss(logits.start.float(), logits.end.float(), targets)
         is_null = (targets[:, 0] == 0).float()
         null = F.binary_cross_entropy_with_logits(
@@ -139,7 +140,7 @@ class JointSpan(PlainSpan):
         self,
         model: Model,
         card: TaskCard,
-        batch: Units,
+        batch: DeviceBatch,
         states: States,
         cores: Int[Tensor, "rows 2"],
     ) -> BestSpans:
@@ -149,13 +150,14 @@ class JointSpan(PlainSpan):
         XLNet's search, except that what cannot be an answer takes no place in the beam.
         """
         head = _joint_head(model)
-        assert batch.allowed is not None
-        logits = head.start_logits(states, batch.allowed)
+        logits = head.start_logits(states, batch.head_inputs["allowed"])
         seq = logits.shape[1]
         size = min(card.beam, seq)
         start_score = logits.float().log_softmax(-1).masked_fill(~_within(cores, seq), -torch.inf)
         start_score, start = start_score.topk(size)
-        end_score = head.end_logits(states, batch.allowed, start).float().log_softmax(-1)
+        end_score = (
+            head.end_logits(states, batch.head_inputs["allowed"], start).float().log_softmax(-1)
+        )
         column = torch.arange(seq, device=logits.device)
         reached = (
             (column >= start[..., None])
@@ -188,10 +190,9 @@ def _span_loss(start: Tensor, end: Tensor, targets: Tensor) -> TaskSums:
     return TaskSums(loss=torch.stack(losses).sum() / 2, correct=correct.sum().float())
 
 
-def _context(batch: Units) -> Bool[Tensor, "rows seq"]:
+def _context(batch: DeviceBatch) -> Bool[Tensor, "rows seq"]:
     """Where an answer may stand: `allowed` without [CLS]."""
-    assert batch.allowed is not None
-    context = batch.allowed.clone()
+    context = batch.head_inputs["allowed"].clone()
     context[:, 0] = False
     return context
 

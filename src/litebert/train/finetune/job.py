@@ -11,13 +11,14 @@ import numpy as np
 from torch import Tensor
 
 from litebert.data.stream import Position
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.optim.schedule import rate_at
+from litebert.packing import HostBatch
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.tasks.encode.batch import TaskBatch, epoch_batches
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.layout import TaskLayout, packed
-from litebert.tasks.heads.head import TaskSums, Units
+from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import task_losses
 from litebert.train.runtime import Runtime
 
@@ -42,7 +43,7 @@ class Drawn:
 
 
 class FinetuneJob:
-    """A task's examples, by a recipe; `pack` where rows are read end to end (tasks/encode/layout.py)."""
+    """A task's examples, by a recipe; `pack` where rows are read end to end (tasks/encode/batch.py)."""
 
     def __init__(
         self, recipe: FinetuneRecipe, inputs: Inputs, runtime: Runtime, *, pack: bool = False
@@ -133,7 +134,7 @@ class FinetuneJob:
         numbers = {
             "targets": batch.num_targets,
             "units": len(batch),
-            "tokens": batch.token_ids.numel(),
+            "tokens": batch.token_ids.size,
             "real_tokens": batch.num_tokens,
         }
         return {name: weight * number for name, number in numbers.items()}
@@ -149,23 +150,21 @@ class FinetuneJob:
 
     def losses(self, model: Model, microbatch: TaskBatch, step: int) -> TaskSums:
         if self.pack:
-            return self.compute(model, self.layout(microbatch).tensors(self.runtime.device))
-        sums = self.compute(model, microbatch.to(self.runtime.device))
+            return self.compute(model, DeviceBatch.of(self.layout(microbatch), self.runtime.device))
+        sums = self.compute(model, DeviceBatch.of(microbatch.padded(), self.runtime.device))
         return (
             replace(sums, loss=sums.loss * 0, correct=sums.correct * 0)
             if microbatch.is_spare
             else sums
         )
 
-    def compute(self, model: Model, batch: Units, depth: int | None = None) -> TaskSums:
+    def compute(self, model: Model, batch: DeviceBatch, depth: int | None = None) -> TaskSums:
         return task_losses(model, batch)
 
-    def layout(self, microbatch: TaskBatch) -> TaskLayout:
+    def layout(self, microbatch: TaskBatch) -> HostBatch:
         """Its rows end to end, in few shapes."""
-        most, learned = self.recipe.microbatch_tokens, not microbatch.is_spare
-        return packed(
-            microbatch, longest=self.longest, filled=True, most_tokens=most, learned=learned
-        )
+        most = self.recipe.microbatch_tokens
+        return microbatch.packed(longest=self.longest, bucketed=True, most_tokens=most)
 
     def depth(self, step: int) -> int | None:
         """All layers, always."""

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from litebert.errors import CheckpointError, DivergedError
+from litebert.model.batch import can_pack
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
 from litebert.recipes.pretrain import Compile
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.batch import TaskBatch
-from litebert.tasks.encode.layout import can_pack
 from litebert.tasks.examples import AnswerExample
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import predict_inputs

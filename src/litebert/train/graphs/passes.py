@@ -16,7 +16,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from litebert.model.batch import DeviceBatch, pinned
 from litebert.model.model import Model
+from litebert.packing import HostBatch
 from litebert.train.loop import out_of_memory
 from litebert.train.runtime import Runtime
 
@@ -26,21 +28,6 @@ SHAPES = 24
 """Shapes recorded at most; batches of others run as usual."""
 
 
-class Laid(Protocol):
-    """A microbatch as it lies in memory: data/arrays.py, with the batch of tensors that it
-    becomes."""
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]: ...
-    @property
-    def is_static(self) -> bool:
-        """Whether `flat` holds all of it."""
-
-    def flat(self) -> Tensor: ...
-    def split(self, flat: Tensor, /) -> Any: ...
-    def tensors(self, device: torch.device | str, /) -> Any: ...
-
-
 class Recordable(Protocol):
     """What a job of the loop offers beside, to be recorded: its losses as a function of tensors on
     the device alone."""
@@ -48,13 +35,13 @@ class Recordable(Protocol):
     @property
     def runtime(self) -> Runtime: ...
 
-    def layout(self, microbatch: Any, /) -> Laid:
+    def layout(self, microbatch: Any, /) -> HostBatch:
         """How its rows lie."""
 
     def depth(self, step: int, /) -> int | None:
         """Layers applied at a step; none for all."""
 
-    def compute(self, model: Model, batch: Any, depth: int | None, /) -> Any:
+    def compute(self, model: Model, batch: DeviceBatch, depth: int | None, /) -> Any:
         """The losses as sums, which can be cloned."""
 
     def divisors(self, counts: dict[str, float], /) -> list[float]:
@@ -93,7 +80,7 @@ class Graphs:
         self.seen: dict[object, int] = {}
         self.recorded: dict[object, Recorded] = {}
         self.is_on = self.has_room = True
-        self.prepared: tuple[object, Laid, Tensor] | None = None
+        self.prepared: tuple[object, HostBatch, Tensor] | None = None
         self.pool = torch.cuda.graph_pool_handle()
         self.gradients: list[Tensor] = []
 
@@ -123,7 +110,9 @@ class Graphs:
                 )
         found = self.recorded.get(shape)
         if found is None or not layout.is_static:
-            losses, gradients = self.plain(layout.tensors(device), divisors.to(device), depth)
+            losses, gradients = self.plain(
+                DeviceBatch.of(layout, device), divisors.to(device), depth
+            )
         else:
             found.inputs.copy_(flat, non_blocking=True)
             found.divisors.copy_(divisors, non_blocking=True)
@@ -139,12 +128,12 @@ class Graphs:
         if microbatch is not None:
             self.prepared = (microbatch, *self.prepare(microbatch))
 
-    def prepare(self, microbatch: object) -> tuple[Laid, Tensor]:
+    def prepare(self, microbatch: object) -> tuple[HostBatch, Tensor]:
         """How its rows lie, and the same in pinned memory."""
         if self.prepared is not None and self.prepared[0] is microbatch:
             return self.prepared[1:]
         layout = self.job.layout(microbatch)
-        return layout, layout.flat()
+        return layout, pinned(layout)
 
     def plain(
         self, batch: Any, divisors: Tensor, depth: int | None
@@ -177,7 +166,7 @@ class Graphs:
         shape = (layout.shapes, depth)
         if shape not in self.recorded:
             try:
-                self.run(layout.tensors(device), divisors.to(device), depth)
+                self.run(DeviceBatch.of(layout, device), divisors.to(device), depth)
                 self.recorded[shape] = self.record(layout, depth, len(divisors))
                 return
             except RuntimeError as error:
@@ -196,16 +185,16 @@ class Graphs:
         )
         return losses.detach(), list(gradients)
 
-    def record(self, layout: Laid, depth: int | None, count: int) -> Recorded:
+    def record(self, layout: HostBatch, depth: int | None, count: int) -> Recorded:
         device = self.job.runtime.device
-        inputs, divisors = layout.flat().to(device), torch.ones(count, device=device)
+        inputs, divisors = pinned(layout).to(device), torch.ones(count, device=device)
         self.gradients = self.gradients or [
             torch.empty_like(parameter) for parameter in self.parameters
         ]
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            losses, found = self.run(layout.split(inputs), divisors, depth)
+            losses, found = self.run(DeviceBatch.within(layout, inputs), divisors, depth)
             gradients = self.left(found)
             del found  # its memory is another graph's then
         return Recorded(

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from litebert.data.batch import Batch
-from litebert.data.layout import padded
 from litebert.data.spec import Order
 from litebert.data.stream import Stream
 from litebert.errors import DataError
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import Losses, pretrain_losses
 from litebert.train.runtime import Runtime
@@ -114,7 +114,7 @@ class Evaluation:
                 if batch is None:
                     continue
                 losses = pretrain_losses(
-                    model, padded(batch).tensors(self.runtime.device), depth=depth
+                    model, DeviceBatch.of(batch.padded(), self.runtime.device), depth=depth
                 )
                 sums = {name: sums[name] + number for name, number in losses.numbers().items()}
                 counts["num_masked"] += batch.num_masked

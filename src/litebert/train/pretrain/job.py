@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from litebert.data.batch import Batch
-from litebert.data.layout import MULTIPLE, Layout, TensorBatch, packed, padded
 from litebert.data.stream import Position
+from litebert.model.batch import DeviceBatch
 from litebert.model.layout import drops_packed
 from litebert.model.model import Model
 from litebert.objective import Losses, Tail, pretrain_losses
 from litebert.optim.schedule import rate_at, scaled_rate
+from litebert.packing import PACKED_MULTIPLE, HostBatch
 from litebert.recipes import PretrainRecipe
 from litebert.train.pretrain.feed import Feed
 from litebert.train.runtime import Runtime
@@ -61,23 +62,22 @@ class PretrainJob:
 
     def losses(self, model: Model, microbatch: Batch, step: int) -> Losses:
         return self.compute(
-            model, self.layout(microbatch).tensors(self.runtime.device), self.depth(step)
+            model, DeviceBatch.of(self.layout(microbatch), self.runtime.device), self.depth(step)
         )
 
-    def compute(self, model: Model, batch: TensorBatch, depth: int | None) -> Losses:
+    def compute(self, model: Model, batch: DeviceBatch, depth: int | None) -> Losses:
         return pretrain_losses(model, batch, depth=depth, tail=self.tail)
 
-    def layout(self, microbatch: Batch) -> Layout:
+    def layout(self, microbatch: Batch) -> HostBatch:
         """How the rows lie in memory."""
         most = self.most_masked(microbatch.token_ids.shape[1])
         if self.pack:
-            return packed(
-                microbatch,
+            return microbatch.packed(
                 most_masked=most,
                 fraction=self.recipe.mask_fraction,
                 multiple=self.multiple,
             )
-        return padded(microbatch, most_masked=most if self.static_shapes else None)
+        return microbatch.padded(most_masked=most if self.static_shapes else None)
 
     def depth(self, step: int) -> int | None:
         """Layers applied at a step; none for all."""
@@ -154,8 +154,8 @@ def filled_to(hidden_size: int) -> int:
     """What packed tokens are filled up to a multiple of. Up to albert-base's width a token costs
     little, and few shapes are worth more; in wider states the filling is dearer: albert-xxlarge
     would compute 3 % for nothing."""
-    finer: int = 2 ** int(math.log2(MULTIPLE * 768 / hidden_size))
-    return min(max(finer, 256), MULTIPLE)
+    finer: int = 2 ** int(math.log2(PACKED_MULTIPLE * 768 / hidden_size))
+    return min(max(finer, 256), PACKED_MULTIPLE)
 
 
 def can_pack(recipe: PretrainRecipe, runtime: Runtime) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from litebert.data.batch import Batch
-from litebert.data.layout import padded
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import needed_states
 from litebert.text.tokenizer import Tokenizer
@@ -22,9 +22,14 @@ def filled_masks(
     batch = batch.rows(0, count)
     training = model.training
     model.eval()
-    tensors = padded(batch).tensors(device)
+    tensors = DeviceBatch.of(batch.padded(), device)
     states = needed_states(model, tensors)
-    best = model.masked_logits(states[:, None], tensors.masked).float().softmax(-1).topk(top)
+    best = (
+        model.masked_logits(states[:, None], tensors.head_inputs["masked"])
+        .float()
+        .softmax(-1)
+        .topk(top)
+    )
     model.train(training)
     examples: list[dict[str, Any]] = [
         {

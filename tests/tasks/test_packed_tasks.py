@@ -1,7 +1,7 @@
 """Laws of packed units: states, losses, gradients and predictions are those of padded units, and
-filling counts for nothing."""
+padding counts for nothing."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,13 @@ import pytest
 import torch
 from made_examples import CASES, made_card, made_examples, made_model
 
+from litebert.model import batch as model_batch
+from litebert.model.batch import DeviceBatch, can_pack
 from litebert.model.model import Model
-from litebert.tasks.encode import layout as task_layout
+from litebert.packing import bucket
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.encode.layout import can_pack, packed, packed_states, rounded
 from litebert.tasks.heads import heads
-from litebert.tasks.heads.head import Units
 from litebert.tasks.heads.heads import task_losses, task_states
 from litebert.text.tokenizer import Tokenizer
 
@@ -25,7 +25,7 @@ def made(kind: Any, head: Any, tokenizer: Tokenizer) -> tuple[Model, Inputs]:
     return made_model(card, tokenizer).double(), encode(card, made_examples(kind, 13), tokenizer)
 
 
-def told(model: Model, batch: Units) -> dict[str, torch.Tensor]:
+def told(model: Model, batch: DeviceBatch) -> dict[str, torch.Tensor]:
     """Loss, guesses and every gradient."""
     model.zero_grad()
     sums = task_losses(model, batch)
@@ -38,15 +38,16 @@ def told(model: Model, batch: Units) -> dict[str, torch.Tensor]:
     return {**sums.detach().numbers(), **gradients}
 
 
-@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("bucketed", [False, True])
 @pytest.mark.parametrize(("kind", "head"), CASES)
 def test_packed_units_are_the_padded_ones(
-    tokenizer: Tokenizer, kind: Any, head: Any, filled: bool
+    tokenizer: Tokenizer, kind: Any, head: Any, bucketed: bool
 ) -> None:
     model, inputs = made(kind, head, tokenizer)
     batch = inputs.batch(np.arange(len(inputs)))
-    laid = packed(batch, longest=32, filled=filled, most_tokens=2048).tensors()
-    padded, end_to_end = told(model, batch), told(model, laid)
+    laid = batch.packed(longest=32, bucketed=bucketed, most_tokens=2048)
+    padded = told(model, DeviceBatch.of(batch.padded()))
+    end_to_end = told(model, DeviceBatch.of(laid))
     assert padded.keys() == end_to_end.keys()
     for name, value in padded.items():  # losses are float32 in both
         torch.testing.assert_close(
@@ -64,8 +65,8 @@ def test_states_are_those_of_padded_rows(tokenizer: Tokenizer, kind: Any, head: 
     model, inputs = made(kind, head, tokenizer)
     batch = inputs.batch(np.arange(len(inputs)))
     side_by_side, end_to_end = (
-        task_states(model, batch),
-        packed_states(model, packed(batch, longest=32).tensors()),
+        task_states(model, DeviceBatch.of(host))
+        for host in (batch.padded(), batch.packed(longest=32))
     )
     if head == "tag":
         assert batch.mask is not None
@@ -80,8 +81,8 @@ def test_a_batch_that_is_not_learned_from_has_no_loss_and_no_gradient(
     tokenizer: Tokenizer, kind: Any, head: Any
 ) -> None:
     model, inputs = made(kind, head, tokenizer)
-    batch = inputs.batch(np.arange(3))
-    found = told(model, packed(batch, longest=32, filled=True, learned=False).tensors())
+    spare = replace(inputs.batch(np.arange(3)), is_spare=True)
+    found = told(model, DeviceBatch.of(spare.packed(longest=32, bucketed=True)))
     assert all(not value.any() for value in found.values())
 
 
@@ -92,10 +93,10 @@ def test_shapes_are_few(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
     draw, found = np.random.default_rng(0), set()
     for _ in range(20):
         batch = inputs.batch(draw.choice(len(inputs), 8, replace=False))
-        layout = packed(batch, longest=64, filled=True, most_tokens=2048)
+        layout = batch.packed(longest=64, bucketed=True, most_tokens=2048)
         found.add(layout.shapes)
         tokens = layout.arrays["token_ids"].shape[1]
-        assert tokens == rounded(tokens)
+        assert tokens == bucket(tokens)
         assert layout.arrays["bounds"][-1] == tokens
         assert np.diff(layout.arrays["bounds"]).max() <= 64
     assert len(found) <= 4
@@ -107,7 +108,8 @@ def test_bounds_are_as_many_whatever_the_tokens(tokenizer: Tokenizer) -> None:
     _, inputs = made("classify", "classify", tokenizer)
     longest = int(inputs.lengths.max())
     sizes = {
-        packed(inputs.batch(np.repeat(unit, 64)), longest=longest, filled=True, most_tokens=4096)
+        inputs.batch(np.repeat(unit, 64))
+        .packed(longest=longest, bucketed=True, most_tokens=4096)
         .arrays["bounds"]
         .shape
         for unit in range(len(inputs))
@@ -115,22 +117,20 @@ def test_bounds_are_as_many_whatever_the_tokens(tokenizer: Tokenizer) -> None:
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("tokens", [1, 127, 128, 129, 1000, 2049, 16385])
-def test_at_most_an_eighth_is_filling(tokens: int) -> None:
-    assert 0 <= rounded(tokens) - tokens < max(128, tokens / 8)
-    assert rounded(rounded(tokens)) == rounded(tokens)
-
-
-def test_all_in_one_piece_and_back(tokenizer: Tokenizer) -> None:
-    _, inputs = made("regress", "regress", tokenizer)
-    layout = packed(inputs.batch(np.arange(5)), longest=32, filled=True)
-    flat = torch.from_numpy(np.concatenate([array.reshape(-1) for array in layout.arrays.values()]))
-    whole, apart = layout.split(flat), layout.tensors()
-    for name in layout.arrays:
-        assert torch.equal(getattr(whole, name), getattr(apart, name)), name
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_one_buffer_holds_all_arrays(tokenizer: Tokenizer, kind: Any, head: Any) -> None:
+    _, inputs = made(kind, head, tokenizer)
+    host = inputs.batch(np.arange(5)).packed(longest=32, bucketed=True)
+    one, other = (
+        DeviceBatch.within(host, torch.from_numpy(host.flat())).head_inputs,
+        DeviceBatch.of(host).head_inputs,
+    )
+    assert one.keys() == other.keys()
+    for name in one:
+        assert one[name].dtype == other[name].dtype
+        assert torch.equal(one[name], other[name]), name
     assert inputs.targets is not None
-    assert whole.targets is not None
-    assert whole.targets[:5].tolist() == inputs.targets[:5].tolist()
+    assert one["targets"].dtype == (torch.float32 if head == "regress" else torch.int64)
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
@@ -175,7 +175,7 @@ def test_attention_dropout_packs_where_kernels_drop(
     model = made_model(made_card("classify"), tokenizer, attention_dropout=0.1).bfloat16().train()
     for drops in (True, False):
         monkeypatch.setattr(
-            task_layout, "drops_packed", lambda config, longest, dtype, drops=drops: drops
+            model_batch, "drops_packed", lambda config, longest, dtype, drops=drops: drops
         )
         assert can_pack(model, "cuda", 64) is drops
         assert can_pack(model.eval(), "cuda", 64)
