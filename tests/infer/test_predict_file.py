@@ -325,7 +325,7 @@ def test_bad_rows_are_never_silent(tmp_path: Path, labeller: Predictor) -> None:
     out = tmp_path / "p.jsonl"
     with pytest.raises(
         DataError,
-        match=r"in\.jsonl, line 21: the field 'text' is empty; mend it, or go on without it by",
+        match=r"in\.jsonl, line 21: the field 'text' is empty; fix it, or leave it out with",
     ):
         predict_file(labeller, source, out, CLASSIFY)
     quarantine = PredictOptions(verb="classify", table=TableOptions(bad_rows="quarantine"))

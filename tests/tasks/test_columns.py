@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from litebert.data.bad_rows import BadRowError
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import Answer, AnswerExample, Kind, TagExample, TextExample
-from litebert.tasks.tables.bad_rows import BadRowError
 from litebert.tasks.tables.columns import Columns, TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
 

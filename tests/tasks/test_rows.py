@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from litebert.data.bad_rows import BadRows
 from litebert.errors import DataError, LitebertError
 from litebert.tasks.registry import OWN, TableOptions, open_task
 from litebert.tasks.tables import rows
-from litebert.tasks.tables.bad_rows import BadRows
 from litebert.tasks.tables.rows import read_rows
 
 ROWS = [
@@ -260,7 +260,7 @@ def test_a_quarantine_that_cannot_be_written(tmp_path: Path) -> None:
     assert len((tmp_path / "new/folder/kept.jsonl").read_text().splitlines()) == 2
     with pytest.raises(
         DataError,
-        match=r"a\.csv/kept\.jsonl: bad rows cannot be kept there \(.*\); name another file",
+        match=r"a\.csv/kept\.jsonl: bad rows cannot be written there \(.*\); make room, or name another",
     ):
         read(path, policy="quarantine", quarantine=path / "kept.jsonl")
 

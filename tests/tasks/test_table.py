@@ -109,7 +109,7 @@ def test_json_rows_need_not_all_have_every_field(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "t.jsonl", rows)
     with pytest.raises(
-        DataError, match=r"t\.jsonl, line 1: the row has no field 'text'; it has: label; mend it"
+        DataError, match=r"t\.jsonl, line 1: the row has no field 'text'; it has: label; fix it"
     ):
         open_task("classify", path)
     data = open_task("classify", path, options=TableOptions(bad_rows="skip"))
@@ -293,7 +293,7 @@ def test_an_unknown_label_in_the_test_split(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "test.csv", [{"text": "w", "label": "a"}, {"text": "v", "label": "c"}])
     with pytest.raises(
         DataError,
-        match=r"test\.csv, line 3: the label 'c' is unknown; known are: a, b; mend it, or go on",
+        match=r"test\.csv, line 3: the label 'c' is unknown; known are: a, b; fix it, or leave it out",
     ):
         open_task(kind, tmp_path)
     data = open_task(kind, tmp_path, options=TableOptions(bad_rows="skip"))

@@ -133,7 +133,7 @@ def test_a_signal_ends_the_long_part_at_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_bad_row_names_only_what_this_command_can_do(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\xff\n")
     with pytest.raises(
-        DataError, match=r"line 1: byte 0xff .*; mend it, or go on without it by --bad-rows skip$"
+        DataError, match=r"line 1: byte 0xff .*; fix it, or leave it out with --bad-rows skip$"
     ):
         train((str(tmp_path / "a.txt"),), out=str(tmp_path / "t"))
 

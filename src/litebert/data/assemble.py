@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
+from litebert.data.bad_rows import BadRowPolicy, BadRows
 from litebert.data.build_plan import Journal, Record, shard_name
-from litebert.data.corpus import CorpusFile, CorpusOptions, refuse
+from litebert.data.corpus import CorpusFile, CorpusOptions
 from litebert.data.encode import Encoded, Parcel, Position, parcels
 from litebert.data.engines import Run
-from litebert.data.quarantine import Quarantine
 from litebert.data.shard_writer import ShardWriter
 
 NOTED_ROWS = 10
@@ -87,16 +87,11 @@ class Assembler:
             shard.abandon()
 
     def _open(self, number: int, start: Position) -> "_OpenShard":
-        return _OpenShard(
-            self._journal, number, start, self._dtype, keep=self._options.bad_rows == "quarantine"
-        )
+        return _OpenShard(self._journal, number, start, self._dtype, self._options.bad_rows)
 
     def _add(self, shard: "_OpenShard", parcel: Parcel, encoded: Encoded, tokens: int) -> None:
-        for row in encoded.bad:
-            refuse(row, self._options, instead="skip or quarantine")
-            if len(self.noted) < NOTED_ROWS:
-                self.noted.append(str(row))
         shard.add(encoded)
+        self.noted += map(str, encoded.bad[: NOTED_ROWS - len(self.noted)])
         self.encoded_bytes += encoded.text_bytes
         if self._watch:
             file, offset = parcel.files[-1], parcel.pieces[-1].offset
@@ -110,15 +105,14 @@ class _OpenShard:
     """A shard and its bad rows, until they are published."""
 
     def __init__(
-        self, journal: Journal, number: int, start: Position, dtype: str, *, keep: bool
+        self, journal: Journal, number: int, start: Position, dtype: str, policy: BadRowPolicy
     ) -> None:
         name = shard_name(number)
         self._journal = journal
         self._number = number
         self._start = start
         self._writer = ShardWriter(journal.folder, name, dtype)
-        self._quarantine = Quarantine(journal.folder / f"{name}.quarantine.tmp")
-        self._keep = keep
+        self._bad = BadRows(policy, journal.quarantine(number))
         self._finished = False
 
     @property
@@ -126,17 +120,17 @@ class _OpenShard:
         return self._writer.num_tokens
 
     def add(self, encoded: Encoded) -> None:
+        for row in encoded.bad:
+            self._bad.add(row.location, row.reason, row.data)
         self._writer.add(encoded)
-        if self._keep:
-            self._quarantine.add(encoded.bad)
 
     def finish(self, end: Position) -> Record:
         self._finished = True
-        self._quarantine.finish(self._journal.quarantine(self._number))
+        self._bad.finish()
         places = {
             "start": list(self._start),
             "end": list(end),
-            "quarantined": self._quarantine.num_rows,
+            "quarantined": self._bad.count if self._bad.policy == "quarantine" else 0,
         }
         if not self.num_tokens:
             self._writer.abandon()
@@ -148,4 +142,4 @@ class _OpenShard:
     def abandon(self) -> None:
         if not self._finished:
             self._writer.abandon()
-            self._quarantine.abandon()
+            self._bad.abandon()

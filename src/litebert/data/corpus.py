@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from litebert.data.documents import BadRow, Document, read_piece
+from litebert.data.bad_rows import BadRow, BadRowPolicy, BadRows
+from litebert.data.documents import Document, read_piece
 from litebert.data.files import CorpusFile, find_files, ignored_files
 from litebert.data.pieces import MAX_ROW_BYTES, PIECE_BYTES, Piece, read_pieces
-from litebert.errors import ConfigError, DataError
+from litebert.errors import ConfigError
 
 __all__ = [
     "BadRow",
@@ -33,7 +34,7 @@ class CorpusOptions:
     """What ends a document of a text file: a blank line, or only the end of the file."""
     field: str = "text"
     """Field of a .jsonl row, column of a .parquet file, that holds the text."""
-    bad_rows: Literal["error", "skip", "quarantine"] = "error"
+    bad_rows: BadRowPolicy = "error"
     """What to do with a row that holds no usable text: stop, leave it out, or leave it out and keep
     a copy."""
     piece_bytes: int = PIECE_BYTES
@@ -72,21 +73,17 @@ def read_documents(
     """All documents of a corpus. A bad row raises DataError, or with options.bad_rows="skip" is
     told to `on_bad`."""
     options = options or CorpusOptions()
+    stop = BadRows("error", alternatives="skip") if options.bad_rows == "error" else None
     begun = False  # a document of which no paragraph has come yet
     for file in find_files(paths):
         for piece in options.pieces(file):
             documents, bad = options.read(piece)
             for row in bad:
-                refuse(row, options, instead="skip")
+                if stop:
+                    stop.add(row.location, row.reason)
                 if on_bad:
                     on_bad(row)
             for document in documents:
                 if document.paragraphs:
                     yield replace(document, joined=False) if begun else document
                 begun = not document.paragraphs
-
-
-def refuse(row: BadRow, options: CorpusOptions, *, instead: str) -> None:
-    """Stop at a bad row, unless the options say to go on; `instead` is what they may say."""
-    if options.bad_rows == "error":
-        raise DataError(f"{row}; mend it, or go on without it by --bad-rows {instead}")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from litebert.data.bad_rows import BadRow
 from litebert.data.pieces import Piece
 
 _BOM = b"\xef\xbb\xbf"
@@ -26,21 +27,6 @@ class Document:
     joined: bool = False
     """True for a further part of the document before: a long document comes in parts, so that
     memory stays bounded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadRow:
-    """A line or row that holds no usable text, or the place where a file breaks off."""
-
-    path: str
-    line: int
-    reason: str
-    data: bytes = b""
-    """What was there; empty for a file that breaks off and for a row that is too long to be
-    held."""
-
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: {self.reason}"
 
 
 def read_piece(

@@ -1,11 +1,11 @@
-"""A parquet file's column of text in pieces, by pyarrow (extra `parquet`).
- In: a CorpusFile of kind parquet and the column's name. Out: Pieces whose data are rows. Only that
-column is read, some rows at a time. A compressed parquet file, which can only be read from its end,
-is unpacked to a temporary file.
+"""Parquet files, by pyarrow (extra `parquet`): a path in, rows or one column of text out.
+ Some rows are read at a time, page by page. A compressed file is unpacked to a temporary file
+first, since Parquet is read from its end. DamagedError where the file cannot be read further.
 """
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any, cast
@@ -15,32 +15,47 @@ from litebert.data.pieces import Piece
 from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError, MissingExtraError
 
-BATCH_ROWS = 64
+_BATCH_ROWS = 64
+
+
+def parquet_rows(path: str, compression: str) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
+    """All rows of a table; an error in place of a row with text that is not UTF-8."""
+    for batch in _batches(path, compression):
+        try:
+            yield from batch.to_pylist()
+        except UnicodeDecodeError:
+            for index in range(batch.num_rows):
+                try:
+                    yield batch.slice(index, 1).to_pylist()[0]
+                except UnicodeDecodeError as error:
+                    yield error
 
 
 def parquet_pieces(file: CorpusFile, *, field: str, piece_bytes: int) -> Iterator[Piece]:
-    """All pieces of `file`."""
-    # type: int, int, list[bytes | None], int, str
-    number, row, rows, size, damage = 0, 1, [], 0, ""
-    with ExitStack() as stack:
-        try:
-            for batch in _batches(file, field, stack):
-                for text in batch:
-                    rows.append(text)
-                    size += len(text or b"")
-                    if size >= piece_bytes or len(rows) >= piece_bytes:
-                        yield Piece(
-                            path=file.path, kind="parquet", number=number, line=row, data=rows
-                        )
-                        number, row, rows, size = number + 1, row + len(rows), [], 0
-        except DamagedError as error:
-            damage = str(error)
+    """The column `field` of a corpus file, in pieces whose data are rows."""
+    rows: list[bytes | None] = []
+    number, first_row, size, damage = 0, 1, 0, ""
+    try:
+        for batch in _batches(file.path, file.compression, field):
+            for text in _as_bytes(batch.column(0), field):
+                rows.append(text)
+                size += len(text or b"")
+                if size >= piece_bytes or len(rows) >= piece_bytes:
+                    yield Piece(
+                        path=file.path, kind="parquet", number=number, line=first_row, data=rows
+                    )
+                    number, first_row, rows, size = number + 1, first_row + len(rows), [], 0
+    except DamagedError as error:
+        damage = str(error)
     if number == 0 and not rows and not damage:
         damage = "the file is empty"
-    yield Piece(path=file.path, kind="parquet", number=number, line=row, data=rows, damage=damage)
+    yield Piece(
+        path=file.path, kind="parquet", number=number, line=first_row, data=rows, damage=damage
+    )
 
 
-def _batches(file: CorpusFile, field: str, stack: ExitStack) -> Iterator[list[bytes | None]]:
+def _batches(path: str, compression: str, column: str | None = None) -> Iterator[Any]:
+    """Batches of all columns, or of one."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet
@@ -48,25 +63,41 @@ def _batches(file: CorpusFile, field: str, stack: ExitStack) -> Iterator[list[by
         raise MissingExtraError(
             "pyarrow", extra="parquet", purpose="reading .parquet files"
         ) from error
-    try:
-        # Without pre_buffer and with a buffer, a column is read page by page instead of a row group
-        # at once.
-        table = arrow.parquet.ParquetFile(
-            _seekable(file, stack), pre_buffer=False, buffer_size=2**20
-        )
-        schema = table.schema_arrow
-        if field not in schema.names:
-            raise DamagedError(
-                f"there is no column {field!r}; the file has: {', '.join(schema.names)}"
+    with ExitStack() as stack:
+        try:
+            # without pre_buffer and with a buffer, page by page instead of a row group at once
+            table = arrow.parquet.ParquetFile(
+                _seekable(path, compression, stack), pre_buffer=False, buffer_size=2**20
             )
-        for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=[field], use_threads=False):
-            yield _as_bytes(batch.column(0), field, arrow)
-    except (arrow.ArrowException, OSError) as error:
-        raise DamagedError(f"cannot be read further ({str(error).splitlines()[0]})") from error
+            names = table.schema_arrow.names
+            if column is None:
+                _check_unique(path, names)
+            elif column not in names:
+                raise DamagedError(
+                    f"there is no column {column!r}; the file has: {', '.join(names)}"
+                )
+            yield from table.iter_batches(
+                batch_size=_BATCH_ROWS,
+                columns=None if column is None else [column],
+                use_threads=False,
+            )
+        except (arrow.ArrowException, OSError) as error:
+            raise DamagedError(f"cannot be read further ({str(error).splitlines()[0]})") from error
 
 
-def _as_bytes(column: Any, field: str, arrow: Any) -> list[bytes | None]:
-    """Rows as bytes: whether they are UTF-8 is checked where every kind of file is checked."""
+def _check_unique(path: str, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"{path} names the column {twice[0]!r} more than once; give each column a name of its "
+            "own"
+        )
+
+
+def _as_bytes(column: Any, field: str) -> list[bytes | None]:
+    """Texts as bytes: UTF-8 is checked where every kind of file is checked."""
+    import pyarrow as arrow
+
     if arrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -82,14 +113,14 @@ def _as_bytes(column: Any, field: str, arrow: Any) -> list[bytes | None]:
     return cast(list[bytes | None], column.to_pylist())
 
 
-def _seekable(file: CorpusFile, stack: ExitStack) -> IO[bytes]:
-    if file.compression == "none":
+def _seekable(path: str, compression: str, stack: ExitStack) -> IO[bytes]:
+    if compression == "none":
         try:
-            return stack.enter_context(open(file.path, "rb"))
+            return stack.enter_context(open(path, "rb"))
         except OSError as error:
-            raise DataError(f"{file.path}: cannot be opened ({error.strerror})") from error
+            raise DataError(f"{path}: cannot be opened ({error.strerror})") from error
     unpacked = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-    with Unpacked(file.path, file.compression) as stream:
+    with Unpacked(path, compression) as stream:
         shutil.copyfileobj(cast(IO[bytes], stream), unpacked, 2**20)
     unpacked.seek(0)
     return cast(IO[bytes], unpacked)

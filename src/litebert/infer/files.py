@@ -15,6 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import ConfigError, DataError
 from litebert.infer.formats import DIGITS, LineWriter, guesses_to_dict, to_dict
 from litebert.infer.output import ResumableFile
@@ -22,7 +23,6 @@ from litebert.infer.predictor import Predictor
 from litebert.infer.streaming import windows
 from litebert.infer.verbs import Pooling, Verb, check_verb, encode_masked, num_characters
 from litebert.tasks.examples import Kind, TaskExample, TextExample
-from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
 from litebert.tasks.tables.columns import Columns, TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
 from litebert.tasks.tables.rows import compression_of, read_rows
@@ -170,11 +170,11 @@ class _Inputs:
         if not peeked:
             return
         columns = self._find_columns(list(dict.fromkeys(name for _, row in peeked for name in row)))
-        for place, row in chain(peeked, rows):
+        for location, row in chain(peeked, rows):
             try:
-                input_row = self._to_input(place, row, columns)
+                input_row = self._to_input(location, row, columns)
             except BadRowError as error:
-                self._bad_rows.add(place, str(error), row)
+                self._bad_rows.add(location, str(error), row)
             else:
                 yield input_row
 
@@ -197,12 +197,12 @@ class _Inputs:
             self.notes.append(f"{self._source.name}: columns recognised by their names: {choices}")
         return columns
 
-    def _to_input(self, place: Place, row: dict[str, Any], columns: Columns) -> _InputRow:
-        example = row_to_example(self._kind, row, columns, where=str(place))
+    def _to_input(self, location: Location, row: dict[str, Any], columns: Columns) -> _InputRow:
+        example = row_to_example(self._kind, row, columns, where=str(location))
         if self._verb == "fill" and isinstance(example, TextExample):
             self._check_masks(example.first)
-        values = (place.number, *(row.get(name) for name in self._options.keep))
-        return _InputRow(number=place.number, cells=row, values=values, example=example)
+        values = (location.number, *(row.get(name) for name in self._options.keep))
+        return _InputRow(number=location.number, cells=row, values=values, example=example)
 
     def _check_masks(self, text: str) -> None:
         max_length = self._predictor.engine.config.encoder.max_positions

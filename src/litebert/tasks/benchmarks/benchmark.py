@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from litebert.data.bad_rows import BadRows
 from litebert.data.files import COMPRESSIONS
 from litebert.errors import DataError
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.tables.bad_rows import BadRows
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.split import cut
 from litebert.tasks.task import Task, TaskData
@@ -78,7 +78,7 @@ def open_benchmark(
     if benchmark.broken_lines and options.bad_rows == "error":
         options = replace(options, bad_rows="skip")
     examples: dict[str, Sequence[TaskExample]] = {}
-    with BadRows.of(options) as bad:
+    with BadRows(options.bad_rows, options.quarantine) as bad:
         for split, paths in files.items():
             if split in wanted or (cut_fraction and split == "dev" and "train" in wanted):
                 examples[split] = [

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from litebert.data.bad_rows import BadRows
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
 from litebert.tasks.examples import Kind, TaskExample, TextExample
-from litebert.tasks.tables.bad_rows import BadRows
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.task import HEADS, Task
@@ -56,7 +56,7 @@ def read_glue(
     header = layout.header if labelled else None
     columns: Mapping[str, str | None] = {}
     first_line = 1 if header else 2
-    for place, row in read_rows(path, bad=bad, header=header):
+    for location, row in read_rows(path, bad=bad, header=header):
         if not columns:
             columns = _columns(layout, row, path, labelled, task)
         label: str | float | None = row[columns["label"]] if columns["label"] else None
@@ -66,15 +66,15 @@ def read_glue(
             )  # -1: as some copies fill test's labels in
             label = None if unknown else _label(str(label), task)
         except ValueError as error:
-            bad.add(place, str(error), "\t".join(row.values()))
+            bad.add(location, str(error), "\t".join(row.values()))
             continue
         yield TextExample(
-            key=row[columns["key"]] if columns["key"] else str(place.number - first_line),
+            key=row[columns["key"]] if columns["key"] else str(location.number - first_line),
             first=row[columns["first"] or ""],
             second=row[columns["second"]] if columns["second"] else None,
             label=label,
             slice=row[columns["slice"]] if columns["slice"] else "",
-            where=str(place),
+            where=str(location),
         )
 
 

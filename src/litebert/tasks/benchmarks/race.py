@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
 from litebert.tasks.examples import ChoiceExample, TaskExample
-from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_json
 from litebert.tasks.task import Task
@@ -58,16 +58,18 @@ def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
             if isinstance(error, DataError)
             else f"no passage of RACE ({error!r})"
         )
-        bad.add(Place(str(path), 1), told)
+        bad.add(Location(str(path), 1), told)
         return
     for number, (question, choices, answer) in enumerate(
         zip(questions, options, answers, strict=True)
     ):
-        place = Place(str(path), number + 1, "question")
+        location = Location(str(path), number + 1, "question")
         try:
             label = _label(question, choices, answer)
         except BadRowError as error:
-            bad.add(place, str(error), {"question": question, "options": choices, "answer": answer})
+            bad.add(
+                location, str(error), {"question": question, "options": choices, "answer": answer}
+            )
             continue
         yield ChoiceExample(
             key=f"{level}{path.stem}-{number}",
@@ -76,7 +78,7 @@ def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
             options=tuple(choices),
             label=label,
             slice=level,
-            where=f"{level}/{place}",
+            where=f"{level}/{location}",
         )
 
 

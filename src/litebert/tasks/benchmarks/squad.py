@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import HeadKind
+from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
 from litebert.tasks.examples import Answer, AnswerExample, TaskExample
-from litebert.tasks.tables.bad_rows import BadRowError, BadRows, Place
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_json
 from litebert.tasks.task import Task
@@ -28,17 +28,17 @@ def read_squad(
     number, seen = 0, set[str]()
     for title, context, question in _questions(read_json(path), path):
         number += 1
-        place = Place(str(path), number, "question")
+        location = Location(str(path), number, "question")
         try:
             example = _example(
-                question, title=title, context=context, has_null=has_null, where=str(place)
+                question, title=title, context=context, has_null=has_null, where=str(location)
             )
             if example.key in seen:
                 raise BadRowError(f"the id {example.key!r} was there before")
             if split == "train" and example.answers is None:
                 raise BadRowError("the question has no answers, from which a model could learn")
         except BadRowError as error:
-            bad.add(place, str(error), question)
+            bad.add(location, str(error), question)
             continue
         seen.add(example.key)
         yield example

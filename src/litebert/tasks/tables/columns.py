@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from litebert.checks import check_choice, check_number, check_whole
+from litebert.data.bad_rows import BadRowPolicy
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import Kind
 
-BadRowPolicy = Literal["error", "skip", "quarantine"]
 Level = Literal["all", "middle", "high"]
 
 

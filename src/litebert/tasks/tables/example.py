@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from string import ascii_uppercase
 from typing import Any
 
+from litebert.data.bad_rows import BadRowError
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -17,7 +18,6 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.tasks.tables.bad_rows import BadRowError
 from litebert.tasks.tables.columns import TRUTH, Columns
 
 Row = Mapping[str, Any]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from litebert.data.bad_rows import BadRows, Location
 from litebert.errors import DataError
-from litebert.tasks.tables.bad_rows import BadRows, Place
 from litebert.tasks.tables.split import STEMS
 
 
@@ -22,19 +22,21 @@ class MemoryTable:
     def __str__(self) -> str:
         return self.name
 
-    def rows(self, bad: BadRows) -> Iterator[tuple[Place, dict[str, Any]]]:
+    def rows(self, bad: BadRows) -> Iterator[tuple[Location, dict[str, Any]]]:
         """Each row with its number; one that is no dict goes to `bad`."""
         class_names = _class_names(self.data)
         for number, record in enumerate(self._records(), 1):
-            place = Place(self.name, number, "row")
+            location = Location(self.name, number, "row")
             if not isinstance(record, Mapping):
-                bad.add(place, f"the row is {type(record).__name__}, expected a dict", str(record))
+                bad.add(
+                    location, f"the row is {type(record).__name__}, expected a dict", str(record)
+                )
                 continue
             row = {str(column): _plain(value) for column, value in record.items()}
             for column, names in class_names.items():
                 if isinstance(row.get(column), int):
                     row[column] = names[row[column]] if row[column] >= 0 else None
-            yield place, row
+            yield location, row
 
     def _records(self) -> Iterable[Any]:
         data = self.data

@@ -1,6 +1,6 @@
 """Rows of a table, one after another, in bounded memory: CSV, TSV, JSONL, Parquet, or lines of text.
 
-In: a path, whose name tells the format, plain or compressed. Out: (place, row) with the row as a
+In: a path, whose name tells the format, plain or compressed. Out: (location, row) with the row as a
 dict by column; a row that cannot be read is reported to `bad`. TSV is GLUE's: tabs separate fields
 and nothing is quoted, so quotes are characters like any other. CSV is RFC 4180's: quoted fields may
 hold commas, quotes (doubled) and line feeds. Only a line feed ends a line: U+2028, U+0085 and the
@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from litebert.data.bad_rows import BadRows, Location
 from litebert.data.files import COMPRESSIONS
+from litebert.data.parquet import parquet_rows
 from litebert.data.pieces import MAX_ROW_BYTES
 from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError
-from litebert.tasks.tables.bad_rows import BadRows, Place
 
 Row = dict[str, Any]
 FORMATS = {
@@ -39,18 +40,14 @@ _TOO_LONG = f"the line is longer than {MAX_ROW_BYTES:,} bytes"
 
 def read_rows(
     path: str | os.PathLike[str], *, bad: BadRows | None = None, header: Sequence[str] | None = None
-) -> Iterator[tuple[Place, Row]]:
+) -> Iterator[tuple[Location, Row]]:
     """All rows of `path`; `header` names the columns of a TSV or CSV file without a header line."""
     path, bad = os.fspath(path), bad or BadRows()
     kind = FORMATS.get(compression_of(path)[1])
     if kind is None:
         raise DataError(f"{path}: the name does not say what the file holds; expected {TABLES}")
     if kind == "parquet":
-        from litebert.tasks.tables.parquet_rows import (
-            parquet_rows,  # an extra: imported when it is used
-        )
-
-        return parquet_rows(path, bad)
+        return _parquet_rows(path, bad)
     if kind == "csv":
         return _table_rows(_csv_records(path, bad), bad, header)
     if kind == "tsv":
@@ -86,7 +83,7 @@ def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
 class _Line(NamedTuple):
     """A line as text, or what is wrong with it."""
 
-    place: Place
+    location: Location
     text: str
     """Bytes that are not UTF-8 stand in it as lone surrogates, so that a row over several lines
     stays complete."""
@@ -100,7 +97,7 @@ class _Line(NamedTuple):
 class _Record(NamedTuple):
     """Fields of a table without their names, or what is wrong with them."""
 
-    place: Place
+    location: Location
     fields: list[str]
     raw: bytes
     wrong: str
@@ -111,9 +108,9 @@ def _lines(path: str, bad: BadRows) -> Iterator[_Line]:
     number = 0
     try:
         for number, line in enumerate(_raw_lines(path), 1):
-            place = Place(path, number)
+            location = Location(path, number)
             if line is None:
-                yield _Line(place, "", _TOO_LONG)
+                yield _Line(location, "", _TOO_LONG)
                 continue
             try:
                 text, wrong = line.decode(), ""
@@ -124,9 +121,9 @@ def _lines(path: str, bad: BadRows) -> Iterator[_Line]:
                     f"({error.reason})"
                 )
                 text = line.decode(errors="surrogateescape")
-            yield _Line(place, text, wrong)
+            yield _Line(location, text, wrong)
     except DamagedError as error:
-        bad.add(Place(path, number + 1), str(error))
+        bad.add(Location(path, number + 1), str(error))
 
 
 def _raw_lines(path: str) -> Iterator[bytes | None]:
@@ -162,39 +159,52 @@ def _without_bom(data: bytes) -> bytes:
 def _good_lines(path: str, bad: BadRows) -> Iterator[_Line]:
     for line in _lines(path, bad):
         if line.wrong:
-            bad.add(line.place, line.wrong, line.raw)
+            bad.add(line.location, line.wrong, line.raw)
         else:
             yield line
 
 
-def _text_rows(path: str, bad: BadRows) -> Iterator[tuple[Place, Row]]:
-    return ((line.place, {"text": line.text}) for line in _good_lines(path, bad))
+def _text_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
+    return ((line.location, {"text": line.text}) for line in _good_lines(path, bad))
 
 
-def _jsonl_rows(path: str, bad: BadRows) -> Iterator[tuple[Place, Row]]:
+def _jsonl_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
     for line in _good_lines(path, bad):
         if not line.text.strip():
             continue
         try:
             row = json.loads(line.text)
         except (ValueError, RecursionError) as error:
-            bad.add(line.place, f"the row is not JSON ({error})", line.text)
+            bad.add(line.location, f"the row is not JSON ({error})", line.text)
             continue
         if isinstance(row, dict):
-            yield line.place, row
+            yield line.location, row
         else:
             bad.add(
-                line.place,
+                line.location,
                 f"the row is JSON of type {type(row).__name__}, expected an object with a field "
                 "for each column",
                 line.text,
             )
 
 
+def _parquet_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
+    number = 0
+    try:
+        for number, row in enumerate(parquet_rows(path, compression_of(path)[0]), 1):
+            location = Location(path, number, "row")
+            if isinstance(row, UnicodeDecodeError):
+                bad.add(location, f"a text is not UTF-8 ({row.reason})", row.object)
+            else:
+                yield location, row
+    except DamagedError as error:
+        bad.add(Location(path, number + 1, "row"), str(error))
+
+
 def _tsv_records(path: str, bad: BadRows) -> Iterator[_Record]:
     for line in _lines(path, bad):
         if line.text or line.wrong:
-            yield _Record(line.place, line.text.split("\t"), line.raw, line.wrong)
+            yield _Record(line.location, line.text.split("\t"), line.raw, line.wrong)
 
 
 def _csv_records(path: str, bad: BadRows) -> Iterator[_Record]:
@@ -216,7 +226,7 @@ def _csv_records(path: str, bad: BadRows) -> Iterator[_Record]:
             )
         wrong = source.wrong or wrong
         if fields or wrong:
-            yield _Record(source.place or Place(path, 1), fields, bytes(source.raw), wrong)
+            yield _Record(source.location or Location(path, 1), fields, bytes(source.raw), wrong)
 
 
 class _CsvLines:
@@ -229,7 +239,7 @@ class _CsvLines:
         self.begin_record()
 
     def begin_record(self) -> None:
-        self.place: Place | None = None
+        self.location: Location | None = None
         self.raw = bytearray()
         self.wrong = ""
 
@@ -246,31 +256,31 @@ class _CsvLines:
     def __next__(self) -> str:
         line = self._ahead or next(self._lines)
         self._ahead = None
-        self.raw += line.raw if self.place is None else b"\n" + line.raw
-        self.place = self.place or line.place
+        self.raw += line.raw if self.location is None else b"\n" + line.raw
+        self.location = self.location or line.location
         self.wrong = self.wrong or line.wrong
         return line.text + "\n"
 
 
 def _table_rows(
     records: Iterator[_Record], bad: BadRows, header: Sequence[str] | None
-) -> Iterator[tuple[Place, Row]]:
+) -> Iterator[tuple[Location, Row]]:
     """Records by the header's names. An unreadable header is always an error: nothing can be read
     without it."""
     for record in records:
         if header is None:
             if record.wrong:
                 raise DataError(
-                    f"{record.place.in_full()}: {record.wrong}; the header has to be readable"
+                    f"{record.location.in_full()}: {record.wrong}; the header has to be readable"
                 )
             header = _header(record)
         elif record.wrong:
-            bad.add(record.place, record.wrong, record.raw)
+            bad.add(record.location, record.wrong, record.raw)
         elif len(record.fields) == len(header):
-            yield record.place, dict(zip(header, record.fields, strict=True))
+            yield record.location, dict(zip(header, record.fields, strict=True))
         else:
             bad.add(
-                record.place,
+                record.location,
                 f"the row has {len(record.fields)} fields, the header names {len(header)}; the "
                 "separators do not fit",
                 record.raw,
@@ -282,7 +292,7 @@ def _header(record: _Record) -> list[str]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
-            f"{record.place.in_full()}: the header names the column {twice[0]!r} more than once; "
+            f"{record.location.in_full()}: the header names the column {twice[0]!r} more than once; "
             "give each column a name of its own"
         )
     return names

@@ -11,10 +11,10 @@ from itertools import chain, islice
 from pathlib import Path
 
 from litebert.config import HeadKind
+from litebert.data.bad_rows import BadRowError, BadRows
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.squad import read_squad
 from litebert.tasks.examples import AnswerExample, Kind, TagExample, TaskExample, TextExample
-from litebert.tasks.tables.bad_rows import BadRowError, BadRows
 from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
 from litebert.tasks.tables.memory import MemoryTable
@@ -58,7 +58,7 @@ def open_table(
         first = () if is_known else in_files[:1]
         files = {split: files[split] for split in in_files if split in (*splits, *first)}
     reader = _Reader(kind, options)
-    with BadRows.of(options) as bad:
+    with BadRows(options.bad_rows, options.quarantine) as bad:
         examples: dict[str, Sequence[TaskExample]] = {
             split: reader.read(files[split], split, bad) for split in STEMS if split in files
         }
@@ -118,14 +118,14 @@ class _Reader:
         names = list(dict.fromkeys(name for _, row in ahead for name in row))
         columns, note = find_columns(self.kind, names, self.options, where=where, labelled=labelled)
         self.notes += [note] if note else []
-        for number, (place, row) in enumerate(chain(ahead, rows)):
+        for number, (location, row) in enumerate(chain(ahead, rows)):
             try:
                 example = row_to_example(
-                    self.kind, row, columns, key=str(number), where=str(place), labelled=labelled
+                    self.kind, row, columns, key=str(number), where=str(location), labelled=labelled
                 )
                 _expect_known(example, self.labels or ())
             except BadRowError as error:
-                bad.add(place, str(error), row)
+                bad.add(location, str(error), row)
                 continue
             yield example
 

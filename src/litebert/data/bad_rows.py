@@ -1,0 +1,143 @@
+"""Rows that cannot be used: a location, a reason and the row in; a DataError, a count, or a line of
+the quarantine file out.
+ The policy is the user's (--bad-rows): stop at the first, skip them, or skip them and write a copy
+of each to a file of JSON lines. Nothing is lost without a count. Corpora and tables share this.
+"""
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, NamedTuple
+
+from litebert.errors import DataError
+from litebert.files import publish
+
+BadRowPolicy = Literal["error", "skip", "quarantine"]
+
+
+class Location(NamedTuple):
+    """Where a row is. As text: train.tsv:17."""
+
+    path: str
+    number: int
+    """From 1."""
+    unit: Literal["line", "row", "question"] = "line"
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.path)}:{self.number}"
+
+    def in_full(self) -> str:
+        return f"{self.path}, {self.unit} {self.number}"
+
+
+class BadRowError(DataError):
+    """A row that cannot be used; raised where its location is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """A line or row of a corpus that holds no usable text, or where a file breaks off."""
+
+    path: str
+    line: int
+    reason: str
+    data: bytes = b""
+    """The row; empty for a file that breaks off and for a row that is too long to be held."""
+
+    @property
+    def location(self) -> Location:
+        return Location(self.path, self.line)
+
+    def __str__(self) -> str:
+        return f"{self.location.in_full()}: {self.reason}"
+
+
+class BadRows:
+    """The bad rows of one reading. A context: at its end the quarantine file is published, on an
+    error it is removed."""
+
+    def __init__(
+        self,
+        policy: BadRowPolicy = "error",
+        quarantine: str | os.PathLike[str] = "quarantine.jsonl",
+        *,
+        alternatives: str = "skip or quarantine",
+    ) -> None:
+        """`alternatives` are the other policies that the user may choose."""
+        self.policy, self.count, self.first = policy, 0, ""
+        self._alternatives = alternatives
+        self._path = Path(quarantine)
+        self._temporary = self._path.with_name(self._path.name + ".part")
+        self._file: IO[str] | None = None
+
+    def add(self, location: Location, reason: str, row: object = "") -> None:
+        """Raise DataError, count the row, or count and copy it, as the policy says."""
+        message = f"{location.in_full()}: {reason}"
+        if self.policy == "error":
+            raise DataError(
+                f"{message}; fix it, or leave it out with --bad-rows {self._alternatives}"
+            )
+        self.count += 1
+        self.first = self.first or message
+        if self.policy == "quarantine":
+            try:
+                self._write(location, reason, row)
+            except OSError as error:
+                raise DataError(
+                    f"{self._path}: bad rows cannot be written there ({error.strerror}); make "
+                    "room, or name another file"
+                ) from error
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to tell the user at the end."""
+        if not self.count:
+            return ()
+        where = f", kept in {self._path}" if self.policy == "quarantine" else ""
+        return (
+            f"{self.count:,} bad row{'s were' if self.count > 1 else ' was'} left out{where}; the "
+            f"first: {self.first}",
+        )
+
+    def finish(self) -> None:
+        """Publish the quarantine file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+            publish(self._temporary, self._path)
+            self._file = None
+
+    def abandon(self) -> None:
+        """Remove it."""
+        if self._file is not None:
+            self._file.close()
+            self._temporary.unlink(missing_ok=True)
+            self._file = None
+
+    def __enter__(self) -> "BadRows":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finish() if error is None else self.abandon()
+
+    def _write(self, location: Location, reason: str, row: object) -> None:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._temporary.open("w", encoding="utf-8")
+        if not isinstance(row, bytes | str):
+            row = json.dumps(row, ensure_ascii=False, default=str)
+        data = row if isinstance(row, bytes) else row.encode(errors="surrogatepass")
+        record: dict[str, str | int] = {"file": location.path, "line": location.number}
+        record["reason"] = reason
+        try:
+            record["row"] = data.decode()
+        except UnicodeDecodeError:
+            record["row_base64"] = base64.b64encode(data).decode()
+        self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
