@@ -44,27 +44,27 @@ check: setup
 # TASKS: a folder with glue, squad and race
 bench: setup
 	$(PIP) -e ".[all,dev,bench]"
-	$(BIN)/python bench/tokenizer.py --data $(DATA) --tokenizer $(TOKENIZER)
-	$(BIN)/python bench/build.py --data $(DATA) --tokenizer $(TOKENIZER)
-	$(BIN)/python bench/masking.py --data $(SHARDS)
-	$(BIN)/python bench/examples.py --data $(SHARDS)
-	$(BIN)/python bench/giveaway.py --data $(SHARDS)
-	$(BIN)/python bench/pretrain_step.py
-	$(BIN)/python bench/encode_tasks.py --squad $(TASKS)/squad/dev-v1.1.json --race $(TASKS)/race --tokenizer $(TOKENIZER)
-	$(BIN)/python bench/scores.py --glue $(TASKS)/glue --squad1 $(TASKS)/squad/dev-v1.1.json --squad2 $(TASKS)/squad/dev-v2.0.json
-	$(BIN)/python bench/finetune.py --data $(TASKS)/glue --tokenizer $(TOKENIZER)
-	$(BIN)/python bench/predict.py
+	$(BIN)/python -m bench.cpu.tokenizer --data $(DATA) --tokenizer $(TOKENIZER)
+	$(BIN)/python -m bench.cpu.build --data $(DATA) --tokenizer $(TOKENIZER)
+	$(BIN)/python -m bench.cpu.masking --data $(SHARDS)
+	$(BIN)/python -m bench.cpu.examples --data $(SHARDS)
+	$(BIN)/python -m bench.studies.giveaway --data $(SHARDS)
+	$(BIN)/python -m bench.cpu.pretrain_step
+	$(BIN)/python -m bench.cpu.encode_tasks --squad $(TASKS)/squad/dev-v1.1.json --race $(TASKS)/race --tokenizer $(TOKENIZER)
+	$(BIN)/python -m bench.cpu.scores --glue $(TASKS)/glue --squad1 $(TASKS)/squad/dev-v1.1.json --squad2 $(TASKS)/squad/dev-v2.0.json
+	$(BIN)/python -m bench.cpu.finetune --data $(TASKS)/glue --tokenizer $(TOKENIZER)
+	$(BIN)/python -m bench.cpu.predict
 
 # hours of kills, signals, damage and bad files
 torture: setup
-	$(BIN)/python bench/torture_snapshot.py
-	$(BIN)/python bench/torture_build.py --data $(DATA) --tokenizer $(TOKENIZER)
-	$(BIN)/python bench/torture_pretrain.py
-	$(BIN)/python bench/torture_ranks.py
-	$(BIN)/python bench/torture_finetune.py
-	$(BIN)/python bench/torture_predict.py
-	$(BIN)/python bench/fuzz_corpus.py
-	$(BIN)/python bench/fuzz_tasks.py
+	$(BIN)/python -m torture.snapshot
+	$(BIN)/python -m torture.build --data $(DATA) --tokenizer $(TOKENIZER)
+	$(BIN)/python -m torture.pretrain
+	$(BIN)/python -m torture.ranks
+	$(BIN)/python -m torture.finetune
+	$(BIN)/python -m torture.predict
+	$(BIN)/python -m torture.fuzz_corpus
+	$(BIN)/python -m torture.fuzz_tasks
 
 # what needs a cluster or a browser; installs the extras it needs
 test-system: setup

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bundles import table, write_bundle
 
 from litebert.convert.bundle import Bundle, find_prefix
 from litebert.errors import ConversionError
+from tests.helpers.bundles import table, write_bundle
 
 GOOGLE = Path(__file__).parent / "fixtures" / "google"
 

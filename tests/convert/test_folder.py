@@ -12,7 +12,6 @@ import pytest
 import sentencepiece
 import torch
 import transformers
-from peers import foreign_model
 from safetensors.torch import load_file
 
 from litebert.cli import run
@@ -21,6 +20,7 @@ from litebert.convert.folder import convert_folder
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.huggingface import foreign_model
 
 GOOGLE = Path(__file__).parent / "fixtures" / "google"
 TEXT = "The quick brown fox jumps over the lazy dog, and 12 hens (or more) look on."

@@ -8,12 +8,12 @@ import time
 
 import pytest
 import torch
-from peers import foreign_model
 from safetensors.torch import load_file, save_file
 
 from litebert.convert.huggingface import read_huggingface
 from litebert.convert.unpickle import unpickle
 from litebert.errors import ConversionError
+from tests.helpers.huggingface import foreign_model
 
 
 @pytest.fixture(scope="module")

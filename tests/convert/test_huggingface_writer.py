@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
-from peers import (
+
+from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.convert.huggingface import read_huggingface
+from litebert.convert.huggingface_writer import to_huggingface
+from litebert.errors import ConversionError
+from litebert.model.model import Model
+from tests.helpers.huggingface import (
     NAMES,
     converted,
     difference,
@@ -16,12 +22,6 @@ from peers import (
     randomize,
     their_outputs,
 )
-
-from litebert.config import PRESETS, HeadConfig, ModelConfig
-from litebert.convert.huggingface import read_huggingface
-from litebert.convert.huggingface_writer import to_huggingface
-from litebert.errors import ConversionError
-from litebert.model.model import Model
 
 TINY = replace(PRESETS["tiny"], vocab_size=60)
 BERT = replace(TINY, share="none", embedding_size=TINY.hidden_size)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from peers import NAMES, foreign_model
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.bundle import Bundle
@@ -14,6 +13,7 @@ from litebert.convert.huggingface import ARCHITECTURES
 from litebert.convert.names import HEADS, foreign_names
 from litebert.errors import ConversionError
 from litebert.model.model import Model
+from tests.helpers.huggingface import NAMES, foreign_model
 
 TINY = PRESETS["tiny"]
 GOOGLE = Path(__file__).parent / "fixtures" / "google" / "model.ckpt-best"

@@ -6,7 +6,10 @@ import copy
 import pytest
 import torch
 import transformers
-from peers import (
+
+from litebert.convert.names import foreign_names
+from litebert.convert.settings import DEFAULTS
+from tests.helpers.huggingface import (
     ALBERT,
     NAMES,
     converted,
@@ -16,9 +19,6 @@ from peers import (
     our_outputs,
     their_outputs,
 )
-
-from litebert.convert.names import foreign_names
-from litebert.convert.settings import DEFAULTS
 
 ODD = {
     "groups 2": {"num_hidden_layers": 4, "num_hidden_groups": 2},

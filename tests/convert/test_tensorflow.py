@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from bundles import write_bundle
-from peers import difference, inputs, our_outputs, their_outputs
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.bundle import Bundle
@@ -19,6 +17,8 @@ from litebert.convert.names import foreign_names
 from litebert.convert.tensorflow import read_google
 from litebert.errors import ConversionError
 from litebert.model.model import Model
+from tests.helpers.bundles import write_bundle
+from tests.helpers.huggingface import difference, inputs, our_outputs, their_outputs
 
 GOOGLE = Path(__file__).parent / "fixtures" / "google"
 PREFIX = GOOGLE / "model.ckpt-best"

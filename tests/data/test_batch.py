@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from toy_corpus import FIRST, toy_shard, vocabulary_of
 
 from litebert.data.batch import Batch
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.packing import IGNORED, HostBatch
+from tests.helpers.toy_shards import FIRST, toy_shard, vocabulary_of
 
 SHARD = toy_shard()
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import contents, made_documents, make_tokenizer, small_build, write_text
 
 from litebert.data import build as build_module
 from litebert.data import engines
@@ -24,6 +23,7 @@ from litebert.data.shards import Shards
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.text.sentences import split_sentences
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.building import contents, made_documents, make_tokenizer, small_build, write_text
 
 HERE = Path(__file__).parent
 
@@ -228,7 +228,7 @@ def command(corpus: list[Path], tokenizer: Path, out: Path, workers: int) -> lis
 def test_kills_change_nothing(
     built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL at random moments; bench/torture_build.py does it fifty times on more text."""
+    """SIGKILL at random moments; torture/build.py does it fifty times on more text."""
     draw = random.Random(0)
     out = tmp_path / "out"
     for workers in (1, 2, 1, 2):

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from toy_corpus import toy_shard, vocabulary_of
 
 from litebert.data.giveaway import NAMES, accuracy, expand, features, fit
 from litebert.data.plan import is_heldout
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
+from tests.helpers.toy_shards import toy_shard, vocabulary_of
 
 # the first sentence of each document is longer than the others, as in an encyclopedia
 SHARD = toy_shard(documents=6000, sentences=(2, 40))

@@ -1,18 +1,16 @@
 """Laws of n-gram masking, and equality in distribution with a plain builder in the reference's
 manner."""
 
-import importlib.util
 import random
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
-from toy_corpus import FIRST, toy_vocabulary
 
+from bench.cpu import python_builder as builder
 from litebert.data.masking import Hidden, Rows, Vocabulary, budgets, choose, hide
 from litebert.data.random import Purpose, keys, seeded
 from litebert.data.spec import ExampleSpec
+from tests.helpers.toy_shards import FIRST, toy_vocabulary
 
 VOCABULARY = toy_vocabulary(3000)
 NAMES = [f"piece{number}" for number in range(3000)]
@@ -207,19 +205,8 @@ def test_one_segment_and_one_token_rows() -> None:
     assert len(hidden.masked_positions) == 2
 
 
-def python_builder() -> ModuleType:
-    path = Path(__file__).parents[2] / "bench" / "python_builder.py"
-    found = importlib.util.spec_from_file_location("python_builder", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
 def test_equal_in_distribution_to_the_plain_python_way() -> None:
     """How often each place is hidden, how many words runs have, and how tokens are replaced."""
-    builder = python_builder()
     # every word one token, so that a run of hidden tokens is a run of words
     vocabulary = toy_vocabulary(3000, word_share=1.1)
     rows = make_rows(2000, 64, vocabulary=vocabulary)

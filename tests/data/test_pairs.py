@@ -3,7 +3,6 @@ meant to."""
 
 import numpy as np
 import pytest
-from toy_corpus import shard_of, toy_shard
 
 from litebert.data.pairs import Pairs, cut_everywhere, make_pairs
 from litebert.data.plan import Plan, plan_epoch
@@ -11,6 +10,7 @@ from litebert.data.segments import Segments
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
 from litebert.errors import ConfigError
+from tests.helpers.toy_shards import shard_of, toy_shard
 
 SHARD = toy_shard(documents=500)
 

@@ -3,7 +3,6 @@ structure decides."""
 
 import numpy as np
 import pytest
-from toy_corpus import shard_of, toy_shard
 
 from litebert.data import plan as plan_module
 from litebert.data.pairs import cut_everywhere
@@ -11,6 +10,7 @@ from litebert.data.plan import Plan, is_heldout, plan_epoch
 from litebert.data.segments import Segments, cut_keys, draw_sizes
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
+from tests.helpers.toy_shards import shard_of, toy_shard
 
 SHARD = toy_shard(documents=400)
 

@@ -7,13 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import VOCAB_SIZE, made_documents, make_tokenizer, small_build, write_text
 
 from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.errors import DataError
 from litebert.text.train import VocabularyConfig, train_tokenizer
+from tests.helpers.building import (
+    VOCAB_SIZE,
+    made_documents,
+    make_tokenizer,
+    small_build,
+    write_text,
+)
 
 
 @pytest.fixture(scope="module")

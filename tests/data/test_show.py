@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_corpus import toy_shard, write_folder
 
 from litebert.commands.data_show import show
 from litebert.data.batch import Batch
 from litebert.data.show import describe
 from litebert.errors import ConfigError
+from tests.helpers.toy_shards import toy_shard, write_folder
 
 PIECES = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "s", "▁sat", "▁", "▁dog"]
 

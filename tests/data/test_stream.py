@@ -12,12 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_corpus import shard_of, toy_shard, toy_vocabulary, vocabulary_of, write_folder
 
 from litebert.data.batch import Batch
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Position, Stream
 from litebert.errors import ConfigError, DataError, LitebertError
+from tests.helpers.toy_shards import (
+    shard_of,
+    toy_shard,
+    toy_vocabulary,
+    vocabulary_of,
+    write_folder,
+)
 
 SHARD = toy_shard()
 SPEC = ExampleSpec(max_length=64)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from made_models import save_model
 
 from litebert.infer.predictor import Predictor, load
+from tests.helpers.models import save_model
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_models import LABELS, save_model
 
 from litebert import cli
 from litebert.infer.predictor import load
+from tests.helpers.models import LABELS, save_model
 
 CASES: dict[str, tuple[str, list[str], set[str]]] = {
     "fill": ("masked", ["the [MASK] sails", "a [MASK] [MASK]"], {"text", "masks"}),

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from made_models import SENTENCES, texts
 
 from litebert.errors import ConfigError, DataError
 from litebert.infer import streaming
 from litebert.infer.predictor import Predictor, load
 from litebert.infer.verbs import encode_masked
+from tests.helpers.models import SENTENCES, texts
 
 
 def states(model: Predictor, text: str) -> torch.Tensor:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_models import LABELS, save_model, texts
 
 import litebert
 from litebert.convert.folder import convert_folder
@@ -16,6 +15,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.predictor import load
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.task import Task, TaskCard
+from tests.helpers.models import LABELS, save_model, texts
 
 SENTIMENT = Task(name="sst2", kind="classify", scores=("accuracy",), labels=LABELS, head="classify")
 

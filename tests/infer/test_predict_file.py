@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_models import save_model, texts
 
 from litebert.errors import ConfigError, DataError
 from litebert.infer import output, streaming
@@ -28,6 +27,7 @@ from litebert.infer.predictor import Predictor, load
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.tables.table import PEEK
+from tests.helpers.models import save_model, texts
 
 TEXTS = [text.replace("first", 'the "first",') for text in texts(60)]
 CLASSIFY = PredictOptions(verb="classify")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_models import LABELS, SENTENCES, save_model, texts
 
 from litebert.config import HeadKind
 from litebert.errors import ConfigError
@@ -16,6 +15,7 @@ from litebert.infer.predictor import Predictor, load
 from litebert.tasks.examples import AnswerExample
 from litebert.tasks.predictions import Span
 from litebert.tasks.task import Task, TaskCard
+from tests.helpers.models import LABELS, SENTENCES, save_model, texts
 
 FIRST, SECOND = texts(20), texts(20, seed=1)
 OPTIONS = [random.Random(number).sample(SENTENCES, 2 + number % 3) for number in range(20)]

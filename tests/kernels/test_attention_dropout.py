@@ -6,14 +6,6 @@ at all others shows the weight of that key.
 
 import pytest
 import torch
-from kernels_run import DEVICE, HALF, HAS_GPU  # skips all of this where kernels cannot run
-from test_short_attention import (
-    bounds_of,
-    errors,
-    make_inputs,
-    needs_gpu,
-    outcome,
-)
 from torch import Tensor
 
 from litebert.config import PRESETS
@@ -21,6 +13,18 @@ from litebert.kernels.attention import long
 from litebert.kernels.attention.long import long_attention
 from litebert.model import layout
 from litebert.model.layout import Packing
+from tests.helpers.kernels import (  # skips all of this where kernels cannot run
+    DEVICE,
+    HALF,
+    HAS_GPU,
+)
+from tests.kernels.test_short_attention import (
+    bounds_of,
+    errors,
+    make_inputs,
+    needs_gpu,
+    outcome,
+)
 
 HEADS, SIZE, DROPOUT, EXACT = 2, 32, 0.25, 1.6e-2 if HAS_GPU else 2e-3
 CASES = [

@@ -2,10 +2,14 @@
 
 import pytest
 import torch
-from kernels_run import DEVICE, HAS_GPU, quiet  # skips all of this where kernels cannot run
 
 from litebert.kernels.fp8 import linear as fp8
 from litebert.kernels.fp8 import rounding as fp8_rounding
+from tests.helpers.kernels import (  # skips all of this where kernels cannot run
+    DEVICE,
+    HAS_GPU,
+    quiet,
+)
 
 pytestmark = quiet
 DTYPE = torch.bfloat16 if HAS_GPU else torch.float32

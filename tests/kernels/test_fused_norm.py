@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels_run import DEVICE, HALF, HAS_GPU, quiet  # skips all of this where kernels cannot run
 from torch import Tensor, nn
 
 from litebert.config import PRESETS
@@ -21,6 +20,12 @@ from litebert.model import layers, layout
 from litebert.model.encoder import apply_layer
 from litebert.model.layers import Attention, FeedForward
 from litebert.model.layout import Needed, Packing
+from tests.helpers.kernels import (  # skips all of this where kernels cannot run
+    DEVICE,
+    HALF,
+    HAS_GPU,
+    quiet,
+)
 
 pytestmark = quiet
 ROWS = [1, 7, 128, 1000]

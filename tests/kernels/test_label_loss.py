@@ -7,12 +7,17 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels_run import DEVICE, HALF, HAS_GPU, quiet  # skips all of this where kernels cannot run
 from torch import Tensor
 
 from litebert.kernels import cross_entropy as labelled
 from litebert.kernels.cross_entropy import label_loss
 from litebert.packing import IGNORED
+from tests.helpers.kernels import (  # skips all of this where kernels cannot run
+    DEVICE,
+    HALF,
+    HAS_GPU,
+    quiet,
+)
 
 pytestmark = quiet
 WIDTHS = [1024, 2048 + 8, 30_000]

@@ -6,8 +6,17 @@ is installed).
 
 import pytest
 import torch
-from kernels_run import DEVICE, HALF, HAS_GPU  # skips all of this where kernels cannot run
-from test_short_attention import (
+from torch import Tensor
+
+from litebert.kernels.attention import long, short
+from litebert.kernels.attention.long import Tile, Tiles
+from litebert.model import layout
+from tests.helpers.kernels import (  # skips all of this where kernels cannot run
+    DEVICE,
+    HALF,
+    HAS_GPU,
+)
+from tests.kernels.test_short_attention import (
     bounds_of,
     errors,
     make_inputs,
@@ -17,11 +26,6 @@ from test_short_attention import (
     side_by_side,
     truth_of,
 )
-from torch import Tensor
-
-from litebert.kernels.attention import long, short
-from litebert.kernels.attention.long import Tile, Tiles
-from litebert.model import layout
 
 EDGES = [512, 1, 129, 300, 127, 128, 0, 130, 255, 256, 257, 511]
 FEW = [9, 1, 0, 77, 130, 3, 0, 1, 64, 65, 2, 128]

@@ -3,12 +3,12 @@ is float64."""
 
 import pytest
 import torch
-from kernels_run import DEVICE, HAS_GPU  # skips all of this where kernels cannot run
 from torch import Tensor
 
 from litebert.kernels.attention import short
 from litebert.model import layout
 from litebert.model.layout import Needed, Packing
+from tests.helpers.kernels import DEVICE, HAS_GPU  # skips all of this where kernels cannot run
 
 needs_gpu = pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
 RAGGED = [5, 16, 0, 1, 31, 17]

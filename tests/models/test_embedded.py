@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_embedded import FACTS, LABELS, embed, make_run
 
 import litebert
 from litebert import cli
@@ -22,6 +21,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.task import Task, TaskCard
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.embedded import FACTS, LABELS, embed, make_run
 
 
 @pytest.fixture(scope="module")

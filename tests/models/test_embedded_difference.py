@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from made_embedded import FACTS, LABELS, embed, make_run
 
 import litebert
 from litebert import cli
@@ -19,6 +18,7 @@ from litebert.storage.checkpoint import CONFIG, WEIGHTS, Checkpoint
 from litebert.tasks.task import Task, TaskCard
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.embedded import FACTS, LABELS, embed, make_run
 
 NAMES = ("gloomy", "cheerful")
 TEXTS = ["the whale sails home", "a storm"]

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from changed_recipes import FINETUNE as OTHER
 
 from litebert.errors import ConfigError
 from litebert.recipes import (
@@ -19,6 +18,7 @@ from litebert.recipes import (
 )
 from litebert.recipes.finetune import PRACTICAL
 from litebert.recipes.table14 import LIKE
+from tests.helpers.changed_recipes import FINETUNE as OTHER
 
 PAPER = """
 cola   1e-5 16  0  5336  320  512

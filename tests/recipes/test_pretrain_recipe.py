@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from changed_recipes import PRETRAIN as OTHER
 
 from litebert.errors import ConfigError
 from litebert.recipes import (
@@ -23,6 +22,7 @@ from litebert.recipes import (
     difference,
     named,
 )
+from tests.helpers.changed_recipes import PRETRAIN as OTHER
 
 
 def test_other_really_differs_everywhere() -> None:

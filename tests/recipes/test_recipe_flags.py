@@ -6,12 +6,12 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from changed_recipes import FINETUNE, PRETRAIN
 
 from litebert import cli
 from litebert.commands import finetune, pretrain
 from litebert.commands.flags import call, field_docs
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, Recipe, named
+from tests.helpers.changed_recipes import FINETUNE, PRETRAIN
 
 RECIPES = {
     "pretrain": (named("affordable"), PRETRAIN, pretrain.Settings),

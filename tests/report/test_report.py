@@ -12,7 +12,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_runs import examples, finetuning, make_run, records
 
 from litebert import cli
 from litebert.errors import ConfigError, DataError
@@ -24,6 +23,7 @@ from litebert.report.lines import evenly_spaced, extremes, make_bins, smooth, sp
 from litebert.report.markup import axis_ticks, count, log_ticks, measure, number, ticks
 from litebert.report.page import LIMIT
 from litebert.report.settings import differing_names, flatten, nearest_recipe
+from tests.helpers.run_folders import examples, finetuning, make_run, records
 
 VOID = {"meta", "input", "br", "path"}
 

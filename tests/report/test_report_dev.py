@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_runs import finetuning, make_run
-from test_report import Reader
 
 from litebert.errors import DataError
 from litebert.report import write_report
@@ -25,7 +23,9 @@ from litebert.tasks.examples import (
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction, save_predictions
 from litebert.tasks.scores.evaluation import evaluate
 from litebert.tasks.task import Task
-from made_predictions import TASKS, made, made_models
+from tests.helpers.predictions import TASKS, made, made_models
+from tests.helpers.run_folders import finetuning, make_run
+from tests.report.test_report import Reader
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&\x00\u202e"
 

@@ -2,11 +2,9 @@
 pruning."""
 
 import errno
-import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -180,18 +178,6 @@ def test_other_errors_of_the_system_are_not_hidden(
         CheckpointError, match=r"snapshot of step 1 could not be written: .*Input/output error"
     ):
         snapshots.save(make(1))
-
-
-def test_kills_and_damage_in_small(tmp_path: Path) -> None:
-    """The campaign of bench/ with few trials: its exit code is the law."""
-    command = [sys.executable, ROOT / "bench" / "torture_snapshot.py"]
-    sizes = ["--kills", "10", "--flips", "20", "--truncations", "10", "--size", "100000"]
-    environment = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *sizes], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["sigkill"]["kills"] == 10
 
 
 @pytest.fixture

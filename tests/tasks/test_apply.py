@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.errors import ConfigError
 from litebert.model.batch import DeviceBatch
@@ -27,6 +26,7 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.task_examples import CASES, made_card, made_examples, made_model
 
 
 def numbers(prediction: Prediction) -> list[float]:

@@ -14,7 +14,7 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.tasks.scores.score import score
-from made_predictions import TASKS, made, made_models
+from tests.helpers.predictions import TASKS, made, made_models
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))

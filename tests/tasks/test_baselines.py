@@ -28,7 +28,7 @@ from litebert.tasks.predictions import (
 from litebert.tasks.scores.baselines import bag_of_words, majority, word_features
 from litebert.tasks.scores.linear import LinearModel
 from litebert.tasks.scores.score import score
-from made_predictions import TASKS, made
+from tests.helpers.predictions import TASKS, made
 
 BASELINES = [majority, bag_of_words]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_examples import CASES, made_card, made_model
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST
 from litebert.storage.checkpoint import TASK, Checkpoint
 from litebert.tasks.task import TaskCard
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.task_examples import CASES, made_card, made_model
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_examples import made_card, made_examples
 
 from litebert.errors import DataError
 from litebert.tasks.encode.encode import encode, fill_in
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import Answer, AnswerExample, ChoiceExample, TagExample, TextExample
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.task_examples import made_card, made_examples
 
 
 def row(inputs: Inputs, unit: int, number: int = 0) -> tuple[list[int], list[int]]:

@@ -8,7 +8,7 @@ from litebert.errors import DataError
 from litebert.tasks.examples import AnswerExample, TagExample, TextExample
 from litebert.tasks.scores.evaluation import evaluate, worst
 from litebert.tasks.scores.score import bootstrap, by_slice, score
-from made_predictions import TASKS, made
+from tests.helpers.predictions import TASKS, made
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))

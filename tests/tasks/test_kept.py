@@ -7,7 +7,7 @@ import pytest
 
 from litebert.errors import DataError
 from litebert.tasks.predictions import load_predictions, save_predictions
-from made_predictions import TASKS, made
+from tests.helpers.predictions import TASKS, made
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.model.batch import DeviceBatch
 from litebert.tasks.encode.encode import encode
@@ -28,6 +27,7 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.task_examples import CASES, made_card, made_examples, made_model
 
 
 def said(prediction: Prediction) -> Any:

@@ -9,7 +9,7 @@ from litebert.tasks.examples import Answer, AnswerExample
 from litebert.tasks.predictions import Span, SpanPrediction
 from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.score import score
-from made_predictions import TASKS
+from tests.helpers.predictions import TASKS
 
 TASK = TASKS["answer or none"]
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made_examples import CASES, made_card, made_examples, made_model
 
 from litebert.model import batch as model_batch
 from litebert.model.batch import DeviceBatch, can_pack
@@ -18,6 +17,7 @@ from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.heads import heads
 from litebert.tasks.heads.heads import task_losses, task_states
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.task_examples import CASES, made_card, made_examples, made_model
 
 
 def made(kind: Any, head: Any, tokenizer: Tokenizer) -> tuple[Model, Inputs]:

@@ -11,7 +11,7 @@ from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TaskExample, TextExample
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
 from litebert.tasks.scores.score import LESS_IS_BETTER, bootstrap, by_slice, score
-from made_predictions import TASKS, made
+from tests.helpers.predictions import TASKS, made
 
 KINDS = sorted(TASKS)
 

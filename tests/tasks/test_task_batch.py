@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_examples import CASES, made_card, made_examples
 
 from litebert.tasks.encode.batch import TaskBatch, epoch_batches
 from litebert.tasks.encode.encode import encode
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.task_examples import CASES, made_card, made_examples
 
 
 def listed(batch: TaskBatch) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from made_examples import CASES, made_card, made_examples, made_model
 from torch import Tensor
 
 from litebert.errors import DataError
@@ -17,6 +16,7 @@ from litebert.tasks.encode.encode import encode
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import task_losses
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.task_examples import CASES, made_card, made_examples, made_model
 
 
 def lay(batch: TaskBatch) -> DeviceBatch:

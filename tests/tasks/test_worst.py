@@ -23,7 +23,7 @@ from litebert.tasks.predictions import (
 )
 from litebert.tasks.scores.evaluation import Wrong, worst
 from litebert.tasks.scores.score import score
-from made_predictions import TASKS, made
+from tests.helpers.predictions import TASKS, made
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))

@@ -1,10 +1,10 @@
 """One small vocabulary for all tests of the tokenizer."""
 
 import pytest
-from made_text import made_lines
 
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
+from tests.helpers.text import made_lines
 
 
 @pytest.fixture(scope="session")

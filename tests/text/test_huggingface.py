@@ -12,12 +12,12 @@ import pytest
 import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_text import made_lines
 
 from litebert.text.normalize import TextRules
 from litebert.text.spiece import _fields
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
+from tests.helpers.text import made_lines
 
 RULES = [
     TextRules(),

@@ -3,11 +3,11 @@
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_sentences import GOLDEN
 
 from litebert.text.abbreviations import EITHER, NUMBERED, STARTERS, TITLES
 from litebert.text.sentence_words import sentence_words
 from litebert.text.sentences import split_sentences
+from tests.text.test_sentences import GOLDEN
 
 PARAGRAPHS = [param.values[0] for param in GOLDEN]
 # Pieces of which rules are made: known words, numbers, stops, quotes, white space of several kinds,

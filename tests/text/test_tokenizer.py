@@ -11,12 +11,12 @@ import pytest
 import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_text import made_lines
 
 from litebert.errors import ConfigError, DataError
 from litebert.text.normalize import TextRules, clean
 from litebert.text.pieces import starts_word
 from litebert.text.tokenizer import Tokenizer
+from tests.helpers.text import made_lines
 
 WORDS = [
     "in",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made_text import made_lines
 
 from litebert.commands.tokenizer_train import train
 from litebert.errors import ConfigError, DataError
 from litebert.text.normalize import TextRules
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, _cut, measure, train_tokenizer
+from tests.helpers.text import made_lines
 
 
 def test_layout_is_the_papers() -> None:

@@ -9,7 +9,7 @@ from litebert.tasks.heads.average import average
 from litebert.tasks.predictions import LabelPrediction, Prediction
 from litebert.tasks.scores.score import score
 from litebert.train.ensemble import choose_on_dev
-from made_predictions import TASKS, made_models
+from tests.helpers.predictions import TASKS, made_models
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))

@@ -20,8 +20,17 @@ from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.testing import tiny_recipe
 from litebert.train.log import Log
 from litebert.train.loop import BetweenSteps, Event
-
-from .runs import CPU, Watched, assert_same_run, essence, events, losses, signalled, train, weights
+from tests.helpers.pretraining import (
+    CPU,
+    Watched,
+    assert_same_run,
+    essence,
+    events,
+    losses,
+    signalled,
+    train,
+    weights,
+)
 
 
 class Poisoned(Watched):

@@ -18,8 +18,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretrain.feed import Feed
 from litebert.train.pretrain.job import PretrainJob, filled_to
 from litebert.train.pretrain.run import example_spec
-
-from .runs import CPU, staged_recipe
+from tests.helpers.pretraining import CPU, staged_recipe
 
 
 def make_feed(shards: Path, workers: int = 0) -> Feed:

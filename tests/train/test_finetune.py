@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError, DataError, InterruptedRunError
@@ -29,25 +28,17 @@ from litebert.train.finetune.run import Finetuning
 from litebert.train.log import read_records
 from litebert.train.loop import BetweenSteps, Event
 from litebert.train.runtime import Runtime
-
-from .runs import CPU, essence, events, signalled
-from .tuning import TASKS, WatchedTuning, made, ready, recipe, source, tune
-
-
-def assert_same_tuning(one: Path, other: Path) -> None:
-    """Weights, predictions, metrics and results are equal bit for bit."""
-    mine, theirs = (load_file(run / "final" / "model.safetensors") for run in (one, other))
-    assert mine.keys() == theirs.keys()
-    assert [name for name in mine if not torch.equal(mine[name], theirs[name])] == []
-    assert (one / "final" / "task.json").read_bytes() == (
-        other / "final" / "task.json"
-    ).read_bytes()
-    assert (one / "dev_predictions.jsonl").read_bytes() == (
-        other / "dev_predictions.jsonl"
-    ).read_bytes()
-    assert essence(one) == essence(other)
-    results = [json.loads((run / "result.json").read_text()) for run in (one, other)]
-    assert results[0] | {"seconds": 0} == results[1] | {"seconds": 0}
+from tests.helpers.finetuning import (
+    TASKS,
+    WatchedTuning,
+    assert_same_tuning,
+    made,
+    ready,
+    recipe,
+    source,
+    tune,
+)
+from tests.helpers.pretraining import CPU, events, signalled
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -16,9 +16,8 @@ from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import BENCHMARKS, OWN
 from litebert.testing import tiny_task
-
-from .launch import finish, start_command, state, wait_for_step
-from .tuning import source
+from tests.helpers.finetuning import source
+from tests.helpers.launch import finish, start_command, state, wait_for_step
 
 QUICK = ["--max-length", "32", "--device", "cpu", "--evaluations", "2", "--retries", "0"]
 

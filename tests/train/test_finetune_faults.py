@@ -21,10 +21,8 @@ from litebert.train.finetune.chance import ChanceWatch, chance_loss
 from litebert.train.finetune.job import gentler
 from litebert.train.finetune.seeds import spread, train_seeds
 from litebert.train.loop import BetweenSteps, Event
-
-from .runs import CPU, essence, events, losses, signalled
-from .test_finetune import assert_same_tuning
-from .tuning import WatchedTuning, ready, recipe, source, tune
+from tests.helpers.finetuning import WatchedTuning, assert_same_tuning, ready, recipe, source, tune
+from tests.helpers.pretraining import CPU, essence, events, losses, signalled
 
 
 class Poisoned(WatchedTuning):

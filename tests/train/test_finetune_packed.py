@@ -19,8 +19,7 @@ from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.run import COMPILE_TOKENS, Finetuning, compile_wish
 from litebert.train.graphs.passes import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
-
-from .tuning import CPU, ready, recipe, source
+from tests.helpers.finetuning import CPU, ready, recipe, source
 
 KINDS = ["classify", "regress", "choose", "answer", "tag"]
 PLAIN = {"encoder_dropout": 0.0, "head_dropout": 0.0, "steps": 8, "microbatch_tokens": 4096}

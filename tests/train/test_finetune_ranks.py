@@ -9,10 +9,9 @@ import pytest
 
 from litebert import cli
 from litebert.testing import tiny_task
-
-from .launch import finish, ranks_of, start_command, state, wait_for_step
-from .runs import losses
-from .tuning import source
+from tests.helpers.finetuning import source
+from tests.helpers.launch import finish, ranks_of, start_command, state, wait_for_step
+from tests.helpers.pretraining import losses
 
 FLAGS = [
     "--max-length",

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from litebert.testing import tiny_recipe
-
-from .runs import CPU, Watched, essence, events, train, weights
-from .tuning import WatchedTuning, ready, source, tune
-from .tuning import recipe as tuning_recipe
+from tests.helpers.finetuning import WatchedTuning, ready, source, tune
+from tests.helpers.finetuning import recipe as tuning_recipe
+from tests.helpers.pretraining import CPU, Watched, essence, events, train, weights
 
 pytestmark = pytest.mark.system
 SIZE = 4 * 2**20

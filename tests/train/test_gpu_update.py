@@ -23,8 +23,7 @@ from litebert.train.finetune.prepared import prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.graphs.update import RecordedUpdate
 from litebert.train.runtime import Runtime
-
-from .updating import SPECS, Rig
+from tests.helpers.updating import SPECS, Rig
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CLOSE = {"muon": 1e-2, "lamb": 1e-4, "google": 1e-4, "adamw": 1e-4}

@@ -11,8 +11,7 @@ import torch
 
 from litebert.errors import DivergedError, InterruptedRunError
 from litebert.train.runtime import StopSignal
-
-from .toy import ToyBatch, ToyJob, ToyRun
+from tests.helpers.toy_job import ToyBatch, ToyJob, ToyRun
 
 
 def events(run: ToyRun) -> list[str]:

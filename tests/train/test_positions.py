@@ -25,8 +25,16 @@ from litebert.train.pretrain.positions import (
     said,
 )
 from litebert.train.runtime import Runtime
-
-from .runs import CPU, Watched, assert_same_run, essence, events, signalled, train, weights
+from tests.helpers.pretraining import (
+    CPU,
+    Watched,
+    assert_same_run,
+    essence,
+    events,
+    signalled,
+    train,
+    weights,
+)
 
 TABLE = "encoder.embedding.position.weight"
 STAGES = Stages.parse("0:6,3:16")

@@ -23,9 +23,8 @@ from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import RunFolder
 from litebert.train.pretrain.graft import graft
-
-from .launch import FLAGS
-from .runs import CPU, Watched, train
+from tests.helpers.launch import FLAGS
+from tests.helpers.pretraining import CPU, Watched, train
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Two ranks equal one; a signal to one of them is a signal to all; a killed rank is started again
 and nothing shows.
 
-Gloo, through real torchrun. The long campaigns are in bench/torture_ranks.py.
+Gloo, through real torchrun. The long campaigns are in torture/ranks.py.
 """
 
 import os
@@ -19,9 +19,8 @@ from litebert.train.pretrain.evaluate import Evaluation
 from litebert.train.pretrain.feed import Feed
 from litebert.train.pretrain.run import Pretraining, check_ranks, example_spec
 from litebert.train.runtime import Runtime
-
-from .launch import finish, ranks_of, start, state, wait_for_step
-from .runs import assert_same_run, essence, staged_recipe
+from tests.helpers.launch import finish, ranks_of, start, state, wait_for_step
+from tests.helpers.pretraining import assert_same_run, essence, staged_recipe
 
 LONG = ("--steps", "30", "--save-every", "3")
 

@@ -14,8 +14,16 @@ from litebert.recipes import OptimizerName
 from litebert.testing import tiny_recipe
 from litebert.train.log import Log
 from litebert.train.loop import BetweenSteps, Event
-
-from .runs import CPU, Watched, assert_same_run, essence, events, signalled, staged_recipe, train
+from tests.helpers.pretraining import (
+    CPU,
+    Watched,
+    assert_same_run,
+    essence,
+    events,
+    signalled,
+    staged_recipe,
+    train,
+)
 
 
 @pytest.fixture(scope="module")

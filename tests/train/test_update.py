@@ -10,9 +10,8 @@ import torch
 from litebert.optim.groups import set_rate
 from litebert.optim.moves import Part
 from litebert.train.graphs.update import WARM, RecordedStep, RecordedUpdate
-
-from .toy import ToyJob, ToyRun
-from .updating import SPECS, Rig
+from tests.helpers.toy_job import ToyJob, ToyRun
+from tests.helpers.updating import SPECS, Rig
 
 
 @dataclass

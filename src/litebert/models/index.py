@@ -1,7 +1,7 @@
 """The models that come with the package: a name or a verb in; the folder of a checkpoint out.
  This folder holds index.json and a folder for each model, called as the model is: a checkpoint in 8
 bits, the facts of its card as card.json, and the card as README.md. The first model of the index
-that can do a thing does it where no model is named. bench/embed_model.py writes all of it. No torch
+that can do a thing does it where no model is named. tools/embed_model.py writes all of it. No torch
 here.
 """
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 GROUP_SIZE = 64
-"""Weights that share a scale: bench/int8.py measures others."""
+"""Weights that share a scale: bench/studies/int8.py measures others."""
 MIN_ROWS = 16
 """Matrices with fewer rows (segments, the outputs of most heads) stay float32: they are small."""
 SCALES = ".scales"

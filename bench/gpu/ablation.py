@@ -1,0 +1,139 @@
+"""What each speed-up of pretraining is worth on one GPU: the real step as it is, then without one
+of them at a time.
+
+    python -m bench.gpu.ablation --data SHARDS --out DIR
+    albert-base at 512 and 128 tokens python -m bench.gpu.ablation --data SHARDS --shapes base-512
+    --without nothing graphs python -m bench.gpu.ablation --tiny
+    the same code on a CPU
+ Steps, clocks and flags are those of bench/gpu/step.py; `× step` of a row is its step's time by
+that of the step as it is. Some lean on others. Graphs need static arrays, which padded rows are
+not, and what is not compiled is not recorded; without kernels for short rows those for longer ones
+attend. A row has what is lost in the end.
+"""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from bench.gpu import step
+from bench.gpu.contenders import Case, Ours
+from litebert import objective
+from litebert.kernels import linear as products
+from litebert.kernels import projection as fused
+from litebert.model import layout
+from litebert.train.pretrain import job
+
+SHAPES = ("base-512", "base-128")
+NEEDS = 35.0
+"""Seconds that a row is expected to take."""
+
+
+def at_all_tokens(model: Any, batch: Any, *, depth: int | None = None) -> Any:
+    """The same states as `needed_states`, with the last layer at every token."""
+    states = replace(batch, needed=None).states(model.encoder, depth=depth)
+    return states.flatten(0, 1)[batch.needed.places.flatten()]
+
+
+def without_graphs(run: Ours) -> None:
+    """Of passes and of the update."""
+    run.loop.passes = run.loop.update = None
+
+
+def unprepared(run: Ours) -> None:
+    assert run.loop.passes is not None
+    run.loop.passes.prefetch = lambda step: None  # type: ignore[method-assign]
+
+
+def same(run: Ours) -> None:
+    """Nothing to change once it is built."""
+
+
+@contextlib.contextmanager
+def without_short_kernels() -> Iterator[None]:
+    if not layout.HAS_TRITON:
+        yield
+        return
+    from litebert.kernels.attention import short as short_attention
+
+    with patch.object(short_attention, "supports", lambda *_: False):
+        yield
+
+
+WITHOUT: dict[
+    str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[Ours], None]]
+] = {
+    # name: what is changed while it is built and runs, what once it is built
+    "nothing": (contextlib.nullcontext, same),
+    "needed": (lambda: patch.object(objective, "needed_states", at_all_tokens), same),
+    "packing": (lambda: patch.object(job, "can_pack", lambda *_: False), same),
+    "graphs": (contextlib.nullcontext, without_graphs),
+    "ahead": (contextlib.nullcontext, unprepared),
+    "compile": (contextlib.nullcontext, same),
+    "long_kernels": (lambda: patch.object(layout, "LONG_KERNELS", False), same),
+    "short_kernels": (without_short_kernels, same),
+    "wide": (lambda: patch.object(layout, "WIDE", False), same),
+    "fused_norms": (lambda: patch.object(fused, "FUSED_NORMS", False), same),
+    "lt": (lambda: patch.object(products, "LT", False), same),
+    "label_kernels": (lambda: patch.object(objective, "LABEL_KERNELS", False), same),
+}
+"""The last layer at the needed tokens alone; rows end to end; CUDA graphs; the next microbatch laid
+out ahead; compiled layers; kernels of rows of up to 512 and of 128 tokens; query, key and value as
+one tensor; norms and GELU in one pass back; algorithms of our choice for the products; losses over
+the vocabulary in one pass."""
+
+
+class Ablation(step.Bench):
+    def run(self) -> None:
+        for shape in self.options.shapes or (("tiny",) if self.options.tiny else SHAPES):
+            self.as_it_is: float | None = None
+            for name in self.options.without:
+                self.attempt(
+                    lambda name=name, shape=shape: self.step(name, self.cases[shape]),  # type: ignore[misc]
+                    needs=0 if self.options.tiny else NEEDS,
+                    part="ablation",
+                    shape=shape,
+                    without=name,
+                )
+
+    def step(self, name: str, case: Case) -> dict[str, Any]:
+        changed, change = WITHOUT[name]
+        rows, microbatch = case.ours[0]
+        if name == "compile":
+            case = replace(case, compile="off")
+        with changed(), self.running(case, rows, microbatch) as run:
+            change(run)
+            first = self.first(run)
+            self.warm(run)
+            run()
+            found = (
+                self.speed(case, run, first)
+                | self.memory()
+                | {"rows": rows, "microbatch": microbatch, "said": run.said}
+            )
+        if name == "nothing":
+            self.as_it_is = found["step_ms"]
+        return found | (
+            {"× step": round(found["step_ms"] / self.as_it_is, 3)} if self.as_it_is else {}
+        )
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--without", nargs="+", choices=WITHOUT, default=list(WITHOUT))
+    own, others = parser.parse_known_args(words)
+    return argparse.Namespace(**vars(step.arguments(others)) | vars(own))
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    return step.conduct(arguments(words), Ablation, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The products of a layer on a GPU, by torch's algorithm and by ours (kernels/cublaslt.py), in turns.
+Prints JSON, a line for each.
+
+    python -m bench.gpu.kernels.linear [--sizes 768 1024 4096] [--tokens 65536] [--rounds 7]
+ Milliseconds of one product, recorded and replayed; errors are relative, against float32. The
+chip's clock falls under such a load: compare within a row, not between rows.
+"""
+
+import argparse
+import json
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+
+from bench.gpu.kernels.short_attention import in_turns, record
+from litebert.kernels import cublaslt as lt
+from litebert.kernels import linear as products
+from litebert.kernels.feed_forward import _product_gelu
+
+MAPS = {"query, key, value": (1, 3), "output": (1, 1), "inner": (1, 4), "outer": (4, 1)}
+"""Inputs and outputs, in widths of a state."""
+
+
+def cases(size: int, tokens: int) -> Any:
+    """Name, call, and what float32 gives."""
+    torch.manual_seed(0)
+    for name, (inputs, outputs) in MAPS.items():
+        states, gradient = (
+            torch.randn(tokens, size * width, device="cuda").bfloat16()
+            for width in (inputs, outputs)
+        )
+        weight = (
+            torch.randn(size * outputs, size * inputs, device="cuda") / (size * inputs) ** 0.5
+        ).bfloat16()
+        bias = torch.randn(size * outputs, device="cuda").bfloat16()
+        mapped = F.linear(states.float(), weight.float(), bias.float())
+        yield (
+            f"{name}, forward",
+            partial(products.product, states, weight, bias, turn_right=True),
+            mapped,
+        )
+        if outputs == 1:
+            around = torch.randn(tokens, size, device="cuda").bfloat16()
+            whole = partial(products.product, states, weight, bias, around, turn_right=True)
+            yield f"{name}, forward, and the states around it", whole, mapped + around.float()
+        yield (
+            f"{name}, states",
+            partial(products.product, gradient, weight),
+            gradient.float() @ weight.float(),
+        )
+        of_weight = gradient.float().mT @ states.float()
+        yield (
+            f"{name}, weights",
+            partial(products.product, gradient, states, turn_left=True),
+            of_weight,
+        )
+        if name == "inner":
+            activated = partial(_product_gelu, states, weight, bias, True)
+            yield (
+                "inner and GELU",
+                lambda call=activated: call()[1],
+                F.gelu(mapped, approximate="tanh"),
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=[768, 1024, 4096])
+    parser.add_argument("--tokens", type=int, default=65_536)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    print(
+        json.dumps(
+            {
+                "device": torch.cuda.get_device_name(),
+                "torch": torch.__version__,
+                "cublaslt": lt.version(),
+            }
+        ),
+        flush=True,
+    )
+    for size in options.sizes:
+        for name, call, exact in cases(size, options.tokens):
+            graphs, errors = {}, {}
+            for way, is_on in (("torch", False), ("ours", True)):
+                with patch.object(products, "LT", is_on):
+                    graphs[way] = record(call)
+                    errors[way] = round(float((call().float() - exact).norm() / exact.norm()), 6)
+            print(
+                json.dumps(
+                    {
+                        "size": size,
+                        "product": name,
+                        "ms": in_turns(graphs, options.rounds),
+                        "errors": errors,
+                    }
+                ),
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Every benchmark for which there are files: fine-tuned from one pretrained model, beside what it
+has to beat.
+
+    python -m bench.studies.benchmarks --model DIR --data DIR --out DIR [--jobs 6] [--tasks sst2 rte …]
+    [--seeds 5] [--table]
+ DATA holds glue/ (GLUE's own folders), squad/ (dev-v1.1.json, dev-v2.0.json, shifts/) and race/
+(train, dev). Where only dev is there (MNLI, QNLI, SQuAD 2) it is cut once by title or pair: four
+fifths train, one fifth is scored, and the row says so. SQuAD 1.1 is learned from SQuAD-shifts. Each
+run is `litebert finetune` in a process of its own, --jobs at a time, with fewer epochs than the
+paper; the small ones of GLUE from several seeds, of which the table has the median; SST-2 also
+without dropout and from random weights. --table trains nothing, it tabulates what is there.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from litebert.recipes import FinetuneRecipe
+from litebert.tasks.predictions import load_predictions
+from litebert.tasks.registry import open_task
+from litebert.tasks.scores.baselines import bag_of_words, majority
+from litebert.tasks.scores.score import by_slice, score
+from litebert.tasks.tables.columns import TableOptions
+
+CUT = ("--split-dev", "0.2")
+SST2 = ("--epochs", "3", "--batch-size", "64", "--encoder-dropout", "0.1", "--evaluations", "8")
+"""Without dropout (sst2-plain) two epochs learn train by heart, and dev stops at 85."""
+RUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    # name: task, data, flags
+    "race": ("race", "race", ("--steps", "800", "--batch-size", "32", "--evaluations", "2")),
+    "squad1": ("squad1", "squad1", ("--epochs", "3", "--evaluations", "3")),
+    "squad2": (
+        "squad2",
+        "squad2",
+        ("--epochs", "3", "--evaluations", "3", "--null-search", "train", *CUT),
+    ),
+    "sst2": ("sst2", "glue/SST-2", SST2),
+    "rte": ("rte", "glue/RTE", ("--evaluations", "8")),
+    "stsb": ("stsb", "glue/STS-B", ("--epochs", "6", "--batch-size", "32", "--evaluations", "6")),
+    "cola": ("cola", "glue/CoLA", ("--epochs", "5", "--batch-size", "32", "--evaluations", "10")),
+    "mrpc": ("mrpc", "glue/MRPC", ("--evaluations", "8")),
+    "sst2-plain": (
+        "sst2",
+        "glue/SST-2",
+        ("--epochs", "2", "--batch-size", "64", "--evaluations", "6"),
+    ),
+    "sst2-random": ("sst2", "glue/SST-2", (*SST2, "--random-weights")),
+    "mnli": (
+        "mnli",
+        "glue/MNLI",
+        ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT),
+    ),
+    "qnli": (
+        "qnli",
+        "glue/QNLI",
+        ("--epochs", "4", "--batch-size", "32", "--evaluations", "4", *CUT),
+    ),
+    "wnli": ("wnli", "glue/WNLI", ("--epochs", "10", "--evaluations", "5")),
+}
+"""The longest first, so that none is left alone at the end."""
+SEVERAL = ("sst2", "sst2-plain", "cola", "mrpc", "stsb", "rte")
+"""Runs whose dev sets are small: the median of several seeds says more."""
+APART = ("sst2", "sst2-plain")
+"""Of these, the ones so long that each seed has a process of its own."""
+
+
+NOTES = {"race": "800 steps, three tenths of an epoch", "squad1": "learned from SQuAD-shifts"}
+
+
+def arrange(data: Path, out: Path) -> dict[str, Path]:
+    """Where each run's files are; SQuAD's in folders of their own, SQuAD-shifts as train."""
+    places = {name: data / where for name, (_, where, _) in RUNS.items()}
+    for name, version in (("squad1", "v1.1"), ("squad2", "v2.0")):
+        folder = places[name] = out / "data" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        links = {f"dev-{version}.json": data / "squad" / f"dev-{version}.json"}
+        if name == "squad1":
+            links |= {
+                f"train-{file.stem}.json": file
+                for file in sorted((data / "squad" / "shifts").glob("*.json"))
+            }
+        for link, target in links.items():
+            if target.exists() and not (folder / link).exists():
+                (folder / link).symlink_to(target.resolve())
+    return places
+
+
+def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) -> str:
+    """One run, or one seed of it, its messages in OUT/NAME.log."""
+    task, _, flags = RUNS[name]
+    label, out = (
+        (name, args.out / name)
+        if seed is None
+        else (f"{name}-{seed}", args.out / name / f"seed-{seed}")
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "litebert.cli",
+        "finetune",
+        task,
+        "--model",
+        args.model,
+        "--data",
+        str(place),
+    ]
+    command += ["--out", str(out), "--json", *flags]
+    if seed is not None:
+        command += ["--seed", str(seed)]
+    elif name in SEVERAL:
+        command += ["--seeds", str(args.seeds)]
+    began = time.monotonic()
+    with (args.out / f"{label}.log").open("w") as log:
+        status = subprocess.run(command, stdout=log, stderr=log, env=os.environ).returncode
+    return f"{label}: exit {status}, {time.monotonic() - began:.0f} s"
+
+
+def seeds_of(run: Path) -> list[Path]:
+    """The folders of a run's seeds, or of itself where it has one seed, as far as they are
+    finished."""
+    return [
+        folder
+        for folder in (sorted(run.glob("seed-*")) or [run])
+        if (folder / "result.json").exists()
+    ]
+
+
+def row(name: str, place: Path, out: Path) -> dict[str, Any]:
+    """A finished run, its parts, and the baselines on the same examples; of several seeds the
+    median of each score."""
+    folders = seeds_of(out / name)
+    results = [json.loads((folder / "result.json").read_text()) for folder in folders]
+    recipe = FinetuneRecipe.from_dict(
+        json.loads((folders[0] / "recipe.json").read_text())["recipe"]
+    )
+    options = TableOptions(split_dev=0.2) if CUT[0] in RUNS[name][2] else None
+    splits = open_task(recipe.task, place, options=options).splits
+    task, examples, predictions = load_predictions(folders[0] / "dev_predictions.jsonl")
+    assert [example.key for example in examples] == [example.key for example in splits["dev"]], name
+    main = task.scores[0]
+    slices = by_slice(task, examples, predictions) if recipe.task == "race" else []
+    baselines = {
+        one.__name__: one(task, splits["train"], examples) for one in (majority, bag_of_words)
+    }
+    found = [result["scores"] for result in results]
+    known = [name for name, value in found[0].items() if value is not None]
+    return {
+        "run": name,
+        "task": recipe.task,
+        "score": main,
+        "train": len(splits["train"]),
+        "dev": len(splits["dev"]),
+        **{name: score(task, examples, said) for name, said in baselines.items()},
+        "found": {name: statistics.median(scores[name] for scores in found) for name in known},
+        "seeds": [scores[main] for scores in found],
+        "slices": {part.name: part.scores[main] for part in slices},
+        "best_steps": [result["best_step"] for result in results],
+        "steps": results[0]["steps"],
+        "seconds": round(sum(result["seconds"] for result in results), 1),
+        "rate": recipe.optimizer.rate,
+        "note": "cut from dev: learned from four fifths of it, scored on the rest"
+        if options
+        else NOTES.get(name, ""),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """For people: percentages; the correlations and Matthews's times 100."""
+    lines = [
+        "| run | score | train | dev | majority | bag of words | fine-tuned | other scores | note "
+        "|",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for found in rows:
+        main = found["score"]
+        others = {name: value for name, value in found["found"].items() if name != main}
+        shown = [f"{name} {100 * value:.1f}" for name, value in (others | found["slices"]).items()]
+        numbers = [f"{100 * found[one][main]:.1f}" for one in ("majority", "bag_of_words", "found")]
+        note = found["note"] or ("random weights" if found["run"].endswith("random") else "")
+        if len(found["seeds"]) > 1:
+            lowest, highest = min(found["seeds"]), max(found["seeds"])
+            note = (
+                f"median of {len(found['seeds'])} seeds, {100 * lowest:.1f} to {100 * highest:.1f}"
+            )
+        cells = [
+            found["run"],
+            main,
+            f"{found['train']:,}",
+            f"{found['dev']:,}",
+            *numbers[:2],
+            f"**{numbers[2]}**",
+        ]
+        lines.append(f"| {' | '.join(cells)} | {', '.join(shown)} | {note} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="", help="pretrained checkpoint, or a run's folder")
+    parser.add_argument("--data", type=Path, required=True, help="folder with glue, squad and race")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs and tables")
+    parser.add_argument("--tasks", nargs="+", default=list(RUNS), choices=RUNS)
+    parser.add_argument("--seeds", type=int, default=5, help="of the small tasks of GLUE")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument(
+        "--table", action="store_true", help="train nothing, only tabulate what is there"
+    )
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    places = arrange(args.data, args.out)
+    if not args.table:
+        seeds = {name: range(args.seeds) if name in APART else [None] for name in args.tasks}
+        runs = [(name, seed) for name in args.tasks for seed in seeds[name]]
+        with ThreadPoolExecutor(args.jobs) as pool:
+            for said in pool.map(lambda run: train(run[0], run[1], places[run[0]], args), runs):
+                print(said, flush=True)
+        return 0
+    rows = [row(name, places[name], args.out) for name in args.tasks if seeds_of(args.out / name)]
+    (args.out / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (args.out / "table.md").write_text(table(rows))
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""The facts of an embedded model's card: results in; JSON for tools/embed_model.py out.
+
+    python -m tools.model_facts RESULTS > facts.json
+    python -m tools.model_facts RESULTS --sentiment > facts.json
+ RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table), pretraining.json
+(tools/model_record.py) and, for the sentiment classifier, sentiment.json (`litebert evaluate sst2
+--json` of it as it is stored). The words are here, the numbers there.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+DATA = [
+    {
+        "name": "English Wikipedia of May 2015",
+        "license": "CC BY-SA 3.0",
+        "note": "25,036 long articles, 383 MB",
+    },
+    {
+        "name": "English Wikipedia, later articles",
+        "license": "CC BY-SA 3.0",
+        "note": "20,921 short ones, 50 MB",
+    },
+    {
+        "name": "Project Gutenberg",
+        "license": "public domain in the United States",
+        "note": "406 books, 117 MB",
+    },
+]
+LIMITS = [
+    "English, lower-cased; it knows what its articles and old books say, right or wrong, and "
+    "nothing after them.",
+    "It repeats the biases of its texts.",
+    "It is small and was trained briefly: what it fills in is often plausible and wrong.",
+    "Scores are of the weights as they were trained, before they were put into 8 bits; SST-2's "
+    "and RTE's are of these.",
+    "Vectors of texts are means of states, not trained for similarity; fine-tune for anything "
+    "that matters.",
+]
+
+
+def facts(
+    rows: list[dict[str, Any]], pretraining: dict[str, Any], max_tokens: int
+) -> dict[str, Any]:
+    """What a person would give."""
+    minutes, tokens = pretraining["gpu_minutes"], pretraining["tokens"]
+    return {
+        "summary": (
+            f"albert-base in pre-norm form, pretrained by litebert from nothing in {minutes:.0f} "
+            "minutes on one "
+            f"{pretraining['device']}. It fills masks and embeds texts, and is what fine-tuning "
+            "starts from."
+        ),
+        "license": "Apache-2.0",
+        "data": DATA,
+        "recipe": {
+            "vocabulary": "30,000 pieces, learned from 300,000 lines of the same text",
+            "objective": "masked tokens (n-grams of up to 3 words, 15 %) and the order of sentences",
+            "optimizer": "Muon, no dropout",
+            "tokens": tokens,
+            "steps": pretraining["steps"],
+            "weights of": "; ".join(
+                f"{leg['leg']}, step {leg['kept_step']:,} of {leg['steps']:,}"
+                for leg in pretraining["legs"]
+            ),
+            "FLOPs": f"{pretraining['flops']:.2e}",
+            "GPU minutes": minutes,
+        },
+        "scores": [score(row) for row in rows if "-" not in row["run"]],
+        "limits": [*LIMITS, f"It reads {max_tokens} tokens at most."],
+    }
+
+
+def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[str, Any]:
+    """Of the classifier that was fine-tuned from `base` on SST-2."""
+    row = next(row for row in rows if row["run"] == "sst2")
+    best = max(row["seeds"])
+    return {
+        "summary": "Tells whether a sentence speaks well or badly of its subject: `base`, fine-tuned on SST-2.",
+        "license": "Apache-2.0",
+        "data": [
+            {
+                "name": "SST-2, as GLUE has it",
+                "license": "none stated",
+                "note": f"{row['train']:,} phrases of film reviews",
+            },
+            {
+                "name": "what base learned from",
+                "license": "see its card",
+                "note": "Wikipedia and old books",
+            },
+        ],
+        "recipe": {
+            "from": "base",
+            "optimizer": f"AdamW, rate {row['rate']:.1e}, {row['steps']:,} steps of 64 phrases, dropout 0.1",
+            "seed": f"the best on dev of {len(row['seeds'])}, {100 * best:.1f} before it was stored",
+            "stored as": "the 32 strongest directions of each matrix's change, in 8 bits",
+        },
+        "scores": [
+            {
+                "task": "sst2",
+                "score": "accuracy",
+                "value": round(100 * stored["scores"]["accuracy"], 1),
+                "split": "dev",
+                "note": "as stored; 95 % interval {:.1f} to {:.1f}".format(
+                    *(100 * end for end in stored["intervals"]["accuracy"])
+                ),
+            }
+        ],
+        "limits": [
+            "English film reviews, one sentence at a time; elsewhere it is a guess.",
+            "It knows two answers, and gives one of them to a sentence that says neither.",
+            "One in seven sentences is told wrong.",
+        ],
+    }
+
+
+def score(row: dict[str, Any]) -> dict[str, Any]:
+    """The main score of a fine-tuned run, times 100."""
+    seeds = len(row["seeds"])
+    notes = [row["note"], f"median of {seeds} seeds" if seeds > 1 else ""]
+    return {
+        "task": row["run"],
+        "score": row["score"],
+        "value": round(100 * row["found"][row["score"]], 1),
+        "split": "dev",
+        "note": "; ".join(note for note in notes if note),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--max-tokens", type=int, default=512)
+    parser.add_argument("--sentiment", action="store_true", help="of the classifier, not of base")
+    args = parser.parse_args()
+
+    def read(name: str) -> Any:
+        return json.loads((args.results / f"{name}.json").read_text())
+
+    if args.sentiment:
+        found = sentiment_facts(read("benchmarks"), read("sentiment"))
+    else:
+        found = facts(read("benchmarks"), read("pretraining"), args.max_tokens)
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

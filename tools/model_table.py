@@ -1,0 +1,121 @@
+"""The scores of the embedded model beside published ones, for results and for the README.
+
+    python -m tools.model_table RESULTS [--readme README.md] [--check]
+ RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table) and pretraining.json
+(tools/model_record.py). Writes RESULTS/table.md, and the same table between the two marks in the
+README; --check changes nothing and fails where the README says something else.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+MARKS = ("<!-- scores: made by tools/model_table.py -->", "<!-- scores end -->")
+COLUMNS = {
+    # heading: run of bench/studies/benchmarks.py, score
+    "CoLA": ("cola", "matthews"),
+    "SST-2": ("sst2", "accuracy"),
+    "MRPC": ("mrpc", "f1"),
+    "STS-B": ("stsb", "pearson"),
+    "RTE": ("rte", "accuracy"),
+    "RACE": ("race", "accuracy"),
+    "SQuAD 1.1": ("squad1", "f1"),
+}
+PUBLISHED = {
+    # Turc et al. 2019 (arXiv 1908.08962) and their release, on GLUE's test sets; Lan et al. 2020,
+    # Table 2, on dev.
+    "BERT-Mini (published, test)": (
+        11_200_000,
+        {"CoLA": 0.0, "SST-2": 85.9, "MRPC": 81.1, "STS-B": 75.4, "RTE": 57.9},
+    ),
+    "BERT-Small (published, test)": (
+        28_800_000,
+        {"CoLA": 27.8, "SST-2": 89.7, "MRPC": 83.4, "STS-B": 78.8, "RTE": 61.8},
+    ),
+    "BERT-Medium (published, test)": (
+        41_400_000,
+        {"CoLA": 38.0, "SST-2": 89.6, "MRPC": 86.6, "STS-B": 80.4, "RTE": 62.2},
+    ),
+    "ALBERT-base of the paper (published, dev)": (12_000_000, {"SST-2": 90.3, "RACE": 64.0}),
+}
+
+
+def table(rows: dict[str, dict[str, Any]], pretraining: dict[str, Any]) -> str:
+    """Markdown: ours, what it has to beat on the same examples, and the published ones."""
+    lines = [
+        "| | parameters | "
+        + " | ".join(f"{name} ({score})" for name, (_, score) in COLUMNS.items())
+        + " |",
+        "|---" * (len(COLUMNS) + 2) + "|",
+    ]
+    minutes = f"{pretraining['gpu_minutes']:.0f} minutes on one {pretraining['device']}"
+    ours = {
+        name: (rows.get(run) or {}).get("found", {}).get(score)
+        for name, (run, score) in COLUMNS.items()
+    }
+    lines.append(
+        line(
+            f"**litebert `base`** ({minutes}, dev)",
+            pretraining["parameters"],
+            percent(ours),
+            bold=True,
+        )
+    )
+    for kind, shown in (("majority", "most frequent label"), ("bag_of_words", "bag of words")):
+        found = {
+            name: (rows.get(run) or {}).get(kind, {}).get(score)
+            for name, (run, score) in COLUMNS.items()
+        }
+        lines.append(line(f"{shown} (dev)", None, percent(found)))
+    for name, (parameters, scores) in PUBLISHED.items():
+        lines.append(line(name, parameters, scores))
+    return "\n".join(lines) + "\n"
+
+
+def percent(values: dict[str, float | None]) -> dict[str, float]:
+    return {name: 100 * value for name, value in values.items() if value is not None}
+
+
+def line(name: str, parameters: int | None, scores: dict[str, float], *, bold: bool = False) -> str:
+    cells = [f"{scores[column]:.1f}" if column in scores else "–" for column in COLUMNS]
+    cells = [f"**{cell}**" if bold and cell != "–" else cell for cell in cells]
+    return (
+        " | ".join([f"| {name}", "" if parameters is None else f"{parameters / 1e6:.1f} M", *cells])
+        + " |"
+    )
+
+
+def between_marks(page: str, text: str) -> str:
+    """The page with `text` between its two marks."""
+    before, rest = page.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    return f"{before}{MARKS[0]}\n{text}{MARKS[1]}{after}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--readme", type=Path)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="change nothing; fail where the README says something else",
+    )
+    args = parser.parse_args()
+    rows = {row["run"]: row for row in json.loads((args.results / "benchmarks.json").read_text())}
+    made = table(rows, json.loads((args.results / "pretraining.json").read_text()))
+    page = args.readme.read_text(encoding="utf-8") if args.readme else None
+    wanted = None if page is None else between_marks(page, made)
+    if args.check:
+        return int(wanted != page)
+    (args.results / "table.md").write_text(made, encoding="utf-8")
+    if args.readme and wanted is not None:
+        args.readme.write_text(wanted, encoding="utf-8")
+    print(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
