@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from bench.cpu import python_builder as baseline
-from litebert.data.examples import lay_out
-from litebert.data.masking import Rows, hide
+from litebert.data.batch import assemble_rows
+from litebert.data.masking import Rows, mask_rows
 from litebert.data.pairs import make_pairs
 from litebert.data.random import Purpose, keys, seeded
 from litebert.data.spec import ExampleSpec
@@ -35,7 +35,7 @@ def unmasked(stream: Stream, batch_size: int) -> list[Rows]:
     for start in range(0, min(len(plan), 12 * batch_size) - batch_size + 1, batch_size):
         numbers = plan.order.span(start, start + batch_size)
         pairs = make_pairs(stream.texts, stream.spec, plan, numbers, seed=0)
-        rows, _, _ = lay_out(
+        rows, _, _ = assemble_rows(
             stream.texts, stream.vocabulary, pairs, max_length=stream.spec.max_length
         )
         found.append(rows)
@@ -69,7 +69,7 @@ def measure(
         ]
         begun = time.process_time()
         hidden = [
-            hide(spec, stream.vocabulary, rows, *drawn)
+            mask_rows(spec, stream.vocabulary, rows, *drawn)
             for rows, drawn in zip(copies, draws, strict=True)
         ]
         fast.append(sum(rows.sizes.sum() for rows in batches) / (time.process_time() - begun))

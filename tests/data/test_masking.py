@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 
 from bench.cpu import python_builder as builder
-from litebert.data.masking import Hidden, Rows, Vocabulary, budgets, choose, hide
+from litebert.data.masking import (
+    MaskedRows,
+    Rows,
+    Vocabulary,
+    choose_positions,
+    mask_rows,
+    num_to_mask,
+)
 from litebert.data.random import Purpose, keys, seeded
 from litebert.data.spec import ExampleSpec
 from tests.helpers.toy_shards import FIRST, toy_vocabulary
 
 VOCABULARY = toy_vocabulary(3000)
-NAMES = [f"piece{number}" for number in range(3000)]
+NAMES = [f"token{number}" for number in range(3000)]
 
 
 def make_rows(
@@ -48,9 +55,9 @@ def row_keys(num: int, epoch: int = 0) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def masked(spec: ExampleSpec, rows: Rows, vocabulary: Vocabulary = VOCABULARY) -> Hidden:
+def masked(spec: ExampleSpec, rows: Rows, vocabulary: Vocabulary = VOCABULARY) -> MaskedRows:
     copy = rows._replace(token_ids=rows.token_ids.copy())
-    return hide(spec, vocabulary, copy, *row_keys(len(rows.a_sizes)))
+    return mask_rows(spec, vocabulary, copy, *row_keys(len(rows.a_sizes)))
 
 
 def words_of(rows: Rows, row: int, vocabulary: Vocabulary = VOCABULARY) -> list[list[int]]:
@@ -66,7 +73,7 @@ def words_of(rows: Rows, row: int, vocabulary: Vocabulary = VOCABULARY) -> list[
 
 
 @pytest.mark.parametrize("max_length", [8, 64, 200])
-def test_words_are_hidden_whole_and_special_tokens_never(max_length: int) -> None:
+def test_words_are_masked_whole_and_special_tokens_never(max_length: int) -> None:
     rows = make_rows(200, max_length, ragged=True)
     hidden = masked(ExampleSpec(max_length=max_length), rows)
     chosen = np.zeros(rows.token_ids.size, bool)
@@ -96,10 +103,10 @@ def test_fifteen_percent_are_hidden(max_length: int, fraction: float) -> None:
 
 def test_budgets_follow_the_references_rounding() -> None:
     sizes = np.arange(4, 513)
-    assert budgets(ExampleSpec(), sizes).tolist() == [
+    assert num_to_mask(ExampleSpec(), sizes).tolist() == [
         max(1, round(int(size) * 0.15)) for size in sizes
     ]
-    assert budgets(ExampleSpec(max_masked=20), sizes).max() == 20
+    assert num_to_mask(ExampleSpec(max_masked=20), sizes).max() == 20
     rows = make_rows(100, 256, ragged=True)
     for spec in (
         ExampleSpec(),
@@ -107,8 +114,8 @@ def test_budgets_follow_the_references_rounding() -> None:
         ExampleSpec(mask_fraction=0.3, max_ngram=5),
     ):
         counts = np.bincount(masked(spec, rows).masked_positions // 256, minlength=100)
-        assert (counts <= budgets(spec, rows.sizes)).all()
-        assert counts.sum() > 0.97 * budgets(spec, rows.sizes).sum()
+        assert (counts <= num_to_mask(spec, rows.sizes)).all()
+        assert counts.sum() > 0.97 * num_to_mask(spec, rows.sizes).sum()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_ngrams_end_with_their_segment() -> None:
         a_sizes=np.full(400, 3), b_sizes=np.full(400, 3)
     )
     rows.token_ids[:, 4] = vocabulary.sep_id
-    positions = choose(
+    positions = choose_positions(
         ExampleSpec(max_length=9, mask_fraction=0.33),
         vocabulary.word_starts,
         rows,
@@ -189,7 +196,7 @@ def test_a_rows_mask_is_its_own_affair() -> None:
     choose_keys, replace_keys = row_keys(64)
     for picked in (np.array([5]), np.array([63, 0, 17]), np.arange(64)[::-1]):
         part = Rows(rows.token_ids[picked], rows.a_sizes[picked], rows.b_sizes[picked])
-        found = hide(spec, VOCABULARY, part, choose_keys[picked], replace_keys[picked])
+        found = mask_rows(spec, VOCABULARY, part, choose_keys[picked], replace_keys[picked])
         assert (found.token_ids == whole.token_ids[picked]).all()
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from litebert.data.pairs import Pairs, cut_everywhere, make_pairs
-from litebert.data.plan import Plan, plan_epoch
-from litebert.data.segments import Segments
+from litebert.data.plan import Plan, Segments, plan_epoch
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
 from litebert.errors import ConfigError

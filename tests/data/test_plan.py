@@ -6,8 +6,7 @@ import pytest
 
 from litebert.data import plan as plan_module
 from litebert.data.pairs import cut_everywhere
-from litebert.data.plan import Plan, is_heldout, plan_epoch
-from litebert.data.segments import Segments, cut_keys, draw_sizes
+from litebert.data.plan import Plan, Segments, cut_keys, draw_sizes, is_heldout, plan_epoch
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
 from tests.helpers.toy_shards import shard_of, toy_shard

@@ -87,7 +87,7 @@ def test_seed_and_epoch_change_everything_and_static_copies_repeat() -> None:
 
 
 def test_masks_are_dynamic() -> None:
-    """The same text, cut the same way, hides other tokens in another epoch."""
+    """The same text, cut the same way, masks other tokens in another epoch."""
     shard = shard_of([10, 12] * 50, [2] * 50)
     stream = Stream(
         [shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all"
@@ -171,7 +171,7 @@ def test_workers_change_nothing(folder: Path, workers: int) -> None:
 
 
 def test_a_worker_imports_no_torch() -> None:
-    script = "import sys, litebert.data.reader_worker; sys.exit('torch' in sys.modules)"
+    script = "import sys, litebert.data.reader; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

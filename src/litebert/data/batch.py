@@ -1,4 +1,8 @@
-"""Pretraining examples side by side, as arrays; and as the arrays that travel to a device.
+"""From spans of the corpus to a batch of masked, ordered examples; and to the arrays that travel to
+a device.
+
+Examples are paired (which segment comes first), assembled ([CLS] a [SEP] b [SEP]) and masked. All of
+it is pure.
 
 After the last layer only the masked tokens and each row's [CLS] are read, so `needed` lists those:
 for each row [CLS], its masked tokens, and [CLS] again until every row has as many. Shapes follow
@@ -11,10 +15,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
+from litebert.data.masking import Rows, Vocabulary, mask_rows
+from litebert.data.pairs import Pairs, make_pairs
+from litebert.data.plan import Plan
+from litebert.data.random import Purpose, keys, seeded
+from litebert.data.spec import ExampleSpec
+from litebert.data.texts import Texts
 from litebert.packing import (
     IGNORED,
     PACKED_MULTIPLE,
     HostBatch,
+    SpecialIds,
+    frame_rows,
     needed_positions,
     pad_to,
     padding_rows,
@@ -29,7 +41,7 @@ class Batch:
     """Masked, ordered examples: [CLS] a [SEP] b [SEP] and padding in each row."""
 
     token_ids: Int[np.ndarray, "batch seq"]
-    """int32, with the hidden tokens already replaced."""
+    """int32, with the masked tokens already replaced."""
     segment_ids: UInt8[np.ndarray, "batch seq"]
     """0 for [CLS] a [SEP] and padding, 1 for b [SEP]."""
     mask: Bool[np.ndarray, "batch seq"]
@@ -43,7 +55,7 @@ class Batch:
     indices: Int[np.ndarray, " batch"]
     """int64, the number of each example in its epoch's plan."""
     _cuts: "dict[tuple[int, int], Batch]" = field(default_factory=dict, init=False, repr=False)
-    """Parts that were asked for, by their first row and the row after their last."""
+    """Slices returned by `rows`, by their first row and the row after their last."""
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -63,10 +75,10 @@ class Batch:
         return bool(self.mask.all())
 
     def rows(self, start: int, stop: int) -> "Batch":
-        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's part; this batch
+        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's slice; this batch
         itself where it is all.
 
-        Asked for again it is the same object, so that what was made of it ahead of time is found.
+        The same rows are the same object, by which a prefetched HostBatch is recognized.
         """
         if start == 0 and stop >= len(self):
             return self
@@ -145,3 +157,58 @@ class Batch:
             "masked_labels": pad_to(self.masked_labels.astype(np.int64), size, IGNORED),
             "order_labels": self.order_labels.astype(np.int64),
         }
+
+
+def make_batch(
+    texts: Texts,
+    vocabulary: Vocabulary,
+    spec: ExampleSpec,
+    parts: list[tuple[Plan, Int[np.ndarray, " n"]]],
+    *,
+    seed: int,
+    pad_multiple: int | None = None,
+) -> Batch:
+    """One batch of examples of one or more epochs; pad_multiple: none pads to max_length."""
+    of_parts = [make_pairs(texts, spec, plan, numbers, seed=seed) for plan, numbers in parts]
+    pairs = Pairs(*(np.concatenate(columns) for columns in zip(*of_parts, strict=True)))
+    choose_keys, replace_keys = (
+        np.concatenate(
+            [keys(seeded(seed, why, spec.drawn_epoch(p.epoch)), p.starts[n]) for p, n in parts]
+        )
+        for why in (Purpose.CHOOSE, Purpose.REPLACE)
+    )
+    rows, segment_ids, mask = assemble_rows(
+        texts, vocabulary, pairs, max_length=spec.max_length, pad_multiple=pad_multiple
+    )
+    masked = mask_rows(spec, vocabulary, rows, choose_keys, replace_keys)
+    return Batch(
+        token_ids=masked.token_ids,
+        segment_ids=segment_ids,
+        mask=mask,
+        masked_positions=masked.masked_positions,
+        masked_labels=masked.masked_labels,
+        order_labels=pairs.labels,
+        indices=np.concatenate([numbers for _, numbers in parts]),
+    )
+
+
+def assemble_rows(
+    texts: Texts,
+    vocabulary: Vocabulary,
+    pairs: Pairs,
+    *,
+    max_length: int,
+    pad_multiple: int | None = None,
+) -> tuple[Rows, UInt8[np.ndarray, "batch seq"], Bool[np.ndarray, "batch seq"]]:
+    """[CLS] a [SEP] b [SEP] and padding, nothing masked yet; segment ids; which tokens are real."""
+    shape = Rows(np.zeros((0, 0), np.int32), pairs.a_size, pairs.b_size)
+    width = max_length
+    if pad_multiple is not None:
+        width = min(max_length, round_up(int(shape.sizes.max()), pad_multiple))
+    special = SpecialIds(vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
+    sizes = pairs.a_size, pairs.b_size, pairs.b_size > 0
+    framed = frame_rows(*sizes, special, width=width, dtype=np.int32)
+    token_ids = framed.token_ids
+    texts.copy(pairs.a_start, pairs.a_size, token_ids, np.ones_like(pairs.a_size))
+    texts.copy(pairs.b_start, pairs.b_size, token_ids, pairs.a_size + 2)
+    return shape._replace(token_ids=token_ids), framed.is_second.astype(np.uint8), framed.mask

@@ -1,8 +1,9 @@
-"""Which tokens are hidden, and what stands in their place. ALBERT §4.1 (n-gram masking), BERT §3.1
-(80/10/10).
- In: rows [CLS] a [SEP] b [SEP], where words begin, one key a row. Out: the rows with tokens
+"""Which tokens are masked, and what replaces them. ALBERT §4.1 (n-gram masking), BERT §3.1 (80/10/10).
+
+In: rows [CLS] a [SEP] b [SEP], where words begin, one key a row. Out: the rows with tokens
 replaced, the flat positions to predict, and what stood there.
- Candidates are runs of 1 … max_ngram whole words of one segment. They are tried in random order: a
+
+Candidates are runs of 1 … max_ngram whole words of one segment. They are tried in random order: a
 length n is drawn in proportion to 1/n, shortened until it fits into what is left of the row's
 budget, and taken unless it meets a word already taken, as in the reference. All rows take their
 turn at once, so that the loop runs once a candidate, not once a token.
@@ -18,18 +19,18 @@ from litebert.data.spec import ExampleSpec
 from litebert.packing import ranges, row_lengths
 from litebert.text.tokenizer import Tokenizer
 
-MASKED, KEPT = 0.8, 0.1
-"""Of the hidden tokens: replaced by [MASK], left as they are; the rest become a random token."""
-TURNS = 8
+MASK_SHARE, KEEP_SHARE = 0.8, 0.1
+"""Of the masked tokens: replaced by [MASK], left as they are; the rest become a random token."""
+_TURNS = 8
 """Turns whose random bits are drawn together, and after which finished rows are put aside."""
 _TOO_MANY = 2**30
 
 
 class Vocabulary(NamedTuple):
-    """What masking knows of a tokenizer."""
+    """What masking reads of a tokenizer."""
 
     word_starts: Bool[np.ndarray, " vocab"]
-    """Whether a piece begins a word."""
+    """Whether a token begins a word."""
     replacements: Int[np.ndarray, " ordinary"]
     """The tokens a random replacement is drawn from."""
     cls_id: int
@@ -65,28 +66,28 @@ class Rows(NamedTuple):
         return row_lengths(self.a_sizes, self.b_sizes, self.b_sizes > 0)
 
 
-class Hidden(NamedTuple):
+class MaskedRows(NamedTuple):
     token_ids: Int[np.ndarray, "batch seq"]
     masked_positions: Int[np.ndarray, " num_masked"]
     masked_labels: Int[np.ndarray, " num_masked"]
 
 
-def budgets(spec: ExampleSpec, sizes: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " batch"]:
+def num_to_mask(spec: ExampleSpec, sizes: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " batch"]:
     """Tokens to predict in rows of these sizes: round(fraction × size), at least 1, at most
     max_masked."""
     wanted = np.maximum(1, np.rint(sizes * spec.mask_fraction).astype(np.int64))
     return wanted if spec.max_masked is None else np.minimum(wanted, spec.max_masked)
 
 
-def hide(
+def mask_rows(
     spec: ExampleSpec,
     vocabulary: Vocabulary,
     rows: Rows,
     choose_keys: UInt64[np.ndarray, " batch"],
     replace_keys: UInt64[np.ndarray, " batch"],
-) -> Hidden:
+) -> MaskedRows:
     """Choose n-grams and replace them; the rows' own array is written to."""
-    positions = choose(spec, vocabulary.word_starts, rows, choose_keys)
+    positions = choose_positions(spec, vocabulary.word_starts, rows, choose_keys)
     seq = rows.token_ids.shape[1]
     flat = rows.token_ids.reshape(-1)
     labels = flat[positions]
@@ -97,13 +98,15 @@ def hide(
         ((words & np.uint64(0xFFFFFFFF)) * np.uint64(len(vocabulary.replacements))) >> np.uint64(32)
     ).astype(np.int64)
     others = np.where(
-        kind < MASKED + KEPT, labels, vocabulary.replacements[pick].astype(labels.dtype)
+        kind < MASK_SHARE + KEEP_SHARE, labels, vocabulary.replacements[pick].astype(labels.dtype)
     )
-    flat[positions] = np.where(kind < MASKED, np.asarray(vocabulary.mask_id, labels.dtype), others)
-    return Hidden(rows.token_ids, positions, labels)
+    flat[positions] = np.where(
+        kind < MASK_SHARE, np.asarray(vocabulary.mask_id, labels.dtype), others
+    )
+    return MaskedRows(rows.token_ids, positions, labels)
 
 
-class Words(NamedTuple):
+class _Words(NamedTuple):
     """The words of a batch, row after row."""
 
     breaks: Int[np.ndarray, " breaks"]
@@ -115,8 +118,8 @@ class Words(NamedTuple):
     """Words in each row."""
 
 
-def find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> Words:
-    """A word is a piece that begins one and those that follow; the first piece of a segment always
+def _find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> _Words:
+    """A word is a token that begins one and those that follow; the first token of a segment always
     begins one."""
     batch, seq = rows.token_ids.shape
     line, last = np.arange(batch), rows.sizes - 1
@@ -131,56 +134,56 @@ def find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> Words:
     is_word = np.full(len(places), True)
     is_word[edges] = False
     counts = edges[2] - edges[0] - np.where(rows.b_sizes > 0, 2, 1)
-    return Words(places, np.flatnonzero(is_word), counts)
+    return _Words(places, np.flatnonzero(is_word), counts)
 
 
-def choose(
+def choose_positions(
     spec: ExampleSpec,
     word_starts: Bool[np.ndarray, " vocab"],
     rows: Rows,
     keys: UInt64[np.ndarray, " batch"],
 ) -> Int[np.ndarray, " num_masked"]:
-    """Flat positions of the tokens to hide, ascending."""
-    words = find_words(word_starts, rows)
-    taken = np.flatnonzero(take_ngrams(spec, words, budgets(spec, rows.sizes), keys))
+    """Flat positions of the tokens to mask, ascending."""
+    words = _find_words(word_starts, rows)
+    taken = np.flatnonzero(_take_ngrams(spec, words, num_to_mask(spec, rows.sizes), keys))
     firsts = words.breaks[taken]
     return ranges(firsts, words.breaks[taken + 1] - firsts)
 
 
-def take_ngrams(
+def _take_ngrams(
     spec: ExampleSpec,
-    words: Words,
+    words: _Words,
     budgets: Int[np.ndarray, " batch"],
     keys: UInt64[np.ndarray, " batch"],
 ) -> Bool[np.ndarray, " breaks"]:
-    """Which words are hidden: all unfinished rows try a candidate, then the next, until none has
+    """Which words are masked: all unfinished rows try a candidate, then the next, until none has
     budget left."""
     sizes = _ngram_sizes(words, spec.max_ngram)
     weights = 1 / np.arange(1, spec.max_ngram + 1)
     limits = [np.uint32(part * 2**32) for part in np.cumsum(weights)[:-1] / weights.sum()]
     taken = np.full(len(words.breaks) + spec.max_ngram, False)
-    deck = words.starts.copy()  # each row's candidates; a turn deals one of those not yet dealt
+    deck = words.starts.copy()  # each row's candidates; a turn draws one of those not yet drawn
     firsts = np.cumsum(words.counts) - words.counts
 
     left = np.where(words.counts > 0, budgets, 0).astype(np.int32)
     row, turn = np.flatnonzero(left), 0
     while row.size:
-        first, undealt, row_left = firsts[row] + turn, words.counts[row] - turn, left[row]
-        turns = min(TURNS, int(undealt.min()))
+        first, undrawn, row_left = firsts[row] + turn, words.counts[row] - turn, left[row]
+        turns = min(_TURNS, int(undrawn.min()))
         for drawn in bits(keys[row], np.arange(turn, turn + turns)[:, None]):
-            place = first + below(drawn, undealt)
+            place = first + below(drawn, undrawn)
             start = deck[place]
             deck[place] = deck[first]
             row_left -= _take(sizes, limits, taken, start, drawn.astype(np.uint32), row_left)
             first += 1
-            undealt -= 1
+            undrawn -= 1
         turn += turns
         left[row] = row_left
-        row = row[(row_left > 0) & (undealt > 0)]
+        row = row[(row_left > 0) & (undrawn > 0)]
     return taken[: len(words.breaks)]
 
 
-def _ngram_sizes(words: Words, max_ngram: int) -> list[Int[np.ndarray, " breaks"]]:
+def _ngram_sizes(words: _Words, max_ngram: int) -> list[Int[np.ndarray, " breaks"]]:
     """Tokens in the run of 1, 2, … words from each break on; far too many where the segment ends
     before."""
     num = len(words.breaks)

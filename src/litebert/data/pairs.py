@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from litebert.data.plan import Plan
+from litebert.data.plan import Plan, Segments, cut, cut_keys, draw_sizes
 from litebert.data.random import Purpose, below, bits, coin, keys, seeded
-from litebert.data.segments import Segments, cut, cut_keys, draw_sizes
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
 

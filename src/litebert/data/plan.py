@@ -1,23 +1,128 @@
-"""Which examples an epoch has. In: shards, a spec, a seed and an epoch. Out: where each example
-begins.
- A document is cut from its start: an example, then the next where that one ended. All documents
-advance together, one example a turn, so that the work is a few array operations a turn; a very long
-document is divided into stretches, which advance together like documents do. An example costs 12
-bytes here; its segments are cut again when it is read.
+"""Which examples an epoch has, and where each is cut into two segments.
+
+In: shards, a spec, a seed and an epoch. Out: where each example begins; its segments are cut again
+when it is read, so that an example costs 12 bytes here.
+
+An example's lengths are drawn before its text is read: its target length, and how many of these
+tokens its first segment gets. Then both segments are cut alike: sentences from a sentence's start
+until there are enough, the overflow cut from the front or from the back by a coin. Rows are full,
+and neither lengths nor cuts depend on which segment came first, so they cannot reveal a swap
+(ALBERT §3.1: only coherence should). The shorter rest of a document is split at a sentence boundary
+near its middle.
+
+All documents advance together, one example a turn, so that a turn is a few array operations. A very
+long document is divided into stretches, which advance together like documents.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int, UInt64
 
-from litebert.data.random import Permutation, Purpose, keys, seeded, uniform
-from litebert.data.segments import cut, cut_keys
+from litebert.data.random import Permutation, Purpose, below, bits, coin, keys, seeded, uniform
 from litebert.data.spec import ExampleSpec, Split
-from litebert.data.texts import Text, Texts
+from litebert.data.texts import Boundaries, Text, Texts
 
 STRETCH = 1 << 16
-"""Tokens after which a document is divided, at the next sentence: bounds the number of turns."""
+"""Tokens after which a document is divided, at the next sentence; bounds the number of turns."""
+
+
+class Segments(NamedTuple):
+    """Two spans of tokens for each example, in text order, and where the next example begins."""
+
+    a_start: Int[np.ndarray, " n"]
+    a_size: Int[np.ndarray, " n"]
+    b_start: Int[np.ndarray, " n"]
+    b_size: Int[np.ndarray, " n"]
+    """0 where there is only one segment."""
+    next: Int[np.ndarray, " n"]
+
+
+def cut_keys(seed: int, epoch: int, starts: Int[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
+    """One key for the cuts of each example, which begins at token `starts` of the corpus."""
+    return keys(seeded(seed, Purpose.CUT, epoch), starts)
+
+
+def draw_sizes(
+    spec: ExampleSpec, keys: UInt64[np.ndarray, " n"]
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Target length of each example in tokens of text, and how many of them its first segment gets:
+    1 … target - 1, uniformly."""
+    short = uniform(bits(keys, 0)) < spec.short_probability
+    target = np.where(short, 2 + below(bits(keys, 1), spec.max_text - 1), spec.max_text)
+    return target, 1 + below(bits(keys, 2), target - 1)
+
+
+def cut(
+    spec: ExampleSpec,
+    boundaries: Boundaries,
+    starts: Int[np.ndarray, " n"],
+    ends: Int[np.ndarray, " n"],
+    keys: UInt64[np.ndarray, " n"],
+) -> Segments:
+    """Segments of the examples that begin at `starts`; `ends` is where their documents' tokens
+    end."""
+    target, share = draw_sizes(spec, keys)
+    if spec.cutting == "last":
+        return _cut_last(spec, boundaries, starts, ends, keys, target)
+    middle = boundaries.at_or_after(starts + share)
+    full = middle <= ends - (target - share)  # the document is long enough for both
+    end = np.where(
+        full, boundaries.at_or_after(np.where(full, middle, starts) + target - share), ends
+    )
+    rest = np.flatnonzero(~full)
+    # from the middle half: near the ends, a document's first and last sentences would show by their
+    # lengths
+    middle[rest] = _nearest(
+        boundaries, starts[rest], ends[rest], 0.25 + 0.5 * share[rest] / target[rest]
+    )
+
+    a_room, b_room = middle - starts, end - middle
+    wanted = np.minimum(target, a_room + b_room)
+    a_size = np.clip(share, wanted - b_room, np.minimum(a_room, wanted))
+    b_size = wanted - a_size
+    fronts = bits(keys, 3)
+    a_start = starts + np.where(coin(fronts), a_room - a_size, 0)
+    b_start = middle + np.where(coin(fronts >> np.uint64(1)), b_room - b_size, 0)
+    return Segments(a_start, a_size, b_start, b_size, end)
+
+
+def _nearest(
+    boundaries: Boundaries,
+    starts: Int[np.ndarray, " n"],
+    ends: Int[np.ndarray, " n"],
+    shares: Float[np.ndarray, " n"],
+) -> Int[np.ndarray, " n"]:
+    """The boundary inside (start, end) nearest to the share; `end` itself where there is none."""
+    places = starts + np.maximum(1, np.rint(shares * (ends - starts)).astype(np.int64))
+    above = boundaries.at_or_after(places)
+    under = boundaries.before(places)
+    low, high = under > starts, above < ends
+    closer = (places - under) < (above - places)
+    return np.where(low & (closer | ~high), under, np.where(high, above, ends))
+
+
+def _cut_last(
+    spec: ExampleSpec,
+    boundaries: Boundaries,
+    starts: Int[np.ndarray, " n"],
+    ends: Int[np.ndarray, " n"],
+    keys: UInt64[np.ndarray, " n"],
+    target: Int[np.ndarray, " n"],
+) -> Segments:
+    """The reference's way: sentences until there are enough, split at a random boundary, the last
+    one truncated."""
+    end = np.minimum(boundaries.at_or_after(starts + target), ends)
+    first = np.searchsorted(boundaries.sentences, starts, side="right")
+    count = np.searchsorted(boundaries.sentences, end) - first  # boundaries strictly inside
+    chosen = first + below(bits(keys, 4), np.maximum(count, 1))
+    middle = np.where(
+        count > 0, boundaries.sentences[np.minimum(chosen, len(boundaries.sentences) - 1)], end
+    )
+    a_size = np.minimum(middle - starts, spec.max_text)
+    b_size = np.minimum(end - middle, spec.max_text - a_size)
+    return Segments(starts, a_size, middle, b_size, end)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,21 +133,21 @@ class Plan:
     starts: Int[np.ndarray, " examples"]
     """The token of the corpus at which an example's text begins."""
     rooms: Int[np.ndarray, " examples"]
-    """Tokens from there to the end of what it may read: of its document, or of its stretch."""
+    """Tokens from there to the end of its document, or of its stretch."""
     order: Permutation
-    """Which example stands at each place of the epoch."""
+    """The number of the example at each place of the epoch."""
     num_dropped: int
-    """Sentences left alone at a document's end, and dropped."""
+    """Sentences left alone at a document's end, which were dropped."""
     num_long: int
-    """Sentences longer than a whole example, taken as pieces."""
+    """Sentences longer than an example, which were divided."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
 
 def is_heldout(documents: Int[np.ndarray, " n"], fraction: float) -> Bool[np.ndarray, " n"]:
-    """Whether a document is kept for evaluation: decided by its number alone, so that no seed can
-    mix the splits."""
+    """Whether a document is held out for evaluation: decided by its number alone, so that no seed
+    mixes the splits."""
     return uniform(keys(seeded(0, Purpose.SPLIT), documents)) < fraction
 
 
@@ -73,15 +178,15 @@ def _plan_text(
     start, end = _stretches(text, spec, split)
     starts, rooms, num_dropped = [start[:0]], [start[:0]], 0
     while start.size:
-        found = cut(
+        segments = cut(
             spec, text.boundaries, start, end, cut_keys(seed, epoch, start + text.first_token)
         )
-        whole = np.full(start.shape, True) if _keeps_one_segment(spec) else found.b_size > 0
-        num_dropped += int(np.count_nonzero(~whole))
-        starts.append(start[whole])
-        rooms.append((end - start)[whole])
-        going = found.next < end
-        start, end = found.next[going], end[going]
+        is_kept = np.full(start.shape, True) if _keeps_one_segment(spec) else segments.b_size > 0
+        num_dropped += int(np.count_nonzero(~is_kept))
+        starts.append(start[is_kept])
+        rooms.append((end - start)[is_kept])
+        goes_on = segments.next < end
+        start, end = segments.next[goes_on], end[goes_on]
     first, room = np.concatenate(starts), np.concatenate(rooms)
     order = np.argsort(first, kind="stable")
     return first[order] + text.first_token, room[order].astype(np.int32), num_dropped

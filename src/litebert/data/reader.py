@@ -1,6 +1,7 @@
-"""Batches one after another, made here or ahead of time by worker processes. In: a stream, a
-position. Out: batches.
- With workers, batch k is made by worker k mod workers and taken from it in turn: the order is that
+"""Batches one after another, made here or prefetched by worker processes. In: a stream, a position.
+Out: batches.
+
+With workers, batch k is made by worker k mod workers and taken from it in turn: the order is that
 of workers=0, and each worker is at most a batch ahead. Workers are fresh interpreters that import
 numpy and no torch (0.3 s to start; nothing is forked, and the caller's script is not imported
 again). A worker ends when its pipe does: when the reader is closed, and also when the parent is
@@ -10,6 +11,7 @@ killed.
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import weakref
@@ -25,11 +27,11 @@ from litebert.data.batch import Batch
 from litebert.data.stream import Position, Stream
 from litebert.errors import ConfigError, LitebertError
 
-AHEAD = 2
-"""Batches taken out of the workers' pipes before they are asked for."""
+_PREFETCHED = 2
+"""Batches prefetched from the workers' pipes."""
 
 
-class Slice(NamedTuple):
+class _Share(NamedTuple):
     """What one rank reads: rows of every global batch."""
 
     batch_size: int
@@ -63,8 +65,8 @@ class Reader:
                 f"{rank} of {num_ranks}"
             )
         self.position = position
-        self._stream, self._slice = stream, Slice(batch_size, rank, num_ranks)
-        self._workers = Workers(stream, self._slice, self.position, workers) if workers else None
+        self._stream, self._share = stream, _Share(batch_size, rank, num_ranks)
+        self._workers = _Workers(stream, self._share, self.position, workers) if workers else None
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -73,7 +75,7 @@ class Reader:
         if self._workers is not None:
             batch, self.position = self._workers.take()
         else:
-            batch, self.position = self._slice.make(self._stream, self.position)
+            batch, self.position = self._share.make(self._stream, self.position)
         return batch
 
     def take(self, count: int) -> list[Batch]:
@@ -97,13 +99,13 @@ class Reader:
         self.close()
 
 
-Made = tuple[Batch, Position] | LitebertError
+_Made = tuple[Batch, Position] | LitebertError
 
 
-class Workers:
+class _Workers:
     """Processes that make batches, and a thread that takes them in turn."""
 
-    def __init__(self, stream: Stream, part: Slice, position: Position, count: int) -> None:
+    def __init__(self, stream: Stream, share: _Share, position: Position, count: int) -> None:
         if stream.folder is None:
             raise ConfigError(
                 "workers read shards from a folder; open the stream with Stream.open, or use "
@@ -116,7 +118,7 @@ class Workers:
                 sys.executable,
                 "-P",
                 "-c",
-                f"from litebert.data.reader_worker import main; main({theirs.fileno()})",
+                f"from litebert.data.reader import run_worker; run_worker({theirs.fileno()})",
             ]
             processes.append(
                 subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment())
@@ -125,9 +127,9 @@ class Workers:
             ours.send(
                 (str(stream.folder), stream.spec, stream.seed, stream.split, stream.pad_multiple)
             )
-            ours.send((part, position, number, count))
+            ours.send((share, position, number, count))
             pipes.append(ours)
-        self._ready: Queue[Made] = Queue(AHEAD)
+        self._ready: Queue[_Made] = Queue(_PREFETCHED)
         stop = Event()
         # neither the thread nor the clean-up knows this object, so that a forgotten reader ends its
         # workers
@@ -147,7 +149,7 @@ class Workers:
 def _collect(
     processes: list["subprocess.Popen[bytes]"],
     pipes: list[Connection],
-    ready: Queue[Made],
+    ready: Queue[_Made],
     stop: Event,
 ) -> None:
     """Take batches out of the workers' pipes, in turn, until told to stop or a worker ends."""
@@ -167,7 +169,7 @@ def _collect(
 def _end(
     processes: list["subprocess.Popen[bytes]"],
     pipes: list[Connection],
-    ready: Queue[Made],
+    ready: Queue[_Made],
     stop: Event,
     thread: Thread,
 ) -> None:
@@ -190,3 +192,28 @@ def _environment() -> dict[str, str]:
     return (
         os.environ | single | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     )
+
+
+def run_worker(file_descriptor: int) -> None:
+    """A worker process: make every n-th batch of a stream and send it, until the pipe ends."""
+    # the parent decides when to stop, saves, and then closes the pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pipe = Connection(file_descriptor)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
+        _serve(pipe)
+
+
+def _serve(pipe: Connection) -> None:
+    folder, spec, seed, split, pad_multiple = pipe.recv()
+    share, position, number, count = pipe.recv()
+    try:
+        stream = Stream.open(folder, spec, seed=seed, split=split, pad_multiple=pad_multiple)
+        position = stream.locate(position.after(number * share.batch_size))
+        while True:
+            batch, following = share.make(stream, position)
+            stream.prepare(following.epoch + 1)
+            pipe.send((batch, following))
+            position = stream.locate(following.after((count - 1) * share.batch_size))
+    except LitebertError as error:
+        pipe.send(error)

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from jaxtyping import Int
 
-from litebert.data.batch import Batch
-from litebert.data.examples import make_batch
+from litebert.data.batch import Batch, make_batch
 from litebert.data.masking import Vocabulary
 from litebert.data.plan import Plan, plan_epoch
 from litebert.data.shards import TOKENIZER_FOLDER, Shard, Shards
