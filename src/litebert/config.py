@@ -148,6 +148,7 @@ class EncoderConfig:
         return layer * self.num_groups // self.num_layers
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` reads them back."""
         return asdict(self)
 
     @classmethod
@@ -184,6 +185,7 @@ class HeadConfig:
             raise ConfigError(f"a {self.kind} head {expected}; got {len(self.labels)}")
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` reads them back."""
         return asdict(self) | {"labels": list(self.labels)}
 
     @classmethod
@@ -217,6 +219,7 @@ class ModelConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` reads them back."""
         return {"encoder": self.encoder.to_dict(), "heads": [head.to_dict() for head in self.heads]}
 
     @classmethod

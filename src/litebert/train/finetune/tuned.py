@@ -4,6 +4,7 @@ out."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -87,7 +88,7 @@ def open_tuned(folder: Path | str) -> Tuned:
 
 
 def open_for(
-    tuned: Tuned, name: str, data: Path | str, options: TableOptions, splits: Sequence[str]
+    tuned: Tuned, name: str, data: Any, options: TableOptions, splits: Sequence[str]
 ) -> TaskData:
     """A task's splits for a model that can answer for it; of one's own data the labels are those
     that the model knows."""
