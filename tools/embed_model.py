@@ -32,7 +32,7 @@ from litebert.files import write_folder
 from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
 from litebert.loading import find_checkpoint, load_checkpoint
-from litebert.models.card import GIVEN, ModelCard
+from litebert.models.card import AUTHOR_FACTS, ModelCard
 from litebert.models.index import (
     CARD,
     INDEX,
@@ -220,10 +220,10 @@ def make_card(options: argparse.Namespace, checkpoint: Checkpoint, weights: str)
     """What a person gave, what the model is, and what its run wrote down."""
     run, facts = options.run, read_json(options.facts) if options.facts else {}
     known = read_json(run / CARD) if (run / CARD).exists() else {}
-    unknown = sorted(facts.keys() - set(GIVEN))
+    unknown = sorted(facts.keys() - set(AUTHOR_FACTS))
     if unknown:
         raise ConfigError(
-            f"a person gives {', '.join(GIVEN)}; {', '.join(unknown)} is none of these"
+            f"a person gives {', '.join(AUTHOR_FACTS)}; {', '.join(unknown)} is none of these"
         )
     config = checkpoint.model.config.encoder
     shape = (
@@ -244,7 +244,7 @@ def make_card(options: argparse.Namespace, checkpoint: Checkpoint, weights: str)
         "run": run_record(run) or known.get("run"),
     }
     return ModelCard.from_dict(
-        {fact: known[fact] for fact in GIVEN if fact in known} | facts | read_off
+        {fact: known[fact] for fact in AUTHOR_FACTS if fact in known} | facts | read_off
     )
 
 

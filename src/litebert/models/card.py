@@ -1,8 +1,7 @@
-"""The card of a model: facts as plain data in; what `litebert models` lists and a page for people
-out.
- The page is made of the facts and nothing else, so that no number in it was typed: facts that a
-person gives (data, license, recipe, scores, limits) and facts that are read off the model and its
-run. Part of the package, since the list reads them too.
+"""The card of an embedded model: facts as plain data in; a Markdown page out.
+ The page follows from the facts alone, so that no number in it is typed by hand. An author states
+data, license, recipe, scores and limits; the rest is read from the model and its run. `litebert
+models` lists the same facts.
 """
 
 import json
@@ -13,13 +12,13 @@ from typing import Any
 from litebert.checks import check_known, check_type, check_whole, is_number
 from litebert.errors import ConfigError
 
-GIVEN = ("summary", "license", "data", "recipe", "scores", "limits")
-"""Facts that a person gives; the others are read off the model and its run."""
+AUTHOR_FACTS = ("summary", "license", "data", "recipe", "scores", "limits")
+"""Facts that the author states; the others are read from the model and its run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFact:
-    """A part of what the model was trained on."""
+    """A data set that the model was trained on."""
 
     name: str
     license: str
@@ -52,11 +51,11 @@ class ScoreFact:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """All that is told of a model."""
+    """The facts about a model."""
 
     name: str
     verbs: tuple[str, ...]
-    """What it can be asked."""
+    """What it can do: fill, embed, classify, …"""
     parameters: int
     shape: Mapping[str, Any]
     """The encoder's settings."""
@@ -70,7 +69,7 @@ class ModelCard:
     limits: tuple[str, ...]
     """What it is not good for."""
     run: Mapping[str, Any] | None = None
-    """What the run itself wrote down: its recipe, environment and status."""
+    """The run's own files: recipe, environment and status."""
 
     def __post_init__(self) -> None:
         _check_texts(self, "name", "summary", "license")
@@ -104,7 +103,7 @@ class ModelCard:
         )
 
     def page(self) -> str:
-        """The card for people, in Markdown."""
+        """The card in Markdown."""
         facts = [
             ("can", ", ".join(self.verbs)),
             ("parameters", f"{self.parameters:,}"),

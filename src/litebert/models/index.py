@@ -1,8 +1,7 @@
-"""The models that come with the package: a name or a verb in; the folder of a checkpoint out.
- This folder holds index.json and a folder for each model, called as the model is: a checkpoint in 8
-bits, the facts of its card as card.json, and the card as README.md. The first model of the index
-that can do a thing does it where no model is named. tools/embed_model.py writes all of it. No torch
-here.
+"""Embedded models, which come with the package: a name or a verb in; a checkpoint folder out.
+ Beside this file are index.json and one folder per model: an int8 or difference checkpoint, the
+facts of its card as card.json, and the card as README.md. Where no model is named, the first of the
+index that has the verb is used. tools/embed_model.py writes all of it. No torch.
 """
 
 import json
@@ -18,28 +17,27 @@ ROOT = Path(__file__).parent
 INDEX = "index.json"
 CARD = "card.json"
 PAGE = "README.md"
-FORMAT = "litebert-models"
-VERSION = 1
-GIVE_ONE = "give a folder with --model: a checkpoint, a run, or a Hugging Face folder"
+_FORMAT, _VERSION = "litebert-models", 1
+_GIVE_ONE = "give a folder with --model: a checkpoint, a run, or a Hugging Face folder"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedModel:
-    """A model of the package."""
+    """A model that comes with the package."""
 
     name: str
     verbs: tuple[str, ...]
-    """What it can be asked."""
+    """What it can do: fill, embed, classify, …"""
     folder: Path
 
     @property
     def num_bytes(self) -> int:
-        """Of all its files."""
+        """Size of all its files."""
         return sum(path.stat().st_size for path in self.folder.iterdir())
 
     @property
     def page(self) -> Path:
-        """Its card for people."""
+        """Its card in Markdown."""
         return self.folder / PAGE
 
     def card(self) -> ModelCard:
@@ -52,11 +50,11 @@ class EmbeddedModel:
 
 
 def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
-    """All there are, the preferred ones first."""
+    """All embedded models, the preferred ones first."""
     root = root or ROOT
     try:
         data = json.loads((root / INDEX).read_text(encoding="utf-8"))
-        if (data["format"], data["version"]) != (FORMAT, VERSION):
+        if (data["format"], data["version"]) != (_FORMAT, _VERSION):
             raise ValueError(f"it is of format {data['format']!r}, version {data['version']!r}")
         return tuple(
             EmbeddedModel(
@@ -73,24 +71,24 @@ def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
 
 
 def index_text(models: Sequence[EmbeddedModel]) -> str:
-    """What index.json holds for these models."""
-    data: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    """The text of index.json for these models."""
+    data: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
     data["models"] = [{"name": model.name, "verbs": list(model.verbs)} for model in models]
     return json.dumps(data, indent=2) + "\n"
 
 
 def find_embedded(name: str) -> EmbeddedModel | None:
-    """The model of that name, if there is one."""
+    """The embedded model of that name, or None."""
     return next((model for model in embedded_models() if model.name == name), None)
 
 
 def default_model(verb: str | None = None) -> EmbeddedModel:
-    """The model that is asked where none is named: the first, or the first that can do `verb`."""
+    """The model used where none is named: the first, or the first that has `verb`."""
     models = embedded_models()
     if not models:
-        raise ConfigError(f"there is no embedded model yet; {GIVE_ONE}")
-    found = next((model for model in models if verb is None or verb in model.verbs), None)
-    if found is None:
-        there = "; ".join(f"{model.name} can {' and '.join(model.verbs)}" for model in models)
-        raise ConfigError(f"no embedded model can {verb} ({there}); {GIVE_ONE}")
-    return found
+        raise ConfigError(f"there is no embedded model yet; {_GIVE_ONE}")
+    for model in models:
+        if verb is None or verb in model.verbs:
+            return model
+    verbs = "; ".join(f"{model.name} can {' and '.join(model.verbs)}" for model in models)
+    raise ConfigError(f"no embedded model can {verb} ({verbs}); {_GIVE_ONE}")
