@@ -81,14 +81,14 @@ def tiny() -> DemoSettings:
         evaluate_every=0,
         evaluate_tokens=1_000,
         save_every=0,
-        optimizer=OptimizerSpec(rate=3e-3),
+        optimizer=OptimizerSpec(learning_rate=3e-3),
     )
     finetune = FinetuneRecipe(
         task=eras.NAME,
         epochs=4,
         batch_size=8,
         max_length=32,
-        optimizer=OptimizerSpec(rate=5e-3, warmup=0.1),
+        optimizer=OptimizerSpec(learning_rate=5e-3, warmup=0.1),
     )
     return DemoSettings(
         vocab_size=50,

@@ -59,7 +59,7 @@ def points(folder: Path, count: int) -> dict[str, dict[str, int]]:
     """One interruption at each of `count` places, evenly over the microbatches and batches of dev
     of a run."""
     wishes: dict[str, FinetuneRecipe] = {kind: recipe(kind) for kind in TASKS}
-    wishes["classify, begins again"] = recipe(rate=1e-9, retries=2, evaluations=1)
+    wishes["classify, begins again"] = recipe(learning_rate=1e-9, retries=2, evaluations=1)
     found: dict[str, dict[str, int]] = {}
     for name, wish in wishes.items():
         counted: Counter[str] = Counter()

@@ -146,7 +146,7 @@ def main() -> int:
         head_dropout=DROPOUT,
         evaluations=1,
         retries=0,
-        optimizer=OptimizerSpec(rate=RATE, warmup=0),
+        optimizer=OptimizerSpec(learning_rate=RATE, warmup=0),
     )
     prepared = prepare(recipe, data, tokenizer)
     torch.manual_seed(0)

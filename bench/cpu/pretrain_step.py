@@ -78,7 +78,7 @@ def ours(batch: Batch, *, compiled: bool) -> Step:
     ).train()
     runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
     compile_model(model, "on" if compiled else "off", runtime, print)
-    optimizer = make_optimizer(model.named_parameters(), OptimizerSpec(rate=RATE))
+    optimizer = make_optimizer(model.named_parameters(), OptimizerSpec(learning_rate=RATE))
 
     def step() -> float:
         optimizer.zero_grad(set_to_none=True)

@@ -161,7 +161,7 @@ def make_setting(args: argparse.Namespace, folder: Path) -> Setting:
         head_dropout=HEAD_DROPOUT,
         evaluations=1,
         retries=0,
-        optimizer=OptimizerSpec(rate=RATE, warmup=0),
+        optimizer=OptimizerSpec(learning_rate=RATE, warmup=0),
     )
     encoder = preset("tiny" if args.tiny else args.preset)
     return Setting(

@@ -164,7 +164,7 @@ def row(name: str, place: Path, out: Path) -> dict[str, Any]:
         "best_steps": [result["best_step"] for result in results],
         "steps": results[0]["steps"],
         "seconds": round(sum(result["seconds"] for result in results), 1),
-        "rate": recipe.optimizer.rate,
+        "rate": recipe.optimizer.learning_rate,
         "note": "cut from dev: learned from four fifths of it, scored on the rest"
         if options
         else NOTES.get(name, ""),

@@ -40,7 +40,7 @@ def variant(
         overrides=tuple(encoder.items()),
         batch_size=Stages.constant(batch_size),
         depth=depth,
-        optimizer=OptimizerSpec(name=optimizer, rate=rate),
+        optimizer=OptimizerSpec(name=optimizer, learning_rate=rate),
         heldout_fraction=0.03,
         save_every=0,
     )
@@ -84,7 +84,7 @@ def in_miniature(recipe: PretrainRecipe) -> PretrainRecipe:
         sequence_length=Stages.constant(16),
         depth=None,
         max_ngram=1,
-        optimizer=replace(recipe.optimizer, rate=FASTER * recipe.optimizer.rate),
+        optimizer=replace(recipe.optimizer, learning_rate=FASTER * recipe.optimizer.learning_rate),
         evaluate_tokens=50_000,
         heldout_fraction=0.1,
     )

@@ -104,7 +104,7 @@ def make_recipe(steps: int, seed: int) -> PretrainRecipe:
         depth=None,
         seed=seed,
         optimizer=OptimizerSpec(
-            name="muon", rate=8e-3, weight_decay=0.1, decay="stable", decay_fraction=0.3
+            name="muon", learning_rate=8e-3, weight_decay=0.1, schedule="stable", decay_fraction=0.3
         ),
         evaluate_every=round(SWITCH * steps),
         evaluate_tokens=100_000,

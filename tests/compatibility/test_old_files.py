@@ -98,10 +98,17 @@ def test_a_snapshot_is_read(name: str) -> None:
     [("pretrain", "pretraining", "pretrained"), ("finetune", "finetuning", "finetuned")],
 )
 def test_an_interrupted_run_resumes_to_the_end_that_the_other_had(
-    folder: Path, verb: str, interrupted: str, finished: str
+    folder: Path,
+    verb: str,
+    interrupted: str,
+    finished: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = (folder / interrupted / "metrics.jsonl").read_bytes()
     assert command([verb, *EXPECTED[verb], "--out", interrupted]) == 0
+    messages = capsys.readouterr().err
+    assert "note: --rate is now --learning-rate" in messages
+    assert "another recipe" not in messages
     resumed, straight = folder / interrupted, folder / finished
     assert json.loads((resumed / "status.json").read_text())["state"] == "finished"
     after = (resumed / "metrics.jsonl").read_bytes()

@@ -140,7 +140,9 @@ def source() -> Checkpoint:
 def recipe(kind: str = "classify", **changes: Any) -> FinetuneRecipe:
     """A run of a second; settings of the optimizer may be among the changes."""
     spec = {
-        name: changes.pop(name) for name in ("name", "rate", "warmup", "decay") if name in changes
+        name: changes.pop(name)
+        for name in ("name", "learning_rate", "warmup", "schedule")
+        if name in changes
     }
     base = FinetuneRecipe(
         task=kind,
@@ -156,7 +158,7 @@ def recipe(kind: str = "classify", **changes: Any) -> FinetuneRecipe:
         retries=0,
         save_every=4,
         stride=8,
-        optimizer=OptimizerSpec(rate=3e-3, warmup=0.1),
+        optimizer=OptimizerSpec(learning_rate=3e-3, warmup=0.1),
     )
     return replace(base, **changes, optimizer=replace(base.optimizer, **spec))
 

@@ -32,7 +32,7 @@ FLAGS = [
         "0.1",
     ),
     *(
-        "--rate",
+        "--learning-rate",
         "2e-3",
         "--warmup",
         "0",

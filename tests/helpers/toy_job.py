@@ -112,7 +112,9 @@ class ToyRun:
         self.every = 5
         self.model = nn.Linear(8, 1)
         self.working = WorkingCopy(self.model, dtype)
-        self.optimizer = make_optimizer(self.model.named_parameters(), OptimizerSpec(rate=0.01))
+        self.optimizer = make_optimizer(
+            self.model.named_parameters(), OptimizerSpec(learning_rate=0.01)
+        )
         self.store = SnapshotStore(folder)
         self.records: list[Record] = []
         self.loop = Loop(

@@ -14,10 +14,12 @@ from litebert.train.graphs.update import RecordedUpdate
 from litebert.train.working import WorkingCopy
 
 SPECS = {
-    "muon": OptimizerSpec(name="muon", rate=0.02, weight_decay=0.1),
-    "lamb": OptimizerSpec(name="lamb", rate=0.02, bias_correction=True, norm_clamp=(0.5, 5.0)),
-    "google": OptimizerSpec(name="adamw", rate=0.02, bias_correction=False),
-    "adamw": OptimizerSpec(name="adamw", rate=0.02),
+    "muon": OptimizerSpec(name="muon", learning_rate=0.02, weight_decay=0.1),
+    "lamb": OptimizerSpec(
+        name="lamb", learning_rate=0.02, bias_correction=True, norm_clamp=(0.5, 5.0)
+    ),
+    "google": OptimizerSpec(name="adamw", learning_rate=0.02, bias_correction=False),
+    "adamw": OptimizerSpec(name="adamw", learning_rate=0.02),
 }
 
 
@@ -68,7 +70,10 @@ class Rig:
                     parameter.grad = gradient.to(self.device, torch.bfloat16)
             self.working.collect()
             # a warm-up, unless told otherwise
-            set_rate(self.optimizer, rate(step) if rate else self.spec.rate * min(step + 1, 8) / 8)
+            set_rate(
+                self.optimizer,
+                rate(step) if rate else self.spec.learning_rate * min(step + 1, 8) / 8,
+            )
             self.update()
         return self
 

@@ -76,7 +76,11 @@ def test_spec_decides(spec: OptimizerSpec, kind: type) -> None:
     optimizer = make_optimizer(named(), spec)
     assert type(optimizer) is kind
     group: dict[str, Any] = optimizer.param_groups[0]
-    assert (group["lr"], group["betas"], group["eps"]) == (spec.rate, spec.betas, spec.epsilon)
+    assert (group["lr"], group["betas"], group["eps"]) == (
+        spec.learning_rate,
+        spec.betas,
+        spec.epsilon,
+    )
     assert group["param_names"][0] == "encoder.embedding.token.weight"
     if kind is Lamb:
         assert group["bias_correction"] is spec.bias_correction

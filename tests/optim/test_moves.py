@@ -21,13 +21,13 @@ SHAPES = {
 LATE = ("encoder.attentions.0.key.weight", "encoder.norm.weight")
 """Without a gradient in the first steps, so they are younger."""
 SPECS = [
-    OptimizerSpec(name="lamb", rate=0.01, bias_correction=False),
-    OptimizerSpec(name="lamb", rate=0.01, bias_correction=True, norm_clamp=(0.5, 0.9)),
-    OptimizerSpec(name="lamb", rate=0.01, bias_correction=True, weight_decay=0.0),
-    OptimizerSpec(name="adamw", rate=0.01, bias_correction=False),
-    OptimizerSpec(name="adamw", rate=0.01),
-    OptimizerSpec(name="muon", rate=0.01, weight_decay=0.1),
-    OptimizerSpec(name="muon", rate=0.01, bias_correction=False),
+    OptimizerSpec(name="lamb", learning_rate=0.01, bias_correction=False),
+    OptimizerSpec(name="lamb", learning_rate=0.01, bias_correction=True, norm_clamp=(0.5, 0.9)),
+    OptimizerSpec(name="lamb", learning_rate=0.01, bias_correction=True, weight_decay=0.0),
+    OptimizerSpec(name="adamw", learning_rate=0.01, bias_correction=False),
+    OptimizerSpec(name="adamw", learning_rate=0.01),
+    OptimizerSpec(name="muon", learning_rate=0.01, weight_decay=0.1),
+    OptimizerSpec(name="muon", learning_rate=0.01, bias_correction=False),
 ]
 
 
@@ -47,7 +47,7 @@ def train(
             gradient = torch.randn(parameter.shape, generator=generator)
             parameter.grad = None if name in LATE and step < 3 else gradient
         for group in optimizer.param_groups:
-            group["lr"] = spec.rate * (step + 1) / steps
+            group["lr"] = spec.learning_rate * (step + 1) / steps
         is_young = way == "whole" or any(
             not optimizer.state[p] for p in named.values() if p.grad is not None
         )

@@ -10,7 +10,7 @@ from litebert.optim.groups import make_optimizer, parameter_groups
 from litebert.optim.muon import UPDATE_SIZE, Muon, orthogonal, orthogonal_all
 from litebert.recipes import OptimizerSpec
 
-SPEC = OptimizerSpec(name="muon", rate=0.01, weight_decay=0.1, momentum=0.9)
+SPEC = OptimizerSpec(name="muon", learning_rate=0.01, weight_decay=0.1, momentum=0.9)
 
 
 def matrix(rows: int, columns: int, seed: int = 0) -> torch.Tensor:

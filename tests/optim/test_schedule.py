@@ -7,9 +7,9 @@ import pytest
 
 from litebert.errors import ConfigError
 from litebert.optim.schedule import rate_at, scaled_rate
-from litebert.recipes import Decay, OptimizerSpec, named
+from litebert.recipes import OptimizerSpec, Schedule, named
 
-JOINED = [decay for decay in get_args(Decay) if decay != "reference"]
+JOINED = [decay for decay in get_args(Schedule) if decay != "reference"]
 
 
 def test_paper_recipe_has_the_reference_rates() -> None:
@@ -28,7 +28,9 @@ def test_paper_recipe_has_the_reference_rates() -> None:
 
 
 def test_reference_with_power_and_end() -> None:
-    spec = OptimizerSpec(rate=1.0, warmup=0, decay="reference", decay_power=2.0, decay_end=0.1)
+    spec = OptimizerSpec(
+        learning_rate=1.0, warmup=0, schedule="reference", decay_power=2.0, decay_end=0.1
+    )
     assert rate_at(spec, 50, 100) == pytest.approx(0.1 + 0.9 * 0.25)
     assert rate_at(spec, 100, 100) == pytest.approx(0.1)
 
@@ -36,9 +38,14 @@ def test_reference_with_power_and_end() -> None:
 @pytest.mark.parametrize("decay", JOINED)
 @pytest.mark.parametrize("warmup", [0, 1, 30, 0.1])
 @pytest.mark.parametrize("end", [0.0, 0.25])
-def test_laws_of_the_joined_forms(decay: Decay, warmup: float, end: float) -> None:
+def test_laws_of_the_joined_forms(decay: Schedule, warmup: float, end: float) -> None:
     spec = OptimizerSpec(
-        rate=2.0, warmup=warmup, decay=decay, decay_end=end, decay_power=1.5, decay_fraction=0.3
+        learning_rate=2.0,
+        warmup=warmup,
+        schedule=decay,
+        decay_end=end,
+        decay_power=1.5,
+        decay_fraction=0.3,
     )
     rates = [rate_at(spec, step, 200) for step in range(201)]
     top = spec.warmup_steps(200)
@@ -56,23 +63,23 @@ def test_laws_of_the_joined_forms(decay: Decay, warmup: float, end: float) -> No
     ("decay", "expected"),
     [("linear", 0.5), ("polynomial", 0.25), ("cosine", 0.5), ("constant", 1.0), ("stable", 1.0)],
 )
-def test_half_way(decay: Decay, expected: float) -> None:
-    spec = OptimizerSpec(rate=1.0, warmup=20, decay=decay, decay_power=2.0)
+def test_half_way(decay: Schedule, expected: float) -> None:
+    spec = OptimizerSpec(learning_rate=1.0, warmup=20, schedule=decay, decay_power=2.0)
     assert rate_at(spec, 60, 100) == pytest.approx(expected)
 
 
 def test_stable_falls_over_the_stated_part_of_the_run() -> None:
-    spec = OptimizerSpec(rate=1.0, warmup=20, decay="stable", decay_fraction=0.2)
+    spec = OptimizerSpec(learning_rate=1.0, warmup=20, schedule="stable", decay_fraction=0.2)
     assert [rate_at(spec, step, 100) for step in (20, 80, 90, 95)] == pytest.approx(
         [1.0, 1.0, 0.5, 0.25]
     )
-    always = OptimizerSpec(rate=1.0, warmup=20, decay="stable", decay_fraction=1.0)
+    always = OptimizerSpec(learning_rate=1.0, warmup=20, schedule="stable", decay_fraction=1.0)
     assert rate_at(always, 60, 100) == pytest.approx(0.5)
 
 
 def test_a_run_that_is_all_warmup_has_a_rate() -> None:
-    for decay in get_args(Decay):
-        spec = OptimizerSpec(rate=1.0, warmup=10, decay=decay)
+    for decay in get_args(Schedule):
+        spec = OptimizerSpec(learning_rate=1.0, warmup=10, schedule=decay)
         assert all(0 <= rate_at(spec, step, 10) <= 1 for step in range(12))
 
 

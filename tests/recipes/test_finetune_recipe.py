@@ -50,7 +50,7 @@ def base(
 def test_for_the_papers_model_and_data_it_is_the_papers_table(line: str) -> None:
     task, rate, batch, dropout, steps, warmup, length = line.split()
     recipe = base(task, TABLE_14[task].examples)
-    assert recipe.optimizer.rate == pytest.approx(float(rate))
+    assert recipe.optimizer.learning_rate == pytest.approx(float(rate))
     assert (recipe.batch_size, recipe.steps, recipe.optimizer.warmup) == (
         int(batch),
         int(steps),
@@ -65,7 +65,7 @@ def test_for_the_papers_model_and_data_it_is_the_papers_table(line: str) -> None
 
 def test_a_narrower_model_has_a_higher_rate_and_a_shorter_one_shorter_inputs() -> None:
     recipe = base("sst2", 67_349, hidden_size=256, max_positions=128)
-    assert recipe.optimizer.rate == pytest.approx(1e-5 * 16)
+    assert recipe.optimizer.learning_rate == pytest.approx(1e-5 * 16)
     assert (recipe.steps, recipe.max_length) == (20_935, 128)
 
 
@@ -168,3 +168,8 @@ def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> No
 def test_a_recipe_of_another_kind_is_not_taken_for_one() -> None:
     with pytest.raises(ConfigError, match="there is no recipe setting 'preset'"):
         FinetuneRecipe.from_dict(PretrainRecipe().to_dict())
+
+
+def test_fingerprints_are_those_of_the_first_release() -> None:
+    first = "c789c3e53041f23693e4c6af81962c5c2cfd8f72bbdd20f7cf9feccfbbf6e1f6"
+    assert base("rte", 500, hidden_size=64, max_positions=128).fingerprint == first

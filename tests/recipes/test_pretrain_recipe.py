@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,12 +60,12 @@ def test_difference_names_what_changed() -> None:
         OTHER,
         seed=1,
         overrides=(("num_layers", 4), ("norm", "post")),
-        optimizer=replace(OTHER.optimizer, rate=0.1, norm_clamp=None),
+        optimizer=replace(OTHER.optimizer, learning_rate=0.1, norm_clamp=None),
     )
     assert difference(OTHER, now) == [
         "overrides.norm: pre in the run, post now",
         "overrides.ffn_dropout: 0.1 in the run, none now",
-        "optimizer.rate: 0.3333333333333333 in the run, 0.1 now",
+        "optimizer.learning_rate: 0.3333333333333333 in the run, 0.1 now",
         "optimizer.norm_clamp: [0.0, 10.0] in the run, none now",
         f"seed: {2**40 + 1} in the run, 1 now",
     ]
@@ -125,7 +126,12 @@ def test_paper_recipe_is_the_paper() -> None:
         "512",
     )
     spec = paper.optimizer
-    assert (spec.name, spec.rate, spec.betas, spec.epsilon) == ("lamb", 1.76e-3, (0.9, 0.999), 1e-6)
+    assert (spec.name, spec.learning_rate, spec.betas, spec.epsilon) == (
+        "lamb",
+        1.76e-3,
+        (0.9, 0.999),
+        1e-6,
+    )
     assert (spec.weight_decay, spec.warmup, spec.bias_correction, spec.norm_clamp) == (
         0.01,
         3_125,
@@ -133,6 +139,8 @@ def test_paper_recipe_is_the_paper() -> None:
         None,
     )
     assert paper.encoder.norm == "post"
+    assert (paper.one_segment, paper.cutting, paper.random_specials) == ("random", "last", True)
+    assert all(recipe.preset == "albert-base-v2" for recipe in NAMED.values())
 
 
 def test_named_recipes_stand_for_their_models() -> None:
@@ -198,7 +206,7 @@ def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> No
     ("changes", "message"),
     [
         ({"name": "adam"}, "name is one of lamb, adamw, muon; got 'adam'"),
-        ({"rate": float("nan")}, "rate is a number from 0 to 100; got nan"),
+        ({"learning_rate": float("nan")}, "learning_rate is a number from 0 to 100; got nan"),
         ({"betas": (0.9,)}, "betas are two numbers"),
         ({"betas": (0.9, 1.0)}, "betas are two numbers from 0 to below 1"),
         ({"norm_clamp": (0.0, 10.0)}, "norm_clamp belongs to lamb"),
@@ -210,8 +218,8 @@ def test_what_cannot_run_is_refused(changes: dict[str, Any], message: str) -> No
         ({"warmup": -1}, "warmup is a whole number from 0"),
         ({"bias_correction": 1}, "bias_correction is true or false; got 1"),
         (
-            {"decay": "expo"},
-            "decay is one of reference, polynomial, linear, cosine, constant, stable",
+            {"schedule": "expo"},
+            "schedule is one of reference, polynomial, linear, cosine, constant, stable",
         ),
     ],
 )
@@ -226,7 +234,11 @@ def test_wrong_optimizers_are_refused(changes: dict[str, Any], message: str) -> 
         ("{", "a recipe is one JSON object; this is not JSON"),
         ("[]", r"recipe is a JSON object; got \[\]"),
         ('{"sead": 1}', "there is no recipe setting 'sead'; did you mean 'seed'"),
-        ('{"optimizer": {"learning_rate": 1}}', "there is no optimizer setting 'learning_rate'"),
+        ('{"optimizer": {"learning-rate": 1}}', "there is no optimizer setting 'learning-rate'"),
+        (
+            '{"optimizer": {"learning_rate": 1, "rate": 1}}',
+            "there is no optimizer setting 'rate'",
+        ),
         ('{"optimizer": 3}', "optimizer is a JSON object; got 3"),
         ('{"overrides": [["norm", "pre"]]}', "overrides is a JSON object"),
         ('{"batch_size": "0:a"}', "stages are a number"),
@@ -238,10 +250,72 @@ def test_wrong_files_are_refused(text: str, message: str) -> None:
 
 
 def test_json_may_state_plain_numbers_and_leave_settings_out() -> None:
-    recipe = PretrainRecipe.from_json(json.dumps({"batch_size": 64, "optimizer": {"rate": 1e-3}}))
-    assert recipe == PretrainRecipe(
-        batch_size=Stages.constant(64), optimizer=OptimizerSpec(rate=1e-3)
+    recipe = PretrainRecipe.from_json(
+        json.dumps({"batch_size": 64, "optimizer": {"learning_rate": 1e-3}})
     )
+    assert recipe == PretrainRecipe(
+        batch_size=Stages.constant(64), optimizer=OptimizerSpec(learning_rate=1e-3)
+    )
+
+
+OLD_SETTINGS = {
+    "rate_batch_size": 8,
+    "optimizer": {"name": "lamb", "rate": 0.5, "decay": "cosine"},
+}
+
+
+def test_settings_are_read_by_their_old_names_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps({"recipe": OLD_SETTINGS}))
+    notes: list[str] = []
+    recipe = PretrainRecipe.load(path, note=notes.append)
+    assert recipe == PretrainRecipe(
+        reference_batch_size=8,
+        optimizer=OptimizerSpec(name="lamb", learning_rate=0.5, schedule="cosine"),
+    )
+    assert notes == [
+        f"{path} is of an earlier release: rate is now learning_rate, decay is now schedule, "
+        "rate_batch_size is now reference_batch_size"
+    ]
+    notes.clear()
+    path.write_text(recipe.to_json())
+    assert PretrainRecipe.load(path, note=notes.append) == recipe
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fingerprint"),
+    [
+        (named("affordable"), "a8ec0dd7ba102f672346fbd5615ff49b4283ff7fda2bdb59358509ac2c493b38"),
+        (named("demo"), "1e9a2d4465b92695f675e272a72089b1f83142e2d94d7073430728ce724ad24e"),
+        (
+            replace(named("paper"), one_segment="drop", cutting="even", random_specials=False),
+            "5ff621c2fa967bcc77473f7dd6215e7f992a0d48d7518f099081411af1889668",
+        ),
+    ],
+    ids=["affordable", "demo", "paper"],
+)
+def test_fingerprints_are_those_of_the_first_release(
+    recipe: PretrainRecipe, fingerprint: str
+) -> None:
+    """Snapshots hold them: a run of 0.1.0 is known again, whatever was renamed or added since."""
+    assert recipe.fingerprint == fingerprint
+
+
+def test_a_budget_replaces_the_other() -> None:
+    usual = named("affordable")
+    assert usual.changed({"steps": 7}) == replace(usual, steps=7, tokens=None)
+    assert usual.changed({"tokens": 7}) == replace(usual, tokens=7)
+    with pytest.raises(ConfigError, match="a budget is steps or tokens"):
+        usual.changed({"steps": 7, "tokens": 7})
+
+
+def test_another_preset_keeps_the_norm_alone() -> None:
+    assert dict(named("demo").changed({"preset": "albert-large-v2", "depth": None}).overrides) == {
+        "norm": "pre"
+    }
+    wider = named("affordable").changed({"encoder": {"num_layers": 6}})
+    assert dict(wider.overrides) == {"norm": "pre", "num_layers": 6}
 
 
 def test_no_torch() -> None:

@@ -111,7 +111,7 @@ def test_help_shows_the_values_of_the_recipe(shown: Callable[..., str]) -> None:
 
 def test_a_wrong_value_is_answered_with_what_is_expected(shown: Callable[..., str]) -> None:
     assert "Expected one of ('reference', 'polynomial'" in shown(
-        "pretrain", "--data", "x", "--out", "y", "--decay", "slowly", code=2
+        "pretrain", "--data", "x", "--out", "y", "--schedule", "slowly", code=2
     )
     assert "Error parsing --steps: expected INT; got many" in shown(
         "pretrain", "--data", "x", "--out", "y", "--steps", "many", code=2
@@ -130,3 +130,19 @@ def test_switches_are_read_in_every_spelling() -> None:
         (["--recompute", "False"], False),
     ):
         assert parse(settings_type, *args) == {"recompute": value}
+
+
+def test_old_names_of_flags_are_read_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, settings_type = RECIPES["pretrain"]
+    args = ["--rate", "0.1", "--decay=cosine", "--rate_batch_size", "8"]
+    assert parse(settings_type, *args) == {
+        "learning_rate": 0.1,
+        "schedule": "cosine",
+        "reference_batch_size": 8,
+    }
+    assert capsys.readouterr().err.splitlines() == [
+        "note: --rate is now --learning-rate; the old name is read in this release only",
+        "note: --decay is now --schedule; the old name is read in this release only",
+        "note: --rate-batch-size is now --reference-batch-size; the old name is read in this "
+        "release only",
+    ]

@@ -385,7 +385,7 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     words = Reader(compared).words
     assert "x/run" in words
     assert "y/run" in words, "told apart by the folder above"
-    assert "optimizer.rate" in words
+    assert "optimizer.learning_rate" in words
     assert "overrides.norm" in words
     assert "The environments are the same." in words
     assert "At equal tokens" in words

@@ -18,12 +18,12 @@ from litebert.recipes import OptimizerSpec
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 
 SPECS = {
-    "lamb": OptimizerSpec(name="lamb", bias_correction=False, rate=0.01),
+    "lamb": OptimizerSpec(name="lamb", bias_correction=False, learning_rate=0.01),
     "lamb of the paper": OptimizerSpec(
-        name="lamb", bias_correction=True, rate=0.01, norm_clamp=(0.0, 10.0)
+        name="lamb", bias_correction=True, learning_rate=0.01, norm_clamp=(0.0, 10.0)
     ),
-    "adamw": OptimizerSpec(rate=0.01),
-    "adamw without correction": OptimizerSpec(bias_correction=False, rate=0.01),
+    "adamw": OptimizerSpec(learning_rate=0.01),
+    "adamw without correction": OptimizerSpec(bias_correction=False, learning_rate=0.01),
 }
 
 

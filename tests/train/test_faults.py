@@ -299,7 +299,7 @@ def test_a_run_with_a_bad_rate_says_that_it_is_on_the_plateau(
     shards: Path, tmp_path: Path, rate: float
 ) -> None:
     recipe = tiny_recipe(
-        **LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=75, rate=rate
+        **LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=75, learning_rate=rate
     )
     train(recipe, shards, tmp_path / "run")
     told = events(tmp_path / "run")
@@ -316,7 +316,11 @@ def test_a_run_with_a_bad_rate_says_that_it_is_on_the_plateau(
 
 def test_a_run_with_a_good_rate_never_does(shards: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(
-        **LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=150, rate=5e-3
+        **LEARNS,
+        batch_size=Stages.constant(32),
+        encoder=WIDE,
+        plateau_steps=150,
+        learning_rate=5e-3,
     )
     train(recipe, shards, tmp_path / "run")
     assert events(tmp_path / "run") == []

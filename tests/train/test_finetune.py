@@ -46,7 +46,7 @@ def test_every_kind_of_task_is_learned_and_its_best_checkpoint_kept(
     kind: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    training = tune(recipe(kind, epochs=8, rate=5e-3), run)
+    training = tune(recipe(kind, epochs=8, learning_rate=5e-3), run)
     result = training.result  # type: ignore[attr-defined]
     steps = [
         record["loss"] for record in read_records(run / "metrics.jsonl") if record["kind"] == "step"
@@ -183,9 +183,9 @@ def test_another_recipe_data_or_model_is_refused_with_the_difference(
         tune(recipe(), tmp_path / "run", at=signalled(5))
     with pytest.raises(
         ConfigError,
-        match=r"another run.*: optimizer.rate: 0.003 in the run, 0.1 now; seed: 0 .*, 1 now",
+        match=r"another run.*: optimizer.learning_rate: 0.003 in the run, 0.1 now; seed: 0 .*, 1 now",
     ):
-        tune(recipe(rate=0.1, seed=1), tmp_path / "run")
+        tune(recipe(learning_rate=0.1, seed=1), tmp_path / "run")
     tokenizer = source().tokenizer
     assert tokenizer is not None
     data = made()

@@ -71,7 +71,7 @@ def test_what_is_printed_and_the_recipe_again(
     flags = [
         "--epochs",
         "4",
-        "--rate",
+        "--learning-rate",
         "5e-3",
         "--batch-size",
         "4",
@@ -109,7 +109,16 @@ def test_a_run_a_hugging_face_folder_and_random_weights_can_be_started_from(
     assert finetune("mnli", model, data, tmp_path / "first", "--epochs", "1") == 0
     capsys.readouterr()
     assert (
-        finetune("rte", tmp_path / "first", rte, tmp_path / "second", "--steps", "1", "--rate", "0")
+        finetune(
+            "rte",
+            tmp_path / "first",
+            rte,
+            tmp_path / "second",
+            "--steps",
+            "1",
+            "--learning-rate",
+            "0",
+        )
         == 0
     )
     assert "the paper starts rte" not in capsys.readouterr().err
@@ -131,7 +140,15 @@ def test_a_run_a_hugging_face_folder_and_random_weights_can_be_started_from(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert (
         finetune(
-            "rte", model, rte, tmp_path / "fresh", "--random-weights", "--steps", "1", "--rate", "0"
+            "rte",
+            model,
+            rte,
+            tmp_path / "fresh",
+            "--random-weights",
+            "--steps",
+            "1",
+            "--learning-rate",
+            "0",
         )
         == 0
     )
@@ -146,7 +163,17 @@ def test_another_batch_size_keeps_the_epochs_and_the_part_of_warmup(
     warms up."""
     for name, flags in {"8": [], "4": ["--batch-size", "4"], "epochs": ["--epochs", "2"]}.items():
         assert (
-            finetune("rte", model, rte, tmp_path / name, *flags, "--rate", "0", "--patience", "1")
+            finetune(
+                "rte",
+                model,
+                rte,
+                tmp_path / name,
+                *flags,
+                "--learning-rate",
+                "0",
+                "--patience",
+                "1",
+            )
             == 0
         )
     found = [
@@ -301,7 +328,7 @@ def test_what_is_not_above_chance_is_said(
         "1": "the run not above chance",
         "2": "2 of 2 runs not above chance",
     }.items():
-        flags = ["--steps", "2", "--rate", "0", "--seeds", seeds]
+        flags = ["--steps", "2", "--learning-rate", "0", "--seeds", seeds]
         assert finetune("rte", model, rte, tmp_path / seeds, *flags) == 0
         assert said in capsys.readouterr().err
 

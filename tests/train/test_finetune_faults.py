@@ -129,7 +129,7 @@ def test_answers_that_are_not_numbers_are_a_divergence(tmp_path: Path) -> None:
     assert result(tmp_path)["attempts"] == 2
 
 
-HOPELESS = {"rate": 1e-9, "retries": 2, "epochs": 2, "evaluations": 1}
+HOPELESS = {"learning_rate": 1e-9, "retries": 2, "epochs": 2, "evaluations": 1}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,9 @@ def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(
         r"the warm-up × 2, attempt 2 of 3"
     )
     assert re.fullmatch(pattern, told[0]["message"])
-    assert told[2]["message"].endswith("; look at the data, or try another --rate or --epochs")
+    assert told[2]["message"].endswith(
+        "; look at the data, or try another --learning-rate or --epochs"
+    )
     found = result(hopeless[0])
     assert (found["attempts"], found["left_chance"], found["steps"]) == (3, False, 48)
     firsts = [
@@ -180,7 +182,7 @@ def test_new_beginnings_resume_exactly(
 
 
 def test_a_run_that_learns_is_never_retried(tmp_path: Path) -> None:
-    tune(recipe(epochs=8, rate=5e-3, retries=2), tmp_path)
+    tune(recipe(epochs=8, learning_rate=5e-3, retries=2), tmp_path)
     assert [event["event"] for event in events(tmp_path)] == []
     assert result(tmp_path)["left_chance"]
 
@@ -206,10 +208,10 @@ def test_what_chance_is() -> None:
 
 
 def test_what_is_gentler() -> None:
-    spec = recipe(warmup=0.1, rate=9e-3).optimizer
+    spec = recipe(warmup=0.1, learning_rate=9e-3).optimizer
     assert gentler(spec, 0, 100) == spec
-    assert gentler(spec, 1, 100) == replace(spec, rate=9e-3 / 3, warmup=20)
-    assert gentler(spec, 2, 100) == replace(spec, rate=9e-3 / 9, warmup=40)
+    assert gentler(spec, 1, 100) == replace(spec, learning_rate=9e-3 / 3, warmup=20)
+    assert gentler(spec, 2, 100) == replace(spec, learning_rate=9e-3 / 9, warmup=40)
     assert gentler(spec, 3, 100).warmup == 50
     assert gentler(replace(spec, warmup=0.0), 1, 100).warmup == 2
 

@@ -25,7 +25,16 @@ FLAGS = [
     "--head-dropout",
     "0",
 ]
-FLAGS += ["--batch-size", "7", "--evaluations", "8", "--dtype", "float32", "--rate", "1e-3"]
+FLAGS += [
+    "--batch-size",
+    "7",
+    "--evaluations",
+    "8",
+    "--dtype",
+    "float32",
+    "--learning-rate",
+    "1e-3",
+]
 
 
 @pytest.fixture

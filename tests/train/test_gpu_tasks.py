@@ -54,7 +54,7 @@ def made(folder: Path, name: str, **changes: Any) -> tuple[FinetuneRecipe, Prepa
         "stride": 16,
     }
     recipe = FinetuneRecipe(
-        task=name, **settings | changes, optimizer=OptimizerSpec(rate=1e-4, warmup=0.1)
+        task=name, **settings | changes, optimizer=OptimizerSpec(learning_rate=1e-4, warmup=0.1)
     )
     data: TaskData = open_task(name, tiny_task(folder / name, name, scale=2))
     return (

@@ -108,7 +108,7 @@ def finetuning(folder: Path, **optimizer: Any) -> Finetuning:
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     torch.manual_seed(0)
     encoder = EncoderConfig(**SHAPE, vocab_size=tokenizer.vocab_size, max_positions=128)
-    spec = OptimizerSpec(rate=1e-4, warmup=0.1, **optimizer)
+    spec = OptimizerSpec(learning_rate=1e-4, warmup=0.1, **optimizer)
     settings: dict[str, Any] = {
         "epochs": None,
         "batch_size": 8,

@@ -139,7 +139,7 @@ def test_a_run_copies_before_the_first_step_of_the_stage(
     shards: Path, tmp_path: Path, extend: bool
 ) -> None:
     """A rate of 0 shows that nothing else moved them."""
-    recipe = make_recipe(rate=0.0, extend_positions=extend)
+    recipe = make_recipe(learning_rate=0.0, extend_positions=extend)
     start = Watched(recipe, shards, CPU).learner.model.state_dict()[TABLE].clone()
     train(recipe, shards, tmp_path / "run")
     rows = [*range(6), *(p % 6 if extend else p for p in range(6, 16)), *range(16, len(start))]
@@ -279,7 +279,7 @@ def test_positions_of_a_checkpoint_count_as_trained(
 def test_the_best_of_a_run_is_the_best_at_its_last_length(shards: Path, tmp_path: Path) -> None:
     """Losses at another length say nothing of each other: the best weights are of the length that a
     user will read."""
-    recipe = make_recipe(evaluate_every=3, rate=0.0)
+    recipe = make_recipe(evaluate_every=3, learning_rate=0.0)
     train(recipe, shards, tmp_path / "run")
     saved = Checkpoint.load(tmp_path / "run" / "best").model.state_dict()[TABLE]
     assert torch.equal(

@@ -72,7 +72,7 @@ def test_a_run_folder_holds_what_the_run_was_and_found(finished: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "difference"),
     [
-        (("--rate", "3e-3"), "optimizer.rate: 0.002 in the run, 0.003 now"),
+        (("--learning-rate", "3e-3"), "optimizer.learning_rate: 0.002 in the run, 0.003 now"),
         (("--seed", "5"), "seed: 0 in the run, 5 now"),
         (("--depth", "0:2,7:3"), "depth: 0:1,7:3 in the run, 0:2,7:3 now"),
         (("--encoder", "norm=post"), "overrides.norm: pre in the run, post now"),
@@ -222,7 +222,7 @@ def test_recipe_files_that_are_no_recipes(
 ) -> None:
     for text, expected in (
         (b"\xff", "is not JSON"),
-        (b"[1]", "recipe is a JSON object"),
+        (b"[1]", "holds no recipe; a recipe file is what a run writes"),
         (b'{"rat": 1}', "no recipe setting 'rat'"),
     ):
         (tmp_path / "recipe.json").write_bytes(text)
@@ -282,7 +282,7 @@ def test_continued_pretraining_starts_from_the_checkpoint(
     flags = [
         "--init",
         str(finished / "final"),
-        "--rate",
+        "--learning-rate",
         "0",
         "--steps",
         "2",
@@ -322,7 +322,7 @@ def test_a_run_and_a_model_of_the_package_are_starts_as_well(
     flags = [
         "--init",
         str(finished) if run else "small",
-        "--rate",
+        "--learning-rate",
         "0",
         "--steps",
         "1",
@@ -460,7 +460,16 @@ def test_a_converted_checkpoint_is_trained_on(shards: Path, tmp_path: Path) -> N
         "--sequence-length",
         "16",
     ]
-    more = ["--device", "cpu", "--heldout-fraction", "0.1", "--workers", "0", "--rate", "0"]
+    more = [
+        "--device",
+        "cpu",
+        "--heldout-fraction",
+        "0.1",
+        "--workers",
+        "0",
+        "--learning-rate",
+        "0",
+    ]
     assert (
         litebert(["pretrain", "--data", str(shards), "--out", str(tmp_path / "run"), *flags, *more])
         == 0

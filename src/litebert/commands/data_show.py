@@ -7,9 +7,10 @@ import tyro
 from rich.console import Console
 
 from litebert.data.show import LEGEND, describe
-from litebert.data.spec import ExampleSpec, Order, Split
+from litebert.data.spec import ExampleSpec, Split
 from litebert.data.stream import Stream
 from litebert.errors import ConfigError
+from litebert.recipes.pretrain import Order
 from litebert.text.tokenizer import Tokenizer
 
 Folder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]

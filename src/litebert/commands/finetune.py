@@ -19,38 +19,20 @@ if TYPE_CHECKING:
     from litebert.tasks.task import TaskData
     from litebert.train.log import Sink
 
-BY_TASK = frozenset({"steps", "batch_size", "max_length", "encoder_dropout", "rate", "warmup"})
+BY_TASK = frozenset(
+    {"steps", "batch_size", "max_length", "encoder_dropout", "learning_rate", "warmup"}
+)
 """Settings of ALBERT Table 14."""
 
 
-def load_recipe(name: str | None) -> FinetuneRecipe:
-    """A recipe from a file: a recipe alone, or what a run wrote. None stands for the defaults of
-    settings that no task changes."""
-    if name is None:
-        return FinetuneRecipe(task="", steps=1)
-    path = Path(name)
-    try:
-        data = jsonlib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}; a recipe file is what a run writes as "
-            "recipe.json"
-        ) from error
-    except ValueError as error:
-        raise ConfigError(
-            f"{path} is not JSON: {error}; a recipe file is what a run writes as recipe.json"
-        ) from error
-    inner = data.get("recipe", data) if isinstance(data, dict) else data
-    if not isinstance(inner, dict):
-        raise ConfigError(
-            f"{path} holds no recipe; a recipe file is what a run writes as recipe.json"
-        )
-    return FinetuneRecipe.from_dict(inner)
+def shown_recipe(name: str | None) -> FinetuneRecipe:
+    """The recipe whose values help shows: the file's, or the defaults that no task changes."""
+    return FinetuneRecipe(task="", steps=1) if name is None else FinetuneRecipe.load(name)
 
 
 TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 Settings = Annotated[
-    dict[str, Any], RecipeFlags(load_recipe, omitted=frozenset({"task"}), by_task=BY_TASK)
+    dict[str, Any], RecipeFlags(shown_recipe, omitted=frozenset({"task"}), by_task=BY_TASK)
 ]
 
 
@@ -93,14 +75,14 @@ def finetune(
     """
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
-    chosen = None if recipe is None else load_recipe(recipe)
+    chosen = None if recipe is None else FinetuneRecipe.load(recipe, note=_note)
     # torch only now: wrong flags are answered at once
     from litebert.loading import load_checkpoint
 
     read = open_data(task, data, table)
     source, notes = load_checkpoint(model)
     for note in (*read.notes, *notes, *advice(read, source)):
-        print(f"note: {note}", file=sys.stderr)
+        _note(note)
     if chosen is None:
         encoder = source.model.config.encoder
         chosen = paper_recipe(
@@ -126,6 +108,10 @@ def finetune(
         print(jsonlib.dumps(result, ensure_ascii=False))
     else:
         show(result, Path(out))
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
 
 
 def scaled(paper: FinetuneRecipe, settings: dict[str, Any]) -> dict[str, Any]:

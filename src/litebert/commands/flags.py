@@ -21,10 +21,12 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from litebert.errors import ConfigError
-from litebert.recipes import OptimizerSpec, Recipe, Stages
+from litebert.recipes import RENAMED, OptimizerSpec, Recipe, Stages
 
-RENAMED: dict[str, str] = {}
-"""Old names of flags, which are still read in this release."""
+OLD_FLAGS = {
+    f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED.items()
+}
+"""Flags by their old names, which are still read in this release."""
 
 FLAG_OF = {"name": "optimizer", "overrides": "encoder"}
 """Fields whose flag has another name."""
@@ -218,12 +220,12 @@ def _renewed(args: Sequence[str], flags: dict[str, Any]) -> list[str]:
     for argument in args:
         name, equals, value = argument.partition("=")
         name = name.replace("_", "-") if name.startswith("--") else name
-        if name in RENAMED and name not in names and RENAMED[name] in names:
+        if name in OLD_FLAGS and name not in names and OLD_FLAGS[name] in names:
             print(
-                f"note: {name} is now {RENAMED[name]}; the old name is read in this release only",
+                f"note: {name} is now {OLD_FLAGS[name]}; the old name is read in this release only",
                 file=sys.stderr,
             )
-            argument = RENAMED[name] + equals + value
+            argument = OLD_FLAGS[name] + equals + value
         last = result[-1] if result else ""
         if argument in ("True", "False") and _unwrapped(names.get(last))[0] is bool:
             result[-1] = last if argument == "True" else f"--no-{last[2:]}"

@@ -3,6 +3,7 @@ out."""
 
 import json as jsonlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,24 +18,13 @@ if TYPE_CHECKING:
 DEFAULT = "affordable"
 
 
-def load_recipe(name: str | None) -> PretrainRecipe:
-    """A named recipe, or one from a file: a recipe alone, or what a run wrote."""
-    path = Path(name or DEFAULT)
-    if name is None or name in NAMED or not path.is_file():
+def load_recipe(
+    name: str | None, note: Callable[[str], None] = lambda text: None
+) -> PretrainRecipe:
+    """A named recipe, or one from a file."""
+    if name is None or name in NAMED or not Path(name).is_file():
         return named(name or DEFAULT)
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = jsonlib.loads(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"{path} is not JSON: {error}; a recipe file is what a run writes as recipe.json"
-        ) from error
-    inner = data.get("recipe") if isinstance(data, dict) else None
-    return (
-        PretrainRecipe.from_dict(inner)
-        if isinstance(inner, dict)
-        else PretrainRecipe.from_json(text)
-    )
+    return PretrainRecipe.load(name, note=note)
 
 
 Settings = Annotated[dict[str, Any], RecipeFlags(load_recipe)]
@@ -74,7 +64,7 @@ def pretrain(
             write nothing.
         json: Print one JSON object at the end.
     """
-    chosen = load_recipe(recipe)
+    chosen = load_recipe(recipe, note=_note)
     if workers < 0:
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     encoder = dict(map(setting, settings.pop("encoder", ())))
@@ -149,6 +139,10 @@ def _sinks(out: str, tensorboard: bool) -> "tuple[Sink, ...]":
     from litebert.train.tensorboard import TensorBoardSink
 
     return (TensorBoardSink(Path(out) / "tensorboard"),)
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
 
 
 def shape_of(folder: str) -> tuple[str, dict[str, int | float | bool | str]]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from rich.text import Text
 
 from litebert.data.batch import Batch
-from litebert.data.spec import Order
+from litebert.recipes.pretrain import Order
 
 Kind = Literal["", "mask", "random", "kept"]
 

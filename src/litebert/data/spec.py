@@ -6,10 +6,8 @@ from typing import Literal, get_args
 
 from litebert.errors import ConfigError
 from litebert.packing import num_special
+from litebert.recipes.pretrain import Cutting, OneSegment, Order
 
-Order = Literal["sop", "nsp", "none"]
-OneSegment = Literal["drop", "random"]
-Cutting = Literal["even", "last"]
 Split = Literal["train", "heldout", "all"]
 
 MAX_LENGTH = 65_536

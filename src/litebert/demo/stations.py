@@ -73,7 +73,7 @@ class DemoSettings:
             evaluations=4,
             patience=0,
             retries=0,
-            optimizer=OptimizerSpec(rate=1e-3, warmup=0.1),
+            optimizer=OptimizerSpec(learning_rate=1e-3, warmup=0.1),
             dtype="float32",
         )
     )

@@ -79,7 +79,7 @@ def make_optimizer(
     if spec.name == "muon":
         return Muon(
             groups,
-            lr=spec.rate,
+            lr=spec.learning_rate,
             betas=spec.betas,
             eps=spec.epsilon,
             bias_correction=spec.bias_correction,
@@ -89,7 +89,7 @@ def make_optimizer(
         # torch does not have.
         return Lamb(
             groups,
-            lr=spec.rate,
+            lr=spec.learning_rate,
             betas=spec.betas,
             eps=spec.epsilon,
             bias_correction=spec.bias_correction,
@@ -102,7 +102,7 @@ def make_optimizer(
         parameter.device.type in FUSED for group in groups for _, parameter in group["params"]
     )
     kernel = {"fused": True} if fused else {"foreach": True}
-    return AdamW(groups, lr=spec.rate, betas=spec.betas, eps=spec.epsilon, **kernel)
+    return AdamW(groups, lr=spec.learning_rate, betas=spec.betas, eps=spec.epsilon, **kernel)
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:

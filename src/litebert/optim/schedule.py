@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from litebert.errors import ConfigError
-from litebert.recipes import Decay, OptimizerSpec, Stages
+from litebert.recipes import OptimizerSpec, Schedule, Stages
 
 __all__ = ["Stages", "rate_at", "scaled_rate"]
 
@@ -19,16 +19,18 @@ def rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:
     """The learning rate of update `step` in a run of `steps` updates; after the last one the rate
     stays where it ended."""
     warmup = spec.warmup_steps(steps)
-    if spec.decay == "reference":
+    if spec.schedule == "reference":
         if step < warmup:
-            return spec.rate * step / warmup
-        return spec.rate * _between(
+            return spec.learning_rate * step / warmup
+        return spec.learning_rate * _between(
             spec.decay_end, (1 - min(step, steps) / steps) ** spec.decay_power
         )
     if step < warmup:
-        return spec.rate * (step + 1) / warmup
+        return spec.learning_rate * (step + 1) / warmup
     progress = min((step - warmup) / max(steps - warmup, 1), 1.0)
-    return spec.rate * _between(spec.decay_end, _SHAPES[spec.decay](progress, spec, warmup / steps))
+    return spec.learning_rate * _between(
+        spec.decay_end, _SHAPES[spec.schedule](progress, spec, warmup / steps)
+    )
 
 
 def scaled_rate(rate: float, batch_size: int, reference_batch_size: int) -> float:
@@ -56,7 +58,7 @@ def _stable(progress: float, spec: OptimizerSpec, warmup: float) -> float:
 
 # Height above the end, from 1 to 0, over the progress from the end of warm-up to the end of the
 # run.
-_SHAPES: dict[Decay, Callable[[float, OptimizerSpec, float], float]] = {
+_SHAPES: dict[Schedule, Callable[[float, OptimizerSpec, float], float]] = {
     "polynomial": lambda progress, spec, warmup: (1 - progress) ** spec.decay_power,
     "linear": lambda progress, spec, warmup: 1 - progress,
     "cosine": lambda progress, spec, warmup: (1 + math.cos(math.pi * progress)) / 2,

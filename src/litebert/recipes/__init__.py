@@ -2,23 +2,26 @@
 
 from litebert.recipes.finetune import FinetuneRecipe
 from litebert.recipes.named import NAMED, named
-from litebert.recipes.optimizer import Decay, OptimizerName, OptimizerSpec
-from litebert.recipes.plain import Recipe, difference
+from litebert.recipes.optimizer import OPTIMIZERS, OptimizerName, OptimizerSpec, Schedule
 from litebert.recipes.pretrain import PRACTICAL, PretrainRecipe
+from litebert.recipes.recipe import RENAMED, Recipe, current_names, difference
 from litebert.recipes.stages import Stages
 from litebert.recipes.table14 import TABLE_14, paper_recipe
 
 __all__ = [
     "NAMED",
+    "OPTIMIZERS",
     "PRACTICAL",
+    "RENAMED",
     "TABLE_14",
-    "Decay",
     "FinetuneRecipe",
     "OptimizerName",
     "OptimizerSpec",
     "PretrainRecipe",
     "Recipe",
+    "Schedule",
     "Stages",
+    "current_names",
     "difference",
     "named",
     "paper_recipe",

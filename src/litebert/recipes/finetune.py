@@ -1,8 +1,5 @@
-"""A complete description of a fine-tuning run, as frozen data. In: named values. Out: a checked
-recipe. No torch here.
- The paper's values for each task, and how they are scaled to a smaller model and to other data,
-stand in table14.py.
-"""
+"""A fine-tuning run as frozen data: named values in; a checked recipe out. The paper's values for
+each task are in table14.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +9,8 @@ from litebert.checks import check_choice, check_number, check_type, check_whole
 from litebert.config import MAX_DROPOUT
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import LIMIT, OptimizerSpec
-from litebert.recipes.plain import Recipe, known_settings, plain_settings
 from litebert.recipes.pretrain import Compile, DType
+from litebert.recipes.recipe import Recipe, known_settings, plain_settings
 
 NullSearch = Literal["dev", "train"]
 
@@ -25,8 +22,10 @@ PRACTICAL = frozenset(
         "keep_snapshots",
         "checkpoint_every",
         "compile",
+        "max_skips",
+        "max_rollbacks",
+        "spike_factor",
     }
-    | {"max_skips", "max_rollbacks", "spike_factor"}
 )
 """Settings that a resumed run may change."""
 
@@ -37,75 +36,70 @@ class FinetuneRecipe(Recipe):
 
     task: str
     """Name of the task: sst2, squad2, race …, or classify, pair, regress, choose, answer, tag for
-    one's own files."""
+    your own files."""
     epochs: float | None = None
-    """Times that every example is read; or none, and steps decides."""
+    """Length of the run in passes over the examples, instead of steps."""
     steps: int | None = None
-    """Optimizer updates; or none, and epochs decides."""
+    """Length of the run in optimizer steps, instead of epochs."""
     batch_size: int = 32
-    """Texts, questions with all their options, or windows in a step, over all ranks and
-    microbatches."""
+    """Examples per step (for answer: windows), over all ranks and microbatches."""
     max_length: int = 512
-    """Tokens in an input with [CLS] and [SEP]; longer texts are cut, longer contexts of questions
-    read in windows."""
+    """Tokens per input with [CLS] and [SEP]; longer texts are truncated, longer contexts of
+    questions are split into windows."""
     optimizer: OptimizerSpec = field(
-        default=OptimizerSpec(rate=2e-5, betas=(0.9, 0.999), warmup=0.1)
+        default=OptimizerSpec(learning_rate=2e-5, betas=(0.9, 0.999), warmup=0.1)
     )
-    """The optimizer, its constants and the course of the rate."""
+    """The optimizer, its constants and its learning-rate schedule."""
     encoder_dropout: float = 0.0
-    """Probability of dropping a value at each of the encoder's places for it (the paper's ALBERT
-    DR)."""
+    """Dropout probability in the encoder (the paper's ALBERT DR)."""
     head_dropout: float = 0.1
-    """Probability of dropping a value before the head's last product (the paper's classifier
-    DR)."""
+    """Dropout probability before the head's last linear layer (the paper's classifier DR)."""
     seed: int = 0
     """Seed of the head, the order of examples and dropout."""
     random_weights: bool = False
-    """Forget what was pretrained and keep the shape alone: shows what pretraining is worth."""
+    """Start from random weights instead of the model's: a baseline that shows what pretraining
+    contributes."""
     evaluations: int = 10
-    """Looks at dev, evenly over the run; the best weights are kept."""
+    """Evaluations on dev, evenly spaced over the run; the best checkpoint is kept."""
     patience: int = 5
-    """Looks at dev in a row without a better score after which the run ends; 0 for never."""
+    """Stop after this many evaluations without improvement; 0 for never."""
     retries: int = 2
-    """New beginnings, each with a third of the rate and twice the warm-up, where a run never left
-    chance."""
+    """Restarts of a run that never beats the majority baseline, each with a third of the learning
+    rate and twice the warm-up."""
     stride: int = 128
-    """Tokens from one window of a long context to the next."""
+    """Tokens between the starts of two windows of a long context."""
     max_question: int = 64
-    """Tokens of a question, at most."""
+    """Tokens per question, at most."""
     max_answer: int = 30
-    """Tokens of an answer, at most."""
+    """Tokens per answer, at most."""
     beam: int = 5
-    """Starts of an answer, and ends for each, that the joint head looks at."""
+    """Beam size of the joint span head: starts of an answer, and ends for each."""
     null_search: NullSearch = "dev"
-    """Where the threshold for "no answer" is searched: on dev (the paper), or on a part of train
-    kept aside for it."""
+    """Where the threshold for "no answer" is tuned: on dev (the paper), or on a tenth of train that
+    is held out for it."""
     microbatch_tokens: int = 16_384
-    """Tokens in one forward and backward on one device, at most; memory, not results, depends on
-    it."""
+    """Tokens per forward and backward on one device, at most. It affects memory, not results."""
     evaluate_tokens: int | None = None
-    """Tokens in one batch of an evaluation; none for what suits the device."""
+    """Tokens per batch of an evaluation; none for a size that suits the device."""
     save_every: int = 500
     """Steps between snapshots; 0 for only when interrupted."""
     keep_snapshots: int = 2
-    """Snapshots kept while the run goes on; a finished run needs none."""
+    """Number of snapshots to keep during the run; a finished run needs none."""
     dtype: DType = "auto"
-    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32
-    elsewhere."""
+    """Precision of the layers: auto is bfloat16 on GPUs that support it, float32 elsewhere."""
     compile: Compile = "auto"
-    """torch.compile on a GPU: auto uses it in runs that are long enough to pay for it; off also
-    records no CUDA graphs."""
+    """torch.compile on a GPU: auto uses it in runs that are long enough to gain from it; off also
+    disables CUDA graphs."""
     checkpoint_every: int = 0
-    """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0
-    keeps all."""
+    """Gradient checkpointing: save the activations of every n-th layer and recompute the others; 0
+    for none."""
     max_skips: int = 5
-    """Steps in a row with a loss or gradient that is not finite that are left out before the run
-    goes back."""
+    """Consecutive steps with a non-finite loss or gradient that are skipped before the run rolls
+    back."""
     max_rollbacks: int = 2
-    """Returns to the last snapshot before the run counts as diverged."""
+    """Rollbacks to the last snapshot before the run stops as diverged."""
     spike_factor: float = 0.0
-    """A gradient norm this many times its running median counts as not finite; 0 for no such
-    rule."""
+    """Skip steps whose gradient norm is this many times its running median; 0 disables the rule."""
 
     practical = PRACTICAL
     budgets = ("epochs", "steps")
@@ -144,7 +138,7 @@ class FinetuneRecipe(Recipe):
             )
 
     def total_steps(self, num_units: int) -> int:
-        """Optimizer updates over so many texts, questions or windows."""
+        """Optimizer steps over that many texts, questions or windows."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None

@@ -1,47 +1,51 @@
-"""The named recipes: the paper's, those that one device can afford, and the demo's."""
+"""The named recipes: the paper's, two for one GPU, and the demo's."""
+
+from dataclasses import replace
 
 from litebert.checks import check_known
-from litebert.recipes.optimizer import OptimizerSpec
+from litebert.recipes.optimizer import LAMB_BATCH_SIZE, OPTIMIZERS, OptimizerSpec
 from litebert.recipes.pretrain import PretrainRecipe
 from litebert.recipes.stages import Stages
 
 NAMED: dict[str, PretrainRecipe] = {
     # ALBERT §4.1 and Google's released flags: 4096 × 512 tokens for 125,000 steps; 20 predictions
-    # in an example, and 40 copies of the data, each masked once.
+    # per example, 40 copies of the data, each masked once; create_pretraining_data.py's examples.
     "paper": PretrainRecipe(
+        preset="albert-base-v2",
         overrides=(),
         steps=125_000,
         tokens=None,
         batch_size=Stages.constant(4096),
-        rate_batch_size=4096,
         sequence_length=Stages.constant(512),
+        optimizer=replace(OPTIMIZERS["lamb"], warmup=3_125),
+        reference_batch_size=LAMB_BATCH_SIZE,
+        order="sop",
+        mask_fraction=0.15,
         max_masked=20,
+        max_ngram=3,
         copies=40,
+        short_probability=0.1,
+        one_segment="random",
+        cutting="last",
+        random_specials=True,
         evaluate_every=5_000,
         save_every=1_000,
         plateau_steps=10_000,
-        optimizer=OptimizerSpec(
-            name="lamb",
-            rate=1.76e-3,
-            betas=(0.9, 0.999),
-            epsilon=1e-6,
-            weight_decay=0.01,
-            bias_correction=False,
-            warmup=3_125,
-            decay="reference",
-        ),
     ),
     # Measured to leave the plateau within 12 M tokens and to reach a loss of 4.5 with 60 M:
     # docs/decisions/plateau.md.
-    "affordable": PretrainRecipe(),
-    # The paper's own post-norm, which needs half the rate.
+    "affordable": PretrainRecipe(preset="albert-base-v2", overrides=(("norm", "pre"),)),
+    # The paper's own post-norm, which needs half the learning rate.
     "affordable-post": PretrainRecipe(
-        overrides=(), optimizer=OptimizerSpec(name="muon", rate=1e-3)
+        preset="albert-base-v2",
+        overrides=(),
+        optimizer=OptimizerSpec(name="muon", learning_rate=1e-3),
     ),
-    # Minutes on two cores: the small shape of `litebert demo`. Among 16 tokens a word's neighbors
-    # are soon found, among 64 not within minutes; so short sequences first, and whole words one at
-    # a time, whose neighbors can be seen.
+    # Minutes on two cores: the small model of `litebert demo`. Attention to neighboring words is
+    # learned soon in sequences of 16 tokens, and not within minutes in sequences of 64: so short
+    # sequences first, and single words masked, whose neighbors are visible.
     "demo": PretrainRecipe(
+        preset="albert-base-v2",
         overrides=(
             ("norm", "pre"),
             ("hidden_size", 128),
@@ -66,7 +70,7 @@ NAMED: dict[str, PretrainRecipe] = {
         plateau_steps=0,
         dtype="float32",
         compile="off",
-        optimizer=OptimizerSpec(name="muon", rate=5e-3),
+        optimizer=OptimizerSpec(name="muon", learning_rate=5e-3),
     ),
 }
 

@@ -1,5 +1,5 @@
-"""How weights are changed, as frozen data: the optimizer's constants and the course of the rate.
-ALBERT §4.1, §A.4."""
+"""The optimizer of a run as frozen data: its constants and its learning-rate schedule. ALBERT §4.1,
+§A.4."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -8,7 +8,7 @@ from litebert.checks import check_choice, check_number, check_type, check_whole,
 from litebert.errors import ConfigError
 
 OptimizerName = Literal["lamb", "adamw", "muon"]
-Decay = Literal["reference", "polynomial", "linear", "cosine", "constant", "stable"]
+Schedule = Literal["reference", "polynomial", "linear", "cosine", "constant", "stable"]
 
 LIMIT = 2**53
 """Counts beyond this are not exact as floats."""
@@ -16,46 +16,45 @@ LIMIT = 2**53
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSpec:
-    """An optimizer and its rate over the run."""
+    """An optimizer and its learning rate over the run."""
 
     name: OptimizerName = "adamw"
-    """lamb (the paper's, for large batches), adamw, or muon (orthogonal steps for matrices, adamw
-    for the rest)."""
-    rate: float = 5e-4
-    """Peak of the learning rate."""
+    """lamb (the paper's, for large batches), adamw, or muon (orthogonalized momentum for matrices,
+    adamw for the rest)."""
+    learning_rate: float = 5e-4
+    """Peak learning rate."""
     betas: tuple[float, float] = (0.9, 0.98)
-    """Decay rates of the first and second moment, in each step."""
+    """Decay rates of the first and second moments, per step."""
     momentum: float = 0.95
-    """For muon: decay rate of a matrix's momentum, in each step."""
+    """For muon: momentum of matrices, per step."""
     epsilon: float = 1e-6
-    """Added to the root of the second moment."""
+    """Added to the square root of the second moment."""
     weight_decay: float = 0.01
-    """Decoupled decay, as a fraction of a weight for each unit of rate; norms and biases have
-    none."""
+    """Decoupled weight decay, multiplied by the learning rate; norms and biases have none."""
     bias_correction: bool = True
-    """Whether moments are divided by 1 − βᵗ. Google's LAMB and AdamW do not."""
+    """Divide the moments by 1 − βᵗ. Google's LAMB and AdamW do not."""
     norm_clamp: tuple[float, float] | None = None
-    """For lamb: bounds of a tensor's norm in the trust ratio, φ of the LAMB paper; none in
+    """For lamb: bounds of a tensor's norm in the trust ratio (φ of the LAMB paper); none in
     ALBERT."""
     warmup: int | float = 0.06
-    """Length of the linear warm-up: steps (a whole number) or a fraction of the run (below 1)."""
-    decay: Decay = "linear"
-    """Course of the rate after warm-up: reference (Google's: counted from step 0, so it drops where
-    warm-up ends), polynomial (the same, joined), linear, cosine, constant, stable (flat, then
-    linear over the end)."""
+    """Linear warm-up: a number of steps, or below 1 a fraction of the run."""
+    schedule: Schedule = "linear"
+    """Learning-rate schedule after warm-up: linear, cosine, constant, stable (constant, then linear
+    to the end), polynomial, or reference (Google's polynomial: counted from step 0, so it drops
+    where warm-up ends)."""
     decay_power: float = 1.0
-    """Exponent of the reference and polynomial decay."""
+    """Exponent of the polynomial and reference schedules."""
     decay_end: float = 0.0
-    """Rate at the last step, as a fraction of the peak."""
+    """Learning rate at the last step, as a fraction of the peak."""
     decay_fraction: float = 0.2
-    """For stable: the part of the run, at its end, in which the rate falls."""
+    """For stable: fraction of the run, at its end, over which the learning rate falls."""
     max_grad_norm: float = 1.0
-    """Gradients of all parameters together are scaled down to this length; 0 leaves them."""
+    """Gradients are clipped to this global norm; 0 disables clipping."""
 
     def __post_init__(self) -> None:
         check_choice(self, "name", get_args(OptimizerName))
-        check_choice(self, "decay", get_args(Decay))
-        check_number(self, "rate", 0, 100)
+        check_choice(self, "schedule", get_args(Schedule))
+        check_number(self, "learning_rate", 0, 100)
         check_number(self, "momentum", 0, 0.9999)
         check_number(self, "epsilon", 0, 1)
         check_number(self, "weight_decay", 0, 100)
@@ -83,9 +82,35 @@ class OptimizerSpec:
             check_whole(self, "warmup", 0, LIMIT)
 
     def warmup_steps(self, steps: int) -> int:
-        """Steps of warm-up in a run of `steps` steps."""
+        """Warm-up steps in a run of `steps` steps."""
         return round(self.warmup * steps) if isinstance(self.warmup, float) else self.warmup
 
 
 def _is_pair(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and all(is_number(item) for item in value)
+
+
+OPTIMIZERS: dict[OptimizerName, OptimizerSpec] = {
+    # Google's release: optimization.py, lamb_optimizer.py and the flags of run_pretraining.py; its
+    # 3,125 of 125,000 steps of warm-up as a fraction.
+    "lamb": OptimizerSpec(
+        name="lamb",
+        learning_rate=1.76e-3,
+        betas=(0.9, 0.999),
+        epsilon=1e-6,
+        weight_decay=0.01,
+        bias_correction=False,
+        norm_clamp=None,
+        warmup=0.025,
+        schedule="reference",
+        decay_power=1.0,
+        decay_end=0.0,
+        max_grad_norm=1.0,
+    ),
+    "adamw": OptimizerSpec(name="adamw", learning_rate=5e-4),
+    # Measured on the pre-norm model: docs/decisions/plateau.md.
+    "muon": OptimizerSpec(name="muon", learning_rate=2e-3),
+}
+"""Each optimizer with its defaults for pretraining."""
+LAMB_BATCH_SIZE = 4096
+"""Sequences per step that LAMB's learning rate is stated for."""

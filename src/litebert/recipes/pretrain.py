@@ -1,8 +1,5 @@
-"""A complete description of a pretraining run, as frozen data that a file can hold and two runs can
-compare.
- In: named values. Out: a checked recipe; its JSON; its fingerprint; the number of steps its budget
-buys. No torch here.
-"""
+"""A pretraining run as frozen data: named values in; a checked recipe, its JSON, its fingerprint and
+the number of steps that its budget pays for out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,11 +9,17 @@ from typing import Any, Literal, get_args
 from litebert.checks import check_choice, check_number, check_type, check_whole
 from litebert.config import EncoderConfig, preset
 from litebert.errors import ConfigError
-from litebert.recipes.optimizer import LIMIT, OptimizerSpec
-from litebert.recipes.plain import Recipe, json_object, known_settings, plain_settings
+from litebert.recipes.optimizer import (
+    LIMIT,
+    OPTIMIZERS,
+    OptimizerSpec,
+)
+from litebert.recipes.recipe import Recipe, json_object, known_settings, plain_settings
 from litebert.recipes.stages import Stages
 
 Order = Literal["sop", "nsp", "none"]
+OneSegment = Literal["drop", "random"]
+Cutting = Literal["even", "last"]
 DType = Literal["auto", "float32", "bfloat16"]
 PretrainDType = Literal["auto", "float32", "bfloat16", "fp8"]
 Compile = Literal["auto", "on", "off"]
@@ -29,8 +32,6 @@ PRACTICAL = frozenset(
         "save_every",
         "keep_snapshots",
         "compile",
-    }
-    | {
         "checkpoint_every",
         "recompute",
         "max_skips",
@@ -40,98 +41,105 @@ PRACTICAL = frozenset(
         "plateau_margin",
     }
 )
-"""Settings that a resumed run may change: they say how a run is done and watched, not what it
-learns."""
+"""Settings that a resumed run may change: they affect how it runs, not what it learns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe(Recipe):
-    """What a run learns from its data, and how. The defaults are the affordable recipe for the
-    pre-norm model."""
+    """What a run learns from its data, and how. The defaults are the recipe `affordable`."""
 
     preset: str = "albert-base-v2"
-    """Name of the encoder's shape; its vocabulary size gives way to the tokenizer's."""
+    """Named shape of the encoder (litebert info lists them); the vocabulary size is the
+    tokenizer's."""
     overrides: tuple[tuple[str, int | float | bool | str], ...] = (("norm", "pre"),)
-    """(setting, value) pairs in which the encoder differs from the preset."""
+    """Encoder settings that differ from the preset, such as norm=post num_layers=6."""
     steps: int | None = None
-    """Optimizer updates in the run; or none, and tokens decides."""
+    """Length of the run in optimizer steps, instead of tokens."""
     tokens: int | None = 60_000_000
-    """Budget in tokens, batch × sequence length summed over the steps, padding included; or none,
-    and steps decides."""
+    """Length of the run in tokens, padding included, instead of steps."""
     batch_size: Stages = field(default=Stages.constant(256))
-    """Sequences in a step, over all ranks and microbatches; may grow by stages."""
-    rate_batch_size: int | None = None
-    """Sequences that the optimizer's rate is stated for: at n times as many it is √n times as high,
-    as the batch grows too; or none, and the rate is what it is."""
-    microbatch_tokens: int = 32_768
-    """Tokens in one forward and backward on one device, at most; memory, not results, depends on
-    it."""
+    """Sequences per step, over all ranks and microbatches; a number or stages."""
     sequence_length: Stages = field(default=Stages.constant(128))
-    """Tokens in an example with [CLS] and [SEP]; may grow by stages."""
-    extend_positions: bool = True
-    """Whether positions that a longer stage reads for the first time go on from the trained ones;
-    sinusoids do so by themselves."""
+    """Tokens per example with [CLS] and [SEP]; a number or stages."""
     depth: Stages | None = None
-    """Layers applied, by stages that end at the encoder's own; none for all of them from the
-    start."""
-    optimizer: OptimizerSpec = field(default=OptimizerSpec(name="muon", rate=2e-3))
-    """The optimizer, its constants and the course of the rate."""
+    """Layers applied, as stages that end at the encoder's num_layers (ALBERT §A.1); none for all
+    layers from the start."""
+    extend_positions: bool = True
+    """Extrapolate position embeddings that a longer stage uses for the first time from the trained
+    ones; sinusoidal ones need no such step."""
+    optimizer: OptimizerSpec = field(default=OPTIMIZERS["muon"])
+    """The optimizer, its constants and its learning-rate schedule."""
+    reference_batch_size: int | None = None
+    """Batch size, in sequences, that learning_rate is stated for; at n times as many it is √n times
+    as high. none for the same learning rate at every batch size."""
     seed: int = 0
-    """Seed of weights, order of examples, cuts, masks and dropout."""
+    """Seed of weights, order of examples, masks and dropout."""
     order: Order = "sop"
     """Second objective: sop (swapped segments), nsp (segment of another document) or none."""
     mask_fraction: float = 0.15
-    """Part of an example's tokens to predict."""
+    """Fraction of an example's tokens to predict."""
     max_masked: int | None = None
-    """Most tokens to predict in one example; none for no bound (Google's release: 20)."""
+    """Tokens to predict per example, at most; none for no limit (Google's release: 20)."""
     max_ngram: int = 3
-    """Longest run of whole words hidden together; length n is drawn in proportion to 1/n (ALBERT
+    """Longest n-gram of whole words masked together; n is drawn in proportion to 1/n (ALBERT
     §4.1)."""
     copies: int | None = None
-    """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch
-    e mod copies drew (static; Google's release: 40)."""
+    """Static masking: epoch e repeats the cuts, swaps and masks of epoch e mod copies (Google's
+    release: 40). none for dynamic masking, new in every epoch."""
     short_probability: float = 0.1
-    """Probability that an example aims at a shorter length, drawn evenly from 2 tokens up."""
+    """Probability that an example is shorter, its length drawn evenly from 2 tokens up."""
+    one_segment: OneSegment = "drop"
+    """A last sentence alone in its document: drop it, or (Google's release) pair it with a random
+    segment of another document, labelled as swapped."""
+    cutting: Cutting = "even"
+    """How segments are cut to length: even cuts both alike, so that lengths do not reveal the
+    order; last cuts the end only (nearest to Google's release)."""
+    random_specials: bool = False
+    """Whether a random replacement of a masked token may be a special token, as in Google's
+    release."""
     heldout_fraction: float = 0.01
-    """Part of the documents kept for evaluation and never trained on."""
+    """Fraction of documents held out for evaluation; 0 for none."""
     evaluate_every: int = 500
     """Steps between evaluations on held-out documents; 0 for only at the end."""
     evaluate_tokens: int = 1_000_000
-    """Tokens read in one evaluation, at most."""
+    """Tokens per evaluation, at most."""
     save_every: int = 500
     """Steps between snapshots; 0 for only when interrupted and at the end."""
     keep_snapshots: int = 2
-    """Snapshots kept; older ones are removed."""
+    """Number of snapshots to keep; older ones are deleted."""
+    microbatch_tokens: int = 32_768
+    """Tokens per forward and backward on one device, at most. It affects memory, not results."""
     dtype: PretrainDType = "auto"
-    """Arithmetic of the layers: auto takes bfloat16 where the device is made for it, float32
-    elsewhere; fp8 is bfloat16 with the large products in 8 bits."""
+    """Precision of the layers: auto is bfloat16 on GPUs that support it, float32 elsewhere; fp8 is
+    bfloat16 with the large matmuls in 8-bit floats."""
     compile: Compile = "auto"
-    """torch.compile: auto uses it where it pays."""
+    """torch.compile; auto uses it where it pays."""
     checkpoint_every: int = 0
-    """Gradient checkpointing: keep the states of every n-th layer and compute the others again; 0
-    keeps all."""
+    """Gradient checkpointing: save the activations of every n-th layer and recompute the others; 0
+    for none."""
     recompute: bool = False
-    """Whether compiled layers compute norms and activations again on the way back: less memory, for
-    a little time."""
+    """Recompute norms and activations of compiled layers in the backward pass: less memory, a
+    little slower."""
     max_skips: int = 5
-    """Steps in a row with a loss or gradient that is not finite that are left out before the run
-    goes back."""
+    """Consecutive steps with a non-finite loss or gradient that are skipped before the run rolls
+    back."""
     max_rollbacks: int = 2
-    """Returns to the last snapshot before the run stops as diverged."""
+    """Rollbacks to the last snapshot before the run stops as diverged."""
     spike_factor: float = 0.0
-    """A gradient norm this many times its running median counts as not finite; 0 for no such
-    rule."""
+    """Skip steps whose gradient norm is this many times its running median; 0 disables the rule."""
     plateau_steps: int = 2_000
-    """Steps after which a masked-token loss still at the entropy of single tokens is said aloud; 0
-    for never."""
+    """Steps after which the run warns that the masked-token loss is still at unigram entropy; 0
+    disables the warning."""
     plateau_margin: float = 0.3
-    """Nats below that entropy at which the plateau counts as left."""
+    """Nats below unigram entropy at which the plateau counts as left."""
 
     practical = PRACTICAL
     budgets = ("steps", "tokens")
 
     def __post_init__(self) -> None:
         check_choice(self, "order", get_args(Order))
+        check_choice(self, "one_segment", get_args(OneSegment))
+        check_choice(self, "cutting", get_args(Cutting))
         check_choice(self, "dtype", get_args(PretrainDType))
         check_choice(self, "compile", get_args(Compile))
         check_whole(self, "steps", 1, LIMIT, optional=True)
@@ -143,7 +151,7 @@ class PretrainRecipe(Recipe):
         check_whole(self, "copies", 1, LIMIT, optional=True)
         check_whole(self, "evaluate_tokens", 1, LIMIT)
         check_whole(self, "keep_snapshots", 1, 10_000)
-        check_whole(self, "rate_batch_size", 1, LIMIT, optional=True)
+        check_whole(self, "reference_batch_size", 1, LIMIT, optional=True)
         for name in (
             "evaluate_every",
             "save_every",
@@ -160,6 +168,7 @@ class PretrainRecipe(Recipe):
         check_number(self, "plateau_margin", 0, 100)
         check_type(self, "extend_positions", bool, "true or false")
         check_type(self, "recompute", bool, "true or false")
+        check_type(self, "random_specials", bool, "true or false")
         check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
         for name in ("batch_size", "sequence_length") + (() if self.depth is None else ("depth",)):
             check_type(self, name, Stages, "stages, as in 128 or 0:128,0.5:512")
@@ -210,24 +219,24 @@ class PretrainRecipe(Recipe):
 
     @property
     def encoder(self) -> EncoderConfig:
-        """The preset's shape with the overrides applied."""
+        """The preset with the overrides applied."""
         return EncoderConfig.from_dict(preset(self.preset).to_dict() | dict(self.overrides))
 
     def changed(self, settings: Mapping[str, Any]) -> "PretrainRecipe":
-        """As `Recipe.changed`. `encoder` adds overrides; another preset keeps of the recipe's only
+        """As `Recipe.changed`. `encoder` adds to the overrides, of which another preset keeps only
         the norm; another learning rate holds for every batch size."""
         own = dict(settings)
         overrides = dict(own.pop("overrides", self.overrides))
         if "preset" in settings and "overrides" not in settings:
             overrides = {name: value for name, value in overrides.items() if name == "norm"}
         own["overrides"] = tuple((overrides | dict(own.pop("encoder", {}))).items())
-        if "rate" in own:
-            own.setdefault("rate_batch_size", None)
+        if "learning_rate" in own:
+            own.setdefault("reference_batch_size", None)
         return super().changed(own)
 
     @property
     def total_steps(self) -> int:
-        """Optimizer updates in the run: `steps`, or as many as it takes to read `tokens`."""
+        """Optimizer steps in the run: `steps`, or as many as it takes to read `tokens`."""
         if self.steps is not None:
             return self.steps
         assert self.tokens is not None

@@ -1,16 +1,16 @@
-"""The paper's values for each task (ALBERT Table 14), and the rules that fit them to another model
-and to other data.
+"""The paper's fine-tuning settings (ALBERT Table 14), and how they are scaled to another model and
+other data.
 
-Table 14 is for xxlarge, 4096 wide, and the whole train sets. The rules:
- rate      × 4096 / hidden size: what Adam may change in a product of n terms goes as 1/n. steps
-as many epochs as in the paper. A run that is shorter than 800 steps by that, the shortest in the
-paper, is
-          lengthened up to those, but to no more than 10 epochs.
-warm-up   the same part of the run.
-batch     no larger than a fiftieth of the examples, but at least 8.
-length    at most what the encoder reads.
+Table 14 is for xxlarge, 4096 wide, and the full train sets:
 
-With the paper's own number of examples, steps, warm-up and batch are the paper's to the digit.
+learning rate  × 4096 / hidden size: Adam's change of a sum of n terms grows with n.
+steps          as many epochs as in the paper; a run of fewer than 800 steps, the paper's shortest,
+               is lengthened up to those, but to no more than 10 epochs.
+warm-up        the same fraction of the run.
+batch size     at most a fiftieth of the examples, but at least 8.
+max length     at most the encoder's max_positions.
+
+With the paper's number of examples, steps, warm-up and batch size are the paper's to the digit.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ SHORTEST = 800
 MOST_EPOCHS = 10
 LEAST_BATCH, LEAST_BATCHES = 8, 50
 SAME = 0.02
-"""Part by which a train set may differ from the paper's and still be it: SQuAD's questions are
-counted in two ways."""
+"""Relative difference in examples up to which a train set counts as the paper's: SQuAD's questions
+are counted in two ways."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
     """One row of Table 14."""
 
-    rate: float
+    learning_rate: float
     batch_size: int
     dropout: float = 0.0
     """The encoder's (ALBERT DR); the classifier's is 0.1 in every row."""
@@ -40,27 +40,33 @@ class PaperRow:
     warmup: int
     max_length: int = 512
     examples: int
-    """In the task's official train set."""
+    """Size of the task's official train set."""
 
 
 TABLE_14: dict[str, PaperRow] = {
-    "cola": PaperRow(rate=1e-5, batch_size=16, steps=5336, warmup=320, examples=8_551),
-    "stsb": PaperRow(rate=2e-5, batch_size=16, steps=3598, warmup=214, examples=5_749),
-    "sst2": PaperRow(rate=1e-5, batch_size=32, steps=20935, warmup=1256, examples=67_349),
-    "mnli": PaperRow(rate=3e-5, batch_size=128, steps=10000, warmup=1000, examples=392_702),
-    "qnli": PaperRow(rate=1e-5, batch_size=32, steps=33112, warmup=1986, examples=104_743),
+    "cola": PaperRow(learning_rate=1e-5, batch_size=16, steps=5336, warmup=320, examples=8_551),
+    "stsb": PaperRow(learning_rate=2e-5, batch_size=16, steps=3598, warmup=214, examples=5_749),
+    "sst2": PaperRow(learning_rate=1e-5, batch_size=32, steps=20935, warmup=1256, examples=67_349),
+    "mnli": PaperRow(
+        learning_rate=3e-5, batch_size=128, steps=10000, warmup=1000, examples=392_702
+    ),
+    "qnli": PaperRow(learning_rate=1e-5, batch_size=32, steps=33112, warmup=1986, examples=104_743),
     "qqp": PaperRow(
-        rate=5e-5, batch_size=128, dropout=0.1, steps=14000, warmup=1000, examples=363_846
+        learning_rate=5e-5, batch_size=128, dropout=0.1, steps=14000, warmup=1000, examples=363_846
     ),
-    "rte": PaperRow(rate=3e-5, batch_size=32, dropout=0.1, steps=800, warmup=200, examples=2_490),
-    "mrpc": PaperRow(rate=2e-5, batch_size=32, steps=800, warmup=200, examples=3_668),
-    "wnli": PaperRow(rate=2e-5, batch_size=16, dropout=0.1, steps=2000, warmup=250, examples=635),
+    "rte": PaperRow(
+        learning_rate=3e-5, batch_size=32, dropout=0.1, steps=800, warmup=200, examples=2_490
+    ),
+    "mrpc": PaperRow(learning_rate=2e-5, batch_size=32, steps=800, warmup=200, examples=3_668),
+    "wnli": PaperRow(
+        learning_rate=2e-5, batch_size=16, dropout=0.1, steps=2000, warmup=250, examples=635
+    ),
     "squad1": PaperRow(
-        rate=5e-5, batch_size=48, steps=3649, warmup=365, max_length=384, examples=87_599
+        learning_rate=5e-5, batch_size=48, steps=3649, warmup=365, max_length=384, examples=87_599
     ),
-    "squad2": PaperRow(rate=3e-5, batch_size=48, steps=8144, warmup=814, examples=130_319),
+    "squad2": PaperRow(learning_rate=3e-5, batch_size=48, steps=8144, warmup=814, examples=130_319),
     # The release's values for the v2 models: with the table's 2e-5 and dropout 0.1 they diverge.
-    "race": PaperRow(rate=1e-5, batch_size=32, steps=12000, warmup=1000, examples=87_866),
+    "race": PaperRow(learning_rate=1e-5, batch_size=32, steps=12000, warmup=1000, examples=87_866),
 }
 LIKE = {
     "classify": "sst2",
@@ -70,7 +76,7 @@ LIKE = {
     "answer": "squad1",
     "tag": "sst2",
 }
-"""Whose row one's own files take."""
+"""The task whose row your own files use."""
 FROM_MNLI = ("rte", "stsb", "mrpc")
 """Tasks that the paper starts from a model fine-tuned on MNLI (footnote 4)."""
 
@@ -96,6 +102,8 @@ def paper_recipe(
         max_length=min(row.max_length, max_positions),
         encoder_dropout=row.dropout,
         optimizer=OptimizerSpec(
-            rate=row.rate * XXLARGE / hidden_size, betas=(0.9, 0.999), warmup=warmup
+            learning_rate=row.learning_rate * XXLARGE / hidden_size,
+            betas=(0.9, 0.999),
+            warmup=warmup,
         ),
     )

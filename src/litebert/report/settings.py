@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from litebert.errors import LitebertError
-from litebert.recipes import NAMED, PretrainRecipe
+from litebert.recipes import NAMED, PretrainRecipe, current_names
 from litebert.report.markup import cell, display, escape, fold, table
 from litebert.report.run import RunData
 
@@ -29,12 +29,12 @@ def flatten(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def settings_of(recipe: Any) -> dict[str, Any]:
-    """Settings of a recipe file: what is under `recipe`, then the rest, such as the run's
-    inputs."""
+    """Settings of a recipe file by their current names: what is under `recipe`, then the rest, such
+    as the run's inputs."""
     if isinstance(recipe, dict) and isinstance(recipe.get("recipe"), dict):
-        recipe = recipe["recipe"] | {
-            name: value for name, value in recipe.items() if name != "recipe"
-        }
+        parsed = parse_recipe(recipe)
+        own = parsed.to_dict() if parsed else current_names(recipe["recipe"])
+        recipe = own | {name: value for name, value in recipe.items() if name != "recipe"}
     return dict(islice(flatten(recipe), _MAX_SETTINGS))
 
 

@@ -83,10 +83,11 @@ def tiny_shards(folder: Path, *, documents: int = 60, seed: int = 0, vocab_size:
 
 
 def tiny_recipe(**changes: Any) -> PretrainRecipe:
-    """A run of seconds on the tiny shards; `rate` and other settings of the optimizer may be among
-    the changes."""
+    """A run of seconds on the tiny shards; settings of the optimizer may be among the changes."""
     spec = {
-        name: changes.pop(name) for name in ("name", "rate", "warmup", "decay") if name in changes
+        name: changes.pop(name)
+        for name in ("name", "learning_rate", "warmup", "schedule")
+        if name in changes
     }
     encoder = dict(SHAPE) | changes.pop("encoder", {})
     base = PretrainRecipe(
@@ -101,6 +102,6 @@ def tiny_recipe(**changes: Any) -> PretrainRecipe:
         evaluate_tokens=24 * 20,
         save_every=4,
         plateau_steps=0,
-        optimizer=OptimizerSpec(rate=2e-3),
+        optimizer=OptimizerSpec(learning_rate=2e-3),
     )
     return replace(base, **changes, optimizer=replace(base.optimizer, **spec))

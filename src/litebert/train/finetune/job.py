@@ -214,5 +214,7 @@ def gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:
         return spec
     warmup = min(max(spec.warmup_steps(steps), 1) * LONGER**attempt, steps // 2)
     return replace(
-        spec, rate=spec.rate / LOWER**attempt, warmup=max(warmup, spec.warmup_steps(steps))
+        spec,
+        learning_rate=spec.learning_rate / LOWER**attempt,
+        warmup=max(warmup, spec.warmup_steps(steps)),
     )

@@ -135,7 +135,7 @@ class Finetuning:
                     raise
                 why, state = str(error), self.run.state
             if self.job.attempt >= self.recipe.retries:
-                message = f"{why}; look at the data, or try another --rate or --epochs"
+                message = f"{why}; look at the data, or try another --learning-rate or --epochs"
                 self.run.emit(Incident(step=state.step, kind="chance", message=message))
                 return state
             state = self._begin_again(state, why)

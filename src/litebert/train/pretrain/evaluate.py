@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from litebert.data.batch import Batch
-from litebert.data.spec import Order
 from litebert.data.stream import Stream
 from litebert.errors import DataError
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import Losses, pretrain_losses
+from litebert.recipes.pretrain import Order
 from litebert.train.runtime import Runtime
 
 ROWS = 64

@@ -109,7 +109,10 @@ class PretrainJob:
         return None if batch is None else batch.rows(0, self.microbatch_rows(step))
 
     def rate(self, step: int) -> float:
-        rate, stated = rate_at(self.recipe.optimizer, step, self.steps), self.recipe.rate_batch_size
+        rate, stated = (
+            rate_at(self.recipe.optimizer, step, self.steps),
+            self.recipe.reference_batch_size,
+        )
         return rate if stated is None else scaled_rate(rate, self.feed.at(step)[1], stated)
 
     def describe(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 ADVICE = (
-    "try muon (--optimizer muon --rate 1e-3), a smaller batch (256), the pre-norm model (--encoder "
+    "try muon (--optimizer muon --learning-rate 1e-3), a smaller batch (256), the pre-norm model (--encoder "
     "norm=pre), "
     "a lower rate, or a longer warm-up; see docs/pretrain.md"
 )

@@ -282,5 +282,8 @@ def example_spec(recipe: PretrainRecipe) -> ExampleSpec:
         max_masked=recipe.max_masked,
         max_ngram=recipe.max_ngram,
         copies=recipe.copies,
+        one_segment=recipe.one_segment,
+        cutting=recipe.cutting,
+        random_specials=recipe.random_specials,
         heldout_fraction=recipe.heldout_fraction,
     )

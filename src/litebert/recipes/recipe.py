@@ -1,0 +1,185 @@
+"""What every recipe can do: changes by flat settings, JSON and back, a fingerprint, and the
+difference of two."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from litebert.checks import check_known
+from litebert.errors import ConfigError
+from litebert.recipes.optimizer import OptimizerSpec
+
+RENAMED = {
+    "rate": "learning_rate",
+    "decay": "schedule",
+    "rate_batch_size": "reference_batch_size",
+}
+"""Settings of 0.1.0 by their old names: still read, in files and as flags."""
+
+ADDED = {"one_segment": "drop", "cutting": "even", "random_specials": False}
+"""Settings that the first recipes did not have, with what every run did then."""
+
+
+class Recipe(ABC):
+    """Base of the frozen recipes: the settings that all of them have."""
+
+    practical: frozenset[str] = frozenset()
+    """Settings that a resumed run may change: they affect how it runs, not what it learns."""
+    budgets: ClassVar[tuple[str, str]]
+    """The two settings that give a run's length; one of them is none."""
+    optimizer: OptimizerSpec
+    save_every: int
+    keep_snapshots: int
+    max_skips: int
+    max_rollbacks: int
+    spike_factor: float
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types only; `from_dict` returns an equal recipe."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
+
+    def changed(self, settings: Mapping[str, Any]) -> Self:
+        """This recipe with other settings, named as flags are: those of the optimizer beside the
+        others, `optimizer` its name. One budget replaces the other."""
+        own = dict(settings)
+        names = {each.name for each in fields(OptimizerSpec)} & own.keys()
+        spec = {name: own.pop(name) for name in names}
+        spec["name"] = own.pop("optimizer", self.optimizer.name)
+        if any(own.get(budget) is not None for budget in self.budgets):
+            own = dict.fromkeys(self.budgets) | own
+        recipe: Any = self  # every recipe is a dataclass, which this base cannot say
+        result: Self = replace(recipe, **own, optimizer=replace(self.optimizer, **spec))
+        return result
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of everything that affects what is learned. It outlives releases: settings are
+        hashed by their first names, and later ones only where they differ from what runs did
+        before."""
+        settings = self.to_dict()
+        essential = {
+            name: value
+            for name, value in settings.items()
+            if name not in self.practical and not (name in ADDED and value == ADDED[name])
+        }
+        first = {new: old for old, new in RENAMED.items()}
+        return hashlib.sha256(
+            json.dumps(_renamed(essential, first), sort_keys=True).encode()
+        ).hexdigest()
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"a recipe is one JSON object; this is not JSON: {error}") from error
+        return cls.from_dict(json_object("recipe", data))
+
+    @classmethod
+    def load(cls, path: Path | str, *, note: Callable[[str], None] = lambda text: None) -> Self:
+        """A recipe from a file: a recipe alone, or the recipe.json of a run. `note` is told what
+        the file spells as an earlier release did."""
+        wanted = "a recipe file is what a run writes as recipe.json"
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}; {wanted}") from error
+        except ValueError as error:
+            raise ConfigError(f"{path} is not JSON: {error}; {wanted}") from error
+        settings = data.get("recipe", data) if isinstance(data, dict) else data
+        if not isinstance(settings, dict):
+            raise ConfigError(f"{path} holds no recipe; {wanted}")
+        optimizer = settings.get("optimizer")
+        names = {*settings, *(optimizer if isinstance(optimizer, dict) else ())}
+        renamed = [f"{old} is now {new}" for old, new in RENAMED.items() if old in names]
+        if renamed:
+            note(f"{path} is of an earlier release: {', '.join(renamed)}")
+        return cls.from_dict(settings)
+
+
+def difference(then: Recipe, now: Recipe) -> list[str]:
+    """One readable line for each differing setting that affects what is learned; none if a run can
+    resume."""
+    before, after = (dict(_leaves(recipe.to_dict())) for recipe in (then, now))
+    return [
+        f"{name}: {_shown(before.get(name))} in the run, {_shown(after.get(name))} now"
+        for name in before | after
+        if name.split(".")[0] not in now.practical and before.get(name) != after.get(name)
+    ]
+
+
+def plain_settings(settings: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, tuples as lists and an optimizer as an object."""
+    return {setting.name: _plain(getattr(settings, setting.name)) for setting in fields(settings)}
+
+
+def known_settings(what: str, cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `data` by current names, all of which must be fields of `cls`; its optimizer, if
+    any, is read."""
+    names = [setting.name for setting in fields(cls)]
+    values = _renamed(data, {old: new for old, new in RENAMED.items() if new in names})
+    for name in values:
+        check_known(f"{what} setting", name, names)
+    if "optimizer" in values:
+        values["optimizer"] = _optimizer(json_object("optimizer", values["optimizer"]))
+    return values
+
+
+def current_names(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a recipe file by the names of this release."""
+    return _renamed(data, RENAMED)
+
+
+def json_object(what: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{what} is a JSON object; got {value!r}")
+    return value
+
+
+def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """With other names, also in the optimizer; where both names are present, nothing is lost."""
+    return {
+        name if names.get(name, name) in data else names.get(name, name): (
+            _renamed(value, names) if name == "optimizer" and isinstance(value, Mapping) else value
+        )
+        for name, value in data.items()
+    }
+
+
+def _optimizer(data: dict[str, Any]) -> OptimizerSpec:
+    spec = known_settings("optimizer", OptimizerSpec, data)
+    for name in ("betas", "norm_clamp"):
+        if isinstance(spec.get(name), list):
+            spec[name] = tuple(spec[name])
+    return OptimizerSpec(**spec)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, OptimizerSpec):
+        return plain_settings(value)
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in data.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
