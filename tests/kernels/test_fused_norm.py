@@ -401,7 +401,7 @@ for norm in ("pre", "post"):
 def test_a_compiled_layer_is_the_plain_one() -> None:
     """One graph over a free number of tokens; and on a GPU a recorded pass."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=240
+        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
@@ -451,6 +451,6 @@ def test_where_memory_counts_norms_alone_are_computed_twice() -> None:
     """Of a layer's 12 states 10 are kept then (the inner ones are 4), and no product is on the way
     back that was before."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SPARING], capture_output=True, text=True, timeout=240
+        [sys.executable, "-W", "ignore", "-c", SPARING], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr

@@ -473,7 +473,7 @@ def test_a_browser_runs_the_page_under_its_own_policy_without_a_complaint(tmp_pa
             "--dump-dom",
         ]
         command = [browser, *flags.split(), *more, (tmp_path / f"{name}.html").as_uri()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True)
         complaints.append(done.stderr.count(":CONSOLE:"))
         assert 'id="compare"' in done.stdout
     assert complaints[0] == 0

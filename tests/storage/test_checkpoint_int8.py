@@ -183,7 +183,7 @@ def test_mutated_headers_end_in_a_clean_error(folder: Path) -> None:
             refused += 1
         slowest = max(slowest, time.process_time() - begun)
     assert refused > 0.9 * cases
-    assert slowest < 1
+    assert slowest < 10  # CPU seconds; it would be minutes
 
 
 def test_a_group_of_any_size_allocates_no_more_than_the_weights(checkpoint: Checkpoint) -> None:
