@@ -143,7 +143,7 @@ def children_of(pid: int) -> list[int]:
 
 def is_worker(pid: int) -> bool:
     try:
-        return b"litebert.data.build_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"litebert.data.runners" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from litebert.data import build as build_module
-from litebert.data import engines
-from litebert.data.assemble import Progress
+from litebert.data import runners
 from litebert.data.build import BuildOptions, build_shards
 from litebert.data.corpus import CorpusOptions, read_documents
+from litebert.data.shard_writer import Progress
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.text.sentences import split_sentences
@@ -148,7 +148,7 @@ def test_ray_changes_nothing(
     code = (
         "import sys; from pathlib import Path; from tests.helpers.building import small_build; "
         "small_build([*map(Path, sys.argv[3:])], Path(sys.argv[1]), Path(sys.argv[2]), workers=2, "
-        "engine='ray')"
+        "runner='ray')"
     )
     out = tmp_path / "out"
     subprocess.run([sys.executable, "-c", code, tokenizer, out, *corpus], check=True, cwd=ROOT)
@@ -200,7 +200,7 @@ def test_an_interrupted_build_goes_on(
     parcels: int, workers: int, built: Path, corpus: list[Path], tokenizer: Path, tmp_path: Path
 ) -> None:
     options = BuildOptions(
-        corpus=CorpusOptions(piece_bytes=2048), shard_tokens=3000, workers=workers
+        corpus=CorpusOptions(chunk_bytes=2048), shard_tokens=3000, workers=workers
     )
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
@@ -329,7 +329,7 @@ def test_bad_rows_are_kept(workers: int, tokenizer: Path, tmp_path: Path) -> Non
     settings = {
         "bad_rows": "quarantine",
         "shard_tokens": 60,
-        "piece_bytes": 128,
+        "chunk_bytes": 128,
         "workers": workers,
     }
     report = small_build([path], tokenizer, out, **settings)  # type: ignore[arg-type]
@@ -418,13 +418,13 @@ def test_a_full_disk_loses_nothing(
 def test_a_dead_worker_is_told(
     corpus: list[Path], tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = engines._Child.ask
+    ask = runners._Child.ask
 
-    def killing(self: engines._Child, parcel: object) -> object:
+    def killing(self: runners._Child, parcel: object) -> object:
         self._process.kill()
         return ask(self, parcel)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engines._Child, "ask", killing)
+    monkeypatch.setattr(runners._Child, "ask", killing)
     with pytest.raises(
         LitebertError,
         match=r"a worker process was killed by signal 9, often for want of memory; .* goes on",
@@ -436,7 +436,7 @@ def test_a_dead_worker_is_told(
     ("changes", "message"),
     [
         ({"workers": 0}, "workers is 0, expected 1 or more"),
-        ({"engine": "threads"}, "engine is 'threads', expected one of processes, ray"),
+        ({"runner": "threads"}, "runner is 'threads', expected one of processes, ray"),
         ({"shard_tokens": 0}, "shard_tokens is 0, expected 1 or more"),
         ({"split": "words"}, "split is 'words', expected rules or lines"),
     ],
@@ -511,7 +511,7 @@ def test_the_command(
 def test_building_needs_no_torch(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from litebert import cli; code = cli.run(sys.argv[1:]); "
-        "import litebert.data.build_worker; sys.exit(code or 'torch' in sys.modules)"
+        "import litebert.data.runners; sys.exit(code or 'torch' in sys.modules)"
     )
     words = [
         "data",

@@ -98,7 +98,7 @@ def test_a_file_may_be_one_document(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "x\n\ny\n")
     write(tmp_path / "b.txt", "z")
     assert texts(tmp_path, documents="files") == [["x", "y"], ["z"]]
-    assert texts(tmp_path, documents="files", piece_bytes=16) == [["x", "y"], ["z"]]
+    assert texts(tmp_path, documents="files", chunk_bytes=16) == [["x", "y"], ["z"]]
 
 
 def test_another_field(tmp_path: Path) -> None:
@@ -112,14 +112,14 @@ def test_another_field(tmp_path: Path) -> None:
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_piece_size_changes_no_text(tmp_path: Path, parts: list[str], piece_bytes: int) -> None:
+def test_chunk_size_changes_no_text(tmp_path: Path, parts: list[str], chunk_bytes: int) -> None:
     """Also of lines longer than a piece: nothing is lost, whole lines and documents stay whole."""
     path = write(tmp_path / "a.txt", "\n\n".join(parts) + "\n")
-    whole, cut = texts(path), texts(path, piece_bytes=piece_bytes)
+    whole, cut = texts(path), texts(path, chunk_bytes=chunk_bytes)
     assert "".join(map("".join, whole)).replace(" ", "") == "".join(map("".join, cut)).replace(
         " ", ""
     )
-    if all(len(line.encode()) < piece_bytes // 2 for line in "\n".join(parts).split("\n")):
+    if all(len(line.encode()) < chunk_bytes // 2 for line in "\n".join(parts).split("\n")):
         assert whole == cut
 
 
@@ -223,7 +223,7 @@ def test_zeros_between_streams_are_padding(tmp_path: Path, suffix: str) -> None:
 def test_marks_of_other_systems(tmp_path: Path, data: bytes, expected: list[list[str]]) -> None:
     path = write(tmp_path / "a.txt", data)
     assert texts(path) == expected
-    assert texts(path, piece_bytes=16) == expected or len(data) > 16
+    assert texts(path, chunk_bytes=16) == expected or len(data) > 16
 
 
 def test_bad_lines_do_not_join_documents(tmp_path: Path) -> None:
@@ -231,28 +231,28 @@ def test_bad_lines_do_not_join_documents(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.txt", b"first\n\n" + b"\xff" * 15 + b"\n" + b"\xff" * 15 + b"\nsecond\n"
     )
-    assert texts(path, bad_rows="skip", piece_bytes=16) == [["first"], ["second"]]
+    assert texts(path, bad_rows="skip", chunk_bytes=16) == [["first"], ["second"]]
 
 
 def test_a_row_may_be_too_long(tmp_path: Path) -> None:
     rows = ['{"text": "a"}', '{"text": "%s"}' % ("b" * 500), '{"text": "c"}']
     path = write(tmp_path / "a.jsonl", "\n".join(rows) + "\n")
-    assert texts(path, piece_bytes=32, max_row_bytes=600) == [["a"], ["b" * 500], ["c"]]
+    assert texts(path, chunk_bytes=32, max_row_bytes=600) == [["a"], ["b" * 500], ["c"]]
     with pytest.raises(
         DataError,
         match=r"line 2: the row is longer than 200 bytes; cut the document, or raise max_row_bytes",
     ):
-        texts(path, piece_bytes=32, max_row_bytes=200)
-    assert texts(path, piece_bytes=32, max_row_bytes=200, bad_rows="skip") == [["a"], ["c"]]
+        texts(path, chunk_bytes=32, max_row_bytes=200)
+    assert texts(path, chunk_bytes=32, max_row_bytes=200, bad_rows="skip") == [["a"], ["c"]]
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_the_longest_row_is_exact(tmp_path: Path, end: str) -> None:
     row = '{"text": "%s"}' % ("b" * 500)
     path = write(tmp_path / "a.jsonl", '{"text": "a"}\n' + row + end)
-    assert texts(path, piece_bytes=32, max_row_bytes=len(row)) == [["a"], ["b" * 500]]
+    assert texts(path, chunk_bytes=32, max_row_bytes=len(row)) == [["a"], ["b" * 500]]
     with pytest.raises(DataError, match=f"line 2: the row is longer than {len(row) - 1} bytes"):
-        texts(path, piece_bytes=32, max_row_bytes=len(row) - 1)
+        texts(path, chunk_bytes=32, max_row_bytes=len(row) - 1)
 
 
 def test_a_line_of_100_mb_takes_little_memory(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_parquet_columns(tmp_path: Path) -> None:
         ["y"],
         ["x"],
     ]
-    assert len(texts(table(text=["some text"] * 1000), piece_bytes=64)) == 1000
+    assert len(texts(table(text=["some text"] * 1000), chunk_bytes=64)) == 1000
 
 
 def test_extras_are_named_when_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +379,7 @@ def test_names_that_stand_for_nothing(tmp_path: Path, name: str, message: str) -
     [
         ({"documents": "pages"}, "documents is 'pages', expected blank-lines or files"),
         ({"bad_rows": "drop"}, "bad_rows is 'drop', expected error, skip or quarantine"),
-        ({"piece_bytes": 1}, "expected 16 <= piece_bytes"),
+        ({"chunk_bytes": 1}, "expected 16 <= chunk_bytes"),
     ],
 )
 def test_options_are_checked(options: dict[str, object], message: str) -> None:
@@ -420,11 +420,11 @@ def test_no_file_breaks_the_reader(
             packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     path = write(tmp_path / f"a{suffix}", bytes(packed[: data.draw(st.integers(0, len(packed)))]))
     bad: list[BadRow] = []
-    options = CorpusOptions(bad_rows="skip", piece_bytes=64, max_row_bytes=4096)
+    options = CorpusOptions(bad_rows="skip", chunk_bytes=64, max_row_bytes=4096)
     documents = list(read_documents([path], options, on_bad=bad.append))
     if bad:
         with pytest.raises(DataError, match=r"line \d+"):
-            list(read_documents([path], CorpusOptions(piece_bytes=64, max_row_bytes=4096)))
+            list(read_documents([path], CorpusOptions(chunk_bytes=64, max_row_bytes=4096)))
     assert all(
         paragraph.strip() == paragraph != ""
         for document in documents

@@ -45,11 +45,11 @@ def make_tokenizer(folder: Path) -> Path:
 def small_build(
     corpus: list[Path], tokenizer: Path, out: Path, *, bad_rows: str = "error", **changes: object
 ) -> BuildReport:
-    """A build with pieces and shards so small that there are many of them."""
+    """A build with chunks and shards so small that there are many of them."""
     reading = {
-        key: changes.pop(key) for key in ("documents", "field", "piece_bytes") if key in changes
+        key: changes.pop(key) for key in ("documents", "field", "chunk_bytes") if key in changes
     }
-    options = CorpusOptions(bad_rows=bad_rows, **({"piece_bytes": 2048} | reading))  # type: ignore[arg-type]
+    options = CorpusOptions(bad_rows=bad_rows, **({"chunk_bytes": 2048} | reading))  # type: ignore[arg-type]
     chosen = BuildOptions(corpus=options, **({"shard_tokens": 3000} | changes))  # type: ignore[arg-type]
     return build_shards(corpus, tokenizer=tokenizer, out=out, options=chosen)
 

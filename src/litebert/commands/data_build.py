@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from litebert.data import assemble
 from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
+from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.corpus import CorpusOptions, find_files, ignored_files
-from litebert.data.heap import keep_level
-from litebert.data.pieces import MAX_ROW_BYTES
+from litebert.data.runners import bound_heap
+from litebert.data.shard_writer import Progress as BuildProgress
 
 LINE_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
@@ -67,10 +67,10 @@ def build(
         split=split,
         shard_tokens=shard_tokens,
         workers=workers,
-        engine=engine,
+        runner=engine,
         overwrite=overwrite,
     )
-    keep_level()
+    bound_heap()
     ignored = ignored_files(corpus)
     if ignored:
         _note(
@@ -86,7 +86,7 @@ def build(
         kept = ", kept in quarantine.jsonl" if bad_rows == "quarantine" else ""
         _note(f"{report.bad_rows} bad rows were left out{kept}")
     if report.cut_lines:
-        _note(f"lines longer than a piece were cut at {report.cut_lines} places")
+        _note(f"lines longer than a chunk were cut at {report.cut_lines} places")
     if json:
         print(jsonlib.dumps(summary(report)))
     else:
@@ -151,7 +151,7 @@ class _Watch:
         if self._bar:
             self._bar.stop()
 
-    def __call__(self, progress: assemble.Progress) -> None:
+    def __call__(self, progress: BuildProgress) -> None:
         now = time.monotonic()
         done = self._before[progress.file] + progress.offset
         speed = progress.text_bytes / 1e6 / max(now - self._began, 1e-9)

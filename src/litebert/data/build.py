@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from litebert.data.assemble import Assembler, Progress
-from litebert.data.build_plan import QUARANTINE_FILE, Journal, Record, make_plan
 from litebert.data.corpus import CorpusFile, CorpusOptions, find_files
 from litebert.data.encode import EncoderRecipe
-from litebert.data.engines import ENGINES, open_engine
+from litebert.data.journal import QUARANTINE_FILE, Journal, Record, make_plan
+from litebert.data.runners import RUNNERS, open_runner
+from litebert.data.shard_writer import Assembler, Progress
 from litebert.data.shards import INDEX_FILE, TOKENIZER_FOLDER, Shards
 from litebert.errors import ConfigError, DataError
 from litebert.files import DISK_FULL, Lock, open_atomic, publish, write_json
@@ -32,7 +32,7 @@ _TEXT_BYTES = {"none": 1.0, "gzip": 3.0, "xz": 4.5, "bzip2": 4.5, "zstd": 4.0}
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """How shards are built. Only `workers`, `engine` and `overwrite` may differ when a build is
+    """How shards are built. Only `workers`, `runner` and `overwrite` may differ when a build is
     started again."""
 
     corpus: CorpusOptions = field(default_factory=CorpusOptions)
@@ -42,7 +42,8 @@ class BuildOptions:
     """Tokens after which a shard ends, at the next end of a document."""
     workers: int = 1
     """Processes that encode, beside the one that reads and writes; 1: that one does it all."""
-    engine: Literal["processes", "ray"] = "processes"
+    runner: Literal["processes", "ray"] = "processes"
+    """Where the processes run: on this machine, or on a Ray cluster."""
     overwrite: bool = False
     """Replace the shards of another build in the same folder."""
 
@@ -53,8 +54,8 @@ class BuildOptions:
             raise ConfigError(f"split is {self.split!r}, expected rules or lines")
         if self.workers < 1:
             raise ConfigError(f"workers is {self.workers}, expected 1 or more")
-        if self.engine not in ENGINES:
-            raise ConfigError(f"engine is {self.engine!r}, expected one of {', '.join(ENGINES)}")
+        if self.runner not in RUNNERS:
+            raise ConfigError(f"runner is {self.runner!r}, expected one of {', '.join(RUNNERS)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ class BuildReport:
     """Tokens that are the unknown token."""
     text_bytes: int
     cut_lines: int
-    """Times that a line longer than a piece was cut."""
+    """Times that a line longer than a chunk was cut."""
     bad_rows: int
     bad: list[str]
     """The first bad rows of this start, with file and line."""
@@ -116,7 +117,7 @@ def build_shards(
         if not complete:
             journal.begin(plan, overwrite=options.overwrite)
             _check_space(folder, files)
-            with open_engine(options.engine, recipe, options.workers) as run:
+            with open_runner(options.runner, recipe, options.workers) as run:
                 records = list(assembler.shards(run))
             _check_unchanged(files, signs)
             _save_tokenizer(loaded, journal)

@@ -1,29 +1,56 @@
-"""The corpus as documents, for whoever wants to read it in one process: the public reader.
- In: files, folders, globs (see files.py). Out: an iterator of Documents in bounded memory.
-`litebert data build` reads the same pieces in the same way, only in several processes.
+"""A corpus as documents.
+
+In: files, folders, globs. Out: Documents, paragraph by paragraph, in bounded memory, and BadRows,
+each with file and line. What a chunk holds depends on nothing else, so that any process may read it:
+`litebert data build` reads the same chunks in several processes. Nothing is dropped without a
+BadRow, except white space and the byte-order mark at the beginning of a file.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from litebert.data.bad_rows import BadRow, BadRowPolicy, BadRows
-from litebert.data.documents import Document, read_piece
-from litebert.data.files import CorpusFile, find_files, ignored_files
-from litebert.data.pieces import MAX_ROW_BYTES, PIECE_BYTES, Piece, read_pieces
+from litebert.data.chunks import (
+    CHUNK_BYTES,
+    MAX_ROW_BYTES,
+    Chunk,
+    CorpusFile,
+    find_files,
+    ignored_files,
+    read_chunks,
+)
 from litebert.errors import ConfigError
 
 __all__ = [
     "BadRow",
+    "Chunk",
     "CorpusFile",
     "CorpusOptions",
     "Document",
-    "Piece",
     "find_files",
     "ignored_files",
     "read_documents",
 ]
+
+_BOM = b"\xef\xbb\xbf"
+_QUOTED_BYTES = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A text, or a part of one that is too long for one chunk."""
+
+    paragraphs: list[str]
+    """Without white space at their ends; none of them is empty."""
+    path: str
+    line: int
+    """Number of its first line, or of its row, from 1."""
+    joined: bool = False
+    """True for a further part of the document before: a long document comes in parts, so that
+    memory stays bounded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +64,7 @@ class CorpusOptions:
     bad_rows: BadRowPolicy = "error"
     """What to do with a row that holds no usable text: stop, leave it out, or leave it out and keep
     a copy."""
-    piece_bytes: int = PIECE_BYTES
+    chunk_bytes: int = CHUNK_BYTES
     """Bytes read at a time; a longer line of a text file is cut."""
     max_row_bytes: int = MAX_ROW_BYTES
     """Bytes a .jsonl row may have; a longer one is a bad row."""
@@ -47,21 +74,21 @@ class CorpusOptions:
             raise ConfigError(f"documents is {self.documents!r}, expected blank-lines or files")
         if self.bad_rows not in ("error", "skip", "quarantine"):
             raise ConfigError(f"bad_rows is {self.bad_rows!r}, expected error, skip or quarantine")
-        if not 16 <= self.piece_bytes <= self.max_row_bytes <= 2**31:
+        if not 16 <= self.chunk_bytes <= self.max_row_bytes <= 2**31:
             raise ConfigError(
-                f"piece_bytes is {self.piece_bytes} and max_row_bytes {self.max_row_bytes}, "
-                "expected 16 <= piece_bytes <= max_row_bytes <= 2 GiB"
+                f"chunk_bytes is {self.chunk_bytes} and max_row_bytes {self.max_row_bytes}, "
+                "expected 16 <= chunk_bytes <= max_row_bytes <= 2 GiB"
             )
 
-    def pieces(self, file: CorpusFile) -> Iterator[Piece]:
-        """The pieces of one file."""
-        return read_pieces(
-            file, field=self.field, piece_bytes=self.piece_bytes, max_row_bytes=self.max_row_bytes
+    def chunks(self, file: CorpusFile) -> Iterator[Chunk]:
+        """The chunks of one file."""
+        return read_chunks(
+            file, field=self.field, chunk_bytes=self.chunk_bytes, max_row_bytes=self.max_row_bytes
         )
 
-    def read(self, piece: Piece) -> tuple[list[Document], list[BadRow]]:
-        """The documents and bad rows of one piece."""
-        return read_piece(piece, field=self.field, one_document=self.documents == "files")
+    def read(self, chunk: Chunk) -> tuple[list[Document], list[BadRow]]:
+        """The documents and bad rows of one chunk."""
+        return _read_chunk(chunk, field=self.field, one_document=self.documents == "files")
 
 
 def read_documents(
@@ -76,8 +103,8 @@ def read_documents(
     stop = BadRows("error", alternatives="skip") if options.bad_rows == "error" else None
     begun = False  # a document of which no paragraph has come yet
     for file in find_files(paths):
-        for piece in options.pieces(file):
-            documents, bad = options.read(piece)
+        for chunk in options.chunks(file):
+            documents, bad = options.read(chunk)
             for row in bad:
                 if stop:
                     stop.add(row.location, row.reason)
@@ -87,3 +114,144 @@ def read_documents(
                 if document.paragraphs:
                     yield replace(document, joined=False) if begun else document
                 begun = not document.paragraphs
+
+
+def _read_chunk(
+    chunk: Chunk, *, field: str = "text", one_document: bool = False
+) -> tuple[list[Document], list[BadRow]]:
+    """The documents of `chunk` and what was wrong with it; `one_document`: a text file is one
+    document.
+
+    The last document may have no paragraph yet: it says that what is joined to it begins a
+    document.
+    """
+    bad: list[BadRow] = []
+    read = (
+        _text_documents(chunk, one_document, bad)
+        if chunk.kind == "text"
+        else _row_documents(chunk, field, bad)
+    )
+    documents = list(read)
+    if chunk.damage:
+        line = chunk.line + (
+            chunk.data.count(b"\n") if isinstance(chunk.data, bytes) else len(chunk.data)
+        )
+        bad.append(BadRow(path=chunk.path, line=line, reason=chunk.damage))
+    return documents, bad
+
+
+def _text_documents(chunk: Chunk, one_document: bool, bad: list[BadRow]) -> Iterator[Document]:
+    joined = chunk.number > 0 if one_document else chunk.joined
+    paragraphs: list[str] = []
+    first = chunk.line
+    for line, text in enumerate(_lines(chunk, bad), chunk.line):
+        if text:
+            if not paragraphs:
+                first = line
+            paragraphs.append(text)
+        elif text is not None and not one_document:  # a blank line; a bad one ends no document
+            if paragraphs:
+                yield Document(paragraphs=paragraphs, path=chunk.path, line=first, joined=joined)
+                paragraphs = []
+            joined = False
+    if paragraphs or not joined:
+        # Also without a paragraph: the next chunk's first lines belong to this new document, not to
+        # the one before.
+        yield Document(paragraphs=paragraphs, path=chunk.path, line=first, joined=joined)
+
+
+def _lines(chunk: Chunk, bad: list[BadRow]) -> list[str | None]:
+    """Stripped lines; None for a bad one. Only a line feed ends a line: other marks do not in
+    jsonl, nor in `wc -l`."""
+    assert isinstance(chunk.data, bytes)
+    data = chunk.data.removeprefix(_BOM) if chunk.number == 0 else chunk.data
+    data = data.removesuffix(b"\n")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" not in text:
+        return [line.strip() for line in text.split("\n")]
+    rows = enumerate(data.split(b"\n"), chunk.line)
+    return [_decode(row, chunk, line, bad) for line, row in rows]
+
+
+def _decode(row: bytes, chunk: Chunk, line: int, bad: list[BadRow]) -> str | None:
+    reason = ""
+    try:
+        text = row.decode()
+        if "\0" in text:
+            reason = (
+                f"there is a NUL character at column {text.index(chr(0)) + 1}, which no text has"
+            )
+    except UnicodeDecodeError as error:
+        near = row[error.start : error.start + 1].hex()
+        reason = (
+            f"byte 0x{near} at byte {error.start + 1} of the line is not UTF-8 ({error.reason})"
+        )
+    if reason:
+        bad.append(BadRow(path=chunk.path, line=line, reason=reason, data=row))
+        return None
+    return text.strip()
+
+
+def _row_documents(chunk: Chunk, field: str, bad: list[BadRow]) -> Iterator[Document]:
+    rows: list[str | None]
+    if isinstance(chunk.data, bytes):
+        rows = _lines(chunk, bad)
+    else:
+        rows = [
+            _column_text(row, chunk, line, field, bad)
+            for line, row in enumerate(chunk.data, chunk.line)
+        ]
+    for line, row in enumerate(rows, chunk.line):
+        if not row:
+            continue
+        text = row
+        if chunk.kind == "jsonl":
+            found, reason = _json_text(row, field)
+            if reason:
+                bad.append(BadRow(path=chunk.path, line=line, reason=reason, data=row.encode()))
+            text = found
+        paragraphs = [stripped for paragraph in text.split("\n") if (stripped := paragraph.strip())]
+        if paragraphs:
+            yield Document(paragraphs=paragraphs, path=chunk.path, line=line)
+
+
+def _column_text(
+    row: bytes | None, chunk: Chunk, line: int, field: str, bad: list[BadRow]
+) -> str | None:
+    if row is None:
+        bad.append(BadRow(path=chunk.path, line=line, reason=f"the column {field!r} is null here"))
+        return None
+    return _decode(row, chunk, line, bad)
+
+
+def _json_text(row: str, field: str) -> tuple[str, str]:
+    """The text of a row of JSON, or what is wrong with it."""
+    try:
+        read = json.loads(row)
+    except (ValueError, RecursionError) as error:
+        return "", f"the row is not JSON ({error})"
+    if not isinstance(read, dict):
+        return (
+            "",
+            f"the row is JSON of type {type(read).__name__}, expected an object with a field "
+            f"{field!r}",
+        )
+    text = read.get(field)
+    if field in read and text is None:
+        return "", f"the field {field!r} is null"
+    if text is None:
+        names = ", ".join(sorted(read)) or "no field"
+        return "", f"the row has no field {field!r}; it has: {names[:200]}"
+    if not isinstance(text, str):
+        return "", f"the field {field!r} holds {type(text).__name__}, expected text"
+    if "\0" in text:
+        return "", f"the field {field!r} holds a NUL character, which no text has"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "", f"the field {field!r} holds half of a surrogate pair (\\ud800 to \\udfff)"
+    return text, ""

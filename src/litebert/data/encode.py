@@ -1,7 +1,8 @@
-"""Parcels of pieces become arrays of token ids: the work that is done in parallel.
- In: a Parcel, some pieces of one file or of several small ones. Out: Encoded, its token ids with
-the bounds of sentences and documents, and what was wrong with it. Pure, given an Encoder, so that
-any process on any machine may do it.
+"""Parcels of chunks become arrays of token ids: the work that is done in parallel.
+
+In: a Parcel, some chunks of one file or of several small ones. Out: Encoded, its token ids with the
+lengths of sentences and documents, and its bad rows. Pure, given an Encoder, so that any process on
+any machine may do it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,27 +12,28 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int, UInt
 
-from litebert.data.corpus import BadRow, CorpusFile, CorpusOptions, Document, Piece
-from litebert.data.sentence_tokens import SentenceEncoder
+from litebert.data.corpus import BadRow, Chunk, CorpusFile, CorpusOptions, Document
+from litebert.packing import row_bounds
 from litebert.text.normalize import TextRules
-from litebert.text.sentences import RULES_VERSION
+from litebert.text.sentence_words import sentence_words
+from litebert.text.sentences import RULES_VERSION, split_sentences
 from litebert.text.tokenizer import Tokenizer
 
-BATCH_PARAGRAPHS = 8192
+_BATCH_PARAGRAPHS = 8192
 """Encoded at once: few enough that their tokens stay in the processor's cache."""
 
 Position = tuple[int, int]
-"""A place in the corpus between two pieces: number of the file, number of the piece in it."""
+"""A place in the corpus between two chunks: number of the file, number of the chunk in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """The unit of work: consecutive pieces that make up the bytes of one, or a little more."""
+    """The unit of work: consecutive chunks, about as many bytes as one has."""
 
     start: Position
-    pieces: list[Piece]
+    chunks: list[Chunk]
     files: list[int]
-    """The number of each piece's file."""
+    """The number of each chunk's file."""
 
 
 def parcels(
@@ -39,27 +41,27 @@ def parcels(
 ) -> Iterator[Parcel]:
     """The corpus from `start` on. Where parcels end does not depend on where among their ends one
     starts."""
-    pieces: list[Piece] = []
+    chunks: list[Chunk] = []
     numbers: list[int] = []
     size = 0
     first = start
     for number in range(start[0], len(files)):
-        for piece in options.pieces(files[number]):
+        for chunk in options.chunks(files[number]):
             if (
                 number,
-                piece.number,
+                chunk.number,
             ) < start:  # a compressed file can only be read from its beginning
                 continue
-            if not pieces:
-                first = (number, piece.number)
-            pieces.append(piece)
+            if not chunks:
+                first = (number, chunk.number)
+            chunks.append(chunk)
             numbers.append(number)
-            size += piece.size
-            if size >= options.piece_bytes // 2:
-                yield Parcel(start=first, pieces=pieces, files=numbers)
-                pieces, numbers, size = [], [], 0
-    if pieces:
-        yield Parcel(start=first, pieces=pieces, files=numbers)
+            size += chunk.size
+            if size >= options.chunk_bytes // 2:
+                yield Parcel(start=first, chunks=chunks, files=numbers)
+                chunks, numbers, size = [], [], 0
+    if chunks:
+        yield Parcel(start=first, chunks=chunks, files=numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +74,19 @@ class Encoded:
     document_lengths: Int[np.ndarray, " documents"]
     """Sentences in each document; may be 0."""
     document_joined: Bool[np.ndarray, " documents"]
-    """Whether it is a further part of the document before."""
+    """Whether it continues the document before."""
     document_files: Int[np.ndarray, " documents"]
     """The number of its file."""
     text_bytes: int
     num_unknown: int
     num_cut_lines: int
-    """Lines that were longer than a piece, each cut counted."""
+    """Lines that were longer than a chunk, each cut counted."""
     bad: list[BadRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderRecipe:
-    """All that a process needs to know to encode; small enough to send."""
+    """All that a process needs to encode; small enough to send."""
 
     model: bytes
     rules: TextRules
@@ -95,7 +97,7 @@ class EncoderRecipe:
 
     @property
     def sentences(self) -> str:
-        """The way of splitting, by a name that changes with the rules."""
+        """Name of the way of splitting; changes with the rules."""
         return f"rules-{RULES_VERSION}" if self.split == "rules" else "lines"
 
 
@@ -104,7 +106,7 @@ class Encoder:
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         tokenizer = Tokenizer(recipe.model, recipe.rules)
-        self._encode_sentences = SentenceEncoder(tokenizer, split=recipe.split == "rules")
+        self._encode_sentences = _SentenceEncoder(tokenizer, split=recipe.split == "rules")
         self._read = recipe.options.read
         self._unk_id = tokenizer.unk_id
         self._dtype = token_dtype(tokenizer.vocab_size)
@@ -113,11 +115,11 @@ class Encoder:
         documents: list[Document] = []
         files: list[int] = []
         bad: list[BadRow] = []
-        for piece, number in zip(parcel.pieces, parcel.files, strict=True):
-            found, wrong = self._read(piece)
-            documents += found
-            files += [number] * len(found)
-            bad += wrong
+        for chunk, number in zip(parcel.chunks, parcel.files, strict=True):
+            read, bad_rows = self._read(chunk)
+            documents += read
+            files += [number] * len(read)
+            bad += bad_rows
         tokens, sentence_lengths, sentences = self._encode(
             [text for each in documents for text in each.paragraphs]
         )
@@ -125,16 +127,16 @@ class Encoder:
             (len(each.paragraphs) for each in documents), np.int64, len(documents)
         )
         owners = np.repeat(np.repeat(np.arange(len(documents)), paragraphs), sentences)
-        kept = sentence_lengths > 0
+        is_filled = sentence_lengths > 0
         return Encoded(
             tokens=tokens,
-            sentence_lengths=sentence_lengths[kept],
-            document_lengths=np.bincount(owners[kept], minlength=len(documents)),
+            sentence_lengths=sentence_lengths[is_filled],
+            document_lengths=np.bincount(owners[is_filled], minlength=len(documents)),
             document_joined=np.array([each.joined for each in documents], dtype=bool),
             document_files=np.array(files, dtype=np.int64),
-            text_bytes=sum(piece.size for piece in parcel.pieces),
+            text_bytes=sum(chunk.size for chunk in parcel.chunks),
             num_unknown=int(np.count_nonzero(tokens == self._unk_id)),
-            num_cut_lines=sum(piece.cut for piece in parcel.pieces),
+            num_cut_lines=sum(chunk.cut for chunk in parcel.chunks),
             bad=bad,
         )
 
@@ -162,5 +164,63 @@ def token_dtype(vocab_size: int) -> str:
 
 def _batches(paragraphs: list[str]) -> Iterable[list[str]]:
     return (
-        paragraphs[at : at + BATCH_PARAGRAPHS] for at in range(0, len(paragraphs), BATCH_PARAGRAPHS)
+        paragraphs[at : at + _BATCH_PARAGRAPHS]
+        for at in range(0, len(paragraphs), _BATCH_PARAGRAPHS)
     )
+
+
+class _SentenceEncoder:
+    """Paragraphs in, token ids and the length of each sentence out; with `split` False each
+    paragraph is one sentence.
+
+    A paragraph is encoded whole, which is faster than sentence by sentence: no token reaches over a
+    space, so a sentence is a run of words, and has as many tokens that begin with ▁ as it has
+    words. Where the words do not come out even (scripts without spaces, white space of other
+    kinds), the paragraph's sentences are encoded one by one.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, split: bool) -> None:
+        self._encode = tokenizer.encode_flat
+        self._split = split
+        self._begins_word = np.array([token.startswith("▁") for token in tokenizer.pieces])
+
+    def __call__(
+        self, paragraphs: list[str]
+    ) -> tuple[
+        Int[np.ndarray, " tokens"], Int[np.ndarray, " sentences"], Int[np.ndarray, " paragraphs"]
+    ]:
+        """Token ids, tokens of each sentence (0 where the clean-up leaves nothing), sentences of
+        each paragraph."""
+        ids, bounds = self._encode(paragraphs)
+        if not self._split:
+            return ids, np.diff(bounds), np.ones(len(paragraphs), dtype=np.int64)
+        num_sentences, words, regular = sentence_words(paragraphs)
+        num_words = np.diff(row_bounds(self._begins_word[ids].view(np.int8))[bounds])
+        is_single = num_sentences == 1  # then all words are the one sentence's
+        firsts = row_bounds(num_sentences)
+        words[firsts[:-1][is_single]] = num_words[is_single]
+        even = is_single | (regular & (np.diff(row_bounds(words)[firsts]) == num_words))
+        if even.all():
+            return ids, self._lengths(ids, words), num_sentences
+
+        # Both kinds are encoded apart and put together again in their places.
+        ids = ids[np.repeat(even, np.diff(bounds))]
+        of_even = np.repeat(even, num_sentences)
+        others = (split_sentences(paragraphs[number]) for number in np.flatnonzero(~even))
+        other_ids, other_bounds = self._encode(
+            [sentence for sentences in others for sentence in sentences]
+        )
+        lengths = np.empty(len(words), dtype=np.int64)
+        lengths[of_even], lengths[~of_even] = (
+            self._lengths(ids, words[of_even]),
+            np.diff(other_bounds),
+        )
+        is_even = np.repeat(of_even, lengths)
+        merged = np.empty(len(is_even), dtype=ids.dtype)
+        merged[is_even], merged[~is_even] = ids, other_ids
+        return merged, lengths, num_sentences
+
+    def _lengths(self, ids: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Tokens of each sentence, out of its words."""
+        starts = np.append(np.flatnonzero(self._begins_word[ids]), len(ids))
+        return np.diff(starts[row_bounds(words)])

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any, cast
 
-from litebert.data.files import CorpusFile
-from litebert.data.pieces import Piece
+from litebert.data.chunks import Chunk, CorpusFile
 from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError, MissingExtraError
 
@@ -31,8 +30,8 @@ def parquet_rows(path: str, compression: str) -> Iterator[dict[str, Any] | Unico
                     yield error
 
 
-def parquet_pieces(file: CorpusFile, *, field: str, piece_bytes: int) -> Iterator[Piece]:
-    """The column `field` of a corpus file, in pieces whose data are rows."""
+def parquet_chunks(file: CorpusFile, *, field: str, chunk_bytes: int) -> Iterator[Chunk]:
+    """The column `field` of a corpus file, in chunks whose data are rows."""
     rows: list[bytes | None] = []
     number, first_row, size, damage = 0, 1, 0, ""
     try:
@@ -40,8 +39,8 @@ def parquet_pieces(file: CorpusFile, *, field: str, piece_bytes: int) -> Iterato
             for text in _as_bytes(batch.column(0), field):
                 rows.append(text)
                 size += len(text or b"")
-                if size >= piece_bytes or len(rows) >= piece_bytes:
-                    yield Piece(
+                if size >= chunk_bytes or len(rows) >= chunk_bytes:
+                    yield Chunk(
                         path=file.path, kind="parquet", number=number, line=first_row, data=rows
                     )
                     number, first_row, rows, size = number + 1, first_row + len(rows), [], 0
@@ -49,7 +48,7 @@ def parquet_pieces(file: CorpusFile, *, field: str, piece_bytes: int) -> Iterato
         damage = str(error)
     if number == 0 and not rows and not damage:
         damage = "the file is empty"
-    yield Piece(
+    yield Chunk(
         path=file.path, kind="parquet", number=number, line=first_row, data=rows, damage=damage
     )
 

@@ -1,20 +1,157 @@
-"""Encoded parcels in order become one shard: three .npy files that grow on the disk, not in memory.
- In: Encoded. Out: NNNNN.tokens.npy, NNNNN.sentences.npy, NNNNN.documents.npy, published together,
-and the shard's record for the index. (The layout: docs/data.md.)
+"""Parcels in, shards out, in order: finished shards are reused, the rest is written.
+
+A shard is three .npy files that grow on the disk, not in memory: NNNNN.tokens.npy,
+NNNNN.sentences.npy, NNNNN.documents.npy (docs/data.md). It ends where a parcel does, so that its
+beginning is a position in the corpus from which a build can resume. It is published first and
+recorded in the journal second: an interrupted build loses only the open shard.
 """
 
 import io
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from litebert.data.encode import Encoded
+from litebert.data.bad_rows import BadRowPolicy, BadRows
+from litebert.data.corpus import CorpusFile, CorpusOptions
+from litebert.data.encode import Encoded, Parcel, Position, parcels
+from litebert.data.journal import SHARD_PARTS, Journal, Record, shard_name
+from litebert.data.runners import Run
 from litebert.files import publish, sha256
 
-PARTS = ("tokens", "sentences", "documents")
-HEADER_BYTES = 128
+_NOTED_ROWS = 10
+_HEADER_BYTES = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a build is."""
+
+    file: int
+    """Number of the file that is being read."""
+    offset: int
+    """Bytes read of it, as it lies on the disk."""
+    text_bytes: int
+    """Encoded since this start."""
+    tokens: int
+    """In all shards up to here."""
+
+
+class Assembler:
+    """One start of a build, at work."""
+
+    def __init__(
+        self,
+        files: list[CorpusFile],
+        options: CorpusOptions,
+        journal: Journal,
+        *,
+        shard_tokens: int,
+        dtype: str,
+        watch: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self._files = files
+        self._options = options
+        self._journal = journal
+        self._shard_tokens = shard_tokens
+        self._dtype = dtype
+        self._watch = watch
+        self.num_reused = 0
+        self.encoded_bytes = 0
+        self.noted: list[str] = []
+        """The first bad rows of this start."""
+
+    def shards(self, run: Run) -> Iterator[Record]:
+        """The records of all shards; the last may hold no token, only bad rows."""
+        number, position, end, tokens = 0, (0, 0), (len(self._files), 0), 0
+        while position != end:
+            finished = self._journal.find(number, position)
+            self.num_reused += bool(finished)
+            for record in [finished] if finished else self._make(number, position, tokens, run):
+                yield record
+                number, position = number + 1, (record["end"][0], record["end"][1])
+                tokens += record["tokens"]
+
+    def _make(self, number: int, start: Position, tokens: int, run: Run) -> Iterator[Record]:
+        """Shards from `start` on, up to one that is there already, or to the end of the corpus."""
+        shard = self._open(number, start)
+        try:
+            with closing(run(parcels(self._files, self._options, start))) as stream:
+                for parcel, encoded in stream:
+                    joined = bool(encoded.document_joined[:1].any())
+                    # A document is not cut, unless it makes a shard twice as large as it was to be.
+                    if shard.num_tokens >= self._shard_tokens * (2 if joined else 1):
+                        yield shard.finish(parcel.start)
+                        number, tokens = number + 1, tokens + shard.num_tokens
+                        if self._journal.find(number, parcel.start):
+                            return
+                        shard = self._open(number, parcel.start)
+                    self._add(shard, parcel, encoded, tokens)
+            yield shard.finish((len(self._files), 0))
+        finally:
+            shard.abandon()
+
+    def _open(self, number: int, start: Position) -> "_OpenShard":
+        return _OpenShard(self._journal, number, start, self._dtype, self._options.bad_rows)
+
+    def _add(self, shard: "_OpenShard", parcel: Parcel, encoded: Encoded, tokens: int) -> None:
+        shard.add(encoded)
+        self.noted += map(str, encoded.bad[: _NOTED_ROWS - len(self.noted)])
+        self.encoded_bytes += encoded.text_bytes
+        if self._watch:
+            file, offset = parcel.files[-1], parcel.chunks[-1].offset
+            total = tokens + shard.num_tokens
+            self._watch(
+                Progress(file=file, offset=offset, text_bytes=self.encoded_bytes, tokens=total)
+            )
+
+
+class _OpenShard:
+    """A shard and its bad rows, until they are published."""
+
+    def __init__(
+        self, journal: Journal, number: int, start: Position, dtype: str, policy: BadRowPolicy
+    ) -> None:
+        name = shard_name(number)
+        self._journal = journal
+        self._number = number
+        self._start = start
+        self._writer = ShardWriter(journal.folder, name, dtype)
+        self._bad = BadRows(policy, journal.quarantine(number))
+        self._finished = False
+
+    @property
+    def num_tokens(self) -> int:
+        return self._writer.num_tokens
+
+    def add(self, encoded: Encoded) -> None:
+        for row in encoded.bad:
+            self._bad.add(row.location, row.reason, row.data)
+        self._writer.add(encoded)
+
+    def finish(self, end: Position) -> Record:
+        self._finished = True
+        self._bad.finish()
+        places = {
+            "start": list(self._start),
+            "end": list(end),
+            "quarantined": self._bad.count if self._bad.policy == "quarantine" else 0,
+        }
+        if not self.num_tokens:
+            self._writer.abandon()
+            return self._writer.record({}) | places
+        record = self._writer.finish(self._journal.out) | places
+        self._journal.write(self._number, record)
+        return record
+
+    def abandon(self) -> None:
+        if not self._finished:
+            self._writer.abandon()
+            self._bad.abandon()
 
 
 class ShardWriter:
@@ -24,7 +161,7 @@ class ShardWriter:
         self.name = name
         dtypes = {"tokens": dtype, "sentences": "uint64", "documents": "uint64"}
         self._files = {
-            part: _GrowingArray(folder / f"{name}.{part}.tmp", dtypes[part]) for part in PARTS
+            part: _GrowingArray(folder / f"{name}.{part}.tmp", dtypes[part]) for part in SHARD_PARTS
         }
         self._files["sentences"].append(np.zeros(1))
         self._document: tuple[int, int] | None = (
@@ -127,5 +264,5 @@ class _GrowingArray:
         }
         buffer = io.BytesIO()
         np.lib.format.write_array_header_1_0(buffer, fields)
-        assert buffer.tell() == HEADER_BYTES, "the header must have the same size for every length"
+        assert buffer.tell() == _HEADER_BYTES, "the header must have the same size for every length"
         return buffer.getvalue()

@@ -17,6 +17,7 @@ from typing import Any
 
 from litebert.errors import DataError, MissingExtraError
 
+COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 BOMB_BYTES = 64 * 2**20
 """What any file may unpack to, whatever its own size."""
 BOMB_RATIO = 200

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.data.bad_rows import BadRows
-from litebert.data.files import COMPRESSIONS
+from litebert.data.unpack import COMPRESSIONS
 from litebert.errors import DataError
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.tables.columns import TableOptions

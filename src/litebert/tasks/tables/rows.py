@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from litebert.data.bad_rows import BadRows, Location
-from litebert.data.files import COMPRESSIONS
+from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.parquet import parquet_rows
-from litebert.data.pieces import MAX_ROW_BYTES
-from litebert.data.unpack import DamagedError, Unpacked
+from litebert.data.unpack import COMPRESSIONS, DamagedError, Unpacked
 from litebert.errors import DataError
 
 Row = dict[str, Any]

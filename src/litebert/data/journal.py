@@ -1,7 +1,8 @@
-"""What a build is to make, and what of it is there already.
- In: corpus, tokenizer, options and the output folder. Out: a plan, equal to another exactly when
-their shards are; and a Journal of the shards that are finished. A corpus is known by its files'
-content, not by their dates.
+"""What a build is to write, and which of its shards are finished.
+
+In: corpus, tokenizer, options and the output folder. Out: a plan, equal to another exactly when
+their shards are; and a Journal of the finished shards. A corpus is identified by its files' content,
+not by their dates.
 """
 
 import json
@@ -9,16 +10,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from litebert.data.chunks import CorpusFile
 from litebert.data.encode import EncoderRecipe, Position, token_dtype
-from litebert.data.files import CorpusFile
-from litebert.data.shard_writer import PARTS
 from litebert.data.shards import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, VERSION, read_index
 from litebert.errors import DataError
 from litebert.files import remove_leftovers, sha256, write_json
 from litebert.text.tokenizer import Tokenizer
 
-WORK_FOLDER = ".build"
-PLAN_FILE = "plan.json"
+SHARD_PARTS = ("tokens", "sentences", "documents")
+_WORK_FOLDER = ".build"
+_PLAN_FILE = "plan.json"
 QUARANTINE_FILE = "quarantine.jsonl"
 Record = dict[str, Any]
 
@@ -40,7 +41,7 @@ def make_plan(
             "documents": options.documents,
             "field": options.field,
             "bad_rows": options.bad_rows,
-            "piece_bytes": options.piece_bytes,
+            "piece_bytes": options.chunk_bytes,
             "max_row_bytes": options.max_row_bytes,
         },
         "corpus": [_describe(file) for file in files],
@@ -58,30 +59,30 @@ def _describe(file: CorpusFile) -> Record:
         raise DataError(f"{file.path}: cannot be read ({error.strerror})") from error
 
 
-def differences(old: Record, new: Record) -> list[str]:
+def _differences(old: Record, new: Record) -> list[str]:
     """What was planned otherwise, in words; empty when the build may go on."""
-    found = []
+    changes = []
     for key in ("version", "dtype", "tokenizer", "vocab_size"):
         if old.get(key) != new[key]:
-            found.append(f"{key}: was {old.get(key)}, is {new[key]}")
+            changes.append(f"{key}: was {old.get(key)}, is {new[key]}")
     before = old.get("build", {})
     for key, value in new["build"].items():
         # Up to where a build stopped at a bad row there was none: it may go on in another way.
         if before.get(key) != value and (key, before.get(key)) != ("bad_rows", "error"):
-            found.append(f"{key}: was {before.get(key)}, is {value}")
+            changes.append(f"{key}: was {before.get(key)}, is {value}")
     ours = {each["file"]: each for each in new["corpus"]}
     theirs = {each["file"]: each for each in old.get("corpus", [])}
-    found += [f"{name} is new" for name in ours.keys() - theirs.keys()]
-    found += [f"{name} is gone" for name in theirs.keys() - ours.keys()]
+    changes += [f"{name} is new" for name in ours.keys() - theirs.keys()]
+    changes += [f"{name} is gone" for name in theirs.keys() - ours.keys()]
     for name in ours.keys() & theirs.keys():
         if any(theirs[name][key] != ours[name][key] for key in ("bytes", "sha256")):
-            found.append(
+            changes.append(
                 f"{name} has changed ({theirs[name]['bytes']} bytes before, {ours[name]['bytes']} "
                 "now)"
             )
-    if not found and list(ours) != list(theirs):
-        found.append("the files come in another order")
-    return sorted(found)
+    if not changes and list(ours) != list(theirs):
+        changes.append("the files come in another order")
+    return sorted(changes)
 
 
 class Journal:
@@ -89,7 +90,7 @@ class Journal:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.folder = out / WORK_FOLDER
+        self.folder = out / _WORK_FOLDER
 
     def begin(self, plan: Record, *, overwrite: bool) -> None:
         """Make the work folder ready for `plan`; refuse what another plan left, unless it may be
@@ -111,7 +112,7 @@ class Journal:
         remove_leftovers(self.folder)
         for leftover in self.folder.glob("*.tmp"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        write_json(self.folder / PLAN_FILE, plan, indent=1)
+        write_json(self.folder / _PLAN_FILE, plan, indent=1)
         index = self.out / INDEX_FILE
         # a finished build that lost a shard: its records go back, and the index until it is true
         if index.exists():
@@ -122,10 +123,10 @@ class Journal:
     def obstacles(self, plan: Record) -> list[str]:
         """Why what lies in the folder is not a part of `plan`; empty when it is, or when nothing
         lies there."""
-        for path in (self.out / INDEX_FILE, self.folder / PLAN_FILE):
+        for path in (self.out / INDEX_FILE, self.folder / _PLAN_FILE):
             if path.exists():
                 try:
-                    return differences(json.loads(path.read_bytes()), plan)
+                    return _differences(json.loads(path.read_bytes()), plan)
                 except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                     return [f"{path.name} cannot be read: {type(error).__name__}"]
         return ["shards without an index"] if any(self.out.glob("[0-9]*.*.npy")) else []
@@ -133,7 +134,7 @@ class Journal:
     def _clear(self) -> None:
         """Remove what builds write, the index first; what else lies in the folder stays."""
         (self.out / INDEX_FILE).unlink(missing_ok=True)
-        for part in PARTS:
+        for part in SHARD_PARTS:
             for path in self.out.glob(f"[0-9]*.{part}.npy"):
                 path.unlink()
         (self.out / QUARANTINE_FILE).unlink(missing_ok=True)
@@ -145,15 +146,15 @@ class Journal:
         says."""
         try:
             record: Record = json.loads((self.folder / f"{shard_name(number)}.json").read_bytes())
-            whole = tuple(record["start"]) == start and all(
+            is_complete = tuple(record["start"]) == start and all(
                 sha256(self.out / f"{record['name']}.{part}.npy") == digest
                 for part, digest in record["sha256"].items()
             )
             # Bad rows that were kept must still be there to be gathered when the build ends.
-            kept = not record["quarantined"] or self.quarantine(number).exists()
+            has_bad_rows = not record["quarantined"] or self.quarantine(number).exists()
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return record if whole and kept else None
+        return record if is_complete and has_bad_rows else None
 
     def write(self, number: int, record: Record) -> None:
         """Record a shard whose files are published."""

@@ -1,36 +1,42 @@
-"""Where the encoding runs: in this process, in several processes, or on a Ray cluster. The result
-is the same.
- In: parcels. Out: (parcel, Encoded) in the same order. At most two parcels a worker are under way,
+"""Where encoding runs: in this process, in several processes, or on a Ray cluster. The result is the
+same.
+
+In: parcels. Out: (parcel, Encoded) in the same order. At most two parcels a worker are under way,
 so memory does not depend on the size of the corpus; and since parcels and order do not depend on
 the workers, neither do the shards.
 """
 
+import contextlib
+import ctypes
+import gc
 import logging
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import cast
 
 from litebert.data.encode import Encoded, Encoder, EncoderRecipe, Parcel
 from litebert.errors import LitebertError, MissingExtraError
 
-Ask = Callable[[Parcel], Encoded]
+_Ask = Callable[[Parcel], Encoded]
 Run = Callable[[Iterator[Parcel]], Generator[tuple[Parcel, Encoded], None, None]]
-ENGINES = ("processes", "ray")
+RUNNERS = ("processes", "ray")
 # A worker is one core's work; numpy's libraries would start a thread for each core, and hold memory
 # for each.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt(3)
+_BYTES = 2**17
 
 
-@contextmanager
-def open_engine(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]:
+@contextlib.contextmanager
+def open_runner(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]:
     """A function that encodes a stream of parcels; one worker of `processes` is this process
     itself."""
     if name == "processes" and workers == 1:
@@ -42,11 +48,11 @@ def open_engine(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]
 
 
 def _in_order(
-    parcels: Iterator[Parcel], asks: list[Ask]
+    parcels: Iterator[Parcel], asks: list[_Ask]
 ) -> Generator[tuple[Parcel, Encoded], None, None]:
     """Each worker is asked by a thread of its own, which mostly waits; answers come out in the
     order of the parcels."""
-    idle: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+    idle: queue.SimpleQueue[_Ask] = queue.SimpleQueue()
     for ask in asks:
         idle.put(ask)
 
@@ -74,8 +80,8 @@ def _in_order(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def _processes(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
+@contextlib.contextmanager
+def _processes(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
     children = []
     try:
         for _ in range(workers):
@@ -87,7 +93,7 @@ def _processes(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
 
 
 class _Child:
-    """A process of build_worker.py and the connection to it."""
+    """A worker process and the connection to it."""
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         ours, theirs = socket.socketpair()
@@ -95,7 +101,7 @@ class _Child:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
         with theirs:
             number = theirs.fileno()
-            code = f"from litebert.data.build_worker import serve; serve({number})"
+            code = f"from litebert.data.runners import run_worker; run_worker({number})"
             # A group of its own: Ctrl-C at the terminal is for the parent alone.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],
@@ -133,12 +139,12 @@ class _Child:
         self._connection.close()
 
 
-@contextmanager
-def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
+@contextlib.contextmanager
+def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
     try:
         import ray
     except ImportError as error:
-        raise MissingExtraError("ray", extra="ray", purpose="--engine ray") from error
+        raise MissingExtraError("ray", extra="ray", purpose="--runner ray") from error
     started = not ray.is_initialized()
     if started:
         # With RAY_ADDRESS the cluster that it names, else one on this machine for as long as the
@@ -156,7 +162,7 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
         remote = ray.remote(num_cpus=1)(Encoder)
         actors = [remote.remote(recipe) for _ in range(workers)]
 
-        def asking(actor: object) -> Ask:
+        def asking(actor: object) -> _Ask:
             def ask(parcel: Parcel) -> Encoded:
                 try:
                     return cast(Encoded, ray.get(actor.__call__.remote(parcel)))  # type: ignore[operator]
@@ -173,3 +179,42 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[Ask]]:
     finally:
         if started:
             ray.shutdown()
+
+
+def run_worker(descriptor: int) -> None:
+    """A worker process: recipe in, then parcels in and Encoded out on the connection behind
+    `descriptor`, until it ends.
+
+    It is started by name, not forked, so that it holds nothing of its parent's memory; its
+    connection ends, and so does it, even when its parent is killed.
+    """
+    # Whether to stop is the parent's to decide: a Ctrl-C, or a job's SIGTERM, often reaches the
+    # whole family.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    bound_heap()
+    # There are no cycles in this work, but tens of thousands of strings to visit again and again.
+    gc.disable()
+    connection = Connection(descriptor)
+    try:
+        encoder = Encoder(connection.recv())
+        while True:
+            connection.send(encoder(connection.recv()))
+    except (EOFError, ConnectionError):
+        return
+
+
+def bound_heap() -> None:
+    """Keep the heap of this process level, so that a long build holds no more memory than a short
+    one. Does nothing without glibc.
+
+    glibc raises, over time, the size from which a block is taken from the system and given back on
+    its own, and keeps a heap for each thread. With buffers of a mebibyte coming and going the heap
+    grows by 15 % from half a gigabyte of text to four. Fixed bounds and one heap cost a few page
+    faults.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)
+        mallopt(_MMAP_THRESHOLD, _BYTES)
+        mallopt(_TRIM_THRESHOLD, _BYTES)

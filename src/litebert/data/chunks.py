@@ -1,0 +1,258 @@
+"""Which files make a corpus, and each file in chunks of about a mebibyte, cut where it does no harm.
+
+In: names as typed at a prompt: files, folders, globs. Out: CorpusFiles, each once, in an order that
+depends on the names alone; and their Chunks, in order, in bounded memory whatever the size of a file
+or the length of its lines. Where a chunk ends depends on the file's bytes alone, so that an
+interrupted build resumes at a chunk's number and any number of processes see the same chunks.
+corpus.py makes documents of them.
+"""
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.data.unpack import COMPRESSIONS, DamagedError, Unpacked
+from litebert.errors import DataError
+
+_KINDS = {
+    ".txt": "text",
+    ".text": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+_EXPECTED = f"{', '.join(_KINDS)}, each plain or with {', '.join(COMPRESSIONS)}"
+CHUNK_BYTES = 2**20
+MAX_ROW_BYTES = 32 * 2**20
+_TAIL_BYTES = 2**16
+"""How far back from its end a chunk of an endless line looks for a place to cut."""
+
+_STOP = re.compile(rb"[.!?]\s|" + "|".join("。！？।۔").encode())
+_SPACE = re.compile(rb"\s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusFile:
+    """One file of a corpus."""
+
+    path: str
+    """As the user named it, or found below what the user named."""
+    kind: str
+    """text, jsonl or parquet."""
+    compression: str
+    """none, gzip, xz, bzip2 or zstd."""
+
+
+def find_files(names: Iterable[str | os.PathLike[str]]) -> list[CorpusFile]:
+    """The corpus that `names` stand for; DataError for a name that stands for nothing."""
+    corpus: dict[str, CorpusFile] = {}
+    for name in [os.fspath(name) for name in names]:
+        if os.path.isdir(name):
+            files = [file for path in _below(name) if (file := _recognize(path))]
+            _expect(files, f"the folder {name} holds no corpus file; expected {_EXPECTED}")
+        elif os.path.exists(name):
+            files = [file for file in [_recognize(name)] if file]
+            _expect(
+                files,
+                f"{name}: the name does not say what the file holds; expected one of {_EXPECTED}",
+            )
+        else:
+            paths = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
+            files = [file for path in paths if (file := _recognize(path))]
+            _expect(files, f"{name}: no such file, folder or glob of corpus files ({_EXPECTED})")
+        for file in files:
+            corpus.setdefault(os.path.abspath(file.path), file)
+    _expect(list(corpus), f"no corpus was named; expected files, folders or globs of {_EXPECTED}")
+    return list(corpus.values())
+
+
+def ignored_files(names: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Files inside the folders of `names` that are no corpus files by their name: worth a warning."""
+    folders = [os.fspath(name) for name in names if os.path.isdir(name)]
+    return [path for folder in folders for path in _below(folder) if _recognize(path) is None]
+
+
+def _below(folder: str) -> list[str]:
+    """Visible files below `folder`, sorted by their parts, so that a folder's files stay
+    together."""
+    paths = (path for path in Path(folder).rglob("*") if path.is_file())
+    inside = [
+        path
+        for path in paths
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    return [path.as_posix() for path in sorted(inside, key=lambda path: path.parts)]
+
+
+def _recognize(path: str) -> CorpusFile | None:
+    name = os.path.basename(path).lower()
+    stem, last = os.path.splitext(name)
+    compression = COMPRESSIONS.get(last, "none")
+    kind = _KINDS.get(last if compression == "none" else os.path.splitext(stem)[1])
+    return CorpusFile(path=path, kind=kind, compression=compression) if kind else None
+
+
+def _expect(files: object, message: str) -> None:
+    if not files:
+        raise DataError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Complete rows or lines of a file; or, of a line longer than a chunk, a stretch."""
+
+    path: str
+    kind: str
+    number: int
+    """0, 1, 2, … inside the file."""
+    line: int
+    """Number of the first line or row, from 1."""
+    data: bytes | list[bytes | None] = b""
+    """Bytes of lines; or a parquet file's rows, None for a null."""
+    joined: bool = False
+    """Text only: the chunk begins inside a document, so that its first lines belong to the document
+    before."""
+    cut: bool = False
+    """Text only: the last line goes on in the next chunk."""
+    damage: str = ""
+    """What is wrong after `data`: the file cannot be read further, or a row is too long to be
+    read."""
+    offset: int = 0
+    """How far into the file, as it lies on the disk, the reading was."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of text."""
+        return (
+            len(self.data)
+            if isinstance(self.data, bytes)
+            else sum(len(row or b"") for row in self.data)
+        )
+
+
+def read_chunks(
+    file: CorpusFile,
+    *,
+    field: str = "text",
+    chunk_bytes: int = CHUNK_BYTES,
+    max_row_bytes: int = MAX_ROW_BYTES,
+) -> Iterator[Chunk]:
+    """All chunks of `file`; `field` is the column of a parquet file, the rest of which is not
+    read."""
+    if file.kind == "parquet":
+        from litebert.data.parquet import parquet_chunks  # an extra: imported when it is used
+
+        return parquet_chunks(file, field=field, chunk_bytes=chunk_bytes)
+    return _line_chunks(file, chunk_bytes=chunk_bytes, max_row_bytes=max_row_bytes)
+
+
+def _line_chunks(file: CorpusFile, *, chunk_bytes: int, max_row_bytes: int) -> Iterator[Chunk]:
+    number, line, joined, rest, ended = 0, 1, False, b"", False
+    with Unpacked(file.path, file.compression) as stream:
+        while not ended:
+            data, ended, damage = _fill(stream, rest, chunk_bytes)
+            if number == 0:
+                data, damage = _look_at_opening(data, damage)
+                ended = ended or bool(damage)
+            if file.kind == "jsonl" and not ended and b"\n" not in data:
+                data, rest, ended, damage = _finish_row(stream, data, chunk_bytes, max_row_bytes)
+            else:
+                end = len(data) if ended else _place_to_cut(data, whole_rows=file.kind == "jsonl")
+                data, rest = data[:end], data[end:]
+            yield Chunk(
+                path=file.path,
+                kind=file.kind,
+                number=number,
+                line=line,
+                data=data,
+                joined=joined,
+                cut=not ended and data[-1:] != b"\n",
+                damage=damage,
+                offset=stream.packed_offset,
+            )
+            number += 1
+            line += data.count(b"\n") or bool(damage)  # a row that was passed over is a line, too
+            joined = not _closes_document(data)
+
+
+def _fill(stream: Unpacked, data: bytes, size: int) -> tuple[bytes, bool, str]:
+    """`data` topped up to `size`, whether the file ended, and the damage that ended it."""
+    parts, have = [data], len(data)
+    try:
+        while have < size:
+            part = stream.read(size - have)
+            if not part:
+                return b"".join(parts), True, ""
+            parts.append(part)
+            have += len(part)
+    except DamagedError as error:
+        return b"".join(parts), True, str(error)
+    return b"".join(parts), False, ""
+
+
+def _look_at_opening(data: bytes, damage: str) -> tuple[bytes, str]:
+    """The first chunk of a file, or why the whole file is no text."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return b"", "the file is UTF-16, expected UTF-8; convert it with: iconv -f UTF-16 -t UTF-8"
+    if not data and not damage:
+        return b"", "the file is empty"
+    return data, damage
+
+
+def _finish_row(
+    stream: Unpacked, data: bytes, step: int, limit: int
+) -> tuple[bytes, bytes, bool, str]:
+    """A row longer than a chunk, read to its end: (row, rest, ended, damage). One over the limit is
+    passed over."""
+    parts, have, ended, damage, kept = [data], len(data), False, "", True
+    while not ended and b"\n" not in parts[-1]:
+        part, ended, damage = _fill(stream, b"", step)
+        have += len(part)
+        kept = kept and have <= limit + step
+        parts = [*parts, part] if kept else [part]
+    before, newline, rest = parts.pop().partition(b"\n")
+    if rest:  # then the file's damage, if any, comes up again when the rest is topped up
+        ended, damage = False, ""
+    if kept and sum(map(len, parts)) + len(before) <= limit:
+        return b"".join([*parts, before, newline]), rest, ended, damage
+    return (
+        b"",
+        rest,
+        ended,
+        damage or f"the row is longer than {limit} bytes; cut the document, or raise max_row_bytes",
+    )
+
+
+def _place_to_cut(data: bytes, *, whole_rows: bool) -> int:
+    """Where to end a chunk: after a document, else after a line, else, in an endless line, after a
+    sentence or a word."""
+    if not whole_rows:
+        blank = max(
+            data.rfind(b"\n\n", len(data) // 2) + 2, data.rfind(b"\n\r\n", len(data) // 2) + 3
+        )
+        if blank > 3:
+            return blank
+    newline = data.rfind(b"\n") + 1
+    if newline:
+        return newline
+    tail = max(len(data) - _TAIL_BYTES, len(data) // 2)
+    for pattern in (_STOP, _SPACE):
+        ends = [match.end() for match in pattern.finditer(data, tail)]
+        if ends:
+            return ends[-1]
+    end = len(data)
+    while (
+        end > tail and data[end - 1] & 0xC0 == 0x80
+    ):  # back to the first byte of the last character, left to the next
+        end -= 1
+    return end - 1 if end - 1 > tail else len(data)
+
+
+def _closes_document(data: bytes) -> bool:
+    """Does a chunk end with a blank line?"""
+    if data[-1:] != b"\n":
+        return False
+    return not data[data.rfind(b"\n", 0, -1) + 1 :].strip()
