@@ -8,7 +8,19 @@ from jaxtyping import install_import_hook
 
 pytest.register_assert_rewrite("tests.helpers")
 # before anything imports the modules it watches
-install_import_hook(["litebert.model", "litebert.packing"], "beartype.beartype")
+install_import_hook(
+    [
+        "litebert.convert",
+        "litebert.files",
+        "litebert.loading",
+        "litebert.model",
+        "litebert.packing",
+        "litebert.storage.difference",
+        "litebert.storage.int8",
+        "litebert.storage.snapshot",
+    ],
+    "beartype.beartype",
+)
 
 # tiny tensors gain nothing from more, and two test processes share the cores
 torch.set_num_threads(1)

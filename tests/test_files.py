@@ -1,4 +1,4 @@
-"""A published file or folder is complete or absent, and every changed byte of a folder is noticed."""
+"""A published file or folder is complete or absent; every changed byte of a folder is noticed."""
 
 import json
 import os

@@ -62,7 +62,7 @@ def test_other_types_are_refused(tmp_path: Path) -> None:
     ):
         read_back(extra={"extra": {"when": object()}})
     with pytest.raises(CheckpointError, match=r"keys are strings or integers; got 1\.5"):
-        read_back(extra={1.5: 0})
+        read_back(extra={"extra": {1.5: 0}})
     Snapshot(step=0, epoch=0, index=0, recipe="", model={}, optimizer={}).write(tmp_path)
     header = json.loads((tmp_path / "snapshot.json").read_text())
     (tmp_path / "snapshot.json").write_text(json.dumps(header | {"extra": {"set": []}}))

@@ -1,15 +1,14 @@
-"""CRC-32C (Castagnoli), the checksum of TensorFlow's files: bytes in, a 32-bit number out, in numpy
-alone.
+"""CRC-32C (Castagnoli), the checksum of TensorFlow's files: bytes in, a 32-bit number out, in numpy.
  The checksum is the remainder of the message, read as a polynomial over GF(2), divided by P of
-degree 32. Plain table code takes one step of Python a byte. Here the message is first shortened
-with exclusive-ors of whole arrays: P divides the four-term polynomial
+degree 32. Table code takes one Python step per byte. Here the message is first shortened by
+exclusive-ors of arrays: P divides the four-term polynomial
 
-    Q(x) = x^5685 + x^1362 + x^426 + 1        (found by search; below degree 5275 no multiple of P
-    has so few terms)
- and, because squaring is linear over GF(2), also Q(x)^(2^k) = x^(5685 n) + x^(1362 n) + x^(426 n) +
-1 with n = 2^k. Adding a multiple of Q does not change the remainder, so the first words of the
-message may be erased if they are added at three later places. With n a multiple of the word size
-these places are whole words, and no bit is ever shifted.
+    Q(x) = x^5685 + x^1362 + x^426 + 1
+
+(found by search; below degree 5275 no multiple of P has so few terms) and, because squaring is
+linear over GF(2), also Q(x)^(2^k) = x^(5685 n) + x^(1362 n) + x^(426 n) + 1 with n = 2^k. Adding a
+multiple of Q does not change the remainder, so the first words of the message may be erased if they
+are added at three later positions. With n a multiple of the word size no bit is ever shifted.
 """
 
 import numpy as np
@@ -26,8 +25,7 @@ STAGES = ((np.uint64, 8), (np.uint64, 1), (np.uint8, 1))
 kB."""
 
 PIECE_BYTES = 1 << 23
-"""The message is copied piece by piece, so that a tensor of any size is checked in constant
-memory."""
+"""The message is copied piece by piece, to check a tensor of any size in constant memory."""
 
 
 def _table() -> tuple[int, ...]:
@@ -60,29 +58,29 @@ def crc32c(data: bytes | memoryview | npt.NDArray[np.uint8], crc: int = 0) -> in
 
 
 def masked(crc: int) -> int:
-    """The form in which TensorFlow stores a checksum: turned by 15 bits, plus a constant."""
+    """The form in which TensorFlow stores a checksum: rotated by 15 bits, plus a constant."""
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _shorten(
     piece: npt.NDArray[np.uint8], word_type: type[np.unsignedinteger], unit: int
 ) -> npt.NDArray[np.uint8]:
-    """Erase words from the front until fewer than the degree of Q^n are left; the remainder stays
-    the same."""
+    """Erase words from the front until at most the degree of Q^n are left, with the same
+    remainder."""
     word_size = np.dtype(word_type).itemsize
     odd = len(piece) % word_size
-    if odd:  # whole words only: zeros in front of a message are zeros in the highest powers
+    if odd:  # leading zeros do not change the remainder
         piece = np.concatenate([np.zeros(word_size - odd, dtype=np.uint8), piece])
     words = piece.view(word_type)
-    degree, *places = (term * unit for term in TERMS)
+    degree, *terms = (term * unit for term in TERMS)
     stride = (
-        degree - places[0]
+        degree - terms[0]
     )  # so far ahead that an erased word is never written again within its stride
     start = 0
     while (count := min(stride, len(words) - degree - start)) > 0:
         erased = words[start : start + count]
-        for place in places:
-            target = start + degree - place
+        for term in terms:
+            target = start + degree - term
             words[target : target + count] ^= erased
         start += count
     return words[start:].view(np.uint8)

@@ -1,6 +1,6 @@
 """Conversion: a folder or checkpoint of any known kind in, a litebert or Hugging Face folder out.
- Recognizes the source, converts config and weights, copies the tokenizer if there is one, and writes
-the target atomically. Notes say what was left out, assumed or changed.
+ Recognizes the source, converts config and weights, copies the tokenizer if there is one, and
+writes the target atomically. Notes say what was left out, assumed or changed.
 """
 
 from collections.abc import Callable
@@ -68,8 +68,8 @@ def convert_folder(
     to: Target | None = None,
     options: Options | None = None,
 ) -> Conversion:
-    """Convert `source` and write it to `target`; `to` defaults to Hugging Face's kind for a litebert
-    folder, to litebert's for all others."""
+    """Convert `source` and write it to `target`; `to` defaults to huggingface for a litebert folder,
+    to litebert for all others."""
     source, target, options = Path(source), Path(target), options or Options()
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):

@@ -31,16 +31,19 @@ ARCHITECTURES: dict[str, tuple[HeadKind, ...]] = {
 """Hugging Face's classes, without the prefix Albert or Bert, and their heads."""
 
 FAMILIES: dict[Family, str] = {"albert": "Albert", "bert": "Bert"}
-BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+_OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}
 """Spelling of layer norms in the first conversions from TensorFlow, such as bert-base-uncased."""
 
-ERF_NOTE = (
+_ERF_NOTE = (
     "its config says gelu, which Hugging Face computes with erf, and so it is kept; Google trained "
-    "ALBERT (v1 too) "
-    "with the tanh form: add --activation gelu_tanh if these weights come from there"
+    "ALBERT (v1 too) with the tanh form: add --activation gelu_tanh if these weights come from "
+    "there"
 )
-COMPAT_NOTE = "hf_compat is on, because Hugging Face's {} differs from the paper's here and the weights depend on it"
+_COMPAT_NOTE = (
+    "hf_compat is on, because Hugging Face's {} differs from the paper's here and the weights "
+    "depend on it"
+)
 
 
 def read_huggingface(
@@ -50,15 +53,15 @@ def read_huggingface(
     activation: Activation | None = None,
     hf_compat: bool = False,
 ) -> Imported:
-    """The model of a Hugging Face folder; `hf_compat` keeps all deviations from the paper, otherwise
-    only those are kept that the weights need."""
+    """The model of a Hugging Face folder; `hf_compat` keeps all its deviations from the paper, not
+    only those that the weights need."""
     data = _read_config(folder)
     family, architecture = _class(data, folder)
     with stored_weights(folder, allow_pickle=allow_pickle) as files:
         stored = _plain_names(files, family)
         notes = [
             f"{name} is a buffer that counts positions; left out"
-            for name in BUFFERS
+            for name in _BUFFERS
             if stored.pop(name, None)
         ]
         kinds = _heads(stored, family, architecture)
@@ -72,7 +75,7 @@ def read_huggingface(
         identity = family == "albert" and not hf_compat and _is_identity(stored, encoder)
         if family == "albert" and not hf_compat:
             encoder, reason = _without_compat(encoder, identity)
-            notes += [COMPAT_NOTE.format(reason)] * bool(reason)
+            notes += [_COMPAT_NOTE.format(reason)] * bool(reason)
         heads = tuple(read_head(data, family, kind, hf_compat=encoder.hf_compat) for kind in kinds)
         config = ModelConfig(encoder=encoder, heads=heads)
         if identity and not encoder.has_mapping:
@@ -84,7 +87,7 @@ def read_huggingface(
             )
         weights = rename(config, family, stored)
     if family == "albert" and encoder.activation == "gelu_erf" and activation is None:
-        notes.append(ERF_NOTE)
+        notes.append(_ERF_NOTE)
     dtypes = {weight.dtype for weight in stored.values()} - {"F32"}
     notes += [
         f"weights stored as {', '.join(sorted(dtypes))} were widened to float32, which is exact"
@@ -127,7 +130,7 @@ def _plain_names(weights: dict[str, StoredWeight], family: Family) -> dict[str, 
     plain: dict[str, StoredWeight] = {}
     for name, weight in weights.items():
         new = name.removeprefix(f"{family}.")
-        for old, suffix in OLD_SUFFIXES.items():
+        for old, suffix in _OLD_SUFFIXES.items():
             new = new.removesuffix(old) + suffix if new.endswith(f"LayerNorm{old}") else new
         if new in plain:
             raise ConversionError(
@@ -209,7 +212,7 @@ def _is_identity(stored: dict[str, StoredWeight], encoder: EncoderConfig) -> boo
 
 
 def _without_compat(encoder: EncoderConfig, identity: bool) -> tuple[EncoderConfig, str]:
-    """The encoder without Hugging Face's deviations; or unchanged, with the one its weights need."""
+    """The encoder without Hugging Face's deviations; or unchanged, and which one it needs."""
     plain = replace(encoder, hf_compat=False)
     if not plain.has_mapping and not identity:
         return encoder, "mapping of E to H, which it has even where they are equal,"

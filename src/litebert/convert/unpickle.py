@@ -1,7 +1,7 @@
-"""The child that reads a foreign pickle: python -m litebert.convert.unpickle SOURCE.bin
-TARGET.safetensors
- The only place where a pickle is opened, never in the process of the user's command, and with
-torch's reader that builds tensors and plain containers and refuses everything else.
+"""The child process that reads a foreign pickle:
+python -m litebert.convert.unpickle SOURCE.bin TARGET.safetensors
+ No other code opens a pickle, and this one never runs in the process of the user's command. It uses
+torch's loader that builds tensors and plain containers and refuses everything else.
 """
 
 import sys

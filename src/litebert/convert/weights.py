@@ -1,4 +1,4 @@
-"""Foreign weights: files and a table of names in, tensors under our names out, or the reason why not.
+"""Foreign weights: files and a table of names in, tensors under our names out, or why not.
  Names, shapes and dtypes are known at once, values are read on demand: a config is compared with
 the shapes that files declare before anything of that size is allocated. Nothing is dropped or
 invented: an unknown name, a missing one, another shape or a dtype that float32 does not hold
@@ -24,10 +24,10 @@ from litebert.errors import CheckpointError, ConversionError
 from litebert.files import read_json
 from litebert.model.model import Model, bare_model
 
-SAFETENSORS = "model.safetensors"
-PICKLED = "pytorch_model.bin"
-UNPICKLE_SECONDS = 600
-EXACT_DTYPES = ("F32", "F16", "BF16")
+_SAFETENSORS = "model.safetensors"
+_PICKLED = "pytorch_model.bin"
+_UNPICKLE_SECONDS = 600
+_EXACT_DTYPES = ("F32", "F16", "BF16")
 """Dtypes that float32 holds without loss."""
 
 
@@ -62,9 +62,9 @@ def stored_weights(
     folder: Path, *, allow_pickle: bool = False
 ) -> Iterator[dict[str, StoredWeight]]:
     """The weights of a Hugging Face folder, in one file or in several with an index."""
-    if files := _files(folder, SAFETENSORS):
+    if files := _files(folder, _SAFETENSORS):
         yield _open_safetensors(*files)
-    elif files := _files(folder, PICKLED):
+    elif files := _files(folder, _PICKLED):
         if not allow_pickle:
             raise ConversionError(
                 f"{folder} has its weights in {files[0].name}, a pickle, which can run code of its "
@@ -78,7 +78,7 @@ def stored_weights(
             yield _open_safetensors(*safe)
     else:
         raise ConversionError(
-            f"{folder} has no {SAFETENSORS} (nor {PICKLED}); the folder is not complete"
+            f"{folder} has no {_SAFETENSORS} (nor {_PICKLED}); the folder is not complete"
         )
 
 
@@ -105,10 +105,10 @@ def rename(
                 f"{foreign.name} has shape {list(weight.shape)}, the config asks for "
                 f"{list(expected)}"
             )
-        if weight.dtype not in EXACT_DTYPES:
+        if weight.dtype not in _EXACT_DTYPES:
             raise ConversionError(
                 f"{foreign.name} is stored as {weight.dtype}; weights are read from "
-                f"{', '.join(EXACT_DTYPES)}, which float32 holds exactly: cast it first"
+                f"{', '.join(_EXACT_DTYPES)}, which float32 holds exactly: cast it first"
             )
     return {ours: _tensor(stored[foreign.name].load(), foreign) for ours, foreign in names.items()}
 
@@ -194,11 +194,11 @@ def _unpickle(source: Path, target: Path) -> None:
     command += [str(source.absolute()), str(target)]
     try:
         process = subprocess.run(
-            command, capture_output=True, text=True, timeout=UNPICKLE_SECONDS, check=False
+            command, capture_output=True, text=True, timeout=_UNPICKLE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise ConversionError(
-            f"reading {source} took more than {UNPICKLE_SECONDS} s and was given up"
+            f"reading {source} took more than {_UNPICKLE_SECONDS} s and was given up"
         ) from error
     if process.returncode:
         reason = process.stderr.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]

@@ -274,10 +274,10 @@ def _read_weights(path: Path, config: ModelConfig, group_size: int | None) -> di
                 f"{CONFIG} asks for {sum(counts):,} parameters, {WEIGHTS} has {stored:,}; they do "
                 "not belong together"
             )
-        asked = _shapes(bare_model(config))
+        expected = _shapes(bare_model(config))
         if group_size is None:
-            return {name: (None, shape) for name, shape in asked.items()}
-        return {**int8.layout(asked, group_size)}
+            return {name: (None, shape) for name, shape in expected.items()}
+        return {**int8.layout(expected, group_size)}
 
     tensors = _read_tensors(path, expect)
     return tensors if group_size is None else int8.unpack(tensors, group_size)

@@ -26,6 +26,8 @@ TOKENS = "encoder.embedding.token.weight"
 _LEFT, _RIGHT = ".left", ".right"
 """Suffixes of a matrix's name that name its factors, of shape (rank, rows) and (rank, columns)."""
 _MAX_RANK = 2**20
+_RANKS = {"rank": 1, "token_rank": 0, "group_size": 1}
+"""Fields of Ranks and their smallest values."""
 Matrix = Float[Tensor, "rows columns"]
 
 
@@ -41,7 +43,7 @@ class Ranks:
     """Numbers of a factor that share a scale."""
 
     def __post_init__(self) -> None:
-        for name, low in (("rank", 1), ("token_rank", 0), ("group_size", 1)):
+        for name, low in _RANKS.items():
             check_whole(self, name, low, _MAX_RANK)
 
     def of(self, name: str, shape: Shape) -> int:
@@ -68,7 +70,7 @@ class StoredDifference(Ranks):
     """Of the base's weights and vocabulary."""
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("base", "sha256", "rank", "token_rank", "group_size")
+        names = ("base", "sha256", *_RANKS)
         return {"kind": "difference"} | {name: getattr(self, name) for name in names}
 
     @classmethod
@@ -76,11 +78,15 @@ class StoredDifference(Ranks):
         patterns = {"base": r"(?!\.\.?$)[^/\\\0]+", "sha256": "[0-9a-f]{64}"}
         values = {name: value for name, value in data.items() if name != "kind"}
         try:
-            if values.keys() != {*patterns, "rank", "token_rank", "group_size"} or not all(
-                isinstance(values[name], str) and re.fullmatch(pattern, values[name])
-                for name, pattern in patterns.items()
+            if (
+                values.keys() != {*patterns, *_RANKS}
+                or not all(type(values[name]) is int for name in _RANKS)
+                or not all(
+                    isinstance(values[name], str) and re.fullmatch(pattern, values[name])
+                    for name, pattern in patterns.items()
+                )
             ):
-                raise ConfigError("a name is missing, unknown or not a text")
+                raise ConfigError("a name is missing or unknown, or a value is of another type")
             return cls(**values)
         except ConfigError as error:
             raise ConfigError(

@@ -49,7 +49,7 @@ def dequantize(
 
 
 def is_quantized(shape: Shape, min_rows: int = MIN_ROWS) -> bool:
-    """Whether a weight of this shape is stored as int8; biases, norms and small matrices are not."""
+    """Whether a weight of this shape is stored as int8; biases, norms, small matrices are not."""
     return len(shape) == 2 and shape[0] >= min_rows
 
 
