@@ -1,7 +1,14 @@
-"""The command line's surface: help is instant, errors are one sentence with the promised exit code,
---json is JSON."""
+"""The command line's surface: every command with its flags (command_line.txt), instant help, errors
+in one sentence with the promised exit code, JSON.
 
+After a change of flags: python tests/test_cli.py > tests/command_line.txt
+"""
+
+import contextlib
+import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +23,24 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "litebert.cli", *args], capture_output=True, text=True
     )
+
+
+def surface() -> str:
+    """Every command with its arguments and flags, as help shows them."""
+    lines = []
+    for name in cli.COMMANDS:
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            assert cli.run([*name.split(), "--help"]) == 0
+        flags = re.findall(r"^  (\S+(?: \S+)*)(?:  | *$)", shown.getvalue(), flags=re.MULTILINE)
+        lines += [f"litebert {name}", *(f"    {flag}" for flag in flags if flag != "-h, --help")]
+    return "\n".join(lines) + "\n"
+
+
+def test_commands_and_flags_are_those_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag that goes, or changes its type, breaks somebody's script: it shows here first."""
+    monkeypatch.setenv("COLUMNS", "100")
+    assert surface() == (Path(__file__).parent / "command_line.txt").read_text()
 
 
 def test_every_command_in_the_table_loads_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,6 +95,12 @@ def test_wrong_usage_is_answered_in_one_sentence(args: list[str], code: int, mes
     assert done.stdout == ""
 
 
+def test_runner_is_read_by_its_old_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--tokenizer", "nowhere", "--out", str(tmp_path), "--engine", "processes"]
+    assert cli.run(["data", "build", str(tmp_path / "nowhere.txt"), *flags]) == 3
+    assert capsys.readouterr().err.startswith("note: --engine is now --runner; ")
+
+
 def test_version() -> None:
     assert run("--version").stdout == f"litebert {cli.__version__}\n"
 
@@ -115,3 +146,8 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert cli.run(["doctor"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "litebert[ray]" in shown
+
+
+if __name__ == "__main__":
+    os.environ["COLUMNS"] = "100"
+    print(surface(), end="")

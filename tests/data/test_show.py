@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.commands.data_show import show
+from litebert.commands.data import show
 from litebert.data.batch import Batch
 from litebert.data.show import describe
 from litebert.errors import ConfigError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.commands.tokenizer_train import train
+from litebert.commands.tokenizer import train
 from litebert.errors import ConfigError, DataError
 from litebert.text.normalize import TextRules
 from litebert.text.tokenizer import Tokenizer

@@ -4,13 +4,14 @@ import json as jsonlib
 import sys
 from typing import Annotated, Literal
 
-import tyro
+from tyro.conf import Positional, arg
 
+from litebert.commands.flags import Json
 from litebert.config import Activation
 from litebert.convert.folder import Conversion, Options, Target, convert_folder
 
-Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
-TargetFolder = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
+Source = Annotated[str, Positional, arg(metavar="SOURCE")]
+TargetFolder = Annotated[str, Positional, arg(metavar="TARGET")]
 
 
 def convert(
@@ -23,7 +24,7 @@ def convert(
     head: Literal["classify", "regress", "choose"] | None = None,
     allow_pickle: bool = False,
     hf_compat: bool = False,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
     """Convert weights from and to Hugging Face, and from Google's checkpoints; the source's kind is
     recognised.
@@ -42,7 +43,6 @@ def convert(
             safetensors need no such trust.
         hf_compat: Train on as Hugging Face would, without feed-forward dropout and with one in the
             order head.
-        json: Print one JSON object.
     """
     options = Options(
         allow_pickle=allow_pickle, activation=activation, head=head, hf_compat=hf_compat

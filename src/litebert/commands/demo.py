@@ -5,12 +5,14 @@ import json as jsonlib
 import os
 import sys
 
+from litebert.commands.flags import Json
+
 THREADS = 2
 """The demo's batches are too small for more, and sums are rounded alike wherever there are as
 many."""
 
 
-def demo(*, out: str = "runs/demo", corpus: str | None = None, json: bool = False) -> None:
+def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = False) -> None:
     """Train a small ALBERT from raw text to predictions, in minutes on two cores, without network.
 
     Interrupted, the same command goes on.

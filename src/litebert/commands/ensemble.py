@@ -7,14 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import tyro
+from tyro.conf import arg
 
 from litebert.commands.evaluate import TaskName, check_places, tell, writing
+from litebert.commands.flags import Device, Json
 from litebert.commands.scores_shown import print_scores
 from litebert.errors import ConfigError
 from litebert.tasks.tables.columns import TableOptions
 
-Models = Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR…")]
+Models = Annotated[tuple[str, ...], arg(metavar="DIR…")]
 
 
 def ensemble(
@@ -29,9 +30,9 @@ def ensemble(
     submit: str | None = None,
     submit_split: str = "test",
     batch_tokens: int | None = None,
-    device: str = "auto",
+    device: Device = "auto",
     table: TableOptions,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
     """Put fine-tuned models together: average what they say, choose on dev who belongs to it, print
     the singles beside it.
@@ -50,8 +51,6 @@ def ensemble(
         submit: Folder for the files that GLUE's or SQuAD's server takes, for submit_split.
         submit_split: Split to hand in.
         batch_tokens: Tokens computed at once, padding among them; less needs less memory.
-        device: cpu, cuda, cuda:1 …, or auto.
-        json: Print one JSON object.
     """
     if not models:
         raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")

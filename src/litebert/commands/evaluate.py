@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
+from tyro.conf import Positional, arg
 
+from litebert.commands.flags import Device, Json
 from litebert.commands.scores_shown import baseline_scores, print_evaluation
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.tables.columns import TableOptions
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from litebert.tasks.predictions import Prediction
     from litebert.tasks.task import TaskData
 
-TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+TaskName = Annotated[str, Positional, arg(metavar="TASK")]
 
 
 def evaluate(
@@ -34,9 +35,9 @@ def evaluate(
     out: str | None = None,
     submit: str | None = None,
     batch_tokens: int | None = None,
-    device: str = "auto",
+    device: Device = "auto",
     table: TableOptions,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
     """Score a fine-tuned model on a split of a task: the official scores, their 95 % intervals,
     slices and worst examples.
@@ -54,8 +55,6 @@ def evaluate(
         out: File to keep the predictions in, one a line with its example.
         submit: Folder for the files that GLUE's or SQuAD's server takes.
         batch_tokens: Tokens computed at once, padding among them; less needs less memory.
-        device: cpu, cuda, cuda:1 …, or auto.
-        json: Print one JSON object.
     """
     # torch only now: wrong flags are answered at once
     from litebert.tasks.benchmarks.submit import write_submission

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from litebert.commands.flags import RecipeFlags
+from litebert.commands.flags import Device, RecipeFlags
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.recipes import FinetuneRecipe, paper_recipe
 from litebert.recipes.table14 import FROM_MNLI
@@ -45,7 +45,7 @@ def finetune(
     out: str,
     recipe: str | None = None,
     seeds: int = 1,
-    device: str = "auto",
+    device: Device = "auto",
     tensorboard: bool = False,
     json: bool = False,
     settings: Settings,
@@ -69,7 +69,6 @@ def finetune(
             paper's.
         seeds: Number of runs with different seeds, each in a folder of its own; prints their median
             and spread and keeps the best checkpoint.
-        device: cpu, cuda, cuda:1 …, or auto.
         tensorboard: Write TensorBoard events into the run folder as well.
         json: Print one JSON object at the end.
     """

@@ -24,9 +24,13 @@ from litebert.errors import ConfigError
 from litebert.recipes import RENAMED, OptimizerSpec, Recipe, Stages
 
 OLD_FLAGS = {
-    f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED.items()
+    f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}"
+    for old, new in (RENAMED | {"engine": "runner"}).items()
 }
 """Flags by their old names, which are still read in this release."""
+
+Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, cuda:1 …, or auto.")]
+Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]
 
 FLAG_OF = {"name": "optimizer", "overrides": "encoder"}
 """Fields whose flag has another name."""
@@ -111,12 +115,12 @@ def _parameters(command: Callable[..., Any], args: Sequence[str]) -> dict[str, _
         elif is_dataclass(hint):
             result[name] = _settings_parameter(name, hint)
         else:
-            result[name] = _plain_parameter(name, hint, marks, parameter.default, help_of[name])
+            result[name] = _plain_parameter(name, hint, marks, parameter.default, help_of.get(name))
     return result
 
 
 def _plain_parameter(
-    name: str, hint: Any, marks: tuple[Any, ...], default: Any, help: str
+    name: str, hint: Any, marks: tuple[Any, ...], default: Any, help: str | None
 ) -> _Parameter:
     required, optional = default is inspect.Parameter.empty, default in (None, ())
     kind, shown = _without_none(hint), None
@@ -124,6 +128,8 @@ def _plain_parameter(
         marks, shown = (*marks, tyro.conf.FlagCreatePairsOff), f"(default: {_shown(default)})"
     elif optional:
         shown = "(optional)"
+    elif required and get_origin(kind) is tuple:
+        shown = "(required)"
     annotation: Any = Annotated[(kind, *marks, tyro.conf.arg(help=help, help_behavior_hint=shown))]
     return _Parameter(
         groups={"": {name: Required[annotation] if required else annotation}},

@@ -7,14 +7,15 @@ import time
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-import tyro
+from tyro.conf import Positional, arg
 
+from litebert.commands.flags import Device, Json
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
 
-Input = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
-Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN…")]
+Input = Annotated[str, Positional, arg(metavar="INPUT")]
+Names = Annotated[tuple[str, ...], arg(metavar="COLUMN…")]
 LINE_SECONDS = 5.0
 """Between two lines of progress."""
 
@@ -38,11 +39,11 @@ def predict(
     normalize: bool = False,
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
     batch_tokens: int | None = None,
-    device: str = "auto",
+    device: Device = "auto",
     dtype: Literal["auto", "float32", "bfloat16"] = "auto",
     compile: bool = False,
     overwrite: bool = False,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
     """Predict for every row of a file of any size. Interrupted or killed, the same command again
     goes on.
@@ -74,12 +75,10 @@ def predict(
         bad_rows: What to do with a row that cannot be used: stop, leave it out, or keep a copy in
             OUT.quarantine.jsonl.
         batch_tokens: Tokens computed at once, padding among them; less needs less memory.
-        device: cpu, cuda, cuda:1 …, or auto.
         dtype: Arithmetic of the layers; auto is bfloat16 on a GPU that is made for it.
         compile: Compile the layers first, which takes half a minute on a GPU and pays for many
             thousand rows.
         overwrite: Begin again, whatever the output's file holds.
-        json: Print one JSON object.
     """
     chosen_model = default_model(verb).folder if model is None else model
     table = TableOptions(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from litebert.commands.flags import RecipeFlags
+from litebert.commands.flags import Device, RecipeFlags
 from litebert.config import PRESETS
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.recipes import NAMED, PretrainRecipe, named
@@ -36,7 +36,7 @@ def pretrain(
     out: str,
     recipe: str = DEFAULT,
     init: str | None = None,
-    device: str = "auto",
+    device: Device = "auto",
     workers: int = 1,
     tensorboard: bool = False,
     dry_run: bool = False,
@@ -57,7 +57,6 @@ def pretrain(
             (every run writes its own as recipe.json).
         init: Checkpoint, run or embedded model that weights, and the encoder's shape unless
             --preset is given, start from.
-        device: cpu, cuda, cuda:1 …, or auto.
         workers: Processes that prefetch batches; 0 prepares them in the main process.
         tensorboard: Write TensorBoard events into the run folder as well.
         dry_run: Run a few real steps on the largest batch and print memory, speed, time and disk;

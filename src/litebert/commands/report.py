@@ -4,14 +4,15 @@ import json as jsonlib
 import math
 from typing import Annotated, Any
 
-import tyro
+from tyro.conf import Positional, arg
 
+from litebert.commands.flags import Json
 from litebert.report import RunData, write_report
 
-Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN…")]
+Runs = Annotated[tuple[str, ...], Positional, arg(metavar="RUN…")]
 
 
-def report(runs: Runs, /, *, out: str = "", json: bool = False) -> None:
+def report(runs: Runs, /, *, out: str = "", json: Json = False) -> None:
     """Write one HTML file about runs: curves, recipe, environment, filled masks; of several runs,
     their comparison.
 
@@ -19,7 +20,6 @@ def report(runs: Runs, /, *, out: str = "", json: bool = False) -> None:
         runs: Folders of runs, finished or still running.
         out: File to write; RUN/report.html for one run and report.html here for several when left
             out.
-        json: Print one JSON object.
     """
     written = write_report(runs, out or None)
     if json:

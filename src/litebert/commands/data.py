@@ -1,5 +1,5 @@
-"""litebert data build: corpus files in, a folder of shards out; progress on stderr, a summary on
-stdout."""
+"""litebert data build: corpus files in, a folder of shards out. litebert data show: a folder of
+shards in, some examples as a person reads them out."""
 
 import json as jsonlib
 import os
@@ -8,29 +8,36 @@ import time
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from tyro.conf import Positional, arg
 
+from litebert.commands.flags import Json
 from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
 from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.corpus import CorpusOptions, find_files, ignored_files
 from litebert.data.runners import bound_heap
 from litebert.data.shard_writer import Progress as BuildProgress
+from litebert.data.show import LEGEND, describe
+from litebert.data.spec import ExampleSpec, Split
+from litebert.data.stream import Stream
+from litebert.errors import ConfigError
+from litebert.recipes.pretrain import Order
+from litebert.text.tokenizer import Tokenizer
 
 LINE_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
 
 
 def build(
-    corpus: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS...")],
+    corpus: Annotated[tuple[str, ...], Positional, arg(metavar="CORPUS…")],
     /,
     *,
     tokenizer: str,
     out: str,
     workers: int = 1,
-    engine: Literal["processes", "ray"] = "processes",
+    runner: Literal["processes", "ray"] = "processes",
     shard_tokens: int = SHARD_TOKENS,
     split: Literal["rules", "lines"] = "rules",
     documents: Literal["blank-lines", "files"] = "blank-lines",
@@ -38,27 +45,26 @@ def build(
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
     max_row_bytes: int = MAX_ROW_BYTES,
     overwrite: bool = False,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
-    """Turn a corpus into shards of token ids. Interrupted, the same command again goes on.
+    """Turn a corpus into shards of token ids. The same command again resumes an interrupted build.
 
     Args:
         corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz,
             .bz2, .zst.
         tokenizer: Folder of a tokenizer, or a SentencePiece model file.
         out: Folder for the shards.
-        workers: Processes that encode; the shards are the same for any number.
-        engine: Where they run: on this machine, or on the Ray cluster of RAY_ADDRESS (without it, a
+        workers: Worker processes; the shards are the same for any number.
+        runner: Where they run: on this machine, or on the Ray cluster of RAY_ADDRESS (without it, a
             local one).
         shard_tokens: Tokens after which a shard ends, at the next end of a document.
-        split: How sentences are found: by rules, or each line is one.
+        split: How text is split into sentences: by rules, or at every line.
         documents: What ends a document of a text file: a blank line, or only the end of the file.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
-        bad_rows: What to do with a row that holds no usable text: stop, leave it out, or keep a
-            copy in quarantine.jsonl.
+        bad_rows: What to do with a row without usable text: stop, skip it, or skip it and copy it to
+            quarantine.jsonl.
         max_row_bytes: Longest .jsonl row in bytes; a longer one is a bad row.
         overwrite: Replace the shards of another build in the same folder.
-        json: Print the summary as one JSON object.
     """
     options = BuildOptions(
         corpus=CorpusOptions(
@@ -67,34 +73,83 @@ def build(
         split=split,
         shard_tokens=shard_tokens,
         workers=workers,
-        runner=engine,
+        runner=runner,
         overwrite=overwrite,
     )
     bound_heap()
     ignored = ignored_files(corpus)
     if ignored:
         _note(
-            f"{len(ignored)} files are no corpus by their names and are left out, the first is "
+            f"{len(ignored)} files are no corpus by their names and are skipped, the first is "
             f"{ignored[0]}"
         )
     sizes = [os.path.getsize(file.path) for file in find_files(corpus)]
-    with _Watch(sizes) as watch:
-        report = build_shards(corpus, tokenizer=tokenizer, out=out, options=options, watch=watch)
+    with _Progress(sizes) as progress:
+        report = build_shards(corpus, tokenizer=tokenizer, out=out, options=options, watch=progress)
     for row in report.bad:
-        _note(f"left out: {row}")
+        _note(f"skipped: {row}")
     if report.bad_rows:
-        kept = ", kept in quarantine.jsonl" if bad_rows == "quarantine" else ""
-        _note(f"{report.bad_rows} bad rows were left out{kept}")
+        copied = ", copied to quarantine.jsonl" if bad_rows == "quarantine" else ""
+        _note(f"{report.bad_rows} bad rows were skipped{copied}")
     if report.cut_lines:
         _note(f"lines longer than a chunk were cut at {report.cut_lines} places")
     if json:
-        print(jsonlib.dumps(summary(report)))
+        print(jsonlib.dumps(_summary(report)))
     else:
-        _print(summary(report))
+        _print_summary(_summary(report))
 
 
-def summary(report: BuildReport) -> dict[str, Any]:
-    """The report with its rates."""
+def show(
+    folder: Annotated[str, Positional, arg(metavar="DIR")],
+    /,
+    *,
+    count: int = 3,
+    seed: int = 0,
+    epoch: int = 0,
+    max_length: int = 128,
+    order: Order = "sop",
+    split: Split = "train",
+    json: Json = False,
+) -> None:
+    """Print training examples with their masked tokens and their order label.
+
+    Args:
+        folder: A folder written by `litebert data build`.
+        count: Number of examples.
+        seed: Seed of the stream, as in pretraining.
+        epoch: Epoch whose cuts, order and masks to show.
+        max_length: Tokens in an example, at most, with [CLS] and [SEP].
+        order: sop (swapped segments), nsp (segment of another document) or none.
+        split: train, heldout or all documents.
+    """
+    if count < 1 or epoch < 0:
+        raise ConfigError(f"count is at least 1 and epoch at least 0; got {count} and {epoch}")
+    stream = Stream.open(
+        folder, ExampleSpec(max_length=max_length, order=order), seed=seed, split=split
+    )
+    tokenizer = Tokenizer.load(stream.tokenizer_folder)
+    num_examples = stream.num_examples(epoch)
+    batch = stream.batch(epoch, 0, min(count, num_examples))
+    examples = describe(batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=order)
+    if json:
+        shown = [example.to_dict() for example in examples]
+        print(
+            jsonlib.dumps(
+                {"epoch": epoch, "num_examples": num_examples, "examples": shown},
+                ensure_ascii=False,
+            )
+        )
+        return
+    console = Console(highlight=False)
+    console.print(f"{num_examples:,} examples in epoch {epoch} of {folder}", markup=False)
+    console.print(LEGEND, style="dim", markup=False)
+    for example in examples:
+        console.print()
+        console.print(example.render())
+
+
+def _summary(report: BuildReport) -> dict[str, Any]:
+    """The report with its speed and fraction of unknown tokens."""
     speed = report.encoded_bytes / 1e6 / report.seconds if report.seconds else 0.0
     rate = report.unknown / report.tokens
     return asdict(report) | {"unknown_rate": rate, "mb_per_second": speed}
@@ -104,7 +159,7 @@ def _note(text: str) -> None:
     print(f"litebert data build: {text}", file=sys.stderr)
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _print_summary(facts: dict[str, Any]) -> None:
     table = Table(
         title=facts["out"], show_header=False, box=None, title_justify="left", title_style="bold"
     )
@@ -123,13 +178,13 @@ def _print(facts: dict[str, Any]) -> None:
     Console().print(table)
 
 
-class _Watch:
+class _Progress:
     """Progress on stderr: a bar on a terminal, elsewhere a line every few seconds."""
 
     def __init__(self, sizes: list[int]) -> None:
         self._before = [sum(sizes[:number]) for number in range(len(sizes))]
         self._total = sum(sizes)
-        self._began = self._told = time.monotonic()
+        self._began = self._printed = time.monotonic()
         console = Console(stderr=True)
         columns = (
             TextColumn("building"),
@@ -141,7 +196,7 @@ class _Watch:
             Progress(*columns, console=console, transient=True) if console.is_terminal else None
         )
 
-    def __enter__(self) -> "_Watch":
+    def __enter__(self) -> "_Progress":
         if self._bar:
             self._bar.start()
             self._task = self._bar.add_task("", total=self._total, facts="")
@@ -158,6 +213,6 @@ class _Watch:
         facts = f"{progress.tokens / 1e6:,.1f} M tokens, {speed:.1f} MB/s"
         if self._bar:
             self._bar.update(self._task, completed=done, facts=facts)
-        elif now - self._told >= LINE_SECONDS:
-            self._told = now
+        elif now - self._printed >= LINE_SECONDS:
+            self._printed = now
             _note(f"{done / max(self._total, 1):.0%}, {facts}")

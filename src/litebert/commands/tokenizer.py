@@ -5,8 +5,9 @@ import sys
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-import tyro
+from tyro.conf import Positional, arg
 
+from litebert.commands.flags import Json
 from litebert.data.corpus import BadRow, CorpusOptions, read_documents
 from litebert.text.normalize import TextRules
 from litebert.text.tokenizer import make_folder
@@ -14,7 +15,7 @@ from litebert.text.train import VocabularyConfig, train_tokenizer
 
 
 def train(
-    corpus: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS...")],
+    corpus: Annotated[tuple[str, ...], Positional, arg(metavar="CORPUS…")],
     /,
     *,
     out: str,
@@ -26,25 +27,22 @@ def train(
     keep_accents: bool = False,
     field: str = "text",
     bad_rows: Literal["error", "skip"] = "error",
-    json: bool = False,
+    json: Json = False,
 ) -> None:
-    """Learn a SentencePiece vocabulary with the paper's flags.
+    """Train a SentencePiece vocabulary with the paper's settings.
 
     Args:
         corpus: Files, folders or globs of .txt, .jsonl, .parquet, each plain or with .gz, .xz,
             .bz2, .zst.
         out: Folder for spiece.model, tokenizer.json and tokenizer_config.json.
-        vocab_size: Number of pieces, special tokens included.
-        character_coverage: Share of the text's characters that become pieces.
-        max_lines: Lines to learn from; of a larger corpus, a random choice.
-        seed: Of that choice.
-        lowercase: Whether every letter is lowered, as ALBERT does; --no-lowercase keeps them as
-            they are.
-        keep_accents: Keep combining marks, for languages in which they tell words apart.
+        vocab_size: Number of tokens, special ones included.
+        character_coverage: Fraction of the text's characters that the vocabulary covers.
+        max_lines: Lines to train on; of a larger corpus, a random sample.
+        seed: Seed of that sample.
+        lowercase: Lowercase all text, as ALBERT does; --no-lowercase keeps case.
+        keep_accents: Keep combining marks, for languages in which they distinguish words.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
-        bad_rows: What to do with a row that holds no usable text: stop, or leave it out and count
-            it.
-        json: Print one JSON object.
+        bad_rows: What to do with a row without usable text: stop, or skip and count it.
     """
     config = VocabularyConfig(
         vocab_size=vocab_size,

@@ -1,0 +1,231 @@
+"""What there is: `litebert info` (presets), `litebert models` (embedded models) and `litebert
+doctor` (this machine)."""
+
+import json as jsonlib
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional, arg
+
+from litebert import __version__
+from litebert.commands.flags import Json
+from litebert.config import PRESETS, EncoderConfig, HeadConfig, preset
+from litebert.doctor import examine
+from litebert.errors import ConfigError
+from litebert.model.count import (
+    TRAINING_BYTES,
+    activation_bytes,
+    count_encoder,
+    count_head,
+    flops_per_token,
+)
+from litebert.models.index import EmbeddedModel, embedded_models
+
+MASKED_FRACTION = 0.15
+
+
+def info(
+    name: Annotated[str, Positional, arg(metavar="PRESET")] = "",
+    /,
+    *,
+    seq: int = 512,
+    batch: int = 1,
+    json: Json = False,
+) -> None:
+    """Print exact parameters, FLOPs per token and memory of one preset, or of all.
+
+    Args:
+        name: A preset, such as albert-base-v2; without one, all of them.
+        seq: Tokens in a sequence, for FLOPs and activations; at most the preset's positions.
+        batch: Sequences in a batch, for activations.
+    """
+    if seq < 1 or batch < 1:
+        raise ConfigError(f"seq and batch are at least 1; got {seq} and {batch}")
+    names = [name] if name else list(PRESETS)
+    facts = {each: _describe_preset(preset(each), seq=seq, batch=batch) for each in names}
+    if json:
+        print(jsonlib.dumps(facts[name] | {"preset": name} if name else facts))
+    elif name:
+        _print_preset(name, facts[name])
+    else:
+        _print_presets(facts)
+
+
+def _describe_preset(config: EncoderConfig, *, seq: int, batch: int) -> dict[str, Any]:
+    """Everything that `info` prints, as plain numbers."""
+    seq = min(seq, config.max_positions)
+    parts = count_encoder(config)
+    heads = {kind: count_head(config, HeadConfig(kind=kind)) for kind in ("masked", "order")}
+    total = sum(parts.values())
+    training = total + sum(heads.values())
+    return {
+        "config": config.to_dict(),
+        "parameters": {
+            "encoder": total,
+            **{f"encoder.{part}": n for part, n in parts.items()},
+            **heads,
+        },
+        "flops_per_token": {
+            "seq": seq,
+            "forward": flops_per_token(config, seq=seq),
+            "pretraining": flops_per_token(
+                config, seq=seq, masked_fraction=MASKED_FRACTION, training=True
+            ),
+        },
+        "bytes": {
+            "weights_float32": 4 * total,
+            "weights_bfloat16": 2 * total,
+            "training_state": TRAINING_BYTES * training,
+            "batch": batch,
+            "activations_float32": activation_bytes(config, batch=batch, seq=seq),
+            "activations_bfloat16": activation_bytes(config, batch=batch, seq=seq, width=2),
+            "activations_checkpointed": activation_bytes(
+                config, batch=batch, seq=seq, checkpoint_every=1
+            ),
+        },
+    }
+
+
+def _print_preset(name: str, facts: dict[str, Any]) -> None:
+    table = Table(title=name, show_header=False, box=None, title_justify="left", title_style="bold")
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for part, number in facts["parameters"].items():
+        label = {
+            "encoder": "parameters, encoder with pooler",
+            "masked": "+ masked-token head",
+            "order": "+ order head",
+        }
+        if number:
+            table.add_row(label.get(part, "    " + part.removeprefix("encoder.")), f"{number:,}")
+    flops, sizes = facts["flops_per_token"], facts["bytes"]
+    table.add_row(f"FLOPs per token at {flops['seq']} tokens, forward", _si(flops["forward"]))
+    table.add_row("    pretraining step (15 % masked)", _si(flops["pretraining"]))
+    table.add_row("weights, float32", _bytes(sizes["weights_float32"]))
+    table.add_row("    bfloat16", _bytes(sizes["weights_bfloat16"]))
+    table.add_row(
+        "training state (weights, gradients, two moments)", _bytes(sizes["training_state"])
+    )
+    table.add_row(
+        f"activations, {sizes['batch']} × {flops['seq']} tokens, float32",
+        _bytes(sizes["activations_float32"]),
+    )
+    table.add_row("    bfloat16", _bytes(sizes["activations_bfloat16"]))
+    table.add_row(
+        "    float32, checkpointed every layer", _bytes(sizes["activations_checkpointed"])
+    )
+    Console().print(table)
+
+
+def _print_presets(facts: dict[str, dict[str, Any]]) -> None:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in (
+        "preset",
+        "parameters",
+        "+ masked",
+        "+ order",
+        "FLOPs/token",
+        "weights",
+        "training",
+    ):
+        table.add_column(column, justify="left" if column == "preset" else "right", no_wrap=True)
+    for name, fact in facts.items():
+        counts, sizes = fact["parameters"], fact["bytes"]
+        numbers = (f"{counts[key]:,}" for key in ("encoder", "masked", "order"))
+        memory = (_bytes(sizes["weights_float32"]), _bytes(sizes["training_state"]))
+        table.add_row(name, *numbers, _si(fact["flops_per_token"]["forward"]), *memory)
+    Console().print(table)
+
+
+def _si(number: float) -> str:
+    """1.9e8 as 190 M."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.3g}"
+
+
+def _bytes(number: float) -> str:
+    """46734336 as 44.6 MiB."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
+def models(*, json: Json = False) -> None:
+    """List the models that come with litebert: name, size, parameters, verbs, license and scores.
+    Each has a card, README.md."""
+    listed = [_describe_model(model) for model in embedded_models()]
+    if json:
+        print(jsonlib.dumps({"models": listed}, ensure_ascii=False))
+        return
+    if not listed:
+        print(
+            "no model comes with this litebert; those of your own are named by their folders: "
+            "litebert fill --model DIR …"
+        )
+        return
+    console = Console(highlight=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in ("name", "size", "parameters", "can", "license", "scores"):
+        table.add_column(column, justify="right" if column in ("size", "parameters") else "left")
+    for fact in listed:
+        scores = ", ".join(f"{score['task']} {score['value']:g}" for score in fact["scores"])
+        size = f"{fact['bytes'] / 1e6:.1f} MB"
+        table.add_row(
+            fact["name"],
+            size,
+            f"{fact['parameters']:,}",
+            ", ".join(fact["verbs"]),
+            fact["license"],
+            scores,
+        )
+    console.print(table)
+    for fact in listed:
+        console.print(f"\n{fact['name']}: {fact['summary']}\n  {fact['card']}", soft_wrap=True)
+
+
+def _describe_model(model: EmbeddedModel) -> dict[str, Any]:
+    """What is listed of a model, as plain data."""
+    card = model.card()
+    return {
+        "name": model.name,
+        "bytes": model.num_bytes,
+        "parameters": card.parameters,
+        "verbs": list(model.verbs),
+        "license": card.license,
+        "scores": [asdict(score) for score in card.scores],
+        "summary": card.summary,
+        "card": str(model.page),
+    }
+
+
+def doctor(*, folder: str = ".", json: Json = False) -> None:
+    """Print what this machine can do, and what is missing.
+
+    Args:
+        folder: Where runs would be written; its free space is checked.
+    """
+    findings = examine(folder)
+    if json:
+        print(
+            jsonlib.dumps(
+                {"litebert": __version__, "findings": [asdict(finding) for finding in findings]}
+            )
+        )
+        return
+    table = Table(
+        title=f"litebert {__version__}",
+        show_header=False,
+        box=None,
+        title_justify="left",
+        title_style="bold",
+    )
+    for finding in findings:
+        mark = Text("yes", "green") if finding.good else Text("no", "yellow")
+        table.add_row(mark, finding.name, finding.value, Text(finding.advice, "dim"))
+    Console().print(table)

@@ -1,0 +1,342 @@
+"""The verbs on the command line: fill, embed, classify, pair, regress, choose, answer, tag. Texts
+in, from the command line or standard input; predictions out, for a person or as JSON.
+"""
+
+import json as jsonlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from tyro.conf import Positional, arg
+
+from litebert.commands.flags import Device, Json
+from litebert.errors import ConfigError, DataError
+from litebert.files import open_atomic
+from litebert.infer.formats import guesses_to_dict, to_dict
+from litebert.infer.verbs import Pooling, Verb
+from litebert.models.index import default_model
+from litebert.tasks.examples import AnswerExample
+
+if TYPE_CHECKING:
+    from litebert.infer.predictor import Predictor
+
+Row = dict[str, Any]
+"""One prediction with its input, as in the JSON output."""
+
+ModelName = Annotated[
+    str | None,
+    arg(
+        help="Folder of a checkpoint, a run or a Hugging Face model, or a name that `litebert "
+        "models` lists; by default the first of those that has this verb."
+    ),
+]
+Texts = Annotated[
+    tuple[str, ...],
+    Positional,
+    arg(metavar="TEXT…", help='Texts; without any, or with "-", the lines of standard input.'),
+]
+Text = Annotated[str, Positional]
+
+MAX_COMPARED = 100
+"""Texts up to which embed prints the nearest of each; more are for --out and a search library."""
+
+
+def fill(
+    texts: Texts = (),
+    /,
+    *,
+    model: ModelName = None,
+    top: int = 5,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Predict the tokens behind [MASK]: litebert fill "The capital of [MASK] is Paris."
+
+    Args:
+        top: Predictions per mask.
+    """
+    inputs = _read_texts(texts)
+    predictions = _load(model, device, "fill").fill(inputs, top=top)
+    rows = [
+        {"text": text} | guesses_to_dict(guesses)
+        for text, guesses in zip(inputs, predictions, strict=True)
+    ]
+
+    def line(row: Row) -> str:
+        masks = [
+            "   ".join(f"{guess['token']} {_percent(guess['probability'])}" for guess in mask)
+            for mask in row["masks"]
+        ]
+        return "\n  ".join([row["text"], *masks])
+
+    _print(rows, line, json=json)
+
+
+def embed(
+    texts: Texts = (),
+    /,
+    *,
+    model: ModelName = None,
+    pooling: Pooling = "mean",
+    normalize: bool = False,
+    out: str | None = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Turn texts into vectors: litebert embed "a sentence" "another".
+
+    Args:
+        pooling: The mean of all tokens' states, or the state of [CLS].
+        normalize: Scale every vector to length 1.
+        out: A .npy file to write the vectors to, one row per text.
+    """
+    if out is not None and not out.endswith(".npy"):
+        raise ConfigError(f"--out is a .npy file; got {out}")
+    inputs = _read_texts(texts)
+    vectors = _load(model, device, "embed").embed(inputs, pooling=pooling, normalize=normalize)
+    if out is not None:
+        try:
+            with open_atomic(out) as file:
+                np.save(file, vectors)
+        except OSError as error:
+            raise DataError(
+                f"{out} cannot be written ({error.strerror}); choose another --out"
+            ) from error
+        print(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
+        if not json:
+            return
+    rows: list[Row] = [
+        {"text": text, "vector": vector.tolist()}
+        for text, vector in zip(inputs, vectors, strict=True)
+    ]
+    if not json and 1 < len(inputs) <= MAX_COMPARED:
+        rows = [row | near for row, near in zip(rows, _nearest(inputs, vectors), strict=True)]
+
+    def line(row: Row) -> str:
+        vector = row["vector"]
+        first = " ".join(f"{number:.4f}" for number in vector[:6])
+        length = float(np.linalg.norm(vector))
+        text = f"{row['text']}\n  [{first} …] ({len(vector)} numbers, length {length:.4f})"
+        if "nearest" not in row:
+            return text
+        return f"{text}\n  nearest: {row['nearest']} (cosine {row['cosine']:.2f})"
+
+    _print(rows, line, json=json)
+
+
+def classify(
+    texts: Texts = (),
+    /,
+    *,
+    model: ModelName = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Label texts with a fine-tuned model: litebert classify --model DIR "great film"."""
+    inputs = _read_texts(texts)
+    predictions = _load(model, device, "classify").classify(inputs)
+    _print(
+        [{"text": text} | to_dict(each) for text, each in zip(inputs, predictions, strict=True)],
+        lambda row: f"{row['text']}\n  {_best(row['probabilities'])}",
+        json=json,
+    )
+
+
+def pair(
+    first: Annotated[Text, arg(metavar="FIRST")],
+    second: Annotated[Text, arg(metavar="SECOND")],
+    /,
+    *,
+    model: ModelName = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Label a pair of texts with a fine-tuned model: litebert pair --model DIR "A man sleeps."
+    "Somebody is awake."
+
+    Args:
+        first: The first text: a premise, a sentence.
+        second: The second text: a hypothesis, another sentence.
+    """
+    prediction = _load(model, device, "pair").pair(first, second)
+    row = {"first": first, "second": second} | to_dict(prediction)
+    _print([row], lambda row: _best(row["probabilities"]), json=json)
+
+
+def regress(
+    first: Annotated[Text, arg(metavar="FIRST")],
+    second: Annotated[str | None, Positional, arg(metavar="[SECOND]")] = None,
+    /,
+    *,
+    model: ModelName = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Score a text, or a pair of texts, with a fine-tuned model: litebert regress --model DIR "A
+    man sings." "He sings."
+
+    Args:
+        first: The text, or the first of two.
+        second: The second of two.
+    """
+    value = _load(model, device, "regress").regress(first, second)
+    row = {"first": first, "second": second, "value": value}
+    _print([row], lambda row: f"{row['value']:.4f}", json=json)
+
+
+def choose(
+    options: Annotated[tuple[str, ...], Positional, arg(metavar="OPTION OPTION…")],
+    /,
+    *,
+    context: str,
+    question: str,
+    model: ModelName = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Choose among options: litebert choose --model DIR --context "…" --question "Who?" "the baker"
+    "the thief"
+
+    Args:
+        options: Two or more answers to choose from.
+        context: The text that the question is about.
+        question: The question; an option replaces a "_" in it.
+    """
+    prediction = _load(model, device, "choose").choose(
+        context=context, question=question, options=options
+    )
+    row = {"question": question, "options": list(options)} | to_dict(prediction)
+    row |= {"option": options[prediction.index]}
+
+    def lines(row: Row) -> str:
+        scored = zip(row["options"], row["probabilities"], strict=True)
+        return "\n".join(
+            f"{'→' if index == row['index'] else ' '} {_percent(probability):>7}  {option}"
+            for index, (option, probability) in enumerate(scored)
+        )
+
+    _print([row], lines, json=json)
+
+
+def answer(
+    question: Annotated[Text, arg(metavar="QUESTION")],
+    /,
+    *,
+    context: str,
+    model: ModelName = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Answer from a text: litebert answer --model DIR "Who sings?" --context "The baker sings."
+
+    Args:
+        question: The question.
+        context: The text that holds the answer, of any length; "-" reads it from standard input.
+        json: Print one JSON object, with the other candidates.
+    """
+    text = _read_input() if context == "-" else context
+    example = AnswerExample(key="", question=question, context=text)
+    prediction = next(_load(model, device, "answer").predict([example], kind="answer"))
+
+    def line(row: Row) -> str:
+        if row["text"] is None:
+            return f"no answer (null score {row['null_score']:.2f})"
+        span = f"characters {row['start']} to {row['end']}, score {row['score']:.2f}"
+        return f"{row['text']}   ({span})"
+
+    _print([{"question": question} | to_dict(prediction)], line, json=json)
+
+
+def tag(
+    texts: Texts = (),
+    /,
+    *,
+    model: ModelName = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Tag the words of texts with a fine-tuned model: litebert tag --model DIR "Ada lives in
+    London"
+
+    Args:
+        texts: Texts, with white space between words; without any, or with "-", the lines of
+            standard input.
+    """
+    inputs = _read_texts(texts)
+    predictions = _load(model, device, "tag").tag(inputs)
+    rows = [
+        {"words": text.split()} | to_dict(each)
+        for text, each in zip(inputs, predictions, strict=True)
+    ]
+
+    def line(row: Row) -> str:
+        tagged = zip(row["words"], row["tags"], strict=True)
+        return "   ".join(f"{word} {label}" for word, label in tagged)
+
+    _print(rows, line, json=json)
+
+
+def _load(model: str | None, device: str, verb: Verb) -> "Predictor":
+    """The model, by default the package's own for this verb; its notes go to stderr."""
+    folder = default_model(verb).folder if model is None else model
+    from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
+
+    predictor = load(folder, device=device)
+    for note in predictor.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return predictor
+
+
+def _read_texts(texts: Sequence[str]) -> list[str]:
+    """The texts of the command line; without any, or with `-`, the lines of standard input."""
+    if texts and tuple(texts) != ("-",):
+        return list(texts)
+    if not texts and sys.stdin.isatty():
+        raise ConfigError(
+            "no text was given; write it behind the command, or send lines to standard input"
+        )
+    # Only a line feed ends a line, as in files (tasks/tables/lines.py): other line separators are
+    # part of texts.
+    lines = [line.removesuffix("\r") for line in _read_input().split("\n") if line.strip()]
+    if not lines:
+        raise DataError("standard input holds no text; expected one a line")
+    return lines
+
+
+def _read_input() -> str:
+    """All of standard input, as UTF-8 whatever the locale."""
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"standard input is not UTF-8 (byte {error.start + 1}: {error.reason}); convert it "
+            "first"
+        ) from error
+
+
+def _print(rows: Sequence[Row], line: Callable[[Row], str], *, json: bool) -> None:
+    if json:
+        print(jsonlib.dumps({"answers": list(rows)}, ensure_ascii=False))
+        return
+    for row in rows:
+        print(line(row))
+
+
+def _percent(probability: float) -> str:
+    return f"{100 * probability:.1f} %"
+
+
+def _best(probabilities: dict[str, float], count: int = 5) -> str:
+    """The likeliest labels with their probabilities."""
+    best = sorted(probabilities.items(), key=lambda each: -each[1])[:count]
+    return "   ".join(f"{label} {_percent(probability)}" for label, probability in best)
+
+
+def _nearest(texts: Sequence[str], vectors: np.ndarray) -> list[Row]:
+    """For each text, the other one with the highest cosine."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = vectors / np.maximum(lengths, 1e-12)
+    cosines = units @ units.T
+    np.fill_diagonal(cosines, -2)
+    return [{"nearest": texts[row.argmax()], "cosine": float(row.max())} for row in cosines]
