@@ -154,7 +154,7 @@ def encode_ratio(plain: Path, tokenizer: str) -> dict[str, float]:
     )
     ratios = []
     for number, parcel in enumerate(parcels(find_files([plain]), options)):
-        documents, _ = options.read(parcel.pieces[0])
+        documents, _ = options.read(parcel.chunks[0])
         paragraphs = [paragraph for document in documents for paragraph in document.paragraphs]
         times = {}
         for which in ("ours", "theirs") if number % 2 else ("theirs", "ours"):
@@ -243,7 +243,7 @@ def memory(gigabytes: float, options: argparse.Namespace, folder: Path) -> dict[
 
 
 def text_bytes(name: str) -> int:
-    return sum(piece.size for file in find_files([name]) for piece in CorpusOptions().pieces(file))
+    return sum(chunk.size for file in find_files([name]) for chunk in CorpusOptions().chunks(file))
 
 
 class Peak:

@@ -64,7 +64,7 @@ def ours(shard: Shard, stream: Stream, copies: int, batch_size: int) -> tuple[fl
 def theirs(
     documents: Any, tokenizer: Tokenizer, settings: baseline.Settings, copies: int
 ) -> tuple[float, int, int]:
-    pieces = tokenizer.pieces
+    pieces = tokenizer.tokens
     starts = dict(zip(pieces, tokenizer.word_starts.tolist(), strict=True))
     ids = {piece: number for number, piece in enumerate(pieces)}
     begun = time.process_time()
@@ -136,7 +136,7 @@ def main() -> None:
         model_file=str(shards.tokenizer_folder / "spiece.model")
     )
     shard = sample(shards.arrays(0), arguments.documents)
-    documents = as_lists(shard, tokenizer.pieces)
+    documents = as_lists(shard, tokenizer.tokens)
     report: dict[str, Any] = vars(arguments) | {"tokens": len(shard.tokens)}
     for max_length in (128, 512):
         stream = Stream.open(arguments.data, ExampleSpec(max_length=max_length))

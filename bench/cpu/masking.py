@@ -47,8 +47,8 @@ def measure(
 ) -> dict[str, Any]:
     spec, batches = stream.spec, unmasked(stream, batch_size)
     pieces, starts = (
-        tokenizer.pieces,
-        dict(zip(tokenizer.pieces, tokenizer.word_starts.tolist(), strict=True)),
+        tokenizer.tokens,
+        dict(zip(tokenizer.tokens, tokenizer.word_starts.tolist(), strict=True)),
     )
     settings = baseline.Settings(max_length=spec.max_length)
     slow_rows = [

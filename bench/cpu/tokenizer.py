@@ -98,7 +98,7 @@ def same_ids(tokenizer: Tokenizer, lines: list[str]) -> dict[str, Any] | None:
                     min(len(ours), len(other)),
                 )
                 differ.append(
-                    [[tokenizer.pieces[i] for i in ids[at : at + 4]] for ids in (ours, other)]
+                    [[tokenizer.tokens[i] for i in ids[at : at + 4]] for ids in (ours, other)]
                 )
     return {"lines": len(lines), "different": len(differ), "examples_ours_theirs": differ[:20]}
 

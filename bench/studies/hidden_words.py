@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 
 from litebert.model.model import Model
-from litebert.text.pieces import SPACE
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.vocabulary import SPACE
 
 ROWS = 64
 HIDDEN = 2
@@ -47,7 +47,7 @@ def split_words(tokenizer: Tokenizer, text: str) -> Words:
     """The ids of `text` by words."""
     words: Words = []
     for index in tokenizer.encode(text):
-        if tokenizer.pieces[index].startswith(SPACE) or not words:
+        if tokenizer.tokens[index].startswith(SPACE) or not words:
             words.append([])
         words[-1].append(index)
     return words

@@ -81,7 +81,7 @@ def test_embed_refuses_what_is_no_text_and_no_pooling(model: Predictor) -> None:
 def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
     """Whatever is around it: with the word itself in its place, every other piece is the same."""
     pieces = model.tokenizer
-    word = pieces.pieces.index("▁whale")
+    word = pieces.tokens.index("▁whale")
     for before in ("", "the ", "first the goat "):
         for after in ("", ".", " sails", " 中", "中", " [MASK] .", " ."):
             row = encode_masked(pieces, f"{before}[MASK]{after}", max_length=64)
@@ -104,7 +104,7 @@ def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
                 .softmax(-1)
                 .topk(3)
             )
-        names = [model.tokenizer.pieces[i].removeprefix("▁") or "▁" for i in expected.indices]
+        names = [model.tokenizer.tokens[i].removeprefix("▁") or "▁" for i in expected.indices]
         assert [guess.token for guess in guesses] == names
         np.testing.assert_allclose([p for _, p in guesses], expected.values, atol=1e-6)
 

@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from litebert.text.normalize import TextRules
-from litebert.text.spiece import _fields
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
+from litebert.text.vocabulary import _fields
 from tests.helpers.text import made_lines
 
 RULES = [
@@ -95,7 +95,7 @@ def test_letters_that_are_taken_apart_and_put_together_again() -> None:
         for _ in range(1000)
     ]
     ours = train_tokenizer(lines, VocabularyConfig(vocab_size=300, character_coverage=1))[0]
-    assert any("각" in piece for piece in ours.pieces)
+    assert any("각" in token for token in ours.tokens)
     assert [
         each.ids for each in theirs(ours).encode_batch(lines, add_special_tokens=False)
     ] == ours.encode_batch(lines)
@@ -155,8 +155,8 @@ class TestNamedCases:
         assert 3 not in tokenizer.encode("the [SEP] old")
 
     def test_a_mark_before_all_letters(self, tokenizer: Tokenizer) -> None:
-        assert _pieces(theirs(tokenizer), "\u0301a") == ["a"]
-        assert [tokenizer.pieces[i] for i in tokenizer.encode("\u0301a")] == ["▁a"]
+        assert _tokens(theirs(tokenizer), "\u0301a") == ["a"]
+        assert [tokenizer.tokens[i] for i in tokenizer.encode("\u0301a")] == ["▁a"]
 
     def test_kept_marks_on_characters_that_sentencepiece_rewrites(
         self, tokenizer: Tokenizer
@@ -168,13 +168,13 @@ class TestNamedCases:
         )
 
     def test_a_piece_that_crosses_the_comma_of_a_number(self, tokenizer: Tokenizer) -> None:
-        """SentencePiece prefers "▁12," + "100", which is then cut; without the piece "▁12,",
+        """SentencePiece prefers "▁12," + "100", which is then cut; without the token "▁12,",
         another way wins."""
         scores = {"▁12,": -5, "▁12": -8, ",": -3, "100": -6, "▁1": -5, "2,100": -7}
         ours = made_tokenizer(scores, tokenizer)
-        assert [ours.pieces[i] for i in ours.encode("12,100")] == ["▁12", ",", "100"]
-        assert _pieces(theirs(ours), "12,100") == ["▁1", "2,100"]
-        assert _pieces(theirs(ours), "12, 12,") == [ours.pieces[i] for i in ours.encode("12, 12,")]
+        assert [ours.tokens[i] for i in ours.encode("12,100")] == ["▁12", ",", "100"]
+        assert _tokens(theirs(ours), "12,100") == ["▁1", "2,100"]
+        assert _tokens(theirs(ours), "12, 12,") == [ours.tokens[i] for i in ours.encode("12, 12,")]
 
     def test_two_ways_of_nearly_equal_score(self, tokenizer: Tokenizer) -> None:
         """SentencePiece adds scores in 32 bits from the start of the line, they add in 64 from the
@@ -183,38 +183,38 @@ class TestNamedCases:
             {"▁a": -5.0, "bc": -6.0, "▁ab": -5.00001, "c": -5.99998, "▁x": -9.0}, tokenizer
         )
         text = "x " * 1000 + "abc"
-        assert _pieces(theirs(ours), text)[-2:] == _pieces(theirs(ours), "abc") == ["▁ab", "c"]
-        assert [ours.pieces[i] for i in ours.encode("abc")] == ["▁ab", "c"]
-        assert [ours.pieces[i] for i in ours.encode(text)][-2:] == ["▁a", "bc"]
+        assert _tokens(theirs(ours), text)[-2:] == _tokens(theirs(ours), "abc") == ["▁ab", "c"]
+        assert [ours.tokens[i] for i in ours.encode("abc")] == ["▁ab", "c"]
+        assert [ours.tokens[i] for i in ours.encode(text)][-2:] == ["▁a", "bc"]
 
     def test_a_final_sigma_in_an_abbreviation(self, tokenizer: Tokenizer) -> None:
         ours = made_tokenizer({"α": -3, "σ": -4, "ς": -5, ".": -3, "▁": -2}, tokenizer)
         peer = theirs(ours)
         assert (
-            "".join(_pieces(peer, "ΑΣ ΑΣΑ Σ"))
-            == "".join(ours.pieces[i] for i in ours.encode("ΑΣ ΑΣΑ Σ"))
+            "".join(_tokens(peer, "ΑΣ ΑΣΑ Σ"))
+            == "".join(ours.tokens[i] for i in ours.encode("ΑΣ ΑΣΑ Σ"))
             == "▁ας▁ασα▁σ"
         )
-        assert "".join(ours.pieces[i] for i in ours.encode("Α.Σ.")) == "▁α.ς."
-        assert "".join(_pieces(peer, "Α.Σ.")) == "▁α.σ."
+        assert "".join(ours.tokens[i] for i in ours.encode("Α.Σ.")) == "▁α.ς."
+        assert "".join(_tokens(peer, "Α.Σ.")) == "▁α.σ."
 
     def test_characters_younger_than_their_tables(self, tokenizer: Tokenizer) -> None:
-        assert _pieces(theirs(tokenizer), "a\ua7f2b") == ["▁a", "C", "b"]
-        assert [tokenizer.pieces[i] for i in tokenizer.encode("a\ua7f2b")] == ["▁a", "c", "b"]
+        assert _tokens(theirs(tokenizer), "a\ua7f2b") == ["▁a", "C", "b"]
+        assert [tokenizer.tokens[i] for i in tokenizer.encode("a\ua7f2b")] == ["▁a", "c", "b"]
 
 
 def made_tokenizer(scores: Mapping[str, float], like: Tokenizer) -> Tokenizer:
-    """A vocabulary of these pieces after the special ones, with everything else as in `like`."""
+    """A vocabulary of these tokens after the special ones, with everything else as in `like`."""
     kinds = {"<pad>": 3, "<unk>": 2, "[CLS]": 3, "[SEP]": 3, "[MASK]": 3}
     model = b""
-    for piece, score in {**dict.fromkeys(kinds, 0.0), "▁": -20.0, **scores}.items():
+    for token, score in {**dict.fromkeys(kinds, 0.0), "▁": -20.0, **scores}.items():
         field = (
             b"\x0a"
-            + _sized(piece.encode())
+            + _sized(token.encode())
             + b"\x15"
             + struct.pack("<f", score)
             + b"\x18"
-            + bytes([kinds.get(piece, 1)])
+            + bytes([kinds.get(token, 1)])
         )
         model += b"\x0a" + _sized(field)
     for number, value in _fields(like.model):
@@ -232,6 +232,6 @@ def _sized(value: bytes) -> bytes:
     return bytes([*prefix, size]) + value
 
 
-def _pieces(peer: Any, text: str) -> list[str]:
+def _tokens(peer: Any, text: str) -> list[str]:
     found: list[str] = peer.encode(text, add_special_tokens=False).tokens
     return found

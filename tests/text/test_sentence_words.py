@@ -4,9 +4,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from litebert.text.abbreviations import EITHER, NUMBERED, STARTERS, TITLES
 from litebert.text.sentence_words import sentence_words
-from litebert.text.sentences import split_sentences
+from litebert.text.sentences import EITHER, NUMBERED, STARTERS, TITLES, split_sentences
 from tests.text.test_sentences import GOLDEN
 
 PARAGRAPHS = [param.values[0] for param in GOLDEN]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from litebert.errors import ConfigError, DataError
 from litebert.text.normalize import TextRules, clean
-from litebert.text.pieces import starts_word
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.vocabulary import starts_word
 from tests.helpers.text import made_lines
 
 WORDS = [
@@ -48,19 +48,19 @@ TEXTS = (
 def reference_pieces(processor: sentencepiece.SentencePieceProcessor, cleaned: str) -> list[str]:
     """The reference's `encode_pieces`, with the ▁ that it means to take off taken off."""
     found = []
-    for piece in processor.Encode(cleaned, out_type=str):
+    for token in processor.Encode(cleaned, out_type=str):
         if (
-            len(piece) > 1
-            and piece[-1] == ","
-            and piece[-2].isdigit()
-            and processor.PieceToId(piece) != processor.unk_id()
+            len(token) > 1
+            and token[-1] == ","
+            and token[-2].isdigit()
+            and processor.PieceToId(token) != processor.unk_id()
         ):
-            parts = processor.Encode(piece[:-1].replace("▁", ""), out_type=str)
-            if not piece.startswith("▁"):
+            parts = processor.Encode(token[:-1].replace("▁", ""), out_type=str)
+            if not token.startswith("▁"):
                 parts = [part for part in (parts[0].removeprefix("▁"), *parts[1:]) if part]
             found += [*parts, ","]
         else:
-            found.append(piece)
+            found.append(token)
     return found
 
 
@@ -73,19 +73,19 @@ def reference_pieces(processor: sentencepiece.SentencePieceProcessor, cleaned: s
 def test_ids_are_the_references(tokenizer: Tokenizer, text: str) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     expected = reference_pieces(processor, clean(text, tokenizer.rules))
-    ids = [processor.PieceToId(piece) for piece in expected]
+    ids = [processor.PieceToId(token) for token in expected]
     assert tokenizer.encode(text) == ids
     flat, bounds = tokenizer.encode_flat(["in 2010,", text, "", text])
     assert flat[bounds[1] : bounds[2]].tolist() == flat[bounds[3] :].tolist() == ids
 
 
 def test_digit_commas_are_cut(tokenizer: Tokenizer) -> None:
-    pieces = tokenizer.pieces
-    assert {"▁2010,", "2010,"} <= {pieces[index] for index in tokenizer.split_pieces}
-    assert [pieces[i] for i in tokenizer.encode("In 2010, the")][-2:] == [",", "▁the"]
-    assert tokenizer.split_pieces.isdisjoint(tokenizer.encode("In 2010, 2004,1998, 1998,2010,"))
+    tokens = tokenizer.tokens
+    assert {"▁2010,", "2010,"} <= {tokens[index] for index in tokenizer.split_ids}
+    assert [tokens[i] for i in tokenizer.encode("In 2010, the")][-2:] == [",", "▁the"]
+    assert tokenizer.split_ids.isdisjoint(tokenizer.encode("In 2010, 2004,1998, 1998,2010,"))
     kept = Tokenizer(tokenizer.model, TextRules(split_digit_commas=False))
-    assert [pieces[i] for i in kept.encode("In 2010, the")] == ["▁in", "▁2010,", "▁the"]
+    assert [tokens[i] for i in kept.encode("In 2010, the")] == ["▁in", "▁2010,", "▁the"]
 
 
 @given(
@@ -114,7 +114,7 @@ def test_offsets(tokenizer: Tokenizer, texts: list[str], rules: TextRules) -> No
         assert (np.diff(starts) >= 0).all()
         assert (np.diff(ends) >= 0).all()
         for index, (start, end) in zip(row.ids, row.offsets.tolist(), strict=True):
-            surface = tokenizer.pieces[index].strip("▁")
+            surface = tokenizer.tokens[index].strip("▁")
             slice_ = processor.Normalize(clean(text[start:end], rules)).replace("▁", "")
             if index != tokenizer.unk_id and not _is_cut_inside(row.offsets, start, end):
                 assert slice_ == surface
@@ -134,7 +134,7 @@ def test_offsets_worked_example(tokenizer: Tokenizer) -> None:
     row = tokenizer.encode_with_offsets([text])[0]
     places = [text[start:end] for start, end in row.offsets]
     found = [
-        pair for pair in zip((tokenizer.pieces[i] for i in row.ids), places, strict=True) if pair[1]
+        pair for pair in zip((tokenizer.tokens[i] for i in row.ids), places, strict=True) if pair[1]
     ]
     assert found[:4] == [("▁the", "The"), ("▁old", "OLD"), ("▁cafe", "Cafe\u0301"), ("(", "(")]
     assert [place for _, place in found[4:]] == ["½", "½", "½", ")", "“", "a", "”", "."]
@@ -201,22 +201,22 @@ def test_tables(tokenizer: Tokenizer) -> None:
     )
     assert ids == (0, 1, 2, 3, 4)
     assert tokenizer.special_ids == {0, 1, 2, 3, 4}
-    assert tokenizer.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert tokenizer.tokens[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     assert (
-        len(tokenizer.pieces)
+        len(tokenizer.tokens)
         == len(tokenizer.scores)
         == len(tokenizer.word_starts)
         == tokenizer.vocab_size
         == 150
     )
     assert tokenizer.word_starts[:5].all()
-    assert not tokenizer.word_starts[tokenizer.pieces.index("haired")]
+    assert not tokenizer.word_starts[tokenizer.tokens.index("haired")]
 
 
 def test_decode_gives_the_cleaned_text(tokenizer: Tokenizer) -> None:
     for line in made_lines(20, seed=7):
         assert tokenizer.decode(tokenizer.pair(line).token_ids) == clean(line, tokenizer.rules)
-    with pytest.raises(DataError, match="token id 150 is outside of the vocabulary of 150 pieces"):
+    with pytest.raises(DataError, match="token id 150 is outside of the vocabulary of 150 tokens"):
         tokenizer.decode([5, 150])
 
 

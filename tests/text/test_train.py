@@ -20,8 +20,8 @@ def test_layout_is_the_papers() -> None:
     assert VocabularyConfig().vocab_size == 30_000
     assert VocabularyConfig().character_coverage == 0.99995
     tokenizer, report = train_tokenizer(made_lines(), VocabularyConfig(vocab_size=150))
-    assert tokenizer.pieces[:13] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *'()"-.–£€']
-    assert not any(symbol in piece for piece in tokenizer.pieces[13:] for symbol in '()"-.–£€')
+    assert tokenizer.tokens[:13] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *'()"-.–£€']
+    assert not any(symbol in token for token in tokenizer.tokens[13:] for symbol in '()"-.–£€')
     assert (report.vocab_size, report.num_lines, report.num_held_out) == (150, 1485, 15)
     assert report.coverage == 1
     assert report.unknown_rate == 0
@@ -37,19 +37,19 @@ def test_same_lines_same_bytes() -> None:
     assert first.model == second.model
 
 
-def test_switches_reach_the_pieces() -> None:
+def test_switches_reach_the_tokens() -> None:
     lines = made_lines()
     cased = train_tokenizer(
         lines, VocabularyConfig(vocab_size=130, rules=TextRules(lowercase=False, keep_accents=True))
     )[0]
-    assert "▁Café" in cased.pieces
+    assert "▁Café" in cased.tokens
     assert cased.rules == TextRules(lowercase=False, keep_accents=True)
     other = train_tokenizer(lines, VocabularyConfig(vocab_size=120, symbols=("sailor", "%")))[0]
-    assert other.pieces[5:7] == ["sailor", "%"]
+    assert other.tokens[5:7] == ["sailor", "%"]
     few = train_tokenizer(
         [*lines, "Ωmega"], VocabularyConfig(vocab_size=100, character_coverage=0.99)
     )[0]
-    assert "ω" not in few.pieces
+    assert "ω" not in few.tokens
 
 
 def test_report_counts_unknown_characters(tokenizer: Tokenizer) -> None:
@@ -75,11 +75,11 @@ def test_long_lines_are_cut_and_not_lost(line: str) -> None:
 def test_errors_say_what_to_do() -> None:
     with pytest.raises(
         DataError,
-        match=r"yields at most \d+ pieces, 30000 were asked for; give more text, or a vocab size of",
+        match=r"yields at most \d+ tokens, 30000 were asked for; give more text, or a vocab size of",
     ):
         train_tokenizer(made_lines(100))
     with pytest.raises(
-        DataError, match=r"needs at least \d+ pieces, 20 were asked for; raise the vocab size"
+        DataError, match=r"needs at least \d+ tokens, 20 were asked for; raise the vocab size"
     ):
         train_tokenizer(made_lines(100), VocabularyConfig(vocab_size=20))
     for nothing in ([], ["", "  "]):
@@ -151,7 +151,7 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "coverage         100.0000% of characters" in capfd.readouterr().out
     assert Tokenizer.load(tmp_path / "u").rules == TextRules(keep_accents=True)
     train((str(corpus),), out=str(tmp_path / "w"), vocab_size=120, max_lines=300)
-    assert "120 pieces from 300 of 1,485 lines" in capfd.readouterr().out
+    assert "120 tokens from 300 of 1,485 lines" in capfd.readouterr().out
     rows = tmp_path / "rows.jsonl"
     rows.write_text(
         "\n".join(json.dumps({"body": line}) for line in made_lines()) + '\n{"body": 3}\n',

@@ -360,7 +360,7 @@ def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_pa
     model = Model(ModelConfig(encoder=config, heads=old.model.config.heads))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     assert old.tokenizer is not None
-    common = set(old.tokenizer.pieces) & set(tokenizer.pieces)
+    common = set(old.tokenizer.tokens) & set(tokenizer.tokens)
     assert 5 < len(common) < tokenizer.vocab_size
     said = graft(model, old, tokenizer)
     assert said == f"{len(common)} of {tokenizer.vocab_size} pieces keep their rows"
@@ -369,9 +369,9 @@ def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_pa
         model.state_dict()["heads.masked.bias"],
         old.model.state_dict()["heads.masked.bias"],
     )
-    for number, piece in enumerate(tokenizer.pieces):
+    for number, piece in enumerate(tokenizer.tokens):
         if piece in common:
-            then = old.tokenizer.pieces.index(piece)
+            then = old.tokenizer.tokens.index(piece)
             assert torch.equal(table[number], known[then])
             assert bias[number] == known_bias[then]
         else:

@@ -130,7 +130,7 @@ def show(
     tokenizer = Tokenizer.load(stream.tokenizer_folder)
     num_examples = stream.num_examples(epoch)
     batch = stream.batch(epoch, 0, min(count, num_examples))
-    examples = describe(batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=order)
+    examples = describe(batch, tokenizer.tokens, mask_id=tokenizer.mask_id, order=order)
     if json:
         shown = [example.to_dict() for example in examples]
         print(

@@ -52,7 +52,7 @@ def train(
         rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
     )
     make_folder(out)
-    print(f"learning {vocab_size} pieces; a large corpus takes minutes", file=sys.stderr)
+    print(f"learning {vocab_size} tokens; a large corpus takes minutes", file=sys.stderr)
     bad: list[BadRow] = []
     documents = read_documents(
         corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append
@@ -71,7 +71,7 @@ def train(
         else "the text itself, too short to hold lines out"
     )
     chosen = f"{max_lines:,} of " if report.num_lines > max_lines else ""
-    print(f"{report.vocab_size:,} pieces from {chosen}{report.num_lines:,} lines, in {out}")
+    print(f"{report.vocab_size:,} tokens from {chosen}{report.num_lines:,} lines, in {out}")
     print(f"on {measured}:")
     print(f"  coverage         {report.coverage:.4%} of characters")
     print(f"  tokens per word  {report.tokens_per_word:.3f}")

@@ -182,7 +182,7 @@ class _SentenceEncoder:
     def __init__(self, tokenizer: Tokenizer, *, split: bool) -> None:
         self._encode = tokenizer.encode_flat
         self._split = split
-        self._begins_word = np.array([token.startswith("▁") for token in tokenizer.pieces])
+        self._begins_word = np.array([token.startswith("▁") for token in tokenizer.tokens])
 
     def __call__(
         self, paragraphs: list[str]

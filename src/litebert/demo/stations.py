@@ -200,7 +200,7 @@ class Walk:
                 next(speech for speech in speeches if speech.heldout).paragraphs[0], 90
             )
             self.show.say(f"{tokenizer.vocab_size:,} pieces, by SentencePiece; ▁ begins a word")
-            self.show.say(" ".join(tokenizer.pieces[i] for i in tokenizer.encode(shown)), "dim")
+            self.show.say(" ".join(tokenizer.tokens[i] for i in tokenizer.encode(shown)), "dim")
             self.facts["vocabulary"] = {"pieces": tokenizer.vocab_size}
         return tokenizer
 
@@ -234,7 +234,7 @@ class Walk:
             )
             batch = stream.batch(0, 0, 1)
             example = describe(
-                batch, tokenizer.pieces, mask_id=tokenizer.mask_id, order=self.recipe.order
+                batch, tokenizer.tokens, mask_id=tokenizer.mask_id, order=self.recipe.order
             )[0]
             self.show.console.print(Padding(example.render(), (0, 0, 0, 3)))
             self.show.say(LEGEND, "dim")
@@ -272,7 +272,7 @@ class Walk:
             if batch is not None
         ]
         frequent = most_frequent_token(Shards.open(self.folder.shards))
-        guess, piece = share_of(frequent, batches), tokenizer.pieces[frequent]
+        guess, piece = share_of(frequent, batches), tokenizer.tokens[frequent]
         measured = giveaway.accuracy(stream, limit=50_000)
         self.show.say(
             f"on held-out text, {found['heldout_tokens']:,} tokens with "

@@ -90,7 +90,7 @@ class TorchEngine:
             ):
                 guesses[owner].append(
                     [
-                        Guess(_without_mark(tokenizer.pieces[i]), value)
+                        Guess(_without_mark(tokenizer.tokens[i]), value)
                         for i, value in zip(ids, values, strict=True)
                     ]
                 )

@@ -189,7 +189,7 @@ def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
 @lru_cache(maxsize=4)
 def _unused_character(tokenizer: Tokenizer) -> str:
     """A character that no token of the vocabulary contains."""
-    used = set().union(*tokenizer.pieces)
+    used = set().union(*tokenizer.tokens)
     return next(chr(code) for code in _PRIVATE_USE if chr(code) not in used)
 
 

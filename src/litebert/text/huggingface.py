@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from litebert.text.pieces import SPACE
+from litebert.text.vocabulary import SPACE
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ _RULE_NAMES = {
     "keep_accents": "keep_accents",
     "split_digit_commas": "split_digit_commas",
 }
-# The model there has no means to cut a piece afterwards; a piece that never wins comes to the same,
+# The model there has no means to cut a token afterwards; a token that never wins comes to the same,
 # bar numbers like 1,234.
 _NEVER = -100.0
 
@@ -44,11 +44,11 @@ def tokenizer_config(tokenizer: "Tokenizer") -> dict[str, Any]:
     return {
         # AlbertTokenizer would build its own pipeline in place of ours
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": tokenizer.pieces[tokenizer.pad_id],
-        "unk_token": tokenizer.pieces[tokenizer.unk_id],
-        "cls_token": tokenizer.pieces[tokenizer.cls_id],
-        "sep_token": tokenizer.pieces[tokenizer.sep_id],
-        "mask_token": tokenizer.pieces[tokenizer.mask_id],
+        "pad_token": tokenizer.tokens[tokenizer.pad_id],
+        "unk_token": tokenizer.tokens[tokenizer.unk_id],
+        "cls_token": tokenizer.tokens[tokenizer.cls_id],
+        "sep_token": tokenizer.tokens[tokenizer.sep_id],
+        "mask_token": tokenizer.tokens[tokenizer.mask_id],
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
         **{theirs: getattr(tokenizer.rules, ours) for theirs, ours in _RULE_NAMES.items()},
@@ -57,7 +57,7 @@ def tokenizer_config(tokenizer: "Tokenizer") -> dict[str, Any]:
 
 def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
     """The whole tokenizer.json, version 1.0."""
-    crosses_spaces = any(SPACE in piece[1:] for piece in tokenizer.pieces)
+    crosses_spaces = any(SPACE in token[1:] for token in tokenizer.tokens)
     metaspace = {
         "type": "Metaspace",
         "replacement": SPACE,
@@ -77,9 +77,9 @@ def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
             "vocab": [
-                [piece, _NEVER if index in tokenizer.split_pieces else score]
-                for index, (piece, score) in enumerate(
-                    zip(tokenizer.pieces, tokenizer.scores, strict=True)
+                [token, _NEVER if index in tokenizer.split_ids else score]
+                for index, (token, score) in enumerate(
+                    zip(tokenizer.tokens, tokenizer.scores, strict=True)
                 )
             ],
             "byte_fallback": False,
@@ -98,7 +98,7 @@ def _added_token(tokenizer: "Tokenizer", index: int) -> dict[str, Any]:
         "normalized": False,
         "special": True,
     }
-    return {"id": index, "content": tokenizer.pieces[index], **flags}
+    return {"id": index, "content": tokenizer.tokens[index], **flags}
 
 
 def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
@@ -138,18 +138,18 @@ def _replace(pattern: str, content: str) -> dict[str, Any]:
 
 
 def _post_processor(tokenizer: "Tokenizer") -> dict[str, Any]:
-    cls, sep = tokenizer.pieces[tokenizer.cls_id], tokenizer.pieces[tokenizer.sep_id]
+    cls, sep = tokenizer.tokens[tokenizer.cls_id], tokenizer.tokens[tokenizer.sep_id]
     single = [_special(cls, 0), {"Sequence": {"id": "A", "type_id": 0}}, _special(sep, 0)]
     special = {
-        piece: {"id": piece, "ids": [tokenizer.pieces.index(piece)], "tokens": [piece]}
-        for piece in (cls, sep)
+        token: {"id": token, "ids": [tokenizer.tokens.index(token)], "tokens": [token]}
+        for token in (cls, sep)
     }
     pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}, _special(sep, 1)]
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 
 
-def _special(piece: str, segment: int) -> dict[str, Any]:
-    return {"SpecialToken": {"id": piece, "type_id": segment}}
+def _special(token: str, segment: int) -> dict[str, Any]:
+    return {"SpecialToken": {"id": token, "type_id": segment}}
 
 
 @cache

@@ -21,7 +21,7 @@ class TextRules:
     keep_accents: bool = False
     """Skip NFKD and keep combining marks, for languages in which they tell words apart."""
     split_digit_commas: bool = True
-    """Cut a piece that ends in digit and comma ("▁2010,") into the number and the comma, as the
+    """Split a token that ends in digit and comma ("▁2010,") into the number and the comma, as the
     reference does."""
 
 

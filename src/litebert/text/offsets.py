@@ -1,6 +1,6 @@
 """Raw texts and their token ids in, the place of each token in the raw text out.
- SentencePiece's own offsets come slowly and know only the cleaned text. But the pieces of a text
-partition its normalized form, so the pieces' lengths alone say where each one lies; what remains is
+ SentencePiece's own offsets come slowly and know only the cleaned text. But the tokens of a text
+partition its normalized form, so the tokens' lengths alone say where each one lies; what remains is
 to walk back from the normalized text to the cleaned and from the cleaned to the raw. For most texts
 both walks are the identity, and cost nothing.
 """
@@ -15,7 +15,7 @@ import sentencepiece
 from jaxtyping import Int
 
 from litebert.text.normalize import TextRules, clean, collapse, width
-from litebert.text.pieces import SPACE, Bounds, Ids, Offsets
+from litebert.text.vocabulary import SPACE, Bounds, Ids, Offsets
 
 Places = Int[np.ndarray, " chars"]
 _SPECIAL = {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"}
@@ -27,7 +27,7 @@ class Aligned:
 
     cleaned: str
     size: int
-    """Number of characters of the normalized text, which the pieces partition."""
+    """Number of characters of the normalized text, which the tokens partition."""
     walk: tuple[Places, Places] | None
     """For each character of the normalized text, the raw characters it starts and ends at. None:
     raw, after the prefix."""
@@ -39,7 +39,7 @@ class Aligner:
     def __init__(
         self,
         processor: sentencepiece.SentencePieceProcessor,
-        pieces: Sequence[str],
+        tokens: Sequence[str],
         unk_id: int,
         rules: TextRules,
     ) -> None:
@@ -52,13 +52,13 @@ class Aligner:
         printable = "".join(map(chr, range(33, 127)))
         self._ascii_is_plain = self._is_plain(" ".join((printable, *printable)))
         sizes = np.array(
-            [(len(p), len(p) - len(p.lstrip(SPACE)), len(p) - len(p.rstrip(SPACE))) for p in pieces]
+            [(len(p), len(p) - len(p.lstrip(SPACE)), len(p) - len(p.rstrip(SPACE))) for p in tokens]
         )
         self._lengths, self._leads, self._trails = sizes.astype(np.int32).T.copy()
         self._trails[self._leads == self._lengths] = 0  # a lone ▁ is all lead
-        single = {piece for piece in pieces if len(piece) == 1}
-        self._characters_are_pieces = single.issuperset(
-            "".join(piece for piece in pieces if piece not in _SPECIAL)
+        single = {token for token in tokens if len(token) == 1}
+        self._characters_are_tokens = single.issuperset(
+            "".join(token for token in tokens if token not in _SPECIAL)
         )
         self._unknown_run = re.compile("[^" + re.escape("".join(sorted(single))) + "]+")
 
@@ -100,7 +100,7 @@ class Aligner:
         stops = np.cumsum(lengths)
         first_char = np.cumsum(sizes) - sizes
         assert np.array_equal(np.append(0, stops)[bounds[1:]], first_char + sizes), (
-            "pieces must partition their text"
+            "tokens must partition their text"
         )
         stops -= np.repeat(
             first_char + len(self._prefix), np.diff(bounds)
@@ -130,10 +130,10 @@ class Aligner:
                 lengths[at] = self._unknown_lengths(texts[row].cleaned, len(at))
 
     def _unknown_lengths(self, cleaned: str, count: int) -> list[int]:
-        # An unknown token is a run of characters that are no pieces by themselves, unless a longer
-        # piece covers them.
+        # An unknown token is a run of characters that are no tokens by themselves, unless a longer
+        # token covers them.
         runs = self._unknown_run.findall(self._processor.Normalize(cleaned))
-        if self._characters_are_pieces and len(runs) == count:
+        if self._characters_are_tokens and len(runs) == count:
             return [len(run) for run in runs]
         pairs = zip(
             self._processor.Encode(cleaned),

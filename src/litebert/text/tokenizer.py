@@ -20,11 +20,10 @@ from jaxtyping import Bool
 from litebert.errors import DataError
 from litebert.files import write_file
 from litebert.packing import Truncate, assemble, truncated_lengths
-from litebert.text import huggingface, pieces
+from litebert.text import huggingface, vocabulary
 from litebert.text.normalize import TextRules, clean, clean_for_ids
 from litebert.text.offsets import Aligner
-from litebert.text.pieces import Bounds, Ids, Offsets
-from litebert.text.spiece import damaged, describe
+from litebert.text.vocabulary import SPACE, Bounds, Ids, Offsets, damaged, describe
 
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
@@ -77,25 +76,25 @@ class Tokenizer:
         try:
             self._processor.LoadFromSerializedProto(model)
             self.vocab_size: int = self._processor.GetPieceSize()
-            self.pieces = [self._processor.IdToPiece(index) for index in range(self.vocab_size)]
-            """The text of every piece, by id; ▁ stands for the space before a word."""
+            self.tokens = [self._processor.IdToPiece(index) for index in range(self.vocab_size)]
+            """The text of every token, by id; ▁ stands for the space before a word."""
         except (RuntimeError, OSError, ValueError) as error:
             raise damaged(source, str(error).partition("\n")[0]) from None
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = pieces.special_ids(
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = vocabulary.special_ids(
             self._processor, source
         )
         self.special_ids = frozenset(
             (self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id)
         )
         splits = (
-            pieces.digit_comma_splits(self._processor, self.pieces)
+            vocabulary.digit_comma_splits(self._processor, self.tokens)
             if self.rules.split_digit_commas
             else {}
         )
-        self.split_pieces = frozenset(splits)  # ids that are never given out
-        self._splits = pieces.Splits(splits, self.vocab_size)
+        self.split_ids = frozenset(splits)  # ids that are never given out
+        self._splits = vocabulary.Splits(splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
-        collapses = spaces.removeprefix(pieces.SPACE) == pieces.SPACE.join("abcdef")
+        collapses = spaces.removeprefix(SPACE) == SPACE.join("abcdef")
         self._is_fast = collapses and self.rules.lowercase and not self.rules.keep_accents
 
     @classmethod
@@ -134,7 +133,7 @@ class Tokenizer:
 
     @cached_property
     def scores(self) -> list[float]:
-        """The log-probability of every piece, by id."""
+        """The log-probability of every token, by id."""
         return [self._processor.GetScore(i) for i in range(self.vocab_size)]
 
     @cached_property
@@ -148,15 +147,15 @@ class Tokenizer:
 
     @cached_property
     def word_starts(self) -> Bool[np.ndarray, " vocab"]:
-        """By id: whether this piece begins a word, by the reference's rule; True for special
+        """By id: whether this token begins a word, by the reference's rule; True for special
         tokens."""
-        starts = np.array([pieces.starts_word(piece) for piece in self.pieces])
+        starts = np.array([vocabulary.starts_word(token) for token in self.tokens])
         starts[list(self.special_ids)] = True
         return starts
 
     @cached_property
     def _aligner(self) -> Aligner:
-        return Aligner(self._processor, self.pieces, self.unk_id, self.rules)
+        return Aligner(self._processor, self.tokens, self.unk_id, self.rules)
 
     def normalized(self, cleaned: str) -> str:
         """What SentencePiece's own normalizer makes of a cleaned text: the text that the pieces
@@ -283,7 +282,7 @@ class Tokenizer:
         wrong = next((i for i in ids if not 0 <= i < self.vocab_size), None)
         if wrong is not None:
             raise DataError(
-                f"token id {wrong} is outside of the vocabulary of {self.vocab_size} pieces"
+                f"token id {wrong} is outside of the vocabulary of {self.vocab_size} tokens"
             )
         text: str = self._processor.Decode([int(i) for i in ids if i not in skipped])
         return text

@@ -1,5 +1,5 @@
 """Lines of raw text in, a tokenizer and a report on lines it has not seen out.
- The defaults are the flags of the paper's vocabulary: 30,000 unigram pieces, learned on cleaned
+ The defaults are the flags of the paper's vocabulary: 30,000 unigram tokens, learned on cleaned
 text. (ALBERT §4.1)
 """
 
@@ -15,8 +15,8 @@ import sentencepiece
 
 from litebert.errors import ConfigError, DataError
 from litebert.text.normalize import TextRules, clean
-from litebert.text.pieces import SPACE
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.vocabulary import SPACE
 
 # Each thread sums its own share of the counts, so their number decides how sums are rounded, and
 # with it the model's bytes. It is fixed, whatever the machine has, so that the same text gives the
@@ -32,11 +32,11 @@ class VocabularyConfig:
     """What to learn. The defaults are the paper's."""
 
     vocab_size: int = 30_000
-    """Number of pieces, special tokens included."""
+    """Number of tokens, special tokens included."""
     character_coverage: float = 0.99995
-    """Share of the text's characters that become pieces; the rarest of the others are unknown."""
+    """Share of the text's characters that become tokens; the rarest of the others are unknown."""
     symbols: tuple[str, ...] = ("(", ")", '"', "-", ".", "–", "£", "€")
-    """Always pieces of their own, and never part of another."""
+    """Always tokens of their own, and never part of another."""
     max_lines: int = 10_000_000
     """Lines learned from; of a larger corpus, a random choice. Each needs memory."""
     seed: int = 0
@@ -64,7 +64,7 @@ class VocabularyConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyReport:
-    """How well the pieces fit text they were not learned from."""
+    """How well the tokens fit text they were not learned from."""
 
     vocab_size: int
     num_lines: int
@@ -217,13 +217,13 @@ def _learn(lines: Iterator[str], model: io.BytesIO, feed: _Feed, config: Vocabul
 def _explain(message: str, config: VocabularyConfig) -> DataError:
     if found := re.search(r"too high.*<= (\d+)", message):
         return DataError(
-            f"the corpus yields at most {found[1]} pieces, {config.vocab_size} were asked for; "
+            f"the corpus yields at most {found[1]} tokens, {config.vocab_size} were asked for; "
             f"give more text, or a vocab size of at most {found[1]}"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return DataError(
             f"the corpus has so many characters that the vocabulary needs at least {found[1]} "
-            "pieces, "
+            "tokens, "
             f"{config.vocab_size} were asked for; raise the vocab size, or lower the character "
             "coverage"
         )

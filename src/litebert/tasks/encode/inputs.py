@@ -15,8 +15,8 @@ from jaxtyping import Int, Num
 from litebert.config import HeadKind
 from litebert.packing import SpecialIds, frame_rows, ranges, row_bounds, row_lengths
 from litebert.tasks.encode.batch import TaskBatch
-from litebert.text.pieces import Ids
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.vocabulary import Ids
 
 Slices = Int[np.ndarray, "rows 2"]
 """From and up to which token of the pool."""

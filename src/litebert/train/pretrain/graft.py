@@ -79,6 +79,6 @@ def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list
                 "put its spiece.model into its folder, so that pieces can be told apart"
             )
         return list(range(size)), list(range(size))
-    known = {piece: number for number, piece in enumerate(old.tokenizer.pieces[:size])}
-    pairs = [(mine, known[piece]) for mine, piece in enumerate(tokenizer.pieces) if piece in known]
+    known = {piece: number for number, piece in enumerate(old.tokenizer.tokens[:size])}
+    pairs = [(mine, known[piece]) for mine, piece in enumerate(tokenizer.tokens) if piece in known]
     return [mine for mine, _ in pairs], [theirs for _, theirs in pairs]

@@ -33,7 +33,7 @@ def filled_masks(
     model.train(training)
     examples: list[dict[str, Any]] = [
         {
-            "pieces": [tokenizer.pieces[i] for i in row[real]],
+            "pieces": [tokenizer.tokens[i] for i in row[real]],
             "masked": [],
             "truth": [],
             "guesses": [],
@@ -50,8 +50,8 @@ def filled_masks(
     ):
         example = examples[position // width]
         example["masked"].append(position % width)
-        example["truth"].append(tokenizer.pieces[label])
+        example["truth"].append(tokenizer.tokens[label])
         example["guesses"].append(
-            [[tokenizer.pieces[i], round(value, 4)] for i, value in zip(ids, values, strict=True)]
+            [[tokenizer.tokens[i], round(value, 4)] for i, value in zip(ids, values, strict=True)]
         )
     return examples
