@@ -15,7 +15,9 @@ Share = Literal["none", "attention", "ffn", "all"]
 Activation = Literal["gelu_tanh", "gelu_erf", "relu"]
 Norm = Literal["post", "pre"]
 PositionInit = Literal["normal", "sinusoidal"]
-HeadKind = Literal["masked", "order", "classify", "regress", "span", "joint_span", "choose", "tag"]
+HeadKind = Literal[
+    "masked", "order", "classify", "multilabel", "regress", "span", "joint_span", "choose", "tag"
+]
 
 MAX_DROPOUT = 0.99
 """More would leave nothing to learn from."""
@@ -173,15 +175,16 @@ class HeadConfig:
     kind: HeadKind
     """What it predicts."""
     labels: tuple[str, ...] = ()
-    """Names of the classes, for classify and tag; their number is the width of the output."""
+    """Names of the classes, for classify, multilabel and tag; their number is the width of the
+    output."""
     dropout: float = 0.0
     """Probability of dropping a value before the head's last product."""
 
     def __post_init__(self) -> None:
         check_choice(self, "kind", get_args(HeadKind))
         check_number(self, "dropout", 0, MAX_DROPOUT)
-        if (self.kind in ("classify", "tag")) != bool(self.labels):
-            expected = "needs labels" if self.kind in ("classify", "tag") else "has no labels"
+        if (self.kind in LABELLED_HEADS) != bool(self.labels):
+            expected = "needs labels" if self.kind in LABELLED_HEADS else "has no labels"
             raise ConfigError(f"a {self.kind} head {expected}; got {len(self.labels)}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -236,8 +239,10 @@ class ModelConfig:
         )
 
 
+# Heads whose outputs have names.
+LABELLED_HEADS = ("classify", "multilabel", "tag")
 # Heads that read the pooled state; the others read every state.
-POOLED_HEADS = ("order", "classify", "regress", "choose")
+POOLED_HEADS = ("order", "classify", "multilabel", "regress", "choose")
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "share": get_args(Share),

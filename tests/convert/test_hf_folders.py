@@ -255,7 +255,7 @@ def test_hostile_pickles_are_refused_and_do_nothing(folder, tmp_path):
         ("AlbertForMaskedLM", {"tie_word_embeddings": False}, "predictions.decoder.weight is missing"),
         ("AlbertForSequenceClassification", {"architectures": ["AlbertModel"]}, "and the config names AlbertModel"),
         ("AlbertForSequenceClassification", {"architectures": None}, "hold a classifier, and the config names no class"),
-        ("AlbertForSequenceClassification", {"problem_type": "multi_label_classification"}, "no such head"),
+        ("AlbertForSequenceClassification", {"problem_type": "regression"}, "no such head"),
         ("AlbertForSequenceClassification", {"id2label": {"0": "a", "2": "b"}}, "without a gap"),
         ("AlbertForSequenceClassification", {"id2label": ["a"]}, "without a gap"),
         ("AlbertForSequenceClassification", {"num_labels": -1}, "num_labels = -1"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.config import LABELLED_HEADS, PRESETS, HeadConfig, ModelConfig
 from litebert.convert.huggingface import read_huggingface
 from litebert.convert.huggingface_writer import to_huggingface
 from litebert.errors import ConversionError
@@ -31,7 +31,7 @@ def model(*kinds: str, encoder=TINY, dropout=0.0) -> Model:
     heads = tuple(
         HeadConfig(
             kind=kind,
-            labels=("no", "yes", "naïve") if kind in ("classify", "tag") else (),
+            labels=("no", "yes", "naïve") if kind in LABELLED_HEADS else (),
             dropout=dropout,
         )
         for kind in kinds
@@ -59,6 +59,7 @@ KINDS = [
     ("masked", "order"),
     ("masked",),
     ("classify",),
+    ("multilabel",),
     ("regress",),
     ("tag",),
     ("span",),

@@ -96,6 +96,17 @@ def test_regression(name, settings, tmp_path):
         assert difference(our_outputs(ours, batch), their_outputs(theirs, batch)) < 1e-5
 
 
+@pytest.mark.parametrize(
+    "name", ["AlbertForSequenceClassification", "BertForSequenceClassification"]
+)
+def test_several_labels(name, tmp_path):
+    theirs = foreign_model(name, num_labels=3, problem_type="multi_label_classification")
+    ours, batch = converted(theirs, tmp_path), inputs()
+    assert list(ours.heads) == ["multilabel"]
+    with torch.no_grad():
+        assert difference(our_outputs(ours, batch), their_outputs(theirs, batch)) < 1e-5
+
+
 def test_the_comparison_can_fail(tmp_path):
     """The same weights with another activation, or another mask, are far outside of the
     tolerance."""

@@ -42,6 +42,13 @@ TASKS = {
         labels=tuple(sorted(WORLDS)),
         head="classify",
     ),
+    "multilabel": Task(
+        name="classify",
+        kind="classify",
+        scores=("micro_f1", "macro_f1"),
+        labels=tuple(sorted(WORLDS)),
+        head="multilabel",
+    ),
     "pair": Task(
         name="pair",
         kind="pair",
@@ -71,6 +78,10 @@ def example(kind: str, draw: random.Random, key: str) -> TaskExample:
     text = f"the {hero} sees {thing} ."
     if kind == "classify":
         return TextExample(key=key, first=" ".join([text] * draw.randint(1, 3)), label=world)
+    if kind == "multilabel":
+        worlds = [world, other][: draw.randint(0, 2)]
+        words = [draw.choice(THINGS[each]) for each in worlds]
+        return TextExample(key=key, first=" ".join(["sees", *words]), label=tuple(sorted(worlds)))
     if kind == "pair":
         same = draw.random() < 0.5
         second = f"{draw.choice(THINGS['sea' if same else 'farm'])} is there ."
@@ -145,7 +156,7 @@ def recipe(kind: str = "classify", **changes: Any) -> FinetuneRecipe:
         if name in changes
     }
     base = FinetuneRecipe(
-        task=kind,
+        task=TASKS[kind].name,
         epochs=None if "steps" in changes else 2,
         steps=changes.get("steps"),
         batch_size=8,

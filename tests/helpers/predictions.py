@@ -13,6 +13,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     Span,
@@ -36,6 +37,13 @@ TASKS = {
         scores=("accuracy", "macro_f1"),
         labels=("x", "y", "z"),
         head=HEADS["pair"],
+    ),
+    "several labels": Task(
+        name="classify",
+        kind="classify",
+        scores=("micro_f1", "macro_f1", "subset_accuracy"),
+        labels=("x", "y", "z"),
+        head="multilabel",
     ),
     "regress": Task(
         name="stsb",
@@ -62,6 +70,9 @@ def example(task: Task, number: int, draw: np.random.Generator) -> TaskExample:
     """One example; slices are named after the number."""
     text = [str(word) for word in draw.choice(WORDS, 6)]
     key, slice = str(number), "even" if number % 2 == 0 else "odd"
+    if task.head == "multilabel":
+        labels = tuple(each for each in task.labels if draw.random() < 0.5)
+        return TextExample(key=key, first=" ".join(text), label=labels, slice=slice)
     if task.kind in ("classify", "pair"):
         label, second = (
             str(draw.choice(task.labels)),
@@ -111,7 +122,15 @@ def predict(task: Task, example: TaskExample, right: bool, sure: float = 0.9) ->
     """What is true of the example, or something else."""
     if isinstance(example, TextExample):
         if task.kind == "regress":
-            return NumberPrediction(value=float(example.label or 0) + (0 if right else 1 + sure))
+            return NumberPrediction(value=example.number() + (0 if right else 1 + sure))
+        if task.head == "multilabel":
+            wrong = set() if right else {task.labels[len(example.labels()) % 3]}
+            predicted = set(example.labels()) ^ wrong
+            return MultiLabelPrediction(
+                probabilities={
+                    each: sure if each in predicted else 1 - sure for each in task.labels
+                }
+            )
         label = str(example.label)
         said = label if right else task.labels[(task.labels.index(label) + 1) % len(task.labels)]
         rest = (1 - sure) / (len(task.labels) - 1)

@@ -27,8 +27,12 @@ LABELS: dict[Kind, tuple[str, ...]] = {
     "pair": ("no", "maybe", "yes"),
     "tag": ("O", "B", "I"),
 }
-CASES: list[tuple[Kind, HeadKind]] = [*HEADS.items(), ("answer", "joint_span")]
-"""Every kind with its head, and the joint head beside the plain one."""
+CASES: list[tuple[Kind, HeadKind]] = [
+    *HEADS.items(),
+    ("pair", "multilabel"),
+    ("answer", "joint_span"),
+]
+"""Every kind with its head, and the other heads that some kinds may have."""
 
 
 def made_card(kind: Kind, head: HeadKind | None = None, **changes: Any) -> TaskCard:

@@ -20,6 +20,7 @@ from litebert.tasks.heads.spans import N_BEST, NO_SPAN
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     SpanPrediction,
@@ -32,7 +33,7 @@ from tests.helpers.task_examples import CASES, made_card, made_examples, made_mo
 def numbers(prediction: Prediction) -> list[float]:
     """All numbers of a prediction; the names are compared apart."""
     match prediction:
-        case LabelPrediction(probabilities=chances):
+        case LabelPrediction(probabilities=chances) | MultiLabelPrediction(probabilities=chances):
             return list(chances.values())
         case NumberPrediction(value=value):
             return [value]
@@ -47,6 +48,8 @@ def names(prediction: Prediction) -> Any:
     match prediction:
         case LabelPrediction(label=label):
             return label
+        case MultiLabelPrediction(labels=labels):
+            return labels
         case ChoicePrediction(index=index):
             return index
         case TagPrediction(tags=tags):

@@ -264,7 +264,7 @@ def test_rows_become_examples(
         (
             "classify",
             T,
-            {"t": "a", "l": ["x"]},
+            {"t": "a", "l": [["x"]]},
             "the field 'l' holds list, expected a word or a number",
         ),
         ("pair", L, {"t": "a", "s": "", "l": "x"}, "the field 's' is empty"),

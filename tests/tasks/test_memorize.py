@@ -21,6 +21,7 @@ from litebert.tasks.heads.heads import predict_inputs, task_losses
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     SpanPrediction,
@@ -34,6 +35,8 @@ def said(prediction: Prediction) -> Any:
     match prediction:
         case LabelPrediction(label=label):
             return label
+        case MultiLabelPrediction(labels=labels):
+            return labels[0] if len(labels) == 1 else labels
         case NumberPrediction(value=value):
             return pytest.approx(value, abs=0.5)
         case ChoicePrediction(index=index):

@@ -122,7 +122,7 @@ def test_values_of_numpy_and_missing_ones_are_read() -> None:
     words = [{"words": np.array(["a", "b"]), "tags": np.array(["O", "B-x"])}]
     tagged = open_task("tag", {"train": words, "dev": words})
     assert tagged.splits["train"][0].tags == ("O", "B-x")  # type: ignore[union-attr]
-    with pytest.raises(DataError, match="rows, row 2: the field 'text' is null; mend it"):
+    with pytest.raises(DataError, match="rows, row 2: the field 'text' is null; fix it"):
         open_task("classify", [ROWS[0], {"text": math.nan, "label": "no"}])
 
 
@@ -137,3 +137,12 @@ def test_what_is_no_table_is_refused() -> None:
         open_task("rte", ROWS)
     with pytest.raises(DataError, match="the data has no split 'test'; there is: train, dev"):
         open_task("classify", {"train": ROWS, "dev": ROWS}, splits=("test",))
+
+
+def test_lists_of_class_numbers_are_several_labels() -> None:
+    rows = [{"text": f"row {number}", "label": [0, 1][: number % 3]} for number in range(30)]
+    data = Dataset(rows)
+    data.features["label"] = SimpleNamespace(feature=SimpleNamespace(names=["no", "yes"]))
+    task = open_task("classify", data)
+    assert (task.task.head, task.task.labels) == ("multilabel", ("no", "yes"))
+    assert {example.label for example in task.splits["train"]} == {(), ("no",), ("no", "yes")}  # type: ignore[union-attr]

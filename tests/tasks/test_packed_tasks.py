@@ -130,7 +130,7 @@ def test_one_buffer_holds_all_arrays(tokenizer: Tokenizer, kind: Any, head: Any)
         assert one[name].dtype == other[name].dtype
         assert torch.equal(one[name], other[name]), name
     assert inputs.targets is not None
-    assert one["targets"].dtype == (torch.float32 if head == "regress" else torch.int64)
+    assert one["targets"].dtype == heads.HEADS[head].dtype
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)

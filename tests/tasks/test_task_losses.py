@@ -52,6 +52,9 @@ def alone(model: Model, batch: DeviceBatch) -> tuple[Tensor, int]:
         logits = head(states)[0, inputs["words"]].log_softmax(1)
         return -logits[range(len(right)), right].sum(), int((logits.argmax(1) == right).sum())
     logits = head(model.encoder.pool(states))
+    if batch.head == "multilabel":
+        likelihoods = torch.where(right[0] == 1, logits[0].sigmoid(), (-logits[0]).sigmoid())
+        return -likelihoods.log().mean(), int(((logits[0] >= 0) == right[0].bool()).all())
     if batch.head == "regress":
         return (logits[0, 0] - right[0]) ** 2, 0
     logits = logits[:, 0] if batch.head == "choose" else logits[0]

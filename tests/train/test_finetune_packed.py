@@ -21,7 +21,7 @@ from litebert.train.graphs.passes import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
 from tests.helpers.finetuning import CPU, ready, recipe, source
 
-KINDS = ["classify", "regress", "choose", "answer", "tag"]
+KINDS = ["classify", "multilabel", "regress", "choose", "answer", "tag"]
 PLAIN = {"encoder_dropout": 0.0, "head_dropout": 0.0, "steps": 8, "microbatch_tokens": 4096}
 
 

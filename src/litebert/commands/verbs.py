@@ -138,7 +138,7 @@ def classify(
     predictions = _load(model, device, "classify").classify(inputs)
     _print(
         [{"text": text} | to_dict(each) for text, each in zip(inputs, predictions, strict=True)],
-        lambda row: f"{row['text']}\n  {_best(row['probabilities'])}",
+        lambda row: f"{row['text']}\n  {_best(row)}",
         json=json,
     )
 
@@ -161,7 +161,7 @@ def pair(
     """
     prediction = _load(model, device, "pair").pair(first, second)
     row = {"first": first, "second": second} | to_dict(prediction)
-    _print([row], lambda row: _best(row["probabilities"]), json=json)
+    _print([row], _best, json=json)
 
 
 def regress(
@@ -327,10 +327,14 @@ def _percent(probability: float) -> str:
     return f"{100 * probability:.1f} %"
 
 
-def _best(probabilities: dict[str, float], count: int = 5) -> str:
-    """The likeliest labels with their probabilities."""
-    best = sorted(probabilities.items(), key=lambda each: -each[1])[:count]
-    return "   ".join(f"{label} {_percent(probability)}" for label, probability in best)
+def _best(row: Row, count: int = 5) -> str:
+    """The likeliest labels with their probabilities; of a multi-label model, first the predicted
+    labels."""
+    best = sorted(row["probabilities"].items(), key=lambda each: -each[1])[:count]
+    shares = "   ".join(f"{label} {_percent(probability)}" for label, probability in best)
+    if "labels" not in row:
+        return shares
+    return f"{', '.join(row['labels']) or '(no label)'}   ({shares})"
 
 
 def _nearest(texts: Sequence[str], vectors: np.ndarray) -> list[Row]:

@@ -23,7 +23,7 @@ from litebert.errors import ConversionError
 
 _WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
 _HEAD_CLASSES = {frozenset(heads): name for name, heads in ARCHITECTURES.items()} | {
-    frozenset(["regress"]): "ForSequenceClassification"
+    frozenset([kind]): "ForSequenceClassification" for kind in ("multilabel", "regress")
 }
 
 

@@ -101,6 +101,7 @@ HEADS: dict[HeadKind, tuple[_Row, ...]] = {
     ),
     "order": _output("sop_classifier.classifier", "cls.seq_relationship", "cls/seq_relationship/"),
     "classify": _output("classifier", "classifier", ""),
+    "multilabel": _output("classifier", "classifier", None),
     "regress": _output("classifier", "classifier", ""),
     "choose": _output("classifier", "classifier", ""),
     "tag": _output("classifier", "classifier", None),
@@ -114,8 +115,8 @@ HEADS: dict[HeadKind, tuple[_Row, ...]] = {
         _Row("product", "answer", None, None, "answer_class/dense_1"),
     ),
 }
-"""The modules of each head. classify, regress and choose share their foreign names; a config or a
-flag must tell them apart."""
+"""The modules of each head. classify, multilabel, regress and choose share their foreign names; a
+config or a flag must tell them apart."""
 
 DECODERS = {"albert": "predictions.decoder", "bert": "cls.predictions.decoder"}
 """Second name of the token embedding and of the bias in Hugging Face's masked head."""

@@ -7,7 +7,7 @@ computation and has no counterpart here is refused; keys without effect on it ar
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from litebert.config import Activation, EncoderConfig, HeadConfig, HeadKind
+from litebert.config import LABELLED_HEADS, Activation, EncoderConfig, HeadConfig, HeadKind
 from litebert.errors import ConfigError, ConversionError
 
 Family = Literal["albert", "bert"]
@@ -139,19 +139,21 @@ def read_head(
         )
     if kind == "classify":
         problem = data.get("problem_type")
-        if problem == "multi_label_classification" or (problem == "regression" and len(names) > 1):
+        if problem == "regression" and len(names) > 1:
             raise ConversionError(
                 f"the config says problem_type = {problem!r} with {len(names)} labels; there is no "
                 "such head"
             )
-        if len(names) == 1:
+        if problem == "multi_label_classification":
+            kind = "multilabel"
+        elif len(names) == 1:
             kind = "regress"
     # Bert's order head has no dropout anywhere; Albert's has one in Hugging Face's code and none in
     # Google's.
-    has_dropout = kind in ("classify", "regress", "choose", "tag") or (
+    has_dropout = kind in ("classify", "multilabel", "regress", "choose", "tag") or (
         kind == "order" and family == "albert" and hf_compat
     )
-    labels = tuple(names) if kind in ("classify", "tag") else ()
+    labels = tuple(names) if kind in LABELLED_HEADS else ()
     try:
         return HeadConfig(
             kind=kind, labels=labels, dropout=_head_dropout(data, family) if has_dropout else 0.0
@@ -247,4 +249,6 @@ def write_settings(
     elif head and head.labels:
         data["id2label"] = {str(index): label for index, label in enumerate(head.labels)}
         data["label2id"] = {label: index for index, label in enumerate(head.labels)}
+        if head.kind == "multilabel":
+            data["problem_type"] = "multi_label_classification"
     return data

@@ -87,7 +87,13 @@ def predict_file(
     bad_rows = BadRows(options.table.bad_rows, f"{out}.quarantine.jsonl")
     inputs = _Inputs(predictor, source, verb, options, bad_rows)
     card = predictor.cards.get(verb)
-    writer = LineWriter(out, verb, inputs=inputs.columns, labels=card.task.labels if card else ())
+    writer = LineWriter(
+        out,
+        verb,
+        inputs=inputs.columns,
+        labels=card.task.labels if card else (),
+        multilabel=card is not None and card.task.head == "multilabel",
+    )
     predict = _window_predictor(predictor, verb, options)
     with bad_rows:
         inputs.read_first()  # before the output is touched: a wrong input leaves nothing behind

@@ -18,6 +18,7 @@ from litebert.infer.verbs import Guess, Verb
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     SpanPrediction,
@@ -63,9 +64,16 @@ class LineWriter:
     """Predictions of one verb as bytes of a .jsonl, .csv or .tsv file."""
 
     def __init__(
-        self, path: Path | str, verb: Verb, *, inputs: Sequence[str], labels: Sequence[str] = ()
+        self,
+        path: Path | str,
+        verb: Verb,
+        *,
+        inputs: Sequence[str],
+        labels: Sequence[str] = (),
+        multilabel: bool = False,
     ) -> None:
         """`inputs` names what precedes a prediction: the row's number and the copied columns.
+        `multilabel`: a prediction has any number of the `labels`.
 
         A copied column whose name is taken, as a prediction's label takes that of the true one, is
         renamed to input:label.
@@ -80,9 +88,11 @@ class LineWriter:
         self._kind = kind
         has_labels = verb in ("classify", "pair")
         label_columns = [f"probability:{label}" for label in labels] if has_labels else []
-        taken = dict.fromkeys((*_KEYS[verb], *label_columns))
+        columns = ("labels",) if multilabel else _TABLE_COLUMNS.get(verb, ())
+        keys = (*columns, "probabilities") if multilabel else _KEYS[verb]
+        taken = dict.fromkeys((*keys, *label_columns))
         self._inputs = tuple(_unique(name, taken) for name in inputs)
-        self._columns = (*self._inputs, *_TABLE_COLUMNS.get(verb, ()), *label_columns)
+        self._columns = (*self._inputs, *columns, *label_columns)
 
     def header(self) -> bytes:
         """What comes before the first row."""
@@ -123,6 +133,13 @@ def _label(prediction: LabelPrediction) -> dict[str, Any]:
     }
 
 
+def _label_set(prediction: MultiLabelPrediction) -> dict[str, Any]:
+    return {
+        "labels": list(prediction.labels),
+        "probabilities": {label: _round(p) for label, p in prediction.probabilities.items()},
+    }
+
+
 def _number(prediction: NumberPrediction) -> dict[str, Any]:
     return {"value": _round(prediction.value)}
 
@@ -148,6 +165,7 @@ def _tags(prediction: TagPrediction) -> dict[str, Any]:
 
 _TO_DICT: dict[type, Callable[[Any], dict[str, Any]]] = {
     LabelPrediction: _label,
+    MultiLabelPrediction: _label_set,
     NumberPrediction: _number,
     ChoicePrediction: _choice,
     SpanPrediction: _span,
@@ -169,8 +187,12 @@ def _flatten(prediction: dict[str, Any]) -> dict[str, Any]:
     if "tags" in prediction:
         return {"tags": " ".join(prediction["tags"])}
     if isinstance(probabilities, dict):
-        label = prediction["label"]
         each = {f"probability:{name}": p for name, p in probabilities.items()}
+        if "labels" in prediction:
+            labels = prediction["labels"]
+            is_plain = all(";" not in label for label in labels)
+            return {"labels": ";".join(labels) if is_plain else labels, **each}
+        label = prediction["label"]
         return {"label": label, "probability": probabilities[label], **each}
     if probabilities is not None:
         index = prediction["index"]

@@ -37,6 +37,7 @@ from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     Prediction,
     Span,
     TagPrediction,
@@ -51,6 +52,8 @@ Texts = list[str] | tuple[str, ...]
 Words = list[str] | list[list[str]] | list[tuple[str, ...]] | tuple[str | Sequence[str], ...]
 Vector = Float[np.ndarray, " hidden"]
 Vectors = Float[np.ndarray, "texts hidden"]
+Labelled = LabelPrediction | MultiLabelPrediction
+"""Of one text or pair, by the model's head."""
 Guesses = list[list[Guess]]
 """Of one text: for each [MASK], in order, its best tokens, the likeliest first."""
 
@@ -140,21 +143,22 @@ class Predictor:
         return np.stack(vectors) if vectors else empty
 
     @overload
-    def classify(self, texts: str) -> LabelPrediction: ...
+    def classify(self, texts: str) -> Labelled: ...
     @overload
-    def classify(self, texts: Texts) -> list[LabelPrediction]: ...
+    def classify(self, texts: Texts) -> list[Labelled]: ...
     @overload
-    def classify(self, texts: Iterator[str]) -> Iterator[LabelPrediction]: ...
+    def classify(self, texts: Iterator[str]) -> Iterator[Labelled]: ...
     def classify(self, texts: Any) -> Any:
-        """The label of a text, and every label's probability."""
+        """The label of a text and every label's probability; of a multi-label model the labels with
+        a probability of at least its threshold, 0.5 by default."""
         return self._map_examples("classify", text_example, {"texts": (texts, is_text)})
 
     @overload
-    def pair(self, first: str, second: str) -> LabelPrediction: ...
+    def pair(self, first: str, second: str) -> Labelled: ...
     @overload
-    def pair(self, first: Texts, second: Texts) -> list[LabelPrediction]: ...
+    def pair(self, first: Texts, second: Texts) -> list[Labelled]: ...
     @overload
-    def pair(self, first: Iterator[str], second: Iterator[str]) -> Iterator[LabelPrediction]: ...
+    def pair(self, first: Iterator[str], second: Iterator[str]) -> Iterator[Labelled]: ...
     def pair(self, first: Any, second: Any) -> Any:
         """The label of a pair of texts, and every label's probability."""
         return self._map_examples(

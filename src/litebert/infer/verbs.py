@@ -36,6 +36,7 @@ MASK = "[MASK]"
 _PRIVATE_USE = range(0xE000, 0xF900)  # characters that Unicode gives no meaning
 _HEAD_VERBS: dict[HeadKind, tuple[Kind, ...]] = {
     "classify": ("classify", "pair"),
+    "multilabel": ("classify", "pair"),
     "regress": ("regress",),
     "choose": ("choose",),
     "span": ("answer",),

@@ -62,6 +62,10 @@ class ClassifyHead(OutputHead):
     """One logit for each label."""
 
 
+class MultiLabelHead(OutputHead):
+    """One logit for each label; several labels may hold."""
+
+
 class RegressHead(OutputHead):
     """One number."""
 
@@ -153,6 +157,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "masked": MaskedHead,
     "order": OrderHead,
     "classify": ClassifyHead,
+    "multilabel": MultiLabelHead,
     "regress": RegressHead,
     "choose": ChooseHead,
     "tag": TagHead,

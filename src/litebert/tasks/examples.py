@@ -25,8 +25,9 @@ class TextExample:
     """Name of the example in its split: GLUE's index, or the number of the row."""
     first: str
     second: str | None = None
-    label: str | float | None = None
-    """A label's name; a number for regress; None where it is not known (a test split)."""
+    label: str | float | tuple[str, ...] | None = None
+    """A label's name; several in a multi-label task, or none; a number for regress; None where it
+    is not known (a test split)."""
     slice: str = ""
     """What scores may be broken down by: a genre, a level, a title."""
     where: str = ""
@@ -36,11 +37,22 @@ class TextExample:
     def is_labelled(self) -> bool:
         return self.label is not None
 
-    def truth(self) -> str | float:
+    def truth(self) -> str | float | tuple[str, ...]:
         """The label; a DataError where it is not known."""
         if self.label is None:
             raise _unlabelled(self)
         return self.label
+
+    def number(self) -> float:
+        """The number of regress."""
+        label = self.truth()
+        assert not isinstance(label, tuple), "several labels are no number"
+        return float(label)
+
+    def labels(self) -> tuple[str, ...]:
+        """The labels of a multi-label task; one label is itself."""
+        label = self.truth()
+        return label if isinstance(label, tuple) else (str(label),)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.config import HeadKind
 from litebert.errors import DataError, LitebertError
 from litebert.files import open_atomic
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
     ChoiceExample,
-    Kind,
     TagExample,
     TaskExample,
     TextExample,
@@ -33,6 +33,21 @@ class LabelPrediction:
     """The likeliest."""
     probabilities: dict[str, float]
     """Of every label; they add up to 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelPrediction:
+    """Of classify and pair where an example may have several labels, or none."""
+
+    probabilities: dict[str, float]
+    """Of every label, each between 0 and 1."""
+    threshold: float = 0.5
+    """Labels with at least this probability are predicted."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The predicted labels, in the task's order."""
+        return tuple(label for label, p in self.probabilities.items() if p >= self.threshold)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,14 +109,22 @@ class TagPrediction:
     """Of each predicted tag."""
 
 
-Prediction = LabelPrediction | NumberPrediction | ChoicePrediction | SpanPrediction | TagPrediction
+Prediction = (
+    LabelPrediction
+    | MultiLabelPrediction
+    | NumberPrediction
+    | ChoicePrediction
+    | SpanPrediction
+    | TagPrediction
+)
 
-_CLASSES: dict[Kind, tuple[type[TaskExample], type[Prediction]]] = {
+_CLASSES: dict[HeadKind, tuple[type[TaskExample], type[Prediction]]] = {
     "classify": (TextExample, LabelPrediction),
-    "pair": (TextExample, LabelPrediction),
+    "multilabel": (TextExample, MultiLabelPrediction),
     "regress": (TextExample, NumberPrediction),
     "choose": (ChoiceExample, ChoicePrediction),
-    "answer": (AnswerExample, SpanPrediction),
+    "span": (AnswerExample, SpanPrediction),
+    "joint_span": (AnswerExample, SpanPrediction),
     "tag": (TagExample, TagPrediction),
 }
 _NESTED = {"answers": Answer, "spans": Span}
@@ -130,7 +153,7 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
         with path.open(encoding="utf-8", errors=_ERRORS) as file:
             header = json.loads(file.readline())
             task = TaskCard.from_dict({"task": header["task"], "max_length": 512}).task
-            example_class, prediction_class = _CLASSES[task.kind]
+            example_class, prediction_class = _CLASSES[task.head]
             for line in file:
                 number += 1
                 both = json.loads(line)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from litebert.checks import check_known
+from litebert.config import HeadKind
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark, open_benchmark
 from litebert.tasks.benchmarks.glue import GLUE
@@ -31,9 +32,11 @@ def open_task(
     *,
     options: TableOptions | None = None,
     splits: Sequence[str] | None = None,
+    head: HeadKind | None = None,
 ) -> TaskData:
     """Read a task's examples; `splits` selects some splits, which then must be there. `data` is a
-    path, or for own data a table in memory (tables/memory.py)."""
+    path, or for own data a table in memory (tables/memory.py). `head` is that of the model to be
+    scored: it tells whether an own row has one label or several."""
     check_known("task", name, (*BENCHMARKS, *OWN))
     options = options or TableOptions()
     if not isinstance(data, str | os.PathLike):
@@ -41,9 +44,9 @@ def open_task(
             raise DataError(
                 f"{name} is read from its official files; data in memory are for {', '.join(OWN)}"
             )
-        return open_table(cast(Kind, name), to_tables(data), options, splits)
+        return open_table(cast(Kind, name), to_tables(data), options, splits, head)
     if not Path(data).exists():
         raise DataError(f"{data}: no such file or folder; expected the data of {name}")
     if name in OWN:
-        return open_table(cast(Kind, name), Path(data), options, splits)
+        return open_table(cast(Kind, name), Path(data), options, splits, head)
     return open_benchmark(BENCHMARKS[name], Path(data), options, splits)

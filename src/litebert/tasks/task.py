@@ -21,6 +21,11 @@ HEADS: dict[Kind, HeadKind] = {
     "answer": "span",
     "tag": "tag",
 }
+_OTHER_HEADS: dict[Kind, HeadKind] = {
+    "classify": "multilabel",
+    "pair": "multilabel",
+    "answer": "joint_span",
+}
 LABELLED: tuple[Kind, ...] = ("classify", "pair", "tag")
 """Kinds whose predictions are names from a list."""
 _MAX_POSITIONS = SIZE_LIMITS["max_positions"]
@@ -39,7 +44,8 @@ class Task:
     labels: tuple[str, ...] = ()
     """Of classify, pair and tag."""
     head: HeadKind
-    """The head that predicts: HEADS[kind], or joint_span for SQuAD 2."""
+    """The head that predicts: HEADS[kind]; joint_span for SQuAD 2; multilabel where an example may
+    have several labels."""
     has_null: bool = False
     """Whether a question may have no answer."""
 
@@ -75,6 +81,8 @@ class TaskCard:
     """Best starts that are followed, and best ends for each (the joint span head)."""
     null_threshold: float | None = None
     """No answer is given where the null score is higher; None: always answer."""
+    label_threshold: float = 0.5
+    """Labels with at least this probability are predicted (multilabel)."""
 
     def __post_init__(self) -> None:
         check_type(self, "task", Task, "a task")
@@ -83,6 +91,7 @@ class TaskCard:
         for name in ("stride", "max_question", "max_answer", "beam"):
             check_whole(self, name, 1, _MAX_POSITIONS)
         check_number(self, "null_threshold", -1e6, 1e6, optional=True)
+        check_number(self, "label_threshold", 0, 1)
 
     def check_fits(self, config: ModelConfig) -> None:
         """Refuse a model that cannot predict for this task."""
@@ -110,7 +119,10 @@ class TaskCard:
             "labels": list(self.task.labels),
             "scores": list(self.task.scores),
         }
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"task": task}
+        data = {field.name: getattr(self, field.name) for field in fields(self)} | {"task": task}
+        if self.task.head != "multilabel":
+            del data["label_threshold"]  # earlier versions do not know it
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "TaskCard":
@@ -141,7 +153,7 @@ def _check_task(task: Task) -> None:
     check_choice(task, "kind", get_args(Kind))
     check_choice(task, "head", get_args(HeadKind))
     check_type(task, "has_null", bool, "true or false")
-    if task.head not in (HEADS[task.kind], *(("joint_span",) if task.kind == "answer" else ())):
+    if task.head not in (HEADS[task.kind], _OTHER_HEADS.get(task.kind)):
         raise ConfigError(
             f"a task of kind {task.kind} is answered by a {HEADS[task.kind]} head; got {task.head}"
         )

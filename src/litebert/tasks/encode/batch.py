@@ -52,9 +52,10 @@ class TaskBatch:
     """Where an answer may start or end: in the context, and at [CLS], which stands for no answer
     (span, joint_span)."""
     targets: Num[np.ndarray, "..."] | None = None
-    """What is to be predicted, None where it is unknown. classify: number of the label; regress:
-    the number, float32; choose: number of the option; span: columns of the first and last token,
-    both 0 for no answer; tag: number of each word's label."""
+    """What is to be predicted, None where it is unknown. classify: number of the label; multilabel:
+    0 or 1 for each label, float32; regress: the number, float32; choose: number of the option;
+    span: columns of the first and last token, both 0 for no answer; tag: number of each word's
+    label."""
     is_spare: bool = False
     """Whether a rank without units of its own reads these along; they count for nothing."""
 
@@ -151,7 +152,7 @@ class TaskBatch:
             arrays["allowed"] = np.zeros((rows, width), bool)
             arrays["allowed"][: len(mask), :seq] = self.allowed
         if self.targets is not None:
-            empty = 0 if self.head == "regress" else IGNORED
+            empty = 0 if self.targets.dtype == np.float32 else IGNORED
             targets = np.full_like(self.targets, empty) if self.is_spare else self.targets
             arrays["targets"] = pad_to(targets, units, empty)
             if bucketed:

@@ -89,18 +89,24 @@ def _text_targets(card: TaskCard, examples: Sequence[TextExample]) -> np.ndarray
     if card.task.kind == "regress":
         return np.array([_number(example) for example in examples], np.float32)
     numbers = {label: number for number, label in enumerate(card.task.labels)}
-    unknown = next((example for example in examples if example.label not in numbers), None)
-    if unknown is not None:
-        raise DataError(
-            f"{unknown.where or unknown.key}: label {unknown.label!r} is not among those of "
-            f"{card.task.name}: {shown(card.task.labels)}"
-        )
+    for example in examples:
+        unknown = next((label for label in example.labels() if label not in numbers), None)
+        if unknown is not None:
+            raise DataError(
+                f"{example.where or example.key}: label {unknown!r} is not among those of "
+                f"{card.task.name}: {shown(card.task.labels)}"
+            )
+    if card.task.head == "multilabel":
+        targets = np.zeros((len(examples), len(numbers)), np.float32)
+        for row, example in zip(targets, examples, strict=True):
+            row[[numbers[label] for label in example.labels()]] = 1
+        return targets
     return np.array([numbers[str(example.label)] for example in examples], np.int64)
 
 
 def _number(example: TextExample) -> float:
     try:
-        number = float(example.truth())
+        number = example.number()
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

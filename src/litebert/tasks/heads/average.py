@@ -14,6 +14,7 @@ from litebert.tasks.examples import only
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     Span,
@@ -35,7 +36,7 @@ def average(task: Task, predictions: Sequence[Predictions]) -> list[Prediction]:
         )
     if len(predictions) == 1:
         return list(predictions[0])
-    together = _AVERAGES[task.kind]
+    together = _AVERAGES[task.head]
     return [together(said) for said in zip(*predictions, strict=True)]
 
 
@@ -43,6 +44,17 @@ def _labels(said: Sequence[Prediction]) -> LabelPrediction:
     each = [prediction.probabilities for prediction in only(said, LabelPrediction)]
     mean = {label: sum(one[label] for one in each) / len(each) for label in each[0]}
     return LabelPrediction(label=max(mean, key=mean.__getitem__), probabilities=mean)
+
+
+def _label_sets(said: Sequence[Prediction]) -> MultiLabelPrediction:
+    each = only(said, MultiLabelPrediction)
+    labels = each[0].probabilities
+    return MultiLabelPrediction(
+        probabilities={
+            label: sum(one.probabilities[label] for one in each) / len(each) for label in labels
+        },
+        threshold=sum(one.threshold for one in each) / len(each),
+    )
 
 
 def _numbers(said: Sequence[Prediction]) -> NumberPrediction:
@@ -105,9 +117,10 @@ def _tags(said: Sequence[Prediction]) -> TagPrediction:
 
 _AVERAGES: dict[str, Callable[[Sequence[Prediction]], Prediction]] = {
     "classify": _labels,
-    "pair": _labels,
+    "multilabel": _label_sets,
     "regress": _numbers,
     "choose": _choices,
-    "answer": _spans,
+    "span": _spans,
+    "joint_span": _spans,
     "tag": _tags,
 }

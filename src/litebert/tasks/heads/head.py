@@ -47,7 +47,8 @@ class Head(Protocol):
     """One entry of HEADS."""
 
     dtype: torch.dtype
-    """Of targets: int64 for class ids, options, columns and tags; float32 for numbers."""
+    """Of targets: int64 for class ids, options, columns and tags; float32 for numbers and for
+    multilabel's rows of 0 and 1."""
 
     def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
         """Sums over the batch, in float32 whatever the dtype of the states."""

@@ -22,7 +22,7 @@ from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.heads.head import Head, TaskSums
-from litebert.tasks.heads.labels import Choose, Classify, Regress, Tag
+from litebert.tasks.heads.labels import Choose, Classify, MultiLabel, Regress, Tag
 from litebert.tasks.heads.spans import JointSpan, PlainSpan
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard
@@ -30,6 +30,7 @@ from litebert.text.tokenizer import Tokenizer
 
 HEADS: dict[str, Head] = {
     "classify": Classify(),
+    "multilabel": MultiLabel(),
     "regress": Regress(),
     "choose": Choose(),
     "span": PlainSpan(),

@@ -1,4 +1,5 @@
-"""Heads whose logits are labels, numbers or options: classify, regress, choose, tag (ALBERT A.3)."""
+"""Heads whose logits are labels, numbers or options: classify, multilabel,
+regress, choose, tag (ALBERT A.3)."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,6 +20,7 @@ from litebert.tasks.heads.head import Batches, TaskSums, without_padding
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     TagPrediction,
@@ -63,6 +65,41 @@ class Classify:
         return [
             LabelPrediction(label=labels[number], probabilities=dict(zip(labels, row, strict=True)))
             for number, row in zip(best, rows.tolist(), strict=True)
+        ]
+
+
+class MultiLabel:
+    """Any number of labels for each unit: sigmoid and binary cross-entropy, the mean over the
+    labels. Targets are a row of 0 and 1 for each unit."""
+
+    dtype = torch.float32
+
+    def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
+        logits = model.logits("multilabel", states).float()
+        losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(-1)
+        correct = ((logits >= 0) == targets.bool()).all(-1).float()
+        return TaskSums(
+            loss=without_padding(batch, losses).sum(),
+            correct=without_padding(batch, correct).sum(),
+        )
+
+    def predict(
+        self,
+        model: Model,
+        card: TaskCard,
+        inputs: Inputs,
+        examples: Sequence[TaskExample],
+        batches: Batches,
+    ) -> list[Prediction]:
+        labels = card.task.labels
+        rows = np.zeros((len(inputs), len(labels)), np.float32)
+        for units, _, states in batches:
+            rows[units] = model.logits("multilabel", states).float().sigmoid().cpu().numpy()
+        return [
+            MultiLabelPrediction(
+                probabilities=dict(zip(labels, row, strict=True)), threshold=card.label_threshold
+            )
+            for row in rows.tolist()
         ]
 
 

@@ -23,6 +23,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     Span,
@@ -45,14 +46,16 @@ _TOKEN = re.compile(r"\w+")
 def majority(
     task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExample]
 ) -> list[Prediction]:
-    """What is most frequent in train, whatever the input: a label, a tag, an option's position, no
-    answer, or a frequent answer that the context has; for numbers the mean."""
+    """What is most frequent in train, whatever the input: a label, all labels that half of train has,
+    a tag, an option's position, no answer, or a frequent answer that the context has; for numbers the mean."""
     _check(task, train)
     if task.kind == "answer":
         return list(_frequent_answers(task, only(train, AnswerExample), only(dev, AnswerExample)))
     if task.kind == "regress":
-        mean = float(np.mean([float(example.truth()) for example in only(train, TextExample)]))
+        mean = float(np.mean([example.number() for example in only(train, TextExample)]))
         return [NumberPrediction(value=mean) for _ in dev]
+    if task.head == "multilabel":
+        return list(_frequent_labels(task, only(train, TextExample), len(dev)))
     if task.kind == "choose":
         return list(_frequent_options(only(train, ChoiceExample), only(dev, ChoiceExample)))
     if task.kind == "tag":
@@ -92,8 +95,15 @@ def bag_of_words(
     texts = only(train, TextExample)
     rows, dev_rows = map(word_features, texts), map(word_features, only(dev, TextExample))
     if task.kind == "regress":
-        model = LinearModel.ridge(rows, [float(example.truth()) for example in texts])
+        model = LinearModel.ridge(rows, [example.number() for example in texts])
         return [NumberPrediction(value=float(row[0])) for row in model.outputs(dev_rows)]
+    if task.head == "multilabel":
+        sets = [[float(label in example.labels()) for label in task.labels] for example in texts]
+        model = LinearModel.multilabel(rows, sets)
+        return [
+            MultiLabelPrediction(probabilities=dict(zip(task.labels, row.tolist(), strict=True)))
+            for row in model.outputs(dev_rows).sigmoid().numpy()
+        ]
     numbers = {label: number for number, label in enumerate(task.labels)}
     targets = [numbers[str(example.truth())] for example in texts]
     model = LinearModel.logistic(rows, targets, len(numbers))
@@ -136,6 +146,18 @@ def word_features(example: TextExample) -> dict[str, float]:
         "shared of the second": len(shared) / max(len(second), 1),
         "shared of all": len(shared) / max(len(first) + len(second) - len(shared), 1),
     }
+
+
+def _frequent_labels(
+    task: Task, train: Sequence[TextExample], count: int
+) -> list[MultiLabelPrediction]:
+    """Every label that at least half of train has; the most frequent one where there is none."""
+    counts = Counter(label for example in train for label in example.labels())
+    shares = {label: counts[label] / len(train) for label in task.labels}
+    threshold = min(0.5, max(shares.values()))
+    return [
+        MultiLabelPrediction(probabilities=dict(shares), threshold=threshold) for _ in range(count)
+    ]
 
 
 def _frequent_options(

@@ -19,6 +19,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     SpanPrediction,
@@ -146,7 +147,9 @@ def _slices(
         return by_slice(task, examples, predictions, slice_of=slice_of)
 
     slices = {"slice": scored(lambda example: example.slice or "(none)")}
-    if task.kind in ("classify", "pair") and len(task.labels) <= MAX_LABELS:
+    if task.head == "multilabel":
+        slices["truth"] = scored(_num_labels, replace(task, scores=("subset_accuracy",)))
+    elif task.kind in ("classify", "pair") and len(task.labels) <= MAX_LABELS:
         # within one label, accuracy is the only score with a meaning
         slices["truth"] = scored(
             lambda example: str(example.truth()), replace(task, scores=("accuracy",))
@@ -159,6 +162,12 @@ def _slices(
             scored(_lengths(examples)), key=lambda each: order.get(each.name.rsplit(" ", 2)[0], 1)
         )
     }
+
+
+def _num_labels(example: TaskExample) -> str:
+    assert isinstance(example, TextExample)
+    count = len(example.labels())
+    return f"{count} label{'' if count == 1 else 's'}"
 
 
 def _question_word(example: TaskExample) -> str:
@@ -198,8 +207,12 @@ def _how_wrong(task: Task, example: TaskExample, prediction: Prediction) -> floa
     match example, prediction:
         case TextExample(), LabelPrediction(label=label):
             return 0.0 if label == example.truth() else prediction.probabilities[label]
+        case TextExample(), MultiLabelPrediction(labels=labels):
+            wrong = set(labels) ^ set(example.labels())
+            p = prediction.probabilities
+            return max((p[each] if each in labels else 1 - p[each] for each in wrong), default=0.0)
         case TextExample(), NumberPrediction():
-            return abs(prediction.value - float(example.truth()))
+            return abs(prediction.value - example.number())
         case ChoiceExample(), ChoicePrediction(index=index):
             return 0.0 if index == example.truth() else prediction.probabilities[index]
         case AnswerExample(), SpanPrediction(best=best):
@@ -215,6 +228,8 @@ def _how_wrong(task: Task, example: TaskExample, prediction: Prediction) -> floa
 
 def _true_text(example: TaskExample) -> str:
     match example:
+        case TextExample(label=tuple(labels)):
+            return ", ".join(labels) or "(none)"
         case TextExample(label=label):
             return f"{label:g}" if isinstance(label, float) else str(label)
         case ChoiceExample():
@@ -230,6 +245,9 @@ def _predicted_text(example: TaskExample, prediction: Prediction) -> str:
     match example, prediction:
         case _, LabelPrediction(label=label):
             return f"{label} ({prediction.probabilities[label]:.0%})"
+        case _, MultiLabelPrediction(labels=labels):
+            shown = (f"{label} ({prediction.probabilities[label]:.0%})" for label in labels)
+            return ", ".join(shown) or "(none)"
         case _, NumberPrediction(value=value):
             return f"{value:.3g}"
         case ChoiceExample(), ChoicePrediction(index=index):

@@ -84,6 +84,16 @@ class LinearModel:
         )
 
     @classmethod
+    def multilabel(cls, rows: Iterable[Row], targets: Sequence[Sequence[float]]) -> "LinearModel":
+        """A binary logistic regression for each label; targets are 0 or 1. Outputs are logits."""
+        matrix = torch.tensor(targets, dtype=torch.float64)
+        return cls._fit(
+            rows,
+            matrix.shape[1],
+            lambda outputs: F.binary_cross_entropy_with_logits(outputs, matrix, reduction="sum"),
+        )
+
+    @classmethod
     def ridge(cls, rows: Iterable[Row], targets: Sequence[float]) -> "LinearModel":
         """Ridge regression: half the squared error."""
         numbers = torch.tensor(targets, dtype=torch.float64)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 Weights = Float[np.ndarray, "samples examples"]
 """How often each example counts; one row for each score."""
@@ -60,6 +60,20 @@ class LabelCounts:
             predicted=weights @ one_hot[predicted],
         )
 
+    @classmethod
+    def of_sets(
+        cls,
+        true: Bool[np.ndarray, "examples labels"],
+        predicted: Bool[np.ndarray, "examples labels"],
+        weights: Weights,
+    ) -> "LabelCounts":
+        """Count the labels of every resample where an example has any number of labels."""
+        return cls(
+            correct=weights @ (true & predicted),
+            true=weights @ true,
+            predicted=weights @ predicted,
+        )
+
     def accuracy(self) -> Scores:
         """Share of the examples whose label was predicted."""
         return divide(self.correct.sum(1), self.true.sum(1))
@@ -72,6 +86,14 @@ class LabelCounts:
         """Mean F1 over the labels that occur, as truth or as prediction."""
         occurs = self.true + self.predicted > 0
         return divide(np.where(occurs, self._f1_by_label(), 0).sum(1), occurs.sum(1))
+
+    def multilabel_macro_f1(self) -> Scores:
+        """Mean F1 over all labels, 0 for one that does not occur, as in scikit-learn."""
+        return np.asarray(np.nan_to_num(self._f1_by_label()).mean(1))
+
+    def micro_f1(self) -> Scores:
+        """F1 over all labels of all examples together."""
+        return divide(2 * self.correct.sum(1), (self.true + self.predicted).sum(1))
 
     def matthews(self) -> Scores:
         """Matthews' correlation for any number of labels (Gorodkin 2004), between -1 and 1."""

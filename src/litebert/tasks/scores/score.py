@@ -25,6 +25,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
+    MultiLabelPrediction,
     NumberPrediction,
     Prediction,
     SpanPrediction,
@@ -163,7 +164,7 @@ def _measures(
         )
     if not examples:
         raise DataError(f"{task.name} has no examples to score")
-    known = _MEASURES[task.kind](task, examples, predictions)
+    known = _MEASURES[task.head](task, examples, predictions)
     unknown = [name for name in task.scores if name not in known]
     if unknown:
         raise ConfigError(f"{task.kind} has no score {unknown[0]!r}; known: {', '.join(known)}")
@@ -180,11 +181,7 @@ def _label_measures(
     for row, (example, prediction) in enumerate(pairs):
         label = example.truth()
         if label not in numbers:
-            known = ", ".join(task.labels[:10]) + (" …" if len(task.labels) > 10 else "")
-            raise DataError(
-                f"{example.where or example.key}: {label!r} is no label of {task.name}; known: "
-                f"{known}"
-            )
+            raise _unknown_label(task, example, label)
         true[row], predicted[row] = numbers[str(label)], numbers[prediction.label]
 
     def over(score: Callable[[LabelCounts], Scores]) -> _Measure:
@@ -198,10 +195,41 @@ def _label_measures(
     return measures | ({"f1": over(LabelCounts.f1)} if len(task.labels) == 2 else {})
 
 
+def _multilabel_measures(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> Mapping[str, _Measure]:
+    numbers = {label: number for number, label in enumerate(task.labels)}
+    true, predicted = np.zeros((2, len(examples), len(numbers)), bool)
+    pairs = zip(only(examples, TextExample), only(predictions, MultiLabelPrediction), strict=True)
+    for row, (example, prediction) in enumerate(pairs):
+        for label in example.labels():
+            if label not in numbers:
+                raise _unknown_label(task, example, label)
+            true[row, numbers[label]] = True
+        predicted[row, [numbers[label] for label in prediction.labels]] = True
+    correct = (true == predicted).all(1).astype(float)
+
+    def over(score: Callable[[LabelCounts], Scores]) -> _Measure:
+        return lambda weights: score(LabelCounts.of_sets(true, predicted, weights))
+
+    return {
+        "micro_f1": over(LabelCounts.micro_f1),
+        "macro_f1": over(LabelCounts.multilabel_macro_f1),
+        "subset_accuracy": lambda weights: mean(correct, weights),
+    }
+
+
+def _unknown_label(task: Task, example: TextExample, label: object) -> DataError:
+    known = ", ".join(task.labels[:10]) + (" …" if len(task.labels) > 10 else "")
+    return DataError(
+        f"{example.where or example.key}: {label!r} is no label of {task.name}; known: {known}"
+    )
+
+
 def _number_measures(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> Mapping[str, _Measure]:
-    true = np.array([float(example.truth()) for example in only(examples, TextExample)])
+    true = np.array([example.number() for example in only(examples, TextExample)])
     predicted = np.array([each.value for each in only(predictions, NumberPrediction)])
     return {
         "pearson": lambda weights: metrics.pearson(true, predicted, weights),
@@ -255,12 +283,13 @@ def _tag_measures(
     }
 
 
-_MEASURES = {
+_MEASURES: Mapping[str, Callable[..., Mapping[str, _Measure]]] = {
     "classify": _label_measures,
-    "pair": _label_measures,
+    "multilabel": _multilabel_measures,
     "regress": _number_measures,
     "choose": _choice_measures,
-    "answer": _answer_measures,
+    "span": _answer_measures,
+    "joint_span": _answer_measures,
     "tag": _tag_measures,
 }
 

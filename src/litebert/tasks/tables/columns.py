@@ -50,6 +50,9 @@ class TableOptions:
     """Column that scores are broken down by."""
     key: str | None = None
     """Column that names a row in the predictions; without it, the row's number from 0."""
+    label_separator: str = "auto"
+    """What separates several labels in a cell of classify or pair: a text such as ";", none, or
+    auto, which splits at ; or | where all labels so found also stand alone. Lists need none."""
     labels: tuple[str, ...] | None = None
     """All labels, in order; without it, those found in train. A checkpoint's own labels go here
     when it is scored."""
@@ -82,6 +85,8 @@ class TableOptions:
                 f"dev_fraction {self.dev_fraction:g} and test_fraction {self.test_fraction:g} "
                 "leave less than 5 % to train on"
             )
+        if not self.label_separator.strip():
+            raise ConfigError('label_separator is a text such as ";", none or auto; got a blank')
         if self.labels is not None and len(set(self.labels)) != len(self.labels):
             raise ConfigError(f"labels are named twice; got {', '.join(self.labels)}")
 

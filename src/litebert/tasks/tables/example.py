@@ -51,10 +51,10 @@ def _text_example(
     row: Row,
     columns: Columns,
     about: dict[str, str],
-    target: Callable[[Any, str], str | float | None] | None = None,
+    target: Callable[[Any, str], str | float | tuple[str, ...] | None] | None = None,
 ) -> TextExample:
     second = None if columns.second is None else _text(row, columns.second)
-    read = target or _label
+    read = target or _labels
     label = read(_value(row, columns.label), columns.label) if columns.label else None
     return TextExample(first=_text(row, columns.text), second=second, label=label, **about)
 
@@ -219,6 +219,19 @@ def _label(value: Any, name: str) -> str | None:
             f"the field {name!r} holds {type(value).__name__}, expected a word or a number"
         )
     return _clean(str(value).strip(), name) or None
+
+
+def _labels(value: Any, name: str) -> str | tuple[str, ...] | None:
+    """A label; or several, each once, where the value is a list or its JSON."""
+    if isinstance(value, str):
+        parsed = _parsed(value)
+        value = parsed if isinstance(parsed, list) else value
+    if not isinstance(value, list | tuple):
+        return _label(value, name)
+    labels = tuple(dict.fromkeys(_label(item, name) for item in value))
+    if None in labels:
+        raise BadRowError(f"the field {name!r} is a list with an empty label")
+    return tuple(label for label in labels if label is not None)
 
 
 def _number(value: Any, name: str) -> float | None:

@@ -34,8 +34,8 @@ class MemoryTable:
                 continue
             row = {str(column): _plain(value) for column, value in record.items()}
             for column, names in class_names.items():
-                if isinstance(row.get(column), int):
-                    row[column] = names[row[column]] if row[column] >= 0 else None
+                if column in row:
+                    row[column] = _named(row.get(column), names)
             yield location, row
 
     def _records(self) -> Iterable[Any]:
@@ -69,15 +69,24 @@ def to_tables(data: Any) -> dict[str, MemoryTable]:
 
 
 def _class_names(data: Any) -> dict[str, list[str]]:
-    """Names of the classes that a datasets.Dataset stores as numbers, by column."""
+    """Names of the classes that a datasets.Dataset stores as numbers, or as lists of them, by
+    column."""
     features = getattr(data, "features", None)
     if not isinstance(features, Mapping):
         return {}
-    return {
-        column: list(feature.names)
+    names = {
+        column: getattr(getattr(feature, "feature", feature), "names", None)
         for column, feature in features.items()
-        if isinstance(getattr(feature, "names", None), list | tuple)
     }
+    return {column: list(each) for column, each in names.items() if isinstance(each, list | tuple)}
+
+
+def _named(value: Any, names: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(each, names) for each in value]
+    if not isinstance(value, int):
+        return value
+    return names[value] if value >= 0 else None
 
 
 def _plain(value: Any) -> Any:

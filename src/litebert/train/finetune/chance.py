@@ -90,6 +90,9 @@ def chance_loss(inputs: Inputs) -> float | None:
         return None
     if inputs.head == "regress":
         return float(np.var(targets))
+    if inputs.head == "multilabel":
+        shares = targets.mean(0, dtype=np.float64).clip(1e-9, 1 - 1e-9)
+        return float(-(shares * np.log(shares) + (1 - shares) * np.log(1 - shares)).mean())
     if inputs.head == "choose":
         return float(np.mean(np.log(inputs.num_rows)))
     shares = np.bincount(targets) / len(targets)

@@ -59,6 +59,11 @@ class Tuned:
                 f"fine-tuned on {mine.name}, "
                 f"of kind {mine.kind}; fine-tune one for {task.name}"
             )
+        if (mine.head == "multilabel") != (task.head == "multilabel"):
+            raise ConfigError(
+                f"the model in {self.folder} has a {mine.head} head, {task.name} needs a "
+                f"{task.head} head; fine-tune one for {task.name}"
+            )
         if set(mine.labels) != set(task.labels):
             raise ConfigError(
                 f"the labels of {task.name} are {shown(task.labels)}, those of the model in "
@@ -95,7 +100,7 @@ def open_for(
     mine = tuned.card.task
     if name not in BENCHMARKS and mine.kind in LABELLED and options.labels is None:
         options = replace(options, labels=mine.labels)
-    found = open_task(name, data, options=options, splits=splits)
+    found = open_task(name, data, options=options, splits=splits, head=mine.head)
     tuned.check_task(found.task)
     other = f"{tuned.folder} was fine-tuned on {mine.name}, not on {found.task.name}"
     return replace(found, notes=(*found.notes, other)) if mine.name != found.task.name else found
