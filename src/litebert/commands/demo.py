@@ -30,11 +30,11 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = Fals
     import torch
     from rich.console import Console
 
-    from litebert.demo import Show, walk
+    from litebert.demo import Show, run_demo
 
     torch.set_num_threads(THREADS)
     console = Console(stderr=json, highlight=False)
-    facts = walk(out, Show(console), corpus=corpus)
+    facts = run_demo(out, Show(console), corpus=corpus)
     if json:
         print(jsonlib.dumps(facts, ensure_ascii=False))
     else:

