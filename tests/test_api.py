@@ -55,14 +55,14 @@ def test_settings_and_init_change_the_recipe(
         out=str(tmp_path / "more"),
         init=pretrained,
         steps=2,
-        rate=1e-4,
+        learning_rate=1e-4,
         device="cpu",
         workers=0,
         progress=False,
     )
     assert run.details["steps"] == 2
     recipe = json.loads((run.folder / "recipe.json").read_text())["recipe"]
-    assert recipe["optimizer"]["rate"] == 1e-4
+    assert recipe["optimizer"]["learning_rate"] == 1e-4
     assert recipe["overrides"]["hidden_size"] == 32
     with pytest.raises(
         litebert.ConfigError, match="there is no setting 'stpes'; did you mean 'steps'"

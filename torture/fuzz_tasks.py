@@ -23,8 +23,8 @@ import pyarrow.parquet
 
 from litebert.errors import DataError
 from litebert.tasks.registry import OWN, TableOptions, open_task
-from litebert.testing.task_files import OWN as MAKERS
-from litebert.testing.task_files import article
+from litebert.testing.files import OWN as MAKERS
+from litebert.testing.files import article
 from torture.fuzz_corpus import PACKS, campaign, damage
 
 KINDS = (".csv", ".tsv", ".jsonl", ".parquet", ".json")

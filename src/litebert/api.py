@@ -88,9 +88,9 @@ def pretrain(
     """Pretrain an encoder on shards (`litebert data build`), or resume the run in the folder `out`.
 
     `recipe` is a PretrainRecipe or the name of one (NAMED); `settings` replace some of its fields,
-    as the flags of `litebert pretrain` do: `steps=1000, rate=1e-3`. `init` is a checkpoint, run or
-    embedded model to start from, whose encoder's shape is taken over unless a `preset` is given.
-    `workers` processes prefetch batches. InterruptedRunError after a signal: the same call resumes.
+    as the flags of `litebert pretrain` do: `steps=1000, learning_rate=1e-3`. `init` is a checkpoint,
+    run or embedded model to start from, whose encoder's shape is taken over unless a `preset` is
+    given. `workers` processes prefetch batches. InterruptedRunError after a signal: the same call resumes.
     """
     chosen = named(recipe) if isinstance(recipe, str) else recipe
     start = None if init is None else find_checkpoint(os.fspath(init))
@@ -141,8 +141,8 @@ def finetune(
     split. `options` say which columns to read; by default they are recognized by their names.
 
     Without a `recipe` it is the paper's for the task (Table 14), scaled to model and data;
-    `settings` replace some of its fields: `epochs=3, rate=1e-4`. Several `seeds` give a run each, in
-    folders of their own. InterruptedRunError after a signal: the same call resumes.
+    `settings` replace some of its fields: `epochs=3, learning_rate=1e-4`. Several `seeds` give a
+    run each, in folders of their own. InterruptedRunError after a signal: the same call resumes.
     """
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")

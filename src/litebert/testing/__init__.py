@@ -14,8 +14,7 @@ import sentencepiece
 
 from litebert.data.build import BuildOptions, build_shards
 from litebert.recipes import OptimizerSpec, PretrainRecipe, Stages
-from litebert.testing.corpus import WORLDS, tiny_corpus, tiny_documents
-from litebert.testing.task_files import TINY_SPLITS, tiny_task
+from litebert.testing.files import TINY_SPLITS, WORLDS, tiny_corpus, tiny_documents, tiny_task
 from litebert.text.tokenizer import Tokenizer
 
 __all__ = [

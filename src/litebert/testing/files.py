@@ -1,29 +1,51 @@
-"""Tiny task files in the official layouts, and tables such as users bring, over the tiny corpus's
-words.
- Labels follow from the words, so that a small model learns them in seconds: who belongs to which
-world, who acts on what.
+"""Tiny data over one small vocabulary: a corpus made by a grammar, task files in the official
+layouts, and tables such as users bring.
+
+Documents are about four worlds, a hero in each. Labels follow from the words, so that a small model
+learns them in seconds: who belongs to which world, who acts on what.
 """
 
 import csv
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from litebert.testing.corpus import WORLDS
-
+WORLDS = {
+    "sea": (
+        "sailor whale ship captain",
+        "sails hunts follows",
+        "the cold wave;the salt wind;a far island",
+    ),
+    "farm": (
+        "farmer horse goat miller",
+        "feeds carries watches",
+        "the dry barley;a wooden cart;the old barn",
+    ),
+    "city": (
+        "baker singer driver thief",
+        "meets pays forgets",
+        "a crowded street;the loud market;a narrow door",
+    ),
+    "sky": (
+        "pilot eagle moon comet",
+        "crosses circles leaves",
+        "the thin cloud;a quiet night;the bright south",
+    ),
+}
+"""Who does what to whom, by the world that a document is about."""
 TINY_SPLITS = {"train": 48, "dev": 16, "test": 8}
 """Examples in each split of a tiny benchmark; one's own tables have them all in one file."""
-NLI = ("contradiction", "entailment", "neutral")
-BINARY, ENTAILS = ("0", "1"), ("entailment", "not_entailment")
+_NLI = ("contradiction", "entailment", "neutral")
+_BINARY, _ENTAILS = ("0", "1"), ("entailment", "not_entailment")
 GLUE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
-    "cola": ("CoLA", BINARY, "source label mark sentence", "index sentence"),
-    "sst2": ("SST-2", BINARY, "sentence label", "index sentence"),
+    "cola": ("CoLA", _BINARY, "source label mark sentence", "index sentence"),
+    "sst2": ("SST-2", _BINARY, "sentence label", "index sentence"),
     "mrpc": (
         "MRPC",
-        BINARY,
+        _BINARY,
         "Quality #1_ID #2_ID #1_String #2_String",
         "index #1_ID #2_ID #1_String #2_String",
     ),
@@ -35,29 +57,51 @@ GLUE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
     ),
     "qqp": (
         "QQP",
-        BINARY,
+        _BINARY,
         "id qid1 qid2 question1 question2 is_duplicate",
         "id question1 question2",
     ),
     "mnli": (
-        "MNLI",
-        NLI,
+        "M_NLI",
+        _NLI,
         "index promptID pairID genre sentence1 sentence2 label1 gold_label",
         "index genre sentence1 sentence2",
     ),
-    "qnli": ("QNLI", ENTAILS, "index question sentence label", "index question sentence"),
-    "rte": ("RTE", ENTAILS, "index sentence1 sentence2 label", "index sentence1 sentence2"),
-    "wnli": ("WNLI", BINARY, "index sentence1 sentence2 label", "index sentence1 sentence2"),
-    "diagnostic": ("diagnostic", NLI, "", "index sentence1 sentence2"),
+    "qnli": ("Q_NLI", _ENTAILS, "index question sentence label", "index question sentence"),
+    "rte": ("RTE", _ENTAILS, "index sentence1 sentence2 label", "index sentence1 sentence2"),
+    "wnli": ("W_NLI", _BINARY, "index sentence1 sentence2 label", "index sentence1 sentence2"),
+    "diagnostic": ("diagnostic", _NLI, "", "index sentence1 sentence2"),
 }
 """Folder, labels, columns of train and dev, columns of test ("_" stands for a blank)."""
-ROLES = {
+_ROLES = {
     "number": ("index", "id"),
     "first": ("sentence1", "#1_String", "question1", "question"),
     "second": ("sentence2", "#2_String", "question2", "sentence"),
     "label": ("label", "Quality", "score", "is_duplicate", "gold_label"),
 }
 """What GLUE's columns hold; the others stay empty."""
+
+
+def tiny_documents(count: int = 60, *, seed: int = 0) -> Iterator[list[str]]:
+    """Documents of a few sentences each; all sentences of one are about the same world, and are
+    numbered in order."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        subjects, verbs, objects = (
+            part.split(";" if ";" in part else None) for part in WORLDS[draw.choice(sorted(WORLDS))]
+        )
+        hero = draw.choice(subjects)
+        times = ["first", *["then"] * draw.randint(2, 8), "finally"]
+        yield [f"{time} the {hero} {draw.choice(verbs)} {draw.choice(objects)} ." for time in times]
+
+
+def tiny_corpus(path: Path, *, documents: int = 60, seed: int = 0) -> Path:
+    """A text file of documents with a blank line between, a sentence a line."""
+    path.write_text(
+        "\n\n".join("\n".join(sentences) for sentences in tiny_documents(documents, seed=seed))
+        + "\n"
+    )
+    return path
 
 
 def tiny_task(folder: Path, name: str, *, seed: int = 0, scale: int = 1) -> Path:
@@ -84,7 +128,7 @@ def tiny_task(folder: Path, name: str, *, seed: int = 0, scale: int = 1) -> Path
             for number in range(count * scale // 4):
                 _write_json(
                     folder / split / ("high", "middle")[number % 2] / f"{number}.txt",
-                    passage(draw, number),
+                    _passage(draw, number),
                 )
     else:
         return _write_table(
@@ -93,7 +137,7 @@ def tiny_task(folder: Path, name: str, *, seed: int = 0, scale: int = 1) -> Path
     return folder
 
 
-def story(draw: random.Random, world: str | None = None) -> list[str]:
+def _story(draw: random.Random, world: str | None = None) -> list[str]:
     """Three sentences about one hero."""
     subjects, verbs, objects = WORLDS[world or draw.choice(sorted(WORLDS))]
     hero, deeds, things = draw.choice(subjects.split()), verbs.split(), objects.split(";")
@@ -103,12 +147,12 @@ def story(draw: random.Random, world: str | None = None) -> list[str]:
     ]
 
 
-def labelled(draw: random.Random, labels: Sequence[str]) -> tuple[str, str, str]:
+def _labelled(draw: random.Random, labels: Sequence[str]) -> tuple[str, str, str]:
     """A sentence of any world, one of a world that decides, and the label that it decides."""
     world = draw.choice(sorted(WORLDS))
     return (
-        draw.choice(story(draw)),
-        draw.choice(story(draw, world)),
+        draw.choice(_story(draw)),
+        draw.choice(_story(draw, world)),
         labels[sorted(WORLDS).index(world) % len(labels)],
     )
 
@@ -117,12 +161,12 @@ def article(draw: random.Random, number: int, *, has_null: bool) -> dict[str, An
     """Of SQuAD: a context and four questions, who did it; where some have no answer, every other is
     about another world."""
     world, other = draw.sample(sorted(WORLDS), 2)
-    sentences = story(draw, world)
+    sentences = _story(draw, world)
     context = " ".join(sentences)
     questions: list[dict[str, Any]] = []
     for index in range(4):
         null = has_null and index % 2 == 1
-        _, _, hero, deed = draw.choice(story(draw, other) if null else sentences).split(maxsplit=3)
+        _, _, hero, deed = draw.choice(_story(draw, other) if null else sentences).split(maxsplit=3)
         answers = [] if null else [{"text": hero, "answer_start": context.index(hero)}]
         question = {
             "id": f"{number}-{index}",
@@ -133,34 +177,34 @@ def article(draw: random.Random, number: int, *, has_null: bool) -> dict[str, An
     return {"title": f"{world} {number}", "paragraphs": [{"context": context, "qas": questions}]}
 
 
-def choice(draw: random.Random) -> dict[str, Any]:
+def _choice(draw: random.Random) -> dict[str, Any]:
     """Who is of the sea? One option of each world."""
     worlds = draw.sample(sorted(WORLDS), 4)
     options = [f"the {draw.choice(WORLDS[world][0].split())}" for world in worlds]
     question = draw.choice(["_ is of the sea .", "who is of the sea ?"])
     return {
-        "article": " ".join(story(draw)),
+        "article": " ".join(_story(draw)),
         "question": question,
         "options": options,
         "answer": "ABCD"[worlds.index("sea")],
     }
 
 
-def passage(draw: random.Random, number: int) -> dict[str, Any]:
+def _passage(draw: random.Random, number: int) -> dict[str, Any]:
     """Of RACE: an article and four questions."""
-    choices = [choice(draw) for _ in range(4)]
+    choices = [_choice(draw) for _ in range(4)]
     names = {"question": "questions", "options": "options", "answer": "answers"}
     lists = {many: [each[one] for each in choices] for one, many in names.items()}
     return lists | {"article": choices[0]["article"], "id": f"{number}.txt"}
 
 
 def _classified(draw: random.Random) -> dict[str, Any]:
-    _, text, label = labelled(draw, sorted(WORLDS))
+    _, text, label = _labelled(draw, sorted(WORLDS))
     return {"text": text, "label": label}
 
 
 def _pair(draw: random.Random, labels: Sequence[Any]) -> dict[str, Any]:
-    return dict(zip(("sentence1", "sentence2", "label"), labelled(draw, labels), strict=True))
+    return dict(zip(("sentence1", "sentence2", "label"), _labelled(draw, labels), strict=True))
 
 
 def _question(draw: random.Random) -> dict[str, Any]:
@@ -174,7 +218,7 @@ def _question(draw: random.Random) -> dict[str, Any]:
 
 
 def _tagged(draw: random.Random) -> dict[str, Any]:
-    words = draw.choice(story(draw)).split()
+    words = draw.choice(_story(draw)).split()
     return {
         "words": words,
         "tags": ["O", "O", "B-hero", "O", "B-thing", *["I-thing"] * (len(words) - 6), "O"],
@@ -185,7 +229,7 @@ OWN: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "classify": _classified,
     "pair": partial(_pair, labels=("same", "other")),
     "regress": partial(_pair, labels=(0.5, 4.25, 2.0, 5.0)),
-    "choose": choice,
+    "choose": _choice,
     "answer": _question,
     "tag": _tagged,
 }
@@ -194,7 +238,7 @@ OWN: dict[str, Callable[[random.Random], dict[str, Any]]] = {
 def _write_glue(folder: Path, name: str, draw: random.Random, scale: int) -> None:
     place, labels, columns, test_columns = GLUE[name]
     (folder / place).mkdir(exist_ok=True)
-    roles = {column: role for role, known in ROLES.items() for column in known}
+    roles = {column: role for role, known in _ROLES.items() for column in known}
     for split, count in TINY_SPLITS.items():
         names = (test_columns if split == "test" else columns).split()
         lines = (
@@ -203,7 +247,7 @@ def _write_glue(folder: Path, name: str, draw: random.Random, scale: int) -> Non
             else ["\t".join(names).replace("#1_", "#1 ").replace("#2_", "#2 ")]
         )
         for number in range(count * scale):
-            first, second, label = labelled(draw, labels)
+            first, second, label = _labelled(draw, labels)
             cells = {"number": str(number), "first": first, "second": second, "label": label}
             lines.append("\t".join(cells.get(roles.get(column, ""), "") for column in names))
         if names:
