@@ -8,9 +8,9 @@ end, of a pair the longer text first; answer and tag read long texts in overlapp
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, overload
 
 import numpy as np
@@ -271,7 +271,7 @@ class Predictor:
 
 
 def load(
-    folder: Path | str | None = None,
+    folder: str | os.PathLike[str] | None = None,
     *,
     device: str = "auto",
     batch_tokens: int | None = None,
@@ -289,7 +289,9 @@ def load(
     from litebert.loading import load_checkpoint
     from litebert.models.index import default_model
 
-    checkpoint, notes = load_checkpoint(default_model().folder if folder is None else folder)
+    checkpoint, notes = load_checkpoint(
+        default_model().folder if folder is None else os.fspath(folder)
+    )
     engine = TorchEngine(
         checkpoint, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile
     )
