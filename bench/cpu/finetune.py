@@ -35,7 +35,7 @@ from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.prepare import Prepared, prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.runtime import Runtime
 

@@ -53,7 +53,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.testing import tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.prepare import Prepared, prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.graphs.passes import WARM
 from litebert.train.runtime import Runtime

@@ -27,7 +27,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.task import Task, TaskData
 from litebert.testing import WORLDS, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.prepare import Prepared, prepare
 from litebert.train.finetune.run import Finetuning
 from tests.helpers.pretraining import CPU, essence
 

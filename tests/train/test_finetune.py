@@ -21,9 +21,9 @@ from litebert.tasks.heads.heads import predict
 from litebert.tasks.predictions import load_predictions
 from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskCard
-from litebert.train.finetune import conclusion
+from litebert.train.finetune import result as conclusion
 from litebert.train.finetune.job import FinetuneJob
-from litebert.train.finetune.prepared import prepare
+from litebert.train.finetune.prepare import prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.log import read_records
 from litebert.train.loop import BetweenSteps, Event

@@ -16,10 +16,10 @@ import torch
 from litebert.errors import CheckpointError, DivergedError, InterruptedRunError
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
-from litebert.train.finetune import conclusion
-from litebert.train.finetune.chance import ChanceWatch, chance_loss
+from litebert.train.finetune import result as conclusion
+from litebert.train.finetune.evaluation import ChanceWatch, chance_loss
 from litebert.train.finetune.job import gentler
-from litebert.train.finetune.seeds import spread, train_seeds
+from litebert.train.finetune.finetune import train_seeds
 from litebert.train.loop import BetweenSteps, Event
 from tests.helpers.finetuning import WatchedTuning, assert_same_tuning, ready, recipe, source, tune
 from tests.helpers.pretraining import CPU, essence, events, losses, signalled

@@ -25,7 +25,7 @@ from litebert.tasks.task import TaskData
 from litebert.testing import tiny_documents, tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.job import FinetuneJob
-from litebert.train.finetune.prepared import Prepared, prepare
+from litebert.train.finetune.prepare import Prepared, prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.graphs.passes import WARM, Graphs
 from litebert.train.runtime import Runtime

@@ -19,7 +19,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.testing import tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune.prepared import prepare
+from litebert.train.finetune.prepare import prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.graphs.update import RecordedUpdate
 from litebert.train.runtime import Runtime

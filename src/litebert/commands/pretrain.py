@@ -5,15 +5,12 @@ import json as jsonlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from litebert.commands.flags import Device, RecipeFlags
 from litebert.config import PRESETS
-from litebert.errors import ConfigError, DivergedError, InterruptedRunError
+from litebert.errors import ConfigError
 from litebert.recipes import NAMED, PretrainRecipe, named
-
-if TYPE_CHECKING:
-    from litebert.train.log import Sink
 
 DEFAULT = "affordable"
 
@@ -75,69 +72,30 @@ def pretrain(
         init = str(find_checkpoint(init))
         if "preset" not in settings:
             settings["preset"], settings["overrides"] = shape_of(init)
-    run(
-        chosen.changed(settings | {"encoder": encoder}),
-        data,
-        out,
-        init,
-        device,
-        workers,
-        tensorboard=tensorboard,
-        dry_run=dry_run,
-        json=json,
-    )
-
-
-def run(
-    recipe: PretrainRecipe,
-    data: str,
-    out: str,
-    init: str | None,
-    device: str,
-    workers: int,
-    *,
-    tensorboard: bool,
-    dry_run: bool,
-    json: bool,
-) -> None:
+    changed = chosen.changed(settings | {"encoder": encoder})
     # torch only now: wrong flags are answered at once
-    from litebert.train.pretrain.dry_run import rehearse, said
-    from litebert.train.pretrain.run import Pretraining
-    from litebert.train.runtime import Runtime
+    from litebert.train.pretrain.dry_run import dry_run_lines, run_dry
+    from litebert.train.pretrain.run import run_pretraining
+    from litebert.train.runtime import is_main_rank
 
-    runtime = Runtime.start(device=device, dtype=recipe.dtype)
-    try:
-        training = Pretraining(recipe, data, runtime, init=init, workers=workers)
-        result = (
-            rehearse(training, out)
-            if dry_run
-            else training.train(out, sinks=_sinks(out, tensorboard and runtime.is_main))
-        )
-    except (InterruptedRunError, DivergedError):
-        # every rank is here; after any other error the others may be waiting for this one
-        runtime.close()
-        raise
-    runtime.close()
-    if not runtime.is_main:
+    common: Any = {"init": init, "device": device, "workers": workers}
+    result = (
+        run_dry(changed, data, out, **common)
+        if dry_run
+        else run_pretraining(changed, data, out, tensorboard=tensorboard, **common).to_dict()
+    )
+    if not is_main_rank():
         return
     if json:
         print(jsonlib.dumps(result))
     elif dry_run:
-        for name, value in said(result).items():
+        for name, value in dry_run_lines(result).items():
             print(f"{name:<16}{value}")
     else:
         print(
             f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}",
             file=sys.stderr,
         )
-
-
-def _sinks(out: str, tensorboard: bool) -> "tuple[Sink, ...]":
-    if not tensorboard:
-        return ()
-    from litebert.train.tensorboard import TensorBoardSink
-
-    return (TensorBoardSink(Path(out) / "tensorboard"),)
 
 
 def _note(text: str) -> None:

@@ -53,7 +53,7 @@ from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskCard, TaskData
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
-from litebert.train.finetune.prepared import prepare
+from litebert.train.finetune.prepare import prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.pretrain.evaluate import Evaluation
 from litebert.train.pretrain.run import Pretraining, example_spec
@@ -267,10 +267,8 @@ class Walk:
             done = training.train(self.folder.pretrain)
             pretrained = Checkpoint.load(self.folder.pretrain / "final")
             scores = self.score(pretrained, tokenizer)
-            tokens = {"parameters": parameters, "steps": done["steps"], "tokens": done["tokens"]}
-            self.facts["pretraining"] = (
-                tokens | {"train_seconds": round(done["seconds"], 1)} | scores
-            )
+            tokens = {"parameters": parameters, "steps": done.steps, "tokens": done.tokens}
+            self.facts["pretraining"] = tokens | {"train_seconds": round(done.seconds, 1)} | scores
         return pretrained
 
     def score(self, pretrained: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -8,7 +8,8 @@ middle of a backward pass.
 import hashlib
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType, TracebackType
@@ -19,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 
 Arithmetic = Literal["auto", "float32", "bfloat16", "fp8"]
 FP8_CAPABILITY = (8, 9)
@@ -78,6 +79,19 @@ class Runtime:
             dtype=names.get(dtype, auto),
             fp8=dtype == "fp8",
         )
+
+    @classmethod
+    @contextmanager
+    def joined(cls, *, device: str = "auto", dtype: Arithmetic = "auto") -> "Iterator[Runtime]":
+        """As `start`, and leave the ranks at the end."""
+        runtime = cls.start(device=device, dtype=dtype)
+        try:
+            yield runtime
+        except (InterruptedRunError, DivergedError):
+            # every rank is here; after any other error the others may be waiting for this one
+            runtime.close()
+            raise
+        runtime.close()
 
     @property
     def is_main(self) -> bool:
@@ -143,6 +157,11 @@ class Runtime:
         """Until the device has done what it was asked, so that a clock means something."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def is_main_rank() -> bool:
+    """Whether this process prints results: one of those that torchrun started does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 class StopSignal:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from litebert.errors import MissingExtraError
-from litebert.train.log import Record
+from litebert.train.log import Record, Sink
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -73,6 +73,11 @@ class TensorBoardSink:
             self._writer = self._make(self._folder, purge_step=void, flush_secs=FLUSH_SECONDS)
         self._last = max(done, self._last) if kind == "event" else done
         return self._writer
+
+
+def tensorboard_sinks(run: Path | str) -> tuple[Sink, ...]:
+    """Events in the folder tensorboard/ of a run."""
+    return (TensorBoardSink(Path(run) / "tensorboard"),)
 
 
 def _number(value: object) -> float | None:

@@ -14,20 +14,36 @@ import torch
 
 from litebert.data.stream import Position
 from litebert.errors import InterruptedRunError
+from litebert.loading import find_checkpoint
+from litebert.recipes import PretrainRecipe
 from litebert.storage.snapshot import Snapshot
 from litebert.train.guard import Guard
 from litebert.train.loop import Loop, State, Stopped
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.progress import duration
-from litebert.train.runtime import StopSignal
+from litebert.train.runtime import Runtime, StopSignal
 
 STEPS = 3
 """Steps taken: the first warms up and compiles, the others are timed."""
 
 
-def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
-    """Take real steps at the stage with most tokens in a batch, and count what the whole run would
-    take."""
+def run_dry(
+    recipe: PretrainRecipe,
+    data: Path | str,
+    out: Path | str,
+    *,
+    init: Path | str | None = None,
+    device: str = "auto",
+    workers: int = 1,
+) -> dict[str, Any]:
+    """Run a few steps of a pretraining at the stage with most tokens in a batch; memory, speed,
+    time and disk of the run. Nothing is written to `out`."""
+    start = None if init is None else find_checkpoint(init)
+    with Runtime.joined(device=device, dtype=recipe.dtype) as runtime:
+        return _measure(Pretraining(recipe, data, runtime, init=start, workers=workers), out)
+
+
+def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:
     recipe, job, runtime = training.recipe, training.job, training.runtime
     stages = [
         stages
@@ -87,7 +103,7 @@ def rehearse(training: Pretraining, out: Path | str) -> dict[str, Any]:
     }
 
 
-def said(found: dict[str, Any]) -> dict[str, str]:
+def dry_run_lines(found: dict[str, Any]) -> dict[str, str]:
     """The same for a person to read."""
     where = "" if found["device"].startswith("cuda") else " of main memory"
     return {

@@ -3,7 +3,7 @@ checkpoint out (ALBERT §4.1)."""
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
 from litebert.kernels.fp8.linear import MULTIPLE
+from litebert.loading import find_checkpoint
 from litebert.model.model import Model
 from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
@@ -46,7 +47,72 @@ from litebert.train.pretrain.positions import extend_positions, new_positions, s
 from litebert.train.pretrain.samples import filled_masks
 from litebert.train.run import Run, Say, is_multiple, to_stderr
 from litebert.train.runtime import Runtime
+from litebert.train.tensorboard import tensorboard_sinks
 from litebert.train.working import WorkingCopy
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainResult:
+    """A finished pretraining."""
+
+    folder: Path
+    """The run folder."""
+    steps: int
+    tokens: int
+    """Tokens read, padding included."""
+    seconds: float
+    """Time spent in steps, over all processes of the run."""
+    scores: dict[str, Any]
+    """The last evaluation on held-out text: masked_loss, masked_accuracy, perplexity …; empty
+    without held-out text."""
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the final checkpoint, which `litebert.load` reads."""
+        return self.folder / "final"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        counts = {"steps": self.steps, "tokens": self.tokens, "seconds": self.seconds}
+        return counts | self.scores
+
+
+def run_pretraining(
+    recipe: PretrainRecipe,
+    data: Path | str,
+    out: Path | str,
+    *,
+    init: Path | str | None = None,
+    device: str = "auto",
+    workers: int = 1,
+    tensorboard: bool = False,
+    progress: bool = True,
+    say: Say = to_stderr,
+) -> PretrainResult:
+    """Pretrain an encoder on shards, or resume an interrupted run of the same recipe and data.
+
+    Args:
+        recipe: What to train and how, such as `litebert.recipes.named("affordable")`.
+        data: Folder of shards, from `litebert data build`.
+        out: Folder of the run: recipe, metrics, snapshots and checkpoints.
+        init: Checkpoint, run or embedded model that weights start from.
+        device: cpu, cuda, cuda:1 …, or auto.
+        workers: Processes that prefetch batches; 0 prepares them in this one.
+        tensorboard: Write TensorBoard events into the run folder as well.
+        progress: Show progress on standard error.
+        say: Called with each message.
+
+    Raises:
+        InterruptedRunError: SIGTERM or Ctrl-C came; the same call resumes.
+        DivergedError: The loss became NaN or infinite again and again.
+    """
+    if workers < 0:
+        raise ConfigError(f"workers is a number of processes from 0; got {workers}")
+    start = None if init is None else find_checkpoint(init)
+    with Runtime.joined(device=device, dtype=recipe.dtype) as runtime:
+        training = Pretraining(recipe, data, runtime, init=start, workers=workers, say=say)
+        sinks = tensorboard_sinks(out) if tensorboard and runtime.is_main else ()
+        return training.train(out, sinks=sinks, progress=progress)
 
 
 class Pretraining:
@@ -135,9 +201,8 @@ class Pretraining:
 
     def train(
         self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
-    ) -> dict[str, Any]:
-        """Run to the end in the folder `out`, resuming where an earlier process stopped; the
-        result."""
+    ) -> PretrainResult:
+        """Run to the end in the folder `out`, resuming where an earlier process stopped."""
         try:
             return self.run.execute(
                 out,
@@ -172,8 +237,8 @@ class Pretraining:
             if warning:
                 self.run.emit(Incident(step=event.step, kind="plateau", message=warning))
 
-    def _finish(self, state: State) -> dict[str, Any]:
-        """Write the final checkpoint; the result."""
+    def _finish(self, state: State) -> PretrainResult:
+        """Write the final checkpoint."""
         if self.runtime.is_main:
             checkpoint = Checkpoint(model=self.learner.model, tokenizer=self.tokenizer)
             failure = self.run.write_checkpoint(checkpoint, self.run.folder.final)
@@ -183,12 +248,13 @@ class Pretraining:
                 )
             self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
-        return {
-            "steps": state.step,
-            "tokens": state.tokens,
-            "seconds": state.seconds,
-            **self.evaluations.scores,
-        }
+        return PretrainResult(
+            folder=self.run.folder.path,
+            steps=state.step,
+            tokens=state.tokens,
+            seconds=state.seconds,
+            scores=self.evaluations.scores,
+        )
 
 
 class Evaluations:

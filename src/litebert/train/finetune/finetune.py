@@ -1,0 +1,218 @@
+"""Fine-tuning from files or tables to a result, with one seed or several (ALBERT §4.2: the median of
+five). A task, a model and data in; a run for each seed, and the best one's checkpoint, out."""
+
+import math
+import shutil
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import ConfigError, DivergedError
+from litebert.files import MANIFEST, write_folder, write_json
+from litebert.loading import load_checkpoint
+from litebert.recipes import FinetuneRecipe, paper_recipe
+from litebert.recipes.table14 import FROM_MNLI
+from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.registry import open_task
+from litebert.tasks.tables.columns import TableOptions
+from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of
+from litebert.train.finetune.result import FinetuneResult, result_of
+from litebert.train.finetune.run import Finetuning
+from litebert.train.folder import RunFolder
+from litebert.train.log import Sink
+from litebert.train.run import Say, to_stderr
+from litebert.train.runtime import Runtime
+from litebert.train.tensorboard import tensorboard_sinks
+
+
+def run_finetuning(
+    task: str,
+    model: Path | str,
+    data: Any,
+    out: Path | str,
+    *,
+    recipe: FinetuneRecipe | None = None,
+    settings: Mapping[str, Any] | None = None,
+    table: TableOptions | None = None,
+    seeds: int = 1,
+    device: str = "auto",
+    tensorboard: bool = False,
+    progress: bool = True,
+    say: Say = to_stderr,
+) -> FinetuneResult:
+    """Fine-tune a model for a task, or resume an interrupted run of the same recipe and data.
+
+    Args:
+        task: A benchmark (cola … race), or for your own data classify, pair, regress, choose,
+            answer or tag.
+        model: A checkpoint, a run's folder, a Hugging Face folder or an embedded model's name.
+        data: The benchmark's folder, or your own file, folder or table in memory.
+        out: Folder of the run: recipe, metrics, snapshots, checkpoints and predictions for dev.
+        recipe: How to train; by default the paper's for the task (Table 14), scaled to the model's
+            width and the number of examples.
+        settings: Changes to the recipe, by the name of a field or of an optimizer setting.
+        table: How your own files are read.
+        seeds: Number of runs with different seeds, each in a folder of its own.
+        device: cpu, cuda, cuda:1 …, or auto.
+        tensorboard: Write TensorBoard events into the run folder as well.
+        progress: Show progress on standard error.
+        say: Called with each message.
+
+    Raises:
+        InterruptedRunError: SIGTERM or Ctrl-C came; the same call resumes.
+        DivergedError: The loss became NaN or infinite again and again.
+    """
+    if seeds < 1:
+        raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
+    examples = open_task(task, data, options=table, splits=("train", "dev"))
+    source, notes = load_checkpoint(model)
+    for note in (*examples.notes, *notes, *_advice(examples.task.name, source)):
+        say(f"note: {note}")
+    changes = dict(settings or {})
+    if recipe is None:
+        encoder = source.model.config.encoder
+        recipe = paper_recipe(
+            examples.task.name,
+            num_examples=len(examples.splits["train"]),
+            hidden_size=encoder.hidden_size,
+            max_positions=encoder.max_positions,
+            has_null=examples.task.has_null,
+        )
+        changes = _scaled(recipe, changes)
+    recipe = recipe.changed(changes)
+    with Runtime.joined(device=device, dtype=recipe.dtype) as runtime:
+
+        def sinks(folder: Path) -> tuple[Sink, ...]:
+            return tensorboard_sinks(folder) if tensorboard and runtime.is_main else ()
+
+        prepared = prepare(recipe, examples, tokenizer_of(source, "--model"))
+        if seeds > 1:
+            return train_seeds(
+                recipe,
+                prepared,
+                source,
+                runtime,
+                out,
+                seeds=seeds,
+                say=say,
+                sinks=sinks,
+                progress=progress,
+            )
+        _check_single(out)
+        run = Finetuning(recipe, prepared, source, runtime, say=say)
+        return run.train(out, sinks=sinks(Path(out)), progress=progress)
+
+
+def train_seeds(
+    recipe: FinetuneRecipe,
+    prepared: Prepared,
+    source: Checkpoint,
+    runtime: Runtime,
+    out: Path | str,
+    *,
+    seeds: int,
+    say: Say = to_stderr,
+    sinks: Callable[[Path], tuple[Sink, ...]] = lambda folder: (),
+    progress: bool = True,
+) -> FinetuneResult:
+    """Runs of seed, seed + 1, … in the folders seed-0, seed-1, … of `out`; finished ones answer at
+    once."""
+    out = Path(out)
+    if RunFolder(out).recipe.exists():
+        raise ConfigError(f"{out} holds a run of one seed; choose another --out for several")
+    results: list[dict[str, Any]] = []
+    diverged: DivergedError | None = None
+    for number in range(seeds):
+        folder, seed = out / f"seed-{number}", recipe.seed + number
+        if runtime.is_main:
+            say(f"seed {seed}, {number + 1} of {seeds}")
+        run = Finetuning(replace(recipe, seed=seed), prepared, source, runtime, say=say)
+        try:
+            result = run.train(folder, sinks=sinks(folder), progress=progress)
+            results.append({"folder": folder.name, **result.details})
+        except DivergedError as error:  # one seed that fails is part of the spread
+            say(f"seed {seed} failed: {error}")
+            results.append(
+                {
+                    "folder": folder.name,
+                    "seed": seed,
+                    "score": None,
+                    "scores": {},
+                    "reason": str(error),
+                }
+            )
+            diverged = error
+    done = [result for result in results if result["score"] is not None]
+    if not done:
+        assert diverged is not None
+        raise diverged
+    best = max(done, key=lambda result: result["score"])
+    summary = {
+        "task": recipe.task,
+        "score": statistics.median(result["score"] for result in done),
+        "scores": {
+            name: _spread([result["scores"][name] for result in done]) for name in done[0]["scores"]
+        },
+        "best_seed": best["seed"],
+        "failed": sum(result["score"] is None or not result["left_chance"] for result in results),
+        "seeds": results,
+    }
+    if runtime.is_main:
+        _copy_checkpoint(out / best["folder"] / "final", out / "final")
+        write_json(out / "summary.json", summary)
+    runtime.wait()
+    return result_of(out, summary)
+
+
+def _check_single(out: Path | str) -> None:
+    """Refuse a folder of several seeds for a run of one: it would replace the best one's
+    checkpoint."""
+    if (Path(out) / "seed-0").exists():
+        raise ConfigError(f"{out} holds runs of several seeds; choose another --out for one")
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    """Where most of them lie, and how far apart they are."""
+    return {
+        "median": statistics.median(values),
+        "mean": math.fsum(values) / len(values),
+        "deviation": statistics.stdev(values) if len(values) > 1 else 0.0,
+        "lowest": min(values),
+        "highest": max(values),
+    }
+
+
+def _copy_checkpoint(source: Path, target: Path) -> None:
+    """The same checkpoint under another name, whole or not at all."""
+
+    def write(folder: Path) -> None:
+        for file in source.iterdir():
+            if file.name != MANIFEST:
+                shutil.copyfile(file, folder / file.name)
+
+    write_folder(target, write, replace=True)
+
+
+def _scaled(paper: FinetuneRecipe, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, with as many epochs for another batch size, and the same fraction of warm-up
+    for another length."""
+    assert paper.steps is not None
+    result = dict(settings)
+    budget = [result.get(name) for name in paper.budgets]
+    if result.get("batch_size") and budget == [None, None]:
+        result["steps"] = max(round(paper.steps * paper.batch_size / result["batch_size"]), 1)
+    if "warmup" not in result and any(result.get(name) is not None for name in paper.budgets):
+        result["warmup"] = paper.optimizer.warmup_steps(paper.steps) / paper.steps
+    return result
+
+
+def _advice(task: str, source: Checkpoint) -> list[str]:
+    """What the paper did and this run does not."""
+    before = dict(source.task or {}).get("task", {}).get("name")
+    if task in FROM_MNLI and before != "mnli":
+        return [
+            f"the paper starts {task} from a model fine-tuned on mnli: --model may be such a run"
+        ]
+    return []
