@@ -52,7 +52,7 @@ def ours(prepared: Prepared, recipe: FinetuneRecipe, source: Checkpoint) -> Run:
         done = training.train(folder, progress=False)
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         losses = [record["loss"] for record in map(json.loads, lines) if record["kind"] == "step"]
-        return {"steps": done["steps"], "tokens": done["tokens"], "loss": statistics.mean(losses)}
+        return {"steps": done.steps, "tokens": done.tokens, "loss": statistics.mean(losses)}
 
     return run
 

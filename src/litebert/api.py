@@ -5,43 +5,26 @@ a finished run returns its result at once.
 """
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from litebert.checks import check_known
 from litebert.config import PRESETS
-from litebert.errors import ConfigError, DivergedError, InterruptedRunError
-from litebert.loading import find_checkpoint, load_checkpoint
-from litebert.recipes import (
-    FinetuneRecipe,
-    OptimizerSpec,
-    PretrainRecipe,
-    named,
-    paper_recipe,
-)
-from litebert.recipes.table14 import FROM_MNLI
-from litebert.storage.checkpoint import Checkpoint, read_config
-from litebert.tasks.registry import TableOptions, open_task
+from litebert.loading import find_checkpoint
+from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
+from litebert.storage.checkpoint import read_config
+from litebert.tasks.registry import TableOptions
 from litebert.tasks.scores.evaluation import Evaluation
-from litebert.tasks.scores.evaluation import evaluate as score_predictions
-from litebert.tasks.task import TaskData
-from litebert.train.finetune.head_start import tokenizer_of
-from litebert.train.finetune.prepared import prepare
-from litebert.train.finetune.run import Finetuning
-from litebert.train.finetune.seeds import check_single, train_seeds
-from litebert.train.finetune.tuned import open_for, open_tuned
-from litebert.train.pretrain.run import Pretraining
-from litebert.train.runtime import Runtime
+from litebert.train.evaluate import run_evaluation
+from litebert.train.finetune.finetune import run_finetuning
+from litebert.train.pretrain.run import run_pretraining
 
 if TYPE_CHECKING:
     from litebert.infer.predictor import Predictor
-    from litebert.train.log import Sink
 
 StrPath = str | os.PathLike[str]
-AnyRecipe = TypeVar("AnyRecipe", PretrainRecipe, FinetuneRecipe)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,27 +79,18 @@ def pretrain(
     start = None if init is None else find_checkpoint(os.fspath(init))
     if start is not None and "preset" not in settings:
         settings["preset"], settings["overrides"] = _shape_of(start)
-    chosen = _changed(chosen, settings)
-    runtime = Runtime.start(device=device, dtype=chosen.dtype)
-    try:
-        training = Pretraining(
-            chosen,
-            os.fspath(data),
-            runtime,
-            init=None if start is None else str(start),
-            workers=workers,
-        )
-        result = training.train(
-            Path(out), sinks=_sinks(out, runtime, tensorboard), progress=progress
-        )
-    except (InterruptedRunError, DivergedError):
-        # every rank is here; after any other error the others may be waiting for this one
-        runtime.close()
-        raise
-    runtime.close()
-    counters = ("steps", "tokens", "seconds")
-    scores = {name: value for name, value in result.items() if name not in counters}
-    return RunResult(folder=Path(out), scores=scores, details=result)
+    _check_settings(chosen, settings)
+    result = run_pretraining(
+        chosen.changed(settings) if settings else chosen,
+        os.fspath(data),
+        os.fspath(out),
+        init=start,
+        device=device,
+        workers=workers,
+        tensorboard=tensorboard,
+        progress=progress,
+    )
+    return RunResult(folder=result.folder, scores=result.scores, details=result.to_dict())
 
 
 def finetune(
@@ -144,31 +118,23 @@ def finetune(
     `settings` replace some of its fields: `epochs=3, learning_rate=1e-4`. Several `seeds` give a
     run each, in folders of their own. InterruptedRunError after a signal: the same call resumes.
     """
-    if seeds < 1:
-        raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
-    read = open_task(task, data, options=options, splits=("train", "dev"))
-    source, loading_notes = load_checkpoint(os.fspath(model))
-    notes = (*read.notes, *loading_notes, *_advice(read, source))
-    if progress:
-        for note in notes:
-            print(f"note: {note}", file=sys.stderr)
-    if recipe is None:
-        encoder = source.model.config.encoder
-        recipe = paper_recipe(
-            read.task.name,
-            num_examples=len(read.splits["train"]),
-            hidden_size=encoder.hidden_size,
-            max_positions=encoder.max_positions,
-            has_null=read.task.has_null,
-        )
-        settings = _scaled(recipe, settings)
-    recipe = _changed(recipe, settings)
-    result = _finetune(recipe, read, source, out, seeds, device, tensorboard, progress)
-    scores = {
-        name: value["median"] if isinstance(value, dict) else value
-        for name, value in result["scores"].items()
-    }
-    return RunResult(folder=Path(out), scores=scores, details=result, notes=notes)
+    _check_settings(FinetuneRecipe, settings)
+    result = run_finetuning(
+        task,
+        os.fspath(model),
+        data,
+        os.fspath(out),
+        recipe=recipe,
+        settings=settings,
+        table=options,
+        seeds=seeds,
+        device=device,
+        tensorboard=tensorboard,
+        progress=progress,
+    )
+    return RunResult(
+        folder=result.folder, scores=result.scores, details=result.details, notes=result.notes
+    )
 
 
 def evaluate(
@@ -189,93 +155,29 @@ def evaluate(
     `model` is a checkpoint, a run folder or a RunResult; `data` as for `finetune`. Where a single
     table was given for training, dev is the same tenth of it as then; `split="test"` scores all.
     """
-    target = Runtime.start(device=device, dtype="float32").device
-    tuned = open_tuned(os.fspath(model))
-    read = open_for(tuned, task, data, options or TableOptions(), (split,))
-    examples = read.splits[split]
-    if not all(example.is_labelled for example in examples):
-        raise ConfigError(f"{split} of {task} has no labels to score by")
-    predictions = tuned.says(examples, device=target, batch_tokens=batch_tokens)
-    return score_predictions(read.task, examples, predictions, samples=samples, count=worst)
+    result = run_evaluation(
+        task,
+        os.fspath(model),
+        data,
+        split=split,
+        table=options,
+        samples=samples,
+        worst=worst,
+        batch_tokens=batch_tokens,
+        device=device,
+        say=lambda note: None,
+    )
+    assert result.evaluation is not None
+    return result.evaluation
 
 
-def _finetune(
-    recipe: FinetuneRecipe,
-    data: TaskData,
-    source: Checkpoint,
-    out: StrPath,
-    seeds: int,
-    device: str,
-    tensorboard: bool,
-    progress: bool,
-) -> dict[str, Any]:
-    runtime = Runtime.start(device=device, dtype=recipe.dtype)
-    prepared = prepare(recipe, data, tokenizer_of(source, "model"))
-    try:
-        if seeds > 1:
-            result = train_seeds(
-                recipe,
-                prepared,
-                source,
-                runtime,
-                Path(out),
-                seeds=seeds,
-                sinks=lambda folder: _sinks(folder, runtime, tensorboard),
-                progress=progress,
-            )
-        else:
-            check_single(Path(out))
-            result = Finetuning(recipe, prepared, source, runtime).train(
-                Path(out), sinks=_sinks(out, runtime, tensorboard), progress=progress
-            )
-    except (InterruptedRunError, DivergedError):
-        # every rank is here; after any other error the others may be waiting for this one
-        runtime.close()
-        raise
-    runtime.close()
-    return result
-
-
-def _changed(recipe: AnyRecipe, settings: Mapping[str, Any]) -> AnyRecipe:
-    """The recipe with other settings; ConfigError for one that it does not have."""
+def _check_settings(recipe: Any, settings: Mapping[str, Any]) -> None:
+    """ConfigError for a setting that the recipe does not have."""
     known: list[str] = [
         each.name for each in (*fields(recipe), *fields(OptimizerSpec)) if each.name != "name"
     ]
     for name in settings:
         check_known("setting", name, [*known, "encoder"])
-    return recipe.changed(settings) if settings else recipe
-
-
-def _sinks(folder: StrPath, runtime: Runtime, tensorboard: bool) -> "tuple[Sink, ...]":
-    if not tensorboard or not runtime.is_main:
-        return ()
-    from litebert.train.tensorboard import TensorBoardSink
-
-    return (TensorBoardSink(Path(folder) / "tensorboard"),)
-
-
-def _scaled(paper: FinetuneRecipe, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, with as many epochs for another batch size, and the same fraction of warm-up
-    for another length."""
-    assert paper.steps is not None
-    result = dict(settings)
-    budgets = [result.get(name) for name in paper.budgets]
-    if result.get("batch_size") and budgets == [None, None]:
-        result["steps"] = max(round(paper.steps * paper.batch_size / result["batch_size"]), 1)
-    if "warmup" not in result and any(result.get(name) is not None for name in paper.budgets):
-        result["warmup"] = paper.optimizer.warmup_steps(paper.steps) / paper.steps
-    return result
-
-
-def _advice(data: TaskData, source: Checkpoint) -> list[str]:
-    """What the paper did and this run does not."""
-    before = dict(source.task or {}).get("task", {}).get("name")
-    if data.task.name in FROM_MNLI and before != "mnli":
-        return [
-            f"the paper starts {data.task.name} from a model fine-tuned on mnli: give such a run "
-            "as the model"
-        ]
-    return []
 
 
 def _shape_of(checkpoint: Path) -> tuple[str, dict[str, int | float | bool | str]]:

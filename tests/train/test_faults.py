@@ -198,7 +198,7 @@ def test_a_full_disk_costs_snapshots_and_not_the_run(
             lambda self, folder: full() if self.step in (4, 8) else write(self, folder),
         )
         training = train(tiny_recipe(), shards, tmp_path / "run")
-    assert training.result["steps"] == 12  # type: ignore[attr-defined]
+    assert training.result.steps == 12  # type: ignore[attr-defined]
     told = [event["message"] for event in events(tmp_path / "run")]
     assert len(told) == 2
     assert re.match(

@@ -47,7 +47,7 @@ def test_every_kind_of_task_is_learned_and_its_best_checkpoint_kept(
 ) -> None:
     run = tmp_path / "run"
     training = tune(recipe(kind, epochs=8, learning_rate=5e-3), run)
-    result = training.result  # type: ignore[attr-defined]
+    result = training.result.details  # type: ignore[attr-defined]
     steps = [
         record["loss"] for record in read_records(run / "metrics.jsonl") if record["kind"] == "step"
     ]
@@ -172,7 +172,7 @@ def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int]) -> 
     before = {path.name: path.read_bytes() for path in whole[0].iterdir() if path.is_file()}
     again = tune(recipe(), whole[0])
     assert again.calls == 0
-    assert again.result == json.loads(before["result.json"])  # type: ignore[attr-defined]
+    assert again.result.details == json.loads(before["result.json"])  # type: ignore[attr-defined]
     assert {path.name: path.read_bytes() for path in whole[0].iterdir() if path.is_file()} == before
 
 
@@ -252,7 +252,7 @@ def test_the_threshold_for_no_answer_is_searched_where_it_is_asked_for(tmp_path:
     assert not titles & {example.slice for example in ours.train.examples}
     assert len(ours.train.examples) + len(ours.aside.examples) == len(theirs.train.examples)
     found = [
-        tune(recipe("answer", epochs=2, null_search=where), tmp_path / where).result  # type: ignore[attr-defined]
+        tune(recipe("answer", epochs=2, null_search=where), tmp_path / where).result.details  # type: ignore[attr-defined]
         for where in ("train", "dev")
     ]
     assert found[0]["null_threshold"] != found[1]["null_threshold"]

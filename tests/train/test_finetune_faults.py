@@ -5,6 +5,7 @@ import errno
 import json
 import random
 import re
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.train.finetune import result as conclusion
 from litebert.train.finetune.evaluation import ChanceWatch, chance_loss
-from litebert.train.finetune.job import gentler
 from litebert.train.finetune.finetune import train_seeds
+from litebert.train.finetune.job import gentler
 from litebert.train.loop import BetweenSteps, Event
 from tests.helpers.finetuning import WatchedTuning, assert_same_tuning, ready, recipe, source, tune
 from tests.helpers.pretraining import CPU, essence, events, losses, signalled
@@ -118,8 +119,8 @@ def test_answers_that_are_not_numbers_are_a_divergence(tmp_path: Path) -> None:
     )
 
     def overflow(event: Event) -> None:
-        is_first = training.job.attempt == 0
-        if is_first and isinstance(event, BetweenSteps) and event.state.step > 0:
+        evaluated = training.evaluation.every if training.job.attempt == 0 else -1
+        if isinstance(event, BetweenSteps) and event.state.step == evaluated:
             with torch.no_grad():
                 next(training.learner.model.parameters()).fill_(float("nan"))
 
@@ -324,7 +325,7 @@ def test_a_disk_too_full_at_the_end_says_what_to_do_and_the_same_command_ends_it
             tune(recipe(), tmp_path / "run")
     again = tune(recipe(), tmp_path / "run")
     assert Checkpoint.load(tmp_path / "run" / "final").task is not None
-    assert again.result["steps"] == 16  # type: ignore[attr-defined]
+    assert again.result.steps == 16  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("what", ["save_predictions", "write_json"])
@@ -363,33 +364,39 @@ def test_without_a_snapshot_to_go_back_to_it_begins_again(
 
 def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None:
     wish, said = recipe(epochs=4), list[str]()
-    summary = train_seeds(
+    summed = train_seeds(
         wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append, progress=False
     )
+    summary = summed.details
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     scores = [result(tmp_path / f"seed-{number}")["score"] for number in range(3)]
     assert len(set(scores)) > 1
-    assert summary["score"] == sorted(scores)[1] == summary["scores"]["accuracy"]["median"]
-    assert (summary["scores"]["accuracy"]["lowest"], summary["scores"]["accuracy"]["highest"]) == (
-        min(scores),
-        max(scores),
+    assert summed.score == sorted(scores)[1] == summed.scores["accuracy"]
+    assert summary["scores"]["accuracy"] == pytest.approx(
+        {
+            "median": sorted(scores)[1],
+            "mean": statistics.mean(scores),
+            "deviation": statistics.stdev(scores),
+            "lowest": min(scores),
+            "highest": max(scores),
+        }
     )
     best = tmp_path / f"seed-{summary['best_seed']}" / "final" / "model.safetensors"
     assert (tmp_path / "final" / "model.safetensors").read_bytes() == best.read_bytes()
     assert Checkpoint.load(tmp_path / "final").task is not None
     assert said == ["seed 0, 1 of 3", "seed 1, 2 of 3", "seed 2, 3 of 3"]
     alone = tune(replace(wish, seed=1), tmp_path / "alone").result  # type: ignore[attr-defined]
-    assert alone["score"] == scores[1]
+    assert alone.score == scores[1]
     assert (
         train_seeds(wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append)
-        == summary
+        == summed
     )
 
 
 def test_one_seed_that_diverges_is_part_of_the_spread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.train.finetune import seeds
+    from litebert.train.finetune import finetune
 
     class Sometimes(WatchedTuning):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -402,18 +409,12 @@ def test_one_seed_that_diverges_is_part_of_the_spread(
                 raise DivergedError("diverged at step 3")
             return super().train(*args, **kwargs)
 
-    monkeypatch.setattr(seeds, "Finetuning", Sometimes)
+    monkeypatch.setattr(finetune, "Finetuning", Sometimes)
     common = {"seeds": 2, "say": lambda message: None, "progress": False}
-    summary = train_seeds(recipe(), ready("classify"), source(), CPU, tmp_path / "one", **common)
+    summary = train_seeds(
+        recipe(), ready("classify"), source(), CPU, tmp_path / "one", **common
+    ).details
     assert [each["score"] is None for each in summary["seeds"]] == [False, True]
     assert summary["failed"] >= 1
     with pytest.raises(DivergedError):
         train_seeds(recipe(), ready("classify"), source(), CPU, tmp_path / "all", **common)
-
-
-def test_a_spread_by_hand() -> None:
-    found = spread([0.5, 0.8, 0.2])
-    assert found == pytest.approx(
-        {"median": 0.5, "mean": 0.5, "deviation": 0.3, "lowest": 0.2, "highest": 0.8}
-    )
-    assert spread([0.7])["deviation"] == 0.0

@@ -153,7 +153,7 @@ def test_a_run_learns(tmp_path: Path, compile: Any, dropout: float) -> None:
     recipe, prepared, source = made(tmp_path, "sst2", **settings)
     training = Finetuning(recipe, prepared, source, Runtime.start(), say=pytest.fail)
     result = training.train(tmp_path / "run", progress=False)
-    assert result["steps"] == training.job.length
+    assert result.steps == training.job.length
     assert (training.graphs is None) == (compile == "off")
     assert training.graphs is None or (training.graphs.recorded and training.graphs.is_on)
 

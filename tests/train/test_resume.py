@@ -141,7 +141,7 @@ def test_a_damaged_snapshot_is_set_aside_told_and_the_one_before_is_used(
     told = train(staged_recipe(), shards, tmp_path / "run")
     (event,) = (event for event in events(tmp_path / "run") if event["event"] == "snapshot")
     assert "a bad snapshot is passed over, kept as " + newest.name + ".bad" in event["message"]
-    assert told.result["steps"] == 12  # type: ignore[attr-defined]
+    assert told.result.steps == 12  # type: ignore[attr-defined]
     kept = [record for record in essence(tmp_path / "run") if record.get("event") != "snapshot"]
     assert kept == essence(whole[0])
 
@@ -150,7 +150,7 @@ def test_a_finished_run_given_again_answers_at_once(whole: tuple[Path, int], sha
     before = essence(whole[0])
     again = train(staged_recipe(), shards, whole[0])
     assert again.calls == 0
-    assert again.result["masked_loss"] == before[-1]["masked_loss"]  # type: ignore[attr-defined]
+    assert again.result.scores["masked_loss"] == before[-1]["masked_loss"]  # type: ignore[attr-defined]
     assert essence(whole[0]) == before
 
 

@@ -61,12 +61,12 @@ def ensemble(
     from litebert.tasks.scores.evaluation import evaluate
     from litebert.tasks.task import TaskData
     from litebert.train.ensemble import average, choose_on_dev
-    from litebert.train.finetune.tuned import Tuned, ask_all, open_for
+    from litebert.train.evaluate import FinetunedModel, open_task_for, predict_all
     from litebert.train.runtime import Runtime
 
-    def opened(tuned: Tuned) -> TaskData:
-        found = open_for(
-            tuned,
+    def opened(model: FinetunedModel) -> TaskData:
+        found = open_task_for(
+            model,
             task,
             data,
             table,
@@ -80,7 +80,7 @@ def ensemble(
         return found
 
     place = Runtime.start(device=device, dtype="float32").device
-    read, said = ask_all(models, opened, device=place, batch_tokens=batch_tokens)
+    read, said = predict_all(models, opened, device=place, batch_tokens=batch_tokens)
     examples = read.splits[split]
     found = choose_on_dev(read.task, examples, said[split])
     members = tuple(range(len(models))) if everyone else found.members

@@ -3,21 +3,17 @@ and worst examples out."""
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Device, Json
-from litebert.commands.scores_shown import baseline_scores, print_evaluation
+from litebert.commands.scores_shown import print_evaluation
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.tables.columns import TableOptions
-
-if TYPE_CHECKING:
-    from litebert.tasks.predictions import Prediction
-    from litebert.tasks.task import TaskData
 
 TaskName = Annotated[str, Positional, arg(metavar="TASK")]
 
@@ -59,59 +55,48 @@ def evaluate(
     # torch only now: wrong flags are answered at once
     from litebert.tasks.benchmarks.submit import write_submission
     from litebert.tasks.predictions import save_predictions
-    from litebert.tasks.scores.evaluation import evaluate as measured
-    from litebert.train.finetune.tuned import open_for, open_tuned
-    from litebert.train.runtime import Runtime
+    from litebert.train.evaluate import run_evaluation
 
     check_places(out, submit)
-    if samples < 1 or worst < 0:
-        raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
-    place = Runtime.start(device=device, dtype="float32").device
-    tuned = open_tuned(model)
-    read = open_for(
-        tuned, task, data, table, (split, "train") if baselines and split != "train" else (split,)
+    result = run_evaluation(
+        task,
+        model,
+        data,
+        split=split,
+        table=table,
+        baselines=baselines,
+        samples=samples,
+        worst=worst,
+        unlabelled=out is not None or submit is not None,
+        batch_tokens=batch_tokens,
+        device=device,
     )
-    tell(read.notes)
-    examples = read.splits[split]
-    unknown = [example for example in examples if not example.is_labelled]
-    if 0 < len(unknown) < len(examples):
-        some = f"{len(unknown):,} of the {len(examples):,} examples of {split} have no label"
-        tell([f"{some}, so that it is not scored; the first: {unknown[0].where}"])
-    if unknown and out is None and submit is None:
-        raise ConfigError(
-            f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE for "
-            "its predictions"
-        )
-    predictions = tuned.says(examples, device=place, batch_tokens=batch_tokens)
-    facts: dict[str, Any] = {"model": model, "split": split, "notes": list(read.notes)}
+    examples, predictions, evaluation = result.examples, result.predictions, result.evaluation
+    facts: dict[str, Any] = {"model": model, "split": split, "notes": list(result.notes)}
     if out is not None:
         with writing(out):
             Path(out).parent.mkdir(parents=True, exist_ok=True)
-            save_predictions(out, read.task, examples, predictions)
+            save_predictions(out, result.task, examples, predictions)
         facts["predictions"] = out
     if submit is not None:
         with writing(submit):
-            handed = write_submission(read.task, split, examples, predictions, submit)
-        facts["submission"] = [str(path) for path in handed.files]
-        tell(handed.notes)
-    found = (
-        measured(read.task, examples, predictions, samples=samples, count=worst)
-        if not unknown
-        else None
-    )
-    rivals = baseline_scores(read, split) if baselines and found else {}
-    if found and read.task.has_null:
-        facts |= best_null(read, split, predictions)
+            submission = write_submission(result.task, split, examples, predictions, submit)
+        facts["submission"] = [str(path) for path in submission.files]
+        tell(submission.notes)
+    facts |= result.best_null
     if json:
         scored = (
-            found.to_dict() if found else {"task": read.task.name, "num_examples": len(examples)}
+            evaluation.to_dict()
+            if evaluation
+            else {"task": result.task.name, "num_examples": len(examples)}
         )
-        print(jsonlib.dumps(facts | scored | {"baselines": rivals}, ensure_ascii=False))
+        facts |= scored | {"baselines": result.baselines}
+        print(jsonlib.dumps(facts, ensure_ascii=False))
         return
-    if found:
-        print_evaluation(found, {model: found.scores} | rivals)
-    if "best_threshold" in facts:
-        saved = tuned.card.null_threshold
+    if evaluation:
+        print_evaluation(evaluation, {model: evaluation.scores} | result.baselines)
+    if result.best_null:
+        saved = result.null_threshold
         used = (
             "none is saved: all are answered"
             if saved is None
@@ -140,24 +125,6 @@ def writing(place: str) -> Iterator[None]:
         raise DataError(
             f"{place} cannot be written ({error.strerror or error}); choose another place for it"
         ) from error
-
-
-def best_null(
-    read: "TaskData", split: str, predictions: "Sequence[Prediction]"
-) -> dict[str, float]:
-    """The null threshold that would be best on this very split, and its F1: as SQuAD 2's script
-    reports them."""
-    from litebert.tasks.examples import AnswerExample, only
-    from litebert.tasks.predictions import SpanPrediction
-    from litebert.tasks.scores.answers import at_threshold, best_threshold
-    from litebert.tasks.scores.score import score
-
-    questions, spans = only(read.splits[split], AnswerExample), only(predictions, SpanPrediction)
-    threshold = best_threshold(questions, spans)
-    return {
-        "best_threshold": threshold,
-        "best_f1": score(read.task, questions, at_threshold(spans, threshold))["f1"],
-    }
 
 
 def tell(notes: Iterable[str]) -> None:

@@ -13,24 +13,12 @@ from litebert.tasks.examples import (
     TextExample,
 )
 from litebert.tasks.scores.evaluation import Evaluation
-from litebert.tasks.scores.score import SliceScores, printed, score
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.scores.score import SliceScores, printed
+from litebert.tasks.task import Task
 
 SHOWN_SLICES = 8
 SHOWN_CHARACTERS = 240
 SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
-
-
-def baseline_scores(read: TaskData, split: str) -> dict[str, dict[str, float]]:
-    """Scores of the guessers that a model has to beat."""
-    from litebert.tasks.scores.baselines import bag_of_words, majority  # which imports torch
-
-    train, examples = read.splits["train"], read.splits[split]
-    named = {"majority": majority, "bag of words": bag_of_words}
-    return {
-        name: score(read.task, examples, guess(read.task, train, examples))
-        for name, guess in named.items()
-    }
 
 
 def print_scores(

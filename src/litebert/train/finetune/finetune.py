@@ -67,8 +67,9 @@ def run_finetuning(
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
     examples = open_task(task, data, options=table, splits=("train", "dev"))
-    source, notes = load_checkpoint(model)
-    for note in (*examples.notes, *notes, *_advice(examples.task.name, source)):
+    source, loading_notes = load_checkpoint(model)
+    notes = (*examples.notes, *loading_notes, *_advice(examples.task.name, source))
+    for note in notes if progress else ():
         say(f"note: {note}")
     changes = dict(settings or {})
     if recipe is None:
@@ -87,9 +88,13 @@ def run_finetuning(
         def sinks(folder: Path) -> tuple[Sink, ...]:
             return tensorboard_sinks(folder) if tensorboard and runtime.is_main else ()
 
-        prepared = prepare(recipe, examples, tokenizer_of(source, "--model"))
-        if seeds > 1:
-            return train_seeds(
+        prepared = prepare(recipe, examples, tokenizer_of(source, model))
+        if seeds == 1:
+            _check_single(out)
+            run = Finetuning(recipe, prepared, source, runtime, say=say)
+            result = run.train(out, sinks=sinks(Path(out)), progress=progress)
+        else:
+            result = train_seeds(
                 recipe,
                 prepared,
                 source,
@@ -100,9 +105,7 @@ def run_finetuning(
                 sinks=sinks,
                 progress=progress,
             )
-        _check_single(out)
-        run = Finetuning(recipe, prepared, source, runtime, say=say)
-        return run.train(out, sinks=sinks(Path(out)), progress=progress)
+        return replace(result, notes=notes)
 
 
 def train_seeds(

@@ -50,6 +50,8 @@ class FinetuneResult:
     """Time spent in steps."""
     details: dict[str, Any]
     """The content of result.json, or of several seeds of summary.json."""
+    notes: tuple[str, ...] = ()
+    """What to know about the data and the model: columns recognized, rows left out."""
 
     @property
     def checkpoint(self) -> Path:
