@@ -71,9 +71,10 @@ def pretrain(
     """Pretrain an encoder on shards (`litebert data build`), or resume the run in the folder `out`.
 
     `recipe` is a PretrainRecipe or the name of one (NAMED); `settings` replace some of its fields,
-    as the flags of `litebert pretrain` do: `steps=1000, learning_rate=1e-3`. `init` is a checkpoint,
-    run or embedded model to start from, whose encoder's shape is taken over unless a `preset` is
-    given. `workers` processes prefetch batches. InterruptedRunError after a signal: the same call resumes.
+    as the flags of `litebert pretrain` do: `steps=1000, learning_rate=1e-3`. `init` is a
+    checkpoint, run or embedded model to start from, whose encoder's shape is taken over unless a
+    `preset` is given.
+    `workers` processes prefetch batches. InterruptedRunError after a signal: the same call resumes.
     """
     chosen = named(recipe) if isinstance(recipe, str) else recipe
     start = None if init is None else find_checkpoint(os.fspath(init))
@@ -107,7 +108,7 @@ def finetune(
     progress: bool = True,
     **settings: Any,
 ) -> RunResult:
-    """Fine-tune `model` for a task, or resume the run in the folder `out`; the best on dev is saved.
+    """Fine-tune `model` for a task, or resume the run in `out`; the best on dev is saved.
 
     `task` is a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race) with the
     folder of its files as `data`, or classify, pair, regress, choose, answer or tag with your own:
