@@ -23,7 +23,7 @@ def planned(
 
 
 def is_edge(texts: Texts, places: np.ndarray) -> np.ndarray:
-    return np.isin(places, texts.parts[0].sentences)
+    return np.isin(places, texts.shards[0].sentences)
 
 
 @pytest.mark.parametrize("max_length", [16, 64, 128, 512])

@@ -1,4 +1,4 @@
-"""`litebert data show` says what stands there, what was hidden, and the order in words."""
+"""`litebert data show` says what stands there, what was masked, and the order in words."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from litebert.data.show import describe
 from litebert.errors import ConfigError
 from tests.helpers.toy_shards import toy_shard, write_folder
 
-PIECES = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "s", "▁sat", "▁", "▁dog"]
+TOKENS = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "s", "▁sat", "▁", "▁dog"]
 
 
 def worked_example(label: int) -> Batch:
@@ -29,9 +29,9 @@ def worked_example(label: int) -> Batch:
 
 
 def test_worked_example() -> None:
-    [example] = describe(worked_example(1), PIECES, mask_id=4, order="sop")
+    [example] = describe(worked_example(1), TOKENS, mask_id=4, order="sop")
     assert example.render().plain == (
-        "example 12 · 8 tokens, 3 hidden · swapped: the text has b before a\n[CLS] the "
+        "example 12 · 8 tokens, 3 masked · swapped: the text has b before a\n[CLS] the "
         "⟦cat→dog⟧⟦s⟧ [SEP] ⟨␣⟩ sat [SEP]"
     )
     assert example.to_dict() == {
@@ -59,7 +59,7 @@ def test_worked_example() -> None:
     ],
 )
 def test_the_order_is_said_in_words(order: str, label: int, words: str) -> None:
-    [example] = describe(worked_example(label), PIECES, mask_id=4, order=order)  # type: ignore[arg-type]
+    [example] = describe(worked_example(label), TOKENS, mask_id=4, order=order)  # type: ignore[arg-type]
     assert words in example.order
 
 
@@ -83,7 +83,7 @@ def test_text_names_each_example(folder: Path, capsys: pytest.CaptureFixture[str
     show(str(folder), count=4, max_length=32)
     printed = capsys.readouterr().out
     assert printed.count("[CLS]") == 4
-    assert printed.count("hidden ·") == 4
+    assert printed.count("masked ·") == 4
 
 
 def test_count_is_checked(folder: Path) -> None:

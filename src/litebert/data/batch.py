@@ -163,17 +163,17 @@ def make_batch(
     texts: Texts,
     vocabulary: Vocabulary,
     spec: ExampleSpec,
-    parts: list[tuple[Plan, Int[np.ndarray, " n"]]],
+    chosen: list[tuple[Plan, Int[np.ndarray, " n"]]],
     *,
     seed: int,
     pad_multiple: int | None = None,
 ) -> Batch:
     """One batch of examples of one or more epochs; pad_multiple: none pads to max_length."""
-    of_parts = [make_pairs(texts, spec, plan, numbers, seed=seed) for plan, numbers in parts]
-    pairs = Pairs(*(np.concatenate(columns) for columns in zip(*of_parts, strict=True)))
+    drawn = [make_pairs(texts, spec, plan, numbers, seed=seed) for plan, numbers in chosen]
+    pairs = Pairs(*(np.concatenate(columns) for columns in zip(*drawn, strict=True)))
     choose_keys, replace_keys = (
         np.concatenate(
-            [keys(seeded(seed, why, spec.drawn_epoch(p.epoch)), p.starts[n]) for p, n in parts]
+            [keys(seeded(seed, why, spec.drawn_epoch(p.epoch)), p.starts[n]) for p, n in chosen]
         )
         for why in (Purpose.CHOOSE, Purpose.REPLACE)
     )
@@ -188,7 +188,7 @@ def make_batch(
         masked_positions=masked.masked_positions,
         masked_labels=masked.masked_labels,
         order_labels=pairs.labels,
-        indices=np.concatenate([numbers for _, numbers in parts]),
+        indices=np.concatenate([numbers for _, numbers in chosen]),
     )
 
 

@@ -180,17 +180,17 @@ def _line_chunks(file: CorpusFile, *, chunk_bytes: int, max_row_bytes: int) -> I
 
 def _fill(stream: Unpacked, data: bytes, size: int) -> tuple[bytes, bool, str]:
     """`data` topped up to `size`, whether the file ended, and the damage that ended it."""
-    parts, have = [data], len(data)
+    blocks, size_read = [data], len(data)
     try:
-        while have < size:
-            part = stream.read(size - have)
-            if not part:
-                return b"".join(parts), True, ""
-            parts.append(part)
-            have += len(part)
+        while size_read < size:
+            block = stream.read(size - size_read)
+            if not block:
+                return b"".join(blocks), True, ""
+            blocks.append(block)
+            size_read += len(block)
     except DamagedError as error:
-        return b"".join(parts), True, str(error)
-    return b"".join(parts), False, ""
+        return b"".join(blocks), True, str(error)
+    return b"".join(blocks), False, ""
 
 
 def _look_at_opening(data: bytes, damage: str) -> tuple[bytes, str]:
@@ -207,17 +207,17 @@ def _finish_row(
 ) -> tuple[bytes, bytes, bool, str]:
     """A row longer than a chunk, read to its end: (row, rest, ended, damage). One over the limit is
     passed over."""
-    parts, have, ended, damage, kept = [data], len(data), False, "", True
-    while not ended and b"\n" not in parts[-1]:
-        part, ended, damage = _fill(stream, b"", step)
-        have += len(part)
-        kept = kept and have <= limit + step
-        parts = [*parts, part] if kept else [part]
-    before, newline, rest = parts.pop().partition(b"\n")
+    blocks, size_read, ended, damage, fits = [data], len(data), False, "", True
+    while not ended and b"\n" not in blocks[-1]:
+        block, ended, damage = _fill(stream, b"", step)
+        size_read += len(block)
+        fits = fits and size_read <= limit + step
+        blocks = [*blocks, block] if fits else [block]
+    before, newline, rest = blocks.pop().partition(b"\n")
     if rest:  # then the file's damage, if any, comes up again when the rest is topped up
         ended, damage = False, ""
-    if kept and sum(map(len, parts)) + len(before) <= limit:
-        return b"".join([*parts, before, newline]), rest, ended, damage
+    if fits and sum(map(len, blocks)) + len(before) <= limit:
+        return b"".join([*blocks, before, newline]), rest, ended, damage
     return (
         b"",
         rest,

@@ -209,10 +209,9 @@ def _row_documents(chunk: Chunk, field: str, bad: list[BadRow]) -> Iterator[Docu
             continue
         text = row
         if chunk.kind == "jsonl":
-            found, reason = _json_text(row, field)
+            text, reason = _json_text(row, field)
             if reason:
                 bad.append(BadRow(path=chunk.path, line=line, reason=reason, data=row.encode()))
-            text = found
         paragraphs = [stripped for paragraph in text.split("\n") if (stripped := paragraph.strip())]
         if paragraphs:
             yield Document(paragraphs=paragraphs, path=chunk.path, line=line)

@@ -1,6 +1,7 @@
-"""Whether the order of two segments shows without reading them. In: a stream. Out: the accuracy of
-one who only measures.
- The order loss should teach coherence (ALBERT §3.1). If lengths, the place of [SEP] or cut
+"""Whether the order of two segments can be guessed without reading them. In: a stream. Out: the
+accuracy of a classifier that sees lengths and boundaries alone.
+
+The order loss should teach coherence (ALBERT §3.1). If lengths, the place of [SEP] or cut
 sentences betray the order, a model learns those. `features` is all that can be seen without
 reading; `accuracy` is how far a small logistic regression gets with it on documents that it has not
 seen: chance is 0.5.
@@ -37,20 +38,20 @@ def features(
         pairs.b_start,
         pairs.b_start + pairs.b_size,
     ]
-    flags = [at_sentence_edge(stream.texts, edge) for edge in edges]
+    flags = [_at_sentence_edge(stream.texts, edge) for edge in edges]
     sizes = [pairs.a_size, pairs.b_size, pairs.a_size + 1]
     columns = [np.asarray(column / stream.spec.max_text) for column in sizes] + flags
     documents = stream.texts.documents_of(plan.starts[numbers])
     return np.stack(columns, axis=1).astype(np.float64), pairs.labels, documents
 
 
-def at_sentence_edge(texts: "Texts", places: Int[np.ndarray, " n"]) -> np.ndarray:
+def _at_sentence_edge(texts: "Texts", positions: Int[np.ndarray, " n"]) -> np.ndarray:
     """Whether a sentence begins or ends at each place of the corpus."""
-    found = np.full(places.shape, False)
-    for part, chosen in texts.grouped(places):
-        local = places[chosen] - part.first_token
-        found[chosen] = part.sentences[np.searchsorted(part.sentences, local)] == local
-    return found
+    is_edge = np.full(positions.shape, False)
+    for shard, chosen in texts.grouped(positions):
+        local = positions[chosen] - shard.first_token
+        is_edge[chosen] = shard.sentences[np.searchsorted(shard.sentences, local)] == local
+    return is_edge
 
 
 def accuracy(stream: "Stream", *, epoch: int = 0, limit: int = 200_000) -> float:

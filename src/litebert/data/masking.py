@@ -129,12 +129,14 @@ def _find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> _Words:
         breaks[line, column] = True
     if last.min() < seq - 1:
         breaks &= np.arange(seq) <= last[:, None]
-    places = np.flatnonzero(breaks)
-    edges = np.searchsorted(places, line * seq + np.stack([np.zeros_like(last), middle, last]))
-    is_word = np.full(len(places), True)
+    flat_positions = np.flatnonzero(breaks)
+    edges = np.searchsorted(
+        flat_positions, line * seq + np.stack([np.zeros_like(last), middle, last])
+    )
+    is_word = np.full(len(flat_positions), True)
     is_word[edges] = False
     counts = edges[2] - edges[0] - np.where(rows.b_sizes > 0, 2, 1)
-    return _Words(places, np.flatnonzero(is_word), counts)
+    return _Words(flat_positions, np.flatnonzero(is_word), counts)
 
 
 def choose_positions(
@@ -160,7 +162,7 @@ def _take_ngrams(
     budget left."""
     sizes = _ngram_sizes(words, spec.max_ngram)
     weights = 1 / np.arange(1, spec.max_ngram + 1)
-    limits = [np.uint32(part * 2**32) for part in np.cumsum(weights)[:-1] / weights.sum()]
+    limits = [np.uint32(share * 2**32) for share in np.cumsum(weights)[:-1] / weights.sum()]
     taken = np.full(len(words.breaks) + spec.max_ngram, False)
     deck = words.starts.copy()  # each row's candidates; a turn draws one of those not yet drawn
     firsts = np.cumsum(words.counts) - words.counts
@@ -171,9 +173,9 @@ def _take_ngrams(
         first, undrawn, row_left = firsts[row] + turn, words.counts[row] - turn, left[row]
         turns = min(_TURNS, int(undrawn.min()))
         for drawn in bits(keys[row], np.arange(turn, turn + turns)[:, None]):
-            place = first + below(drawn, undrawn)
-            start = deck[place]
-            deck[place] = deck[first]
+            pick = first + below(drawn, undrawn)
+            start = deck[pick]
+            deck[pick] = deck[first]
             row_left -= _take(sizes, limits, taken, start, drawn.astype(np.uint32), row_left)
             first += 1
             undrawn -= 1

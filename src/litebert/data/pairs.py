@@ -15,8 +15,8 @@ from litebert.data.random import Purpose, below, bits, coin, keys, seeded
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
 
-TRIES = 8
-"""Examples looked at for a segment of another document that is long enough."""
+_TRIES = 8
+"""Examples tried for a segment of another document that is long enough."""
 
 
 class Pairs(NamedTuple):
@@ -57,18 +57,18 @@ def make_pairs(
 def cut_everywhere(
     texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndarray, " n"], *, seed: int
 ) -> Segments:
-    """The segments of examples of any shards, in places of the corpus."""
+    """The segments of examples of any shards, in positions of the corpus."""
     starts, rooms = plan.starts[numbers], plan.rooms[numbers]
     drawn = cut_keys(seed, spec.drawn_epoch(plan.epoch), starts)
-    found = Segments(*(np.zeros_like(starts) for _ in Segments._fields))
-    for part, chosen in texts.grouped(starts):
-        first = starts[chosen] - part.first_token
-        segments = cut(spec, part.boundaries, first, first + rooms[chosen], drawn[chosen])
+    everywhere = Segments(*(np.zeros_like(starts) for _ in Segments._fields))
+    for shard, chosen in texts.grouped(starts):
+        first = starts[chosen] - shard.first_token
+        segments = cut(spec, shard.boundaries, first, first + rooms[chosen], drawn[chosen])
         for name, values in segments._asdict().items():
-            getattr(found, name)[chosen] = (
-                values if name.endswith("size") else values + part.first_token
+            getattr(everywhere, name)[chosen] = (
+                values if name.endswith("size") else values + shard.first_token
             )
-    return found
+    return everywhere
 
 
 def _swap(pairs: Pairs, swapped: Bool[np.ndarray, " n"]) -> Pairs:
@@ -91,8 +91,8 @@ def _replace(
     *,
     seed: int,
 ) -> Pairs:
-    """Put a segment of another document in the place of b, as long as b was or, where there was
-    none, was to be."""
+    """Replace b by a segment of another document, as long as b was or, where there was none, as it
+    would have been."""
     chosen = np.flatnonzero(strangers)
     starts, epoch = plan.starts[numbers[chosen]], spec.drawn_epoch(plan.epoch)
     target, share = draw_sizes(spec, cut_keys(seed, epoch, starts))
@@ -104,10 +104,10 @@ def _replace(
     other = _find_others(texts, plan, starts, wanted, other_keys)
     size = np.minimum(wanted, plan.rooms[other])
     spare = np.zeros_like(size)
-    for part, here in texts.grouped(plan.starts[other]):
-        end = plan.starts[other][here] + size[here] - part.first_token
-        spare[here] = part.boundaries.at_or_after(end) - end
-    front = np.where(coin(bits(other_keys, TRIES)), spare, 0)
+    for shard, here in texts.grouped(plan.starts[other]):
+        end = plan.starts[other][here] + size[here] - shard.first_token
+        spare[here] = shard.boundaries.at_or_after(end) - end
+    front = np.where(coin(bits(other_keys, _TRIES)), spare, 0)
     result = Pairs(*(values.copy() for values in pairs))
     result.a_size[chosen], result.b_size[chosen], result.labels[chosen] = a_size, size, 1
     result.b_start[chosen] = plan.starts[other] + front
@@ -121,18 +121,18 @@ def _find_others(
     wanted: Int[np.ndarray, " n"],
     other_keys: np.ndarray,
 ) -> Int[np.ndarray, " n"]:
-    """For each example the number of one of another document, and with room for the wanted tokens
-    where one is met."""
-    tries = below(bits(other_keys[:, None], np.arange(TRIES)), len(plan))
+    """For each example the number of one of another document, with room for the wanted tokens if
+    possible."""
+    tries = below(bits(other_keys[:, None], np.arange(_TRIES)), len(plan))
     own = texts.documents_of(starts)
     away = texts.documents_of(plan.starts[tries.reshape(-1)]).reshape(tries.shape) != own[:, None]
     roomy = away & (plan.rooms[tries] >= wanted[:, None])
     pick = np.where(roomy.any(1), roomy.argmax(1), away.argmax(1))
-    found: Int[np.ndarray, " n"] = tries[np.arange(len(starts)), pick]
+    others: Int[np.ndarray, " n"] = tries[np.arange(len(starts)), pick]
     # one document may hold nearly all examples: then take the next document's first, or the
     # corpus's
     lost = np.flatnonzero(~away.any(1))
     if lost.size:
         owners = texts.documents_of(plan.starts)
-        found[lost] = np.searchsorted(owners, own[lost], side="right") % len(plan)
-    return found
+        others[lost] = np.searchsorted(owners, own[lost], side="right") % len(plan)
+    return others

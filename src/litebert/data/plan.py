@@ -79,9 +79,9 @@ def cut(
     )
 
     a_room, b_room = middle - starts, end - middle
-    wanted = np.minimum(target, a_room + b_room)
-    a_size = np.clip(share, wanted - b_room, np.minimum(a_room, wanted))
-    b_size = wanted - a_size
+    size = np.minimum(target, a_room + b_room)
+    a_size = np.clip(share, size - b_room, np.minimum(a_room, size))
+    b_size = size - a_size
     fronts = bits(keys, 3)
     a_start = starts + np.where(coin(fronts), a_room - a_size, 0)
     b_start = middle + np.where(coin(fronts >> np.uint64(1)), b_room - b_size, 0)
@@ -95,11 +95,11 @@ def _nearest(
     shares: Float[np.ndarray, " n"],
 ) -> Int[np.ndarray, " n"]:
     """The boundary inside (start, end) nearest to the share; `end` itself where there is none."""
-    places = starts + np.maximum(1, np.rint(shares * (ends - starts)).astype(np.int64))
-    above = boundaries.at_or_after(places)
-    under = boundaries.before(places)
+    positions = starts + np.maximum(1, np.rint(shares * (ends - starts)).astype(np.int64))
+    above = boundaries.at_or_after(positions)
+    under = boundaries.before(positions)
     low, high = under > starts, above < ends
-    closer = (places - under) < (above - places)
+    closer = (positions - under) < (above - positions)
     return np.where(low & (closer | ~high), under, np.where(high, above, ends))
 
 
@@ -155,19 +155,19 @@ def plan_epoch(
     texts: Texts, spec: ExampleSpec, *, seed: int, epoch: int, split: Split = "train"
 ) -> Plan:
     """Cut every document of the split into examples."""
-    parts = [
+    of_shards = [
         _plan_text(text, spec, seed=seed, epoch=spec.drawn_epoch(epoch), split=split)
-        for text in texts.parts
+        for text in texts.shards
     ]
-    starts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
-    rooms = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in parts)])
+    starts = np.concatenate([np.zeros(0, np.int64), *(starts for starts, _, _ in of_shards)])
+    rooms = np.concatenate([np.zeros(0, np.int32), *(rooms for _, rooms, _ in of_shards)])
     return Plan(
         epoch=epoch,
         starts=starts,
         rooms=rooms,
         order=Permutation(size=len(starts), key=seeded(seed, Purpose.SHUFFLE, epoch)),
-        num_dropped=sum(part[2] for part in parts),
-        num_long=sum(text.boundaries.num_long for text in texts.parts),
+        num_dropped=sum(num_dropped for _, _, num_dropped in of_shards),
+        num_long=sum(text.boundaries.num_long for text in texts.shards),
     )
 
 
@@ -206,14 +206,14 @@ def _stretches(
         heldout = is_heldout(np.arange(len(start)) + text.first_document, spec.heldout_fraction)
         chosen = heldout if split == "heldout" else ~heldout
         start, end = start[chosen], end[chosen]
-    filled = end > start
-    start, end = start[filled], end[filled]
+    has_text = end > start
+    start, end = start[has_text], end[has_text]
     long = np.flatnonzero(end - start > STRETCH)
     inner = [np.arange(start[d] + STRETCH, end[d], STRETCH) for d in long]
     if not inner:
         return start, end
-    places = text.boundaries.at_or_after(np.concatenate(inner))
-    starts = np.unique(np.concatenate([start, places]))
+    positions = text.boundaries.at_or_after(np.concatenate(inner))
+    starts = np.unique(np.concatenate([start, positions]))
     # a stretch ends where the next one or its document does
     ends = np.minimum(
         np.append(starts[1:], np.iinfo(np.int64).max),

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 _WORD = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-BLOCK = 1 << 13
+_BLOCK = 1 << 13
 """Places of a permutation that are computed together."""
 
 
@@ -87,7 +87,7 @@ def coin(words: UInt64[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
 
 @dataclass(frozen=True, kw_only=True)
 class Permutation:
-    """A random order of 0 … size - 1 that is computed, not stored: any place of it costs the same.
+    """A random order of 0 … size - 1 that is computed, not stored: any position of it costs the same.
 
     A Feistel network over the fewest bits that hold `size`; what falls outside walks on until it is
     inside, which keeps the map one to one.
@@ -98,9 +98,9 @@ class Permutation:
     key: int
     """From `seeded`."""
 
-    def __call__(self, places: Int[np.ndarray, " places"]) -> Int[np.ndarray, " places"]:
-        """Which number stands at each place."""
-        numbers = self._turn(places.astype(np.uint64))
+    def __call__(self, positions: Int[np.ndarray, " places"]) -> Int[np.ndarray, " places"]:
+        """Which number stands at each position."""
+        numbers = self._turn(positions.astype(np.uint64))
         outside = np.flatnonzero(numbers >= self.size)
         while outside.size:
             numbers[outside] = self._turn(numbers[outside])
@@ -110,12 +110,12 @@ class Permutation:
     def span(self, start: int, stop: int) -> Int[np.ndarray, " span"]:
         """Places start … stop - 1; neighbors are computed together and remembered, since a stream
         asks for them next."""
-        first, last = start // BLOCK, -(-stop // BLOCK)
-        found = np.concatenate([_block(self, number) for number in range(first, last)])
-        return found[start - first * BLOCK : stop - first * BLOCK]
+        first, last = start // _BLOCK, -(-stop // _BLOCK)
+        numbers = np.concatenate([_block(self, number) for number in range(first, last)])
+        return numbers[start - first * _BLOCK : stop - first * _BLOCK]
 
     def _turn(self, words: UInt64[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
-        """Six rounds; the halves may differ by a bit, so they change places with their widths."""
+        """Six rounds; the halves may differ by a bit, so they change positions with their widths."""
         num_bits = max(2, (self.size - 1).bit_length())
         low, high = num_bits // 2, num_bits - num_bits // 2
         left, right = words >> np.uint64(low), words & np.uint64((1 << low) - 1)
@@ -131,4 +131,4 @@ class Permutation:
 
 @lru_cache(maxsize=4)
 def _block(order: Permutation, number: int) -> Int[np.ndarray, " block"]:
-    return order(np.arange(number * BLOCK, min((number + 1) * BLOCK, order.size)))
+    return order(np.arange(number * _BLOCK, min((number + 1) * _BLOCK, order.size)))

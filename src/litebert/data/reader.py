@@ -1,7 +1,7 @@
-"""Batches one after another, made here or prefetched by worker processes. In: a stream, a position.
+"""Batches one after another, item here or prefetched by worker processes. In: a stream, a position.
 Out: batches.
 
-With workers, batch k is made by worker k mod workers and taken from it in turn: the order is that
+With workers, batch k is item by worker k mod workers and taken from it in turn: the order is that
 of workers=0, and each worker is at most a batch ahead. Workers are fresh interpreters that import
 numpy and no torch (0.3 s to start; nothing is forked, and the caller's script is not imported
 again). A worker ends when its pipe does: when the reader is closed, and also when the parent is
@@ -139,11 +139,11 @@ class _Workers:
         thread.start()
 
     def take(self) -> tuple[Batch, Position]:
-        made = self._ready.get()
-        if isinstance(made, LitebertError):
+        item = self._ready.get()
+        if isinstance(item, LitebertError):
             self.close()
-            raise made
-        return made
+            raise item
+        return item
 
 
 def _collect(
@@ -155,14 +155,14 @@ def _collect(
     """Take batches out of the workers' pipes, in turn, until told to stop or a worker ends."""
     for process, pipe in itertools.cycle(zip(processes, pipes, strict=True)):
         try:
-            made = pipe.recv()
+            item = pipe.recv()
         except (EOFError, OSError):
-            made = LitebertError(
+            item = LitebertError(
                 f"a data worker ended with status {process.wait()}; its own message is above"
             )
         if not stop.is_set():
-            ready.put(made)
-        if stop.is_set() or isinstance(made, LitebertError):
+            ready.put(item)
+        if stop.is_set() or isinstance(item, LitebertError):
             return
 
 

@@ -136,15 +136,15 @@ class _OpenShard:
     def finish(self, end: Position) -> Record:
         self._finished = True
         self._bad.finish()
-        places = {
+        location = {
             "start": list(self._start),
             "end": list(end),
             "quarantined": self._bad.count if self._bad.policy == "quarantine" else 0,
         }
         if not self.num_tokens:
             self._writer.abandon()
-            return self._writer.record({}) | places
-        record = self._writer.finish(self._journal.out) | places
+            return self._writer.record({}) | location
+        record = self._writer.finish(self._journal.out) | location
         self._journal.write(self._number, record)
         return record
 

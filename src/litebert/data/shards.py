@@ -20,7 +20,7 @@ FORMAT = "litebert-shards"
 VERSION = 1
 INDEX_FILE = "index.json"
 TOKENIZER_FOLDER = "tokenizer"
-MAX_INDEX_BYTES = 256 * 2**20
+_MAX_INDEX_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +74,15 @@ class Shards:
         return self.folder / TOKENIZER_FOLDER
 
     def tokenizer(self) -> Tokenizer:
-        """The same, loaded; another one in its place is refused, for the ids would mean other
-        pieces."""
-        found = Tokenizer.load(self.tokenizer_folder)
-        if found.fingerprint != self.index["tokenizer"]:
+        """The same, loaded; another one in its place is refused, since its ids mean other
+        tokens."""
+        tokenizer = Tokenizer.load(self.tokenizer_folder)
+        if tokenizer.fingerprint != self.index["tokenizer"]:
             raise DataError(
                 f"{self.tokenizer_folder} is not the one that {self.folder} was built with; "
                 "run the same `litebert data build` again, it puts that back"
             )
-        return found
+        return tokenizer
 
     @property
     def fingerprint(self) -> str:
@@ -158,9 +158,9 @@ def read_index(folder: Path) -> dict[str, Any]:
     """The index of a folder of shards, checked as far as it can be without the shards."""
     path = folder / INDEX_FILE
     try:
-        if path.stat().st_size > MAX_INDEX_BYTES:
+        if path.stat().st_size > _MAX_INDEX_BYTES:
             raise DataError(
-                f"{path} is larger than {MAX_INDEX_BYTES} bytes; litebert did not write it"
+                f"{path} is larger than {_MAX_INDEX_BYTES} bytes; litebert did not write it"
             )
         index = json.loads(path.read_bytes())
     except FileNotFoundError as error:

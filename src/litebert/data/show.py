@@ -1,9 +1,8 @@
-"""Examples as a person reads them. In: a batch and the tokenizer's pieces. Out: for each row, its
-segments' pieces with what was hidden under them, the order in words, and a rendering for the
-terminal.
+"""Examples for a person to read. In: a batch and the texts of all tokens. Out: for each row, the
+tokens of its segments with what was masked, the order in words, and a rendering for the terminal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -15,25 +14,25 @@ from litebert.recipes.pretrain import Order
 
 Kind = Literal["", "mask", "random", "kept"]
 
-UNDERLINE = "▁"
-COLORS = ("cyan", "yellow")
+_UNDERLINE = "▁"
+_COLORS = ("cyan", "yellow")
 """Of segment a and segment b."""
-LEGEND = "⟦hidden by [MASK]⟧  ⟦hidden→random token shown⟧  ⟨hidden, shown as it is⟩"
-ORDERS: dict[Order, tuple[str, str]] = {
+LEGEND = "⟦replaced by [MASK]⟧  ⟦masked→random token shown⟧  ⟨masked, shown as it is⟩"
+_ORDERS: dict[Order, tuple[str, str]] = {
     "sop": ("in order: the text goes on from a to b", "swapped: the text has b before a"),
     "nsp": ("next: b follows a in its document", "random: b comes from another document"),
     "none": (
-        "as in the text; the order is not asked for",
-        "as in the text; the order is not asked for",
+        "as in the text; order is not predicted",
+        "as in the text; order is not predicted",
     ),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A token of the text: what the model sees, what stood there, and how it was hidden."""
+class _Token:
+    """A token of the text: what the model sees, what stood there, and how it was masked."""
 
-    piece: str
+    text: str
     original: str
     kind: Kind
 
@@ -47,10 +46,10 @@ class Example:
     label: int
     order: str
     """The order, in words."""
-    segments: tuple[tuple[Shown, ...], tuple[Shown, ...]]
+    segments: tuple[tuple[_Token, ...], tuple[_Token, ...]]
 
     @property
-    def num_hidden(self) -> int:
+    def num_masked(self) -> int:
         return sum(token.kind != "" for segment in self.segments for token in segment)
 
     @property
@@ -59,20 +58,20 @@ class Example:
         return 1 + sum(len(segment) + 1 for segment in self.segments if segment)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON's own types: the original text of both segments, and each hidden token."""
+        """JSON's own types: the original text of both segments, and each masked token."""
         return {
             "number": self.number,
             "tokens": self.num_tokens,
             "order_label": self.label,
             "order": self.order,
-            "a": read(token.original for token in self.segments[0]),
-            "b": read(token.original for token in self.segments[1]),
+            "a": _join(token.original for token in self.segments[0]),
+            "b": _join(token.original for token in self.segments[1]),
             "hidden": [
                 {
                     "segment": name,
                     "place": place,
                     "was": token.original,
-                    "is": token.piece,
+                    "is": token.text,
                     "how": token.kind,
                 }
                 for name, segment in zip("ab", self.segments, strict=True)
@@ -82,13 +81,13 @@ class Example:
         }
 
     def render(self) -> Text:
-        """Two segments in two colors between [CLS] and [SEP], hidden tokens marked by brackets as
+        """Two segments in two colors between [CLS] and [SEP], masked tokens marked by brackets as
         well as by color."""
         text = Text()
         text.append(f"example {self.number}", style="bold")
-        text.append(f" · {self.num_tokens} tokens, {self.num_hidden} hidden · {self.order}\n")
+        text.append(f" · {self.num_tokens} tokens, {self.num_masked} masked · {self.order}\n")
         text.append("[CLS]", style="dim")
-        for segment, color in zip(self.segments, COLORS, strict=True):
+        for segment, color in zip(self.segments, _COLORS, strict=True):
             for kind, run in groupby(segment, key=lambda token: token.kind):
                 _append(text, kind, list(run), color)
             if segment:
@@ -96,47 +95,47 @@ class Example:
         return text
 
 
-def _append(text: Text, kind: Kind, run: list[Shown], color: str) -> None:
+def _append(text: Text, kind: Kind, run: list[_Token], color: str) -> None:
     if kind == "":
-        text.append("".join(token.original for token in run).replace(UNDERLINE, " "), style=color)
+        text.append("".join(token.original for token in run).replace(_UNDERLINE, " "), style=color)
         return
     for tokens in [[token] for token in run] if kind == "random" else [run]:
-        words = "".join(token.original for token in tokens).replace(UNDERLINE, " ")
+        words = "".join(token.original for token in tokens).replace(_UNDERLINE, " ")
         gap, words = (" ", words[1:]) if words.startswith(" ") else ("", words)
-        words = words or "␣"  # SentencePiece has a piece for the space alone
+        words = words or "␣"  # SentencePiece has a token for the space alone
         text.append(gap)
         if kind == "mask":
             text.append(f"⟦{words}⟧", style=f"bold reverse {color}")
         elif kind == "random":
             text.append(
-                f"⟦{words}→{tokens[0].piece.removeprefix(UNDERLINE)}⟧", style="bold white on red"
+                f"⟦{words}→{tokens[0].text.removeprefix(_UNDERLINE)}⟧", style="bold white on red"
             )
         else:
             text.append(f"⟨{words}⟩", style=f"bold underline {color}")
 
 
-def read(pieces: Any) -> str:
-    """Pieces as text: the underline of SentencePiece stands for a space."""
-    return "".join(pieces).replace(UNDERLINE, " ").strip()
+def _join(tokens: Iterable[str]) -> str:
+    """Tokens as text: the underline of SentencePiece stands for a space."""
+    return "".join(tokens).replace(_UNDERLINE, " ").strip()
 
 
-def describe(batch: Batch, pieces: Sequence[str], *, mask_id: int, order: Order) -> list[Example]:
+def describe(batch: Batch, tokens: Sequence[str], *, mask_id: int, order: Order) -> list[Example]:
     """Every row of a batch, ready to be shown."""
     originals = batch.token_ids.copy()
     originals.reshape(-1)[batch.masked_positions] = batch.masked_labels
-    hidden = set(batch.masked_positions.tolist())
+    masked = set(batch.masked_positions.tolist())
     seq = batch.token_ids.shape[1]
     examples = []
     for row in range(len(batch)):
-        segments: tuple[list[Shown], list[Shown]] = ([], [])
+        segments: tuple[list[_Token], list[_Token]] = ([], [])
         sizes = batch.mask[row].sum()
         for column in range(int(sizes)):
             now, was = int(batch.token_ids[row, column]), int(originals[row, column])
             kind: Kind = ""
-            if row * seq + column in hidden:
+            if row * seq + column in masked:
                 kind = "mask" if now == mask_id else "kept" if now == was else "random"
             segments[int(batch.segment_ids[row, column])].append(
-                Shown(piece=pieces[now], original=pieces[was], kind=kind)
+                _Token(text=tokens[now], original=tokens[was], kind=kind)
             )
         a, b = segments
         label = int(batch.order_labels[row])
@@ -144,7 +143,7 @@ def describe(batch: Batch, pieces: Sequence[str], *, mask_id: int, order: Order)
             Example(
                 number=int(batch.indices[row]),
                 label=label,
-                order=ORDERS[order][label],
+                order=_ORDERS[order][label],
                 segments=(tuple(a[1:-1]), tuple(b[:-1])),  # without [CLS] and [SEP]
             )
         )

@@ -1,4 +1,4 @@
-"""What an example is, as frozen data: its length, its order objective, how tokens are hidden.
+"""What an example is, as frozen data: its length, its order objective, how tokens are masked.
 ALBERT §3.1, §4.1."""
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from litebert.recipes.pretrain import Cutting, OneSegment, Order
 
 Split = Literal["train", "heldout", "all"]
 
-MAX_LENGTH = 65_536
-"""Longest example that the arithmetic here is made for."""
+_MAX_LENGTH = 65_536
+"""Longest example that the arithmetic here supports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,13 @@ class ExampleSpec:
     a random segment of another document and label 1. Order none keeps it as [CLS] a [SEP]."""
     cutting: Cutting = "even"
     """even: lengths are drawn first and both segments are cut alike, so that nothing tells the
-    order; last: only the end of the last sentence is cut, which gives the order away (kept to
-    measure that)."""
+    order; last: only the end of the last sentence is cut, which gives the order away (as in the reference)."""
     mask_fraction: float = 0.15
     """Part of an example's tokens to predict, special tokens counted."""
     max_masked: int | None = None
     """Most tokens to predict in an example; none for no bound (the reference's release: 20)."""
     max_ngram: int = 3
-    """Longest run of whole words hidden together; length n is drawn in proportion to 1/n."""
+    """Longest run of whole words masked together; length n is drawn in proportion to 1/n."""
     random_specials: bool = False
     """Whether a random replacement may be a special token, as in the reference."""
     copies: int | None = None
@@ -54,7 +53,7 @@ class ExampleSpec:
                     f"{name} is one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}"
                 )
         bounds: tuple[tuple[str, float, float], ...] = (
-            ("max_length", 5, MAX_LENGTH),
+            ("max_length", 5, _MAX_LENGTH),
             ("short_probability", 0, 1),
             ("mask_fraction", 0.001, 0.9),
             ("max_ngram", 1, 64),

@@ -1,17 +1,16 @@
 """A resumable stream of batches. In: shards, a spec, a seed. Out: any batch of any epoch, and an
 iterator over them.
 
-    stream = Stream.open("data/mine", ExampleSpec(max_length=512), seed=1) batch =
-    stream.batch(epoch=0, start=0, size=64)              # pure: the same always and everywhere for
-    batch in stream.read(64, position=Position(0, 6400), workers=4):
-        ...                                                      # and reader.position is where to
-        go on
-    longer = stream.at(max_length=512)                           # short first, then long: begin it
-    at a new epoch for batch in Stream.open("data/mine", spec, split="heldout").once(64):
-        ...                                                      # each held-out example once, the
-        last batch smaller
- The epochs follow each other without a seam: a batch that begins near the end of one ends in the
-next. A batch is made from (seed, epoch, index) alone; ranks take slices of it, so one rank and two
+    stream = Stream.open("data/mine", ExampleSpec(max_length=512), seed=1)
+    batch = stream.batch(epoch=0, start=0, size=64)          # pure: the same always and everywhere
+    for batch in stream.read(64, position=Position(0, 6400), workers=4):
+        ...                                                  # reader.position is where to resume
+    longer = stream.at(max_length=512)                       # begin it at a new epoch
+    for batch in Stream.open("data/mine", spec, split="heldout").once(64):
+        ...                                                  # the last batch may be smaller
+
+Epochs follow each other without a seam: a batch that begins near the end of one ends in the next. A
+batch is a function of (seed, epoch, index) alone; ranks take slices of it, so that one rank and two
 see the same examples in the same order.
 """
 
@@ -35,8 +34,8 @@ from litebert.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from litebert.data.reader import Reader
 
-PLANS = 2
-"""Plans kept: of the epoch being read and of the one it runs into."""
+_PLANS = 2
+"""Plans in memory: of the epoch being read and of the next."""
 
 
 @dataclass(frozen=True, order=True)
@@ -120,11 +119,11 @@ class Stream:
 
     def plan(self, epoch: int) -> Plan:
         """Which examples the epoch has; computed once, the latest two are kept."""
-        known = self._plans.get(epoch)
-        if known is None:
+        plan = self._plans.get(epoch)
+        if plan is None:
             with self._planning:
-                known = self._plans.get(epoch) or self._make_plan(epoch)
-        return known
+                plan = self._plans.get(epoch) or self._make_plan(epoch)
+        return plan
 
     def prepare(self, epoch: int) -> None:
         """Plan an epoch in the background, so that a reader does not have to wait when it gets
@@ -136,8 +135,8 @@ class Stream:
     def _make_plan(self, epoch: int) -> Plan:
         plan = plan_epoch(self.texts, self.spec, seed=self.seed, epoch=epoch, split=self.split)
         self._check(plan)
-        while len(self._plans) >= PLANS:
-            del self._plans[min(self._plans, key=lambda known: (known >= epoch, known))]
+        while len(self._plans) >= _PLANS:
+            del self._plans[min(self._plans, key=lambda other: (other >= epoch, other))]
         self._plans[epoch] = plan
         return plan
 
@@ -145,23 +144,22 @@ class Stream:
         return len(self.plan(epoch))
 
     def locate(self, position: Position) -> Position:
-        """The same place with the index inside its epoch: past the end it is in a later one."""
+        """The same position with the index inside its epoch: past the end it is in a later one."""
         epoch, index = position.epoch, position.index
         while index >= (count := self.num_examples(epoch)):
             epoch, index = epoch + 1, index - count
         return Position(epoch, index)
 
     def batch(self, epoch: int, start: int, size: int) -> Batch:
-        """`size` examples from place `start` of the epoch's order on, going on into the next
-        epochs."""
-        parts = []
+        """`size` examples from `start` of the epoch's order on, continued into the next epochs."""
+        chosen = []
         while size > 0:
             here = self.locate(Position(epoch, start))
             epoch, start = here.epoch, here.index
             count = min(size, self.num_examples(epoch) - start)
-            parts.append((epoch, self.plan(epoch).order.span(start, start + count)))
+            chosen.append((epoch, self.plan(epoch).order.span(start, start + count)))
             start, size = start + count, size - count
-        return self._make(parts)
+        return self._make(chosen)
 
     def examples(self, epoch: int, numbers: Sequence[int]) -> Batch:
         """Examples by their number in the epoch's plan: what `Batch.indices` holds."""
@@ -188,8 +186,8 @@ class Stream:
 
         return Reader(self, batch_size, position, rank=rank, num_ranks=num_ranks, workers=workers)
 
-    def _make(self, parts: list[tuple[int, Int[np.ndarray, " n"]]]) -> Batch:
-        planned = [(self.plan(epoch), numbers) for epoch, numbers in parts]
+    def _make(self, chosen: list[tuple[int, Int[np.ndarray, " n"]]]) -> Batch:
+        planned = [(self.plan(epoch), numbers) for epoch, numbers in chosen]
         return make_batch(
             self.texts,
             self.vocabulary,
