@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from litebert.data.random import (
-    BLOCK,
     Permutation,
     Purpose,
     below,
@@ -97,12 +96,12 @@ def test_a_permutation_is_one_to_one(size: int) -> None:
 
 def test_a_span_is_a_part_of_the_order() -> None:
     """Also across the blocks that are computed together, and up to the end."""
-    order = Permutation(size=2 * BLOCK + 100, key=seeded(0, Purpose.SHUFFLE, 2))
+    order = Permutation(size=2 * 8192 + 100, key=seeded(0, Purpose.SHUFFLE, 2))
     for start, stop in (
         (0, 5),
-        (BLOCK - 3, BLOCK + 3),
-        (10, 2 * BLOCK + 100),
-        (2 * BLOCK + 99, 2 * BLOCK + 100),
+        (8192 - 3, 8192 + 3),
+        (10, 2 * 8192 + 100),
+        (2 * 8192 + 99, 2 * 8192 + 100),
     ):
         assert (order.span(start, stop) == order(np.arange(start, stop))).all()
 

@@ -55,7 +55,7 @@ def test_worked_example() -> None:
         ("sop", 0, "in order"),
         ("nsp", 0, "b follows a"),
         ("nsp", 1, "from another document"),
-        ("none", 0, "not asked for"),
+        ("none", 0, "not predicted"),
     ],
 )
 def test_the_order_is_said_in_words(order: str, label: int, words: str) -> None:
