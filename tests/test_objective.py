@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch._subclasses import FakeTensorMode
 
-from litebert import objective
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.objective import Losses, pretrain_losses, takes_labels
+from litebert.objective import Losses, pretrain_losses
 from litebert.packing import IGNORED, HostBatch
 
 VOCAB, ROWS, SEQ = 50, 6, 12
@@ -210,31 +208,3 @@ def test_depth_stops_the_layers() -> None:
     by_depth = [pretrain_losses(model, batch, depth=depth).masked.item() for depth in (1, 2, 3)]
     assert len(set(by_depth)) == 3
     assert by_depth[-1] == pretrain_losses(model, batch).masked.item()
-
-
-@pytest.mark.parametrize(
-    ("changes", "labels", "dtype", "device", "is_taken"),
-    [
-        ({}, 30_000, torch.bfloat16, "cuda", True),
-        ({"LABEL_KERNELS": False}, 30_000, torch.bfloat16, "cuda", False),
-        ({"has_short_kernels": lambda: False}, 30_000, torch.bfloat16, "cuda", False),
-        ({}, 30_000, torch.bfloat16, "cpu", False),
-        ({}, 30_000, torch.float32, "cuda", False),
-        ({}, 30_001, torch.bfloat16, "cuda", False),
-        ({}, 2, torch.bfloat16, "cuda", False),
-    ],
-)
-def test_which_logits_have_kernels_of_their_own(
-    changes: dict[str, Any],
-    labels: int,
-    dtype: torch.dtype,
-    device: str,
-    is_taken: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in (
-        {"LABEL_KERNELS": True, "has_short_kernels": lambda: True} | changes
-    ).items():
-        monkeypatch.setattr(objective, name, value)
-    with FakeTensorMode():
-        assert takes_labels(torch.empty(3, labels, dtype=dtype, device=device)) is is_taken

@@ -7,14 +7,15 @@ of them at a time.
     the same code on a CPU
  Steps, clocks and flags are those of bench/gpu/step.py; `× step` of a row is its step's time by
 that of the step as it is. Some lean on others. Graphs need static arrays, which padded rows are
-not, and what is not compiled is not recorded; without kernels for short rows those for longer ones
-attend. A row has what is lost in the end.
+not, and what is not compiled is not recorded. Kernels are switched off as `--kernels` does it. A
+row has what is lost in the end.
 """
 
 import argparse
 import contextlib
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -22,9 +23,7 @@ from unittest.mock import patch
 from bench.gpu import step
 from bench.gpu.contenders import Case, Ours
 from litebert import objective
-from litebert.kernels import linear as products
-from litebert.kernels import projection as fused
-from litebert.model import layout
+from litebert.kernels.gate import FAMILIES, VARIABLE
 from litebert.train.pretrain import job
 
 SHAPES = ("base-512", "base-128")
@@ -52,15 +51,8 @@ def same(run: Ours) -> None:
     """Nothing to change once it is built."""
 
 
-@contextlib.contextmanager
-def without_short_kernels() -> Iterator[None]:
-    if not layout.HAS_TRITON:
-        yield
-        return
-    from litebert.kernels.attention import short as short_attention
-
-    with patch.object(short_attention, "supports", lambda *_: False):
-        yield
+def switched_off(family: str) -> contextlib.AbstractContextManager[Any]:
+    return patch.dict(os.environ, {VARIABLE: f"{family}=off"})
 
 
 WITHOUT: dict[
@@ -73,17 +65,15 @@ WITHOUT: dict[
     "graphs": (contextlib.nullcontext, without_graphs),
     "ahead": (contextlib.nullcontext, unprepared),
     "compile": (contextlib.nullcontext, same),
-    "long_kernels": (lambda: patch.object(layout, "LONG_KERNELS", False), same),
-    "short_kernels": (without_short_kernels, same),
-    "wide": (lambda: patch.object(layout, "WIDE", False), same),
-    "fused_norms": (lambda: patch.object(fused, "FUSED_NORMS", False), same),
-    "lt": (lambda: patch.object(products, "LT", False), same),
-    "label_kernels": (lambda: patch.object(objective, "LABEL_KERNELS", False), same),
+    **{
+        family: (lambda family=family: switched_off(family), same)  # type: ignore[misc]
+        for family in FAMILIES
+        if family != "fp8"
+    },
+    "kernels": (lambda: patch.dict(os.environ, {VARIABLE: "off"}), same),
 }
-"""The last layer at the needed tokens alone; rows end to end; CUDA graphs; the next microbatch laid
-out ahead; compiled layers; kernels of rows of up to 512 and of 128 tokens; query, key and value as
-one tensor; norms and GELU in one pass back; algorithms of our choice for the products; losses over
-the vocabulary in one pass."""
+"""The last layer at the needed positions alone; packed rows; CUDA graphs; the next microbatch
+prefetched; compiled layers; each kernel family (kernels/gate.py), and all of them."""
 
 
 class Ablation(step.Bench):

@@ -58,7 +58,7 @@ def examine(folder: Path | str = ".") -> list[Finding]:
     found.append(
         Finding(name="disk", good=not low, value=f"{free / 2**30:.1f} GiB free", advice=advice)
     )
-    return found + _accelerators()
+    return found + _accelerators() + _kernels()
 
 
 def _package(name: str) -> Finding:
@@ -86,6 +86,28 @@ def _accelerators() -> list[Finding]:
         ]
     advice = "training runs on the processor, in float32; presets above tiny sizes want a GPU"
     return [threads, Finding(name="gpu", good=False, value="none that torch sees", advice=advice)]
+
+
+def _kernels() -> list[Finding]:
+    """What the gate chose for a model in bfloat16 on the first GPU, or why it chose nothing."""
+    import torch
+
+    from litebert.kernels.gate import FAMILIES, Gate
+
+    gate = Gate.detect("cuda" if torch.cuda.is_available() else "cpu", torch.bfloat16)
+    if len(set(gate.reasons.values())) == 1 and len(gate.reasons) == len(FAMILIES):
+        reason = next(iter(gate.reasons.values()))
+        return [Finding(name="kernels", good=False, value=f"none: {reason}")]
+    return [
+        Finding(
+            name=f"kernels: {family}",
+            good=family not in gate.reasons,
+            value=FAMILIES[family]
+            if family not in gate.reasons
+            else f"off: {gate.reasons[family]}",
+        )
+        for family in FAMILIES
+    ]
 
 
 def _cuda(device: Any) -> Finding:

@@ -83,5 +83,5 @@ def test_the_step_runs_without_each_speed_up(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     ratios = {row["without"]: row["× step"] for row in rows if "× step" in row}
     assert ratios.pop("nothing") == 1
-    assert {"needed", "packing", "graphs", "compile", "fused_norms"} <= ratios.keys()
+    assert {"needed", "packing", "graphs", "compile", "norm"} <= ratios.keys()
     assert "| tiny | needed |" in (tmp_path / "table.md").read_text()

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from litebert.config import PRESETS
 from litebert.kernels.attention import long
 from litebert.kernels.attention.long import long_attention
-from litebert.model import layout
-from litebert.model.layout import Packing
+from litebert.kernels.gate import Gate
+from litebert.kernels.layer import _attend, _kernel
+from litebert.model.positions import Packing
 from tests.helpers.kernels import (  # skips all of this where kernels cannot run
     DEVICE,
     HALF,
@@ -125,17 +125,6 @@ def test_torch_takes_it_for_an_operator_of_its_own(monkeypatch: pytest.MonkeyPat
     torch.library.opcheck(long._forward, (leaves, bounds, bounds, 20, 20, seed, DROPOUT))
 
 
-def test_where_packed_rows_can_drop(monkeypatch: pytest.MonkeyPatch) -> None:
-    base = PRESETS["albert-base-v2"]
-    assert layout.drops_packed(base, 512, torch.bfloat16) is layout.has_short_kernels()
-    monkeypatch.setattr(layout, "has_short_kernels", lambda: True)
-    assert layout.drops_packed(base, 512, torch.bfloat16)
-    assert not layout.drops_packed(base, 513, torch.bfloat16)
-    assert not layout.drops_packed(base, 64, torch.float32)
-    monkeypatch.setattr(layout, "LONG_KERNELS", False)
-    assert not layout.drops_packed(base, 64, torch.bfloat16)
-
-
 @needs_gpu
 @pytest.mark.parametrize("longest", [100, 300])
 @pytest.mark.filterwarnings("ignore")  # of compilers
@@ -145,8 +134,13 @@ def test_each_replay_drops_others(longest: int) -> None:
     *parts, _ = make_inputs(sizes, sizes, heads=HEADS, size=64, dtype=torch.bfloat16)
     packing = Packing(bounds_of(sizes), longest)
 
+    def attended(heads: list[Tensor], dropout: float) -> Tensor:
+        gate = Gate(attention=True)
+        kernel = _kernel(gate, packing, None, dropout)
+        return _attend(gate, kernel, [each[None] for each in heads], packing, None, dropout)
+
     def call(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return layout.attention(query[None], key[None], value[None], packing, None, dropout=DROPOUT)
+        return attended([query, key, value], DROPOUT)
 
     def drawn(draw: object, seed: int) -> Tensor:
         torch.manual_seed(seed)
@@ -168,5 +162,5 @@ def test_each_replay_drops_others(longest: int) -> None:
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
     mean = torch.stack([drawn(call, seed) for seed in range(400)]).double().mean(0)
-    plain = layout.attention(*(part[None] for part in parts), packing, None, dropout=0.0).double()
+    plain = attended(parts, 0.0).double()
     assert float((mean - plain).norm() / plain.norm()) < 0.1

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
-from litebert.kernels.fp8.linear import BACKWARD, FORWARD, Quantized, quantize
+from litebert.kernels.fp8.linear import BACKWARD, FORWARD, QuantizedLinear, quantize
+from litebert.kernels.gate import Gate
 from litebert.model.batch import DeviceBatch
-from litebert.model.layers import Part
+from litebert.model.layers import Attention, FeedForward
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 
@@ -77,7 +78,9 @@ def test_products_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -
         states.detach().flatten(0, 1),
         [torch.randn(2, tokens, part.out_features) for part in parts],
     )
-    outputs = torch.split(Quantized(*parts)(states), [part.out_features for part in parts], -1)
+    outputs = torch.split(
+        QuantizedLinear(*parts)(states), [part.out_features for part in parts], -1
+    )
     inputs = [states, *(part.weight for part in parts), *(part.bias for part in parts)]
     of_states, *others = torch.autograd.grad(outputs, inputs, tangents)
     of_weights, of_biases = torch.cat(others[:3]), torch.cat(others[3:])
@@ -120,7 +123,7 @@ def test_products_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -
 def test_weights_are_rounded_by_refresh_alone_and_into_the_same_memory() -> None:
     torch.manual_seed(0)
     part, states = nn.Linear(32, 32), torch.randn(1, 16, 32)
-    products = Quantized(part)
+    products = QuantizedLinear(part)
     before, places = products(states), [buffer.data_ptr() for buffer in products.buffers()]
     with torch.no_grad():
         part.weight.mul_(-2)
@@ -130,7 +133,7 @@ def test_weights_are_rounded_by_refresh_alone_and_into_the_same_memory() -> None
         products(states) - part.bias, -2 * (before - part.bias), rtol=1e-5, atol=1e-5
     )
     assert [buffer.data_ptr() for buffer in products.buffers()] == places
-    assert torch.equal(products.values.t().float(), products.turned.float())
+    assert torch.equal(products.values.t().float(), products.transposed.float())
     assert not products.state_dict()
     assert not list(products.parameters())  # they stay the linear map's
 
@@ -145,9 +148,7 @@ def make_model(**settings: object) -> Model:
 
 def quantized(model: Model) -> Model:
     model = copy.deepcopy(model)
-    for part in model.modules():
-        if isinstance(part, Part):
-            part.quantize()
+    Gate(quantizes=True).apply(model)
     return model
 
 
@@ -173,7 +174,7 @@ def gradient(model: Model, *, pack: bool = False) -> Tensor:
     total = pretrain_losses(model, DeviceBatch.of(host)).mean(
         num_masked=batch.num_masked, num_examples=len(batch)
     )
-    parts = [part for part in model.modules() if isinstance(part, Part)]
+    parts = [part for part in model.modules() if isinstance(part, Attention | FeedForward)]
     weights = [weight for part in parts for weight in part.parameters() if weight.dim() == 2]
     return torch.cat([each.double().flatten() for each in torch.autograd.grad(total, weights)])
 
@@ -228,7 +229,7 @@ tail = compile_tail(print)
 for seed, (_, expected) in enumerate(plain):
     torch.testing.assert_close(gradients(seed, tail)[1], expected, rtol=1e-3, atol=1e-4)
 for part in model.modules():
-    if isinstance(part, t.Quantized):
+    if isinstance(part, t.QuantizedLinear):
         part.refresh()
 gradients(0, tail)
 counters = torch._dynamo.utils.counters["stats"]

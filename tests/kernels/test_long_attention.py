@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from litebert.kernels.attention import long, short
+from litebert.kernels.attention import long
 from litebert.kernels.attention.long import Tile, Tiles
-from litebert.model import layout
 from tests.helpers.kernels import (  # skips all of this where kernels cannot run
-    DEVICE,
     HALF,
     HAS_GPU,
 )
@@ -195,52 +193,6 @@ def test_torch_takes_it_for_an_operator_of_its_own(
 )
 def test_what_is_supported(size: int, dtype: torch.dtype, longest: int, is_supported: bool) -> None:
     assert long.supports(torch.empty(4, 2, size, dtype=dtype), longest) is is_supported
-
-
-@pytest.mark.parametrize(
-    ("is_on", "size", "longest", "expected"),
-    [
-        (True, 64, 128, short.short_attention),
-        (True, 64, 129, long.long_attention),
-        (True, 64, 512, long.long_attention),
-        (True, 64, 513, None),
-        (True, 48, 200, None),
-        (False, 64, 128, short.short_attention),
-        (False, 64, 129, None),
-    ],
-)
-def test_the_layout_chooses_by_length(
-    is_on: bool, size: int, longest: int, expected: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What none is for goes to torch's attention."""
-    monkeypatch.setattr(layout, "LONG_KERNELS", is_on)
-    assert (
-        layout._kernels(torch.empty(4, 2, size, dtype=torch.bfloat16), longest, drops=False)
-        is expected
-    )
-
-
-@needs_gpu
-@pytest.mark.parametrize("is_on", [True, False])
-@pytest.mark.parametrize("is_needed", [True, False])
-def test_an_attention_part_is_the_same(
-    is_on: bool, is_needed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(layout, "LONG_KERNELS", is_on)
-    queries = NEEDED if is_needed else RAGGED
-    *parts, _ = make_inputs(queries, RAGGED, size=64, dtype=HALF)
-    packing = layout.Packing(bounds_of(RAGGED), max(RAGGED))
-    places = torch.zeros(1, sum(queries), dtype=torch.int64, device=DEVICE)
-    needed = layout.Needed(places, bounds_of(queries), max(queries)) if is_needed else None
-    out = layout.attention(*(part[None] for part in parts), packing, needed, dropout=0.0)
-    truth = reference(*(part.double() for part in parts), queries, RAGGED)
-    assert float((out[0].double() - truth).norm() / truth.norm()) < 1.6e-2
-    wide = side_by_side(parts, "q kv" if is_needed else "qkv")
-    assert layout.takes_wide(wide[0][None, :, 0], packing, drops=False) is (is_on and layout.WIDE)
-    if is_on:
-        assert torch.equal(
-            layout.wide_attention([part[None] for part in wide], packing, needed), out
-        )
 
 
 @needs_gpu

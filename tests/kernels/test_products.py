@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from litebert.kernels import cublaslt as lt
 from litebert.kernels import linear as products
-from litebert.kernels.linear import linear, product
+from litebert.kernels.linear import linear, matmul
 
 HAS_GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
@@ -36,26 +36,40 @@ def draw(
     )
 
 
-def factors(turn_left: bool, turn_right: bool, **settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+def factors(
+    transpose_left: bool, transpose_right: bool, **settings: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """Two matrices as they lie, and their product."""
     left, right = draw(ROWS, INNER, seed=1, **settings), draw(INNER, COLUMNS, seed=2, **settings)
     lying = [
         (each.mT if is_turned else each).contiguous()
-        for each, is_turned in ((left, turn_left), (right, turn_right))
+        for each, is_turned in ((left, transpose_left), (right, transpose_right))
     ]
     return lying[0], lying[1], left.double() @ right.double()
 
 
-@pytest.mark.parametrize(("turn_left", "turn_right"), TURNS)
-def test_either_factor_may_lie_turned(turn_left: bool, turn_right: bool) -> None:
-    left, right, expected = factors(turn_left, turn_right)
+@pytest.mark.parametrize(("transpose_left", "transpose_right"), TURNS)
+def test_either_factor_may_lie_turned(transpose_left: bool, transpose_right: bool) -> None:
+    left, right, expected = factors(transpose_left, transpose_right)
     bias = draw(COLUMNS, seed=3)
-    found = product(left, right, bias, turn_left=turn_left, turn_right=turn_right)
+    found = matmul(
+        left, right, bias, transpose_left=transpose_left, transpose_right=transpose_right
+    )
     torch.testing.assert_close(found, expected + bias, rtol=0, atol=1e-12)
     added = draw(ROWS, COLUMNS, seed=4)
-    found = product(left, right, None, added.clone(), turn_left=turn_left, turn_right=turn_right)
+    found = matmul(
+        left,
+        right,
+        None,
+        added.clone(),
+        transpose_left=transpose_left,
+        transpose_right=transpose_right,
+    )
     torch.testing.assert_close(found, expected + added, rtol=0, atol=1e-12)
-    assert torch.equal(product(left, right, turn_left=turn_left, turn_right=turn_right), expected)
+    assert torch.equal(
+        matmul(left, right, transpose_left=transpose_left, transpose_right=transpose_right),
+        expected,
+    )
 
 
 @pytest.mark.parametrize("wants_bias", [True, False])
@@ -80,12 +94,14 @@ def test_a_map_is_that_of_torch(wants_bias: bool, adds: bool) -> None:
 def test_torch_takes_it_for_an_operator_of_its_own() -> None:
     """Schema, shapes without data, and what it costs: torch's own checks."""
     left, right, _ = factors(False, True)
-    torch.library.opcheck(products._product, (left, right, None, None, False, True))
-    torch.library.opcheck(products._product, (left, right, None, draw(ROWS, COLUMNS), False, True))
-    for turn_left, turn_right in TURNS:
-        left, right, _ = factors(turn_left, turn_right)
+    torch.library.opcheck(products._matmul, (left, right, None, None, False, True, True))
+    torch.library.opcheck(
+        products._matmul, (left, right, None, draw(ROWS, COLUMNS), False, True, True)
+    )
+    for transpose_left, transpose_right in TURNS:
+        left, right, _ = factors(transpose_left, transpose_right)
         with FlopCounterMode(display=False) as counter:
-            product(left, right, turn_left=turn_left, turn_right=turn_right)
+            matmul(left, right, transpose_left=transpose_left, transpose_right=transpose_right)
         assert counter.get_total_flops() == 2 * ROWS * INNER * COLUMNS
 
 
@@ -96,8 +112,8 @@ def test_torch_takes_it_for_an_operator_of_its_own() -> None:
         ({"epilogue": lt.WITH_BIAS}, lt.WIDE),
         ({"inner": 3072}, lt.SQUARE),
         ({"epilogue": lt.WITH_BIAS_AND_GELU}, lt.GELU),
-        ({"turn_left": True, "rows": 3072, "columns": 768}, None),
-        ({"turn_left": True, "rows": 4096, "columns": 4096}, lt.WIDE),
+        ({"transpose_left": True, "rows": 3072, "columns": 768}, None),
+        ({"transpose_left": True, "rows": 4096, "columns": 4096}, lt.WIDE),
     ],
 )
 def test_what_decides_is_the_shape(changes: dict[str, Any], expected: lt.Algorithm | None) -> None:
@@ -215,25 +231,27 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
         monkeypatch.setattr(lt, name, getattr(lt, name).__wrapped__)
     monkeypatch.setattr(lt, "library", lambda: made)
     monkeypatch.setattr(lt, "handle", lambda device: ctypes.c_void_p(1))
-    monkeypatch.setattr(products, "is_for_lt", lambda *args: True)
+    monkeypatch.setattr(products, "suits_cublaslt", lambda *args: True)
     monkeypatch.setattr("torch.cuda.current_stream", lambda device: SimpleNamespace(cuda_stream=0))
     return made
 
 
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
-@pytest.mark.parametrize(("turn_left", "turn_right"), TURNS)
+@pytest.mark.parametrize(("transpose_left", "transpose_right"), TURNS)
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("adds", [True, False])
 def test_the_library_is_told_right(
-    stand_in: StandIn, turn_left: bool, turn_right: bool, has_bias: bool, adds: bool
+    stand_in: StandIn, transpose_left: bool, transpose_right: bool, has_bias: bool, adds: bool
 ) -> None:
-    left, right, expected = factors(turn_left, turn_right, dtype=torch.bfloat16)
+    left, right, expected = factors(transpose_left, transpose_right, dtype=torch.bfloat16)
     bias = draw(COLUMNS, seed=3, dtype=torch.bfloat16) if has_bias else None
     added = draw(ROWS, COLUMNS, seed=4, dtype=torch.bfloat16) if adds else None
-    found = product(left, right, bias, added, turn_left=turn_left, turn_right=turn_right)
+    found = matmul(
+        left, right, bias, added, transpose_left=transpose_left, transpose_right=transpose_right
+    )
     exact = sum((each.double() for each in (bias, added) if each is not None), start=expected)
     assert torch.equal(found, exact.bfloat16())
-    assert stand_in.multiplied == [PROPOSED if turn_left else lt.WIDE]
+    assert stand_in.multiplied == [PROPOSED if transpose_left else lt.WIDE]
 
 
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
@@ -241,7 +259,7 @@ def test_gelu_and_its_input_come_from_one_product(stand_in: StandIn) -> None:
     left, right, expected = factors(False, True, dtype=torch.bfloat16)
     bias = draw(COLUMNS, seed=3, dtype=torch.bfloat16)
     before, out = torch.empty(2, ROWS, COLUMNS, dtype=torch.bfloat16)
-    assert lt.multiply(out, left, right, bias, inputs=before, turn_right=True)
+    assert lt.multiply(out, left, right, bias, gelu_input=before, transpose_right=True)
     exact = expected + bias.double()
     assert torch.equal(before, exact.bfloat16())
     assert torch.equal(out, F.gelu(exact, approximate="tanh").bfloat16())
@@ -258,7 +276,7 @@ def test_the_proposal_is_taken_where_our_choice_is_none(
     else:
         stand_in.status = {"check": 15}
     left, right, expected = factors(False, False, dtype=torch.bfloat16)
-    assert torch.equal(product(left, right), expected.bfloat16())
+    assert torch.equal(matmul(left, right), expected.bfloat16())
     assert stand_in.multiplied == [PROPOSED]
 
 
@@ -274,7 +292,7 @@ def test_torch_multiplies_where_the_library_does_not(
     if fault == "no library":
         monkeypatch.setattr(lt, "library", lambda: None)
     left, right, expected = factors(False, False, dtype=torch.bfloat16)
-    assert torch.equal(product(left, right), expected.bfloat16())
+    assert torch.equal(matmul(left, right), expected.bfloat16())
     assert stand_in.multiplied == []
 
 
@@ -282,20 +300,20 @@ def test_torch_multiplies_where_the_library_does_not(
 def test_memory_that_begins_anywhere_is_left_to_torch(stand_in: StandIn) -> None:
     left, right, expected = factors(False, False, dtype=torch.bfloat16)
     odd = torch.empty(left.numel() + 1, dtype=torch.bfloat16)[1:].view_as(left).copy_(left)
-    assert torch.equal(product(odd, right), expected.bfloat16())
+    assert torch.equal(matmul(odd, right), expected.bfloat16())
     assert stand_in.multiplied == []
 
 
 def test_few_tokens_and_other_arithmetic_are_left_to_torch() -> None:
-    assert not products.is_for_lt(torch.empty(products.LEAST, 8, dtype=torch.bfloat16), 8), (
-        "on a processor"
-    )
+    assert not products.suits_cublaslt(
+        torch.empty(products.LEAST_TOKENS, 8, dtype=torch.bfloat16), 8
+    ), "on a processor"
     if HAS_GPU:
-        many = torch.empty(products.LEAST, 8, dtype=torch.bfloat16, device="cuda")
-        assert products.is_for_lt(many, 8, 16)
-        assert not products.is_for_lt(many[1:], 8)
-        assert not products.is_for_lt(many.float(), 8)
-        assert not products.is_for_lt(many, 8, 12)
+        many = torch.empty(products.LEAST_TOKENS, 8, dtype=torch.bfloat16, device="cuda")
+        assert products.suits_cublaslt(many, 8, 16)
+        assert not products.suits_cublaslt(many[1:], 8)
+        assert not products.suits_cublaslt(many.float(), 8)
+        assert not products.suits_cublaslt(many, 8, 12)
 
 
 # on a GPU: the library itself
@@ -353,12 +371,14 @@ def test_our_choice_will_do(size: int) -> None:
         pytest.skip(f"the algorithms of version {lt.VERSION} are known, and this is {lt.version()}")
     for columns, inner in ((3 * size, size), (size, size), (4 * size, size), (size, 4 * size)):
         shape = lt.Shape(0, 8192 + 256, columns, inner, False, False, lt.PLAIN, 256)
-        kinds = [{"epilogue": lt.WITH_BIAS, "turn_right": True}, {}]
+        kinds = [{"epilogue": lt.WITH_BIAS, "transpose_right": True}, {}]
         kinds += (
-            [{"epilogue": lt.WITH_BIAS_AND_GELU, "turn_right": True}] if columns == 4 * size else []
+            [{"epilogue": lt.WITH_BIAS_AND_GELU, "transpose_right": True}]
+            if columns == 4 * size
+            else []
         )
         kinds += (
-            [{"rows": inner, "inner": 8192, "turn_left": True}]
+            [{"rows": inner, "inner": 8192, "transpose_left": True}]
             if inner * columns >= lt.ENOUGH
             else []
         )
@@ -374,7 +394,7 @@ def test_our_choice_will_do(size: int) -> None:
 @needs_gpu
 @pytest.mark.parametrize("width", [768, 4096])
 def test_gelu_in_a_product_errs_no_more_than_after_it(width: int) -> None:
-    from litebert.kernels.feed_forward import _product_gelu
+    from litebert.kernels.feed_forward import _matmul_gelu
 
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
     states, weight = (
@@ -382,7 +402,7 @@ def test_gelu_in_a_product_errs_no_more_than_after_it(width: int) -> None:
         2 * draw(4 * width, width, seed=2, **settings) / width**0.5,
     )
     bias = draw(4 * width, seed=3, **settings)
-    before, out = _product_gelu(states, weight, bias, True)
+    before, out = _matmul_gelu(states, weight, bias, True, True)
     exact = F.linear(states.double(), weight.double(), bias.double())
     plain = F.linear(states, weight, bias)
     assert relative(before, exact) <= 1.1 * relative(plain, exact)
@@ -394,10 +414,10 @@ def test_gelu_in_a_product_errs_no_more_than_after_it(width: int) -> None:
 def test_a_recorded_product_is_the_same() -> None:
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
     left, right = draw(8192, 768, seed=1, **settings), draw(768, 768, seed=2, **settings)
-    expected, graph = product(left, right), torch.cuda.CUDAGraph()
+    expected, graph = matmul(left, right), torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
-        recorded = product(left, right)
+        recorded = matmul(left, right)
     graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(recorded, expected)

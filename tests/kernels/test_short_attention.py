@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 
 from litebert.kernels.attention import short
-from litebert.model import layout
-from litebert.model.layout import Needed, Packing
 from tests.helpers.kernels import DEVICE, HAS_GPU  # skips all of this where kernels cannot run
 
 needs_gpu = pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
@@ -183,22 +181,6 @@ def test_torch_takes_it_for_an_operator_of_its_own(grouping: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "dtype", "longest", "is_supported"),
-    [
-        (64, torch.bfloat16, 128, True),
-        (64, torch.bfloat16, 129, False),
-        (48, torch.bfloat16, 128, False),
-        (8, torch.bfloat16, 128, False),
-        (128, torch.float16, 128, True),
-        (128, torch.float32, 128, False),
-        (16, torch.float64, 128, False),
-    ],
-)
-def test_what_is_supported(size: int, dtype: torch.dtype, longest: int, is_supported: bool) -> None:
-    assert short.supports(torch.empty(4, 2, size, dtype=dtype), longest) is is_supported
-
-
 @needs_gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("size", [32, 64, 128])
@@ -245,20 +227,3 @@ def test_it_is_compiled_and_replayed(grouping: str) -> None:
     for name, tensor in plain.items():
         assert torch.equal(tensor, compiled[name]), name
         assert torch.equal(tensor, recorded[name]), name
-
-
-@needs_gpu
-@pytest.mark.parametrize("longest", [128, 200])
-def test_the_layout_chooses_by_length(longest: int) -> None:
-    """Rows of 128 tokens go here, longer ones to torch's attention; both are right."""
-    keys, queries = [longest, 40, 7], [5, 2, 1]
-    *parts, _ = make_inputs(queries, keys, size=64, dtype=torch.bfloat16)
-    packing = Packing(bounds=bounds_of(keys), longest=longest)
-    needed = Needed(
-        places=torch.zeros(1, 8, dtype=torch.int64, device=DEVICE),
-        bounds=bounds_of(queries),
-        longest=5,
-    )
-    out = layout.attention(*(part[None] for part in parts), packing, needed, dropout=0.0)
-    truth = reference(*(part.double() for part in parts), queries, keys)
-    assert float((out[0].double() - truth).norm() / truth.norm()) < EXACT[torch.bfloat16]

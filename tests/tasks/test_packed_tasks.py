@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.model import batch as model_batch
-from litebert.model.batch import DeviceBatch, can_pack
+from litebert.kernels.gate import Gate, can_pack
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.packing import bucket
 from litebert.tasks.encode.encode import encode
@@ -162,21 +162,17 @@ def assert_alike(found: Any, expected: Any) -> None:
         assert found == expected
 
 
-def test_a_processor_and_float32_do_not_pack(tokenizer: Tokenizer) -> None:
+def test_rows_are_packed_where_the_gate_packs_them(tokenizer: Tokenizer) -> None:
     model = made_model(made_card("classify"), tokenizer)
-    assert not can_pack(model, "cuda", 64)
-    assert can_pack(model.bfloat16(), "cuda", 64)
-    assert not can_pack(model, "cpu", 64)
+    assert not can_pack(model, 64), "the plain layer"
+    for dtype, packs in ((torch.float32, False), (torch.bfloat16, True), (torch.float16, True)):
+        Gate.detect("cuda", dtype).apply(model)
+        assert can_pack(model, 64) is packs
 
 
-def test_attention_dropout_packs_where_kernels_drop(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = made_model(made_card("classify"), tokenizer, attention_dropout=0.1).bfloat16().train()
-    for drops in (True, False):
-        monkeypatch.setattr(
-            model_batch, "drops_packed", lambda config, longest, dtype, drops=drops: drops
-        )
-        assert can_pack(model, "cuda", 64) is drops
-        assert can_pack(model.eval(), "cuda", 64)
-        model.train()
+def test_attention_dropout_packs_where_kernels_drop(tokenizer: Tokenizer) -> None:
+    model = made_model(made_card("classify"), tokenizer, attention_dropout=0.1)
+    for attention in (True, False):
+        Gate(attention=attention, varlen=True).apply(model)
+        assert can_pack(model.train(), 64) is attention
+        assert can_pack(model.eval(), 64)

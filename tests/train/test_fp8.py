@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from litebert.errors import ConfigError
-from litebert.kernels.fp8.linear import Quantized
+from litebert.kernels.fp8.linear import QuantizedLinear
 from litebert.recipes import FinetuneRecipe, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe, tiny_shards
@@ -55,9 +55,11 @@ def test_weights_are_rounded_once_a_step(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 4 microbatches, each through 2 applications of the layer; a rounding more at the start."""
-    calls: list[Quantized] = []
-    refresh = Quantized.refresh
-    monkeypatch.setattr(Quantized, "refresh", lambda self: (calls.append(self), refresh(self)))
+    calls: list[QuantizedLinear] = []
+    refresh = QuantizedLinear.refresh
+    monkeypatch.setattr(
+        QuantizedLinear, "refresh", lambda self: (calls.append(self), refresh(self))
+    )
     losses = train(shards, tmp_path, "fp8")
     products = set(calls)
     assert len(losses) == 10
@@ -69,9 +71,11 @@ def test_weights_are_rounded_once_a_step(
 
 def test_the_working_copy_alone_is_in_8_bits_and_follows_the_master(shards: Path) -> None:
     run = Pretraining(tiny_recipe(dtype="fp8"), shards, Runtime.start(device="cpu", dtype="fp8"))
-    products = [part for part in run.learner.working.model.modules() if isinstance(part, Quantized)]
+    products = [
+        part for part in run.learner.working.model.modules() if isinstance(part, QuantizedLinear)
+    ]
     assert products
-    assert not any(isinstance(part, Quantized) for part in run.learner.model.modules())
+    assert not any(isinstance(part, QuantizedLinear) for part in run.learner.model.modules())
     with torch.no_grad():
         for parameter in run.learner.model.parameters():
             parameter.add_(1)
@@ -90,7 +94,9 @@ def test_nothing_is_in_8_bits_unless_asked_for(shards: Path) -> None:
     assert PretrainRecipe().dtype == "auto"
     assert not Runtime.start(device="cpu").fp8
     run = Pretraining(tiny_recipe(), shards, Runtime.start(device="cpu", dtype="bfloat16"))
-    assert not any(isinstance(part, Quantized) for part in run.learner.working.model.modules())
+    assert not any(
+        isinstance(part, QuantizedLinear) for part in run.learner.working.model.modules()
+    )
     run.feed.close()
 
 

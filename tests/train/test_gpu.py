@@ -77,6 +77,7 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(job: PretrainJob
     bfloat16."""
     rounded = make_model(job).bfloat16()
     truth = copy.deepcopy(rounded).double()
+    job.runtime.gate(rounded.config.encoder).apply(rounded)
     most = job.most_masked(24)
     errors: dict[str, list[float]] = {"plain": [], "packed": [], "replayed": []}
     graphs = Graphs(job, rounded, pytest.fail)

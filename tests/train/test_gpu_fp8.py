@@ -14,7 +14,7 @@ from torch import nn
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.stream import Stream
-from litebert.kernels.fp8.linear import Quantized
+from litebert.kernels.fp8.linear import QuantizedLinear
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
@@ -59,7 +59,9 @@ def test_products_are_those_of_a_cpu(tokens: int) -> None:
     def outcome(device: str) -> list[torch.Tensor]:
         here = [copy.deepcopy(part).to(device, torch.bfloat16) for part in parts]
         leaf = states.to(device, torch.bfloat16).requires_grad_()
-        outputs = torch.split(Quantized(*here)(leaf), [part.out_features for part in here], -1)
+        outputs = torch.split(
+            QuantizedLinear(*here)(leaf), [part.out_features for part in here], -1
+        )
         inputs = [leaf, *(part.weight for part in here)]
         gradients = torch.autograd.grad(
             outputs, inputs, [tangent.to(device, torch.bfloat16) for tangent in tangents]
@@ -88,7 +90,7 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(shards: Path) ->
     master = Model(
         ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))
     ).cuda()
-    working = WorkingCopy(master, torch.bfloat16, fp8=True)
+    working = WorkingCopy(master, torch.bfloat16, gate=runtime.gate(encoder))
     truth = copy.deepcopy(master).bfloat16().double()
 
     def plain(model: Model, step_batch: object) -> torch.Tensor:

@@ -15,8 +15,9 @@ import torch
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
+from litebert.kernels.gate import Gate
 from litebert.model.batch import DeviceBatch
-from litebert.model.layout import has_short_kernels
+from litebert.model.layers import apply_layer
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.storage.checkpoint import Checkpoint
@@ -85,6 +86,7 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(tmp_path: Path, 
     job, rounded = training.job, training.learner.working.model
     assert job.pack
     truth = copy.deepcopy(rounded).double()
+    truth.encoder.layer = apply_layer
     graphs = Graphs(job, rounded, pytest.fail)
     errors: dict[str, list[float]] = {"plain": [], "packed": [], "replayed": []}
     batch = job.batch(0)
@@ -105,7 +107,8 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(tmp_path: Path, 
 
 
 needs_kernels = pytest.mark.skipif(
-    not has_short_kernels(), reason="attention drops weights in our own kernels alone"
+    not (torch.cuda.is_available() and Gate.detect("cuda", torch.bfloat16).attention),
+    reason="attention drops weights in our own kernels alone",
 )
 
 

@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bench.gpu.kernels.short_attention import Case, Layer, Ways, in_turns, record
 from litebert.kernels.attention import long
 from litebert.kernels.attention.long import Tile, Tiles
-from litebert.kernels.projection import FusedProjection
+from litebert.kernels.gate import Gate
 
 CASES = {
     "512 tokens": (64, 512, 0, 12, 64),
@@ -37,9 +37,9 @@ CASES = {
 FULL = (64, 512, 0, 12, 64)
 LAYER = (64, 512, 0)
 WAYS: Ways = {
-    "flash": ({"LONG_KERNELS": False}, FusedProjection),
-    "long, split": ({"LONG_KERNELS": True, "WIDE": False}, FusedProjection),
-    "long, wide": ({"LONG_KERNELS": True, "WIDE": True}, FusedProjection),
+    "flash": Gate(linear=True, varlen=True),
+    "long, three matmuls": Gate(attention=True, varlen=True),
+    "long, one matmul": Gate(attention=True, linear=True, varlen=True),
 }
 VARIANTS = {
     "forward": [

@@ -29,11 +29,10 @@ from torch import Tensor, nn
 from bench.gpu.kernels.short_attention import Rows, flat, in_turns, record
 from litebert.config import PRESETS
 from litebert.kernels import norm as fused_norm
-from litebert.kernels import projection as fused
+from litebert.kernels.gate import Gate
 from litebert.model import layers
-from litebert.model.encoder import apply_layer
-from litebert.model.layers import Attention, FeedForward
-from litebert.model.layout import Packing
+from litebert.model.layers import Attention, FeedForward, apply_layer
+from litebert.model.positions import Packing
 
 DEVICE, DTYPE = "cuda", torch.bfloat16
 TOKENS, SIZE, INNER = 29_500, 768, 3072
@@ -161,7 +160,7 @@ class Layer(Rows):
         def attend(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
             return self.exact(query[0], key[0], value[0])[None]
 
-        with patch.object(layers, "attention", attend), patch.object(fused, "FUSED_NORMS", False):
+        with patch.object(layers, "scaled_dot_product", attend):
             self.parts.double()
             found = flat(self.call(apply_layer, torch.float64))
             self.parts.to(DTYPE)
@@ -171,14 +170,14 @@ class Layer(Rows):
         truth, found, graphs = self.truth(), dict[str, Any](), dict[str, torch.cuda.CUDAGraph]()
         for name, is_on in WAYS.items():
             torch._dynamo.reset()
-            with patch.object(fused, "FUSED_NORMS", is_on):
-                compiled = torch.compile(apply_layer)
-                self.call(compiled)
-                found[name] = {
-                    "error": error(flat(self.call(compiled)), truth),
-                    "kept_mb": round(self.kept / 1e6),
-                }
-                graphs[name] = record(partial(self.call, compiled))
+            gate = Gate(attention=True, linear=True, norm=is_on, feed_forward=is_on, varlen=True)
+            compiled = torch.compile(gate.layer())
+            self.call(compiled)
+            found[name] = {
+                "error": error(flat(self.call(compiled)), truth),
+                "kept_mb": round(self.kept / 1e6),
+            }
+            graphs[name] = record(partial(self.call, compiled))
         for name, taken in in_turns(graphs, rounds).items():
             found[name]["forward and backward"] = taken
         return found

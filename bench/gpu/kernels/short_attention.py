@@ -9,9 +9,8 @@ on the GPU alone: calls are recorded in a CUDA graph, contenders take turns, and
 median. `--variants` times other numbers of warps, stages and programs too, by which the defaults
 were chosen.
  The part `layer` times the whole attention part of albert-base, compiled as in training, forward
-and backward: with query, key and value in one tensor ("wide", model/layout.py's WIDE), each on its
-own ("split"), and that without the views before its sums ("split, mm + mm", kernels/projection.py). Errors
-are of the output and all gradients together.
+and backward: with query, key and value by one matmul, in one tensor with one gradient, and by three.
+Errors are of the output and all gradients together.
 """
 
 import argparse
@@ -27,15 +26,15 @@ from unittest.mock import patch
 import torch
 import triton
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.attention.varlen import varlen_attn
 
 from litebert.config import PRESETS
 from litebert.kernels.attention import short
-from litebert.kernels.projection import FusedProjection
-from litebert.model import layers, layout
+from litebert.kernels.gate import Gate
+from litebert.kernels.layer import _attention
+from litebert.model import layers
 from litebert.model.layers import Attention
-from litebert.model.layout import Needed, Packing
+from litebert.model.positions import Needed, Packing
 
 DEVICE, DTYPE = "cuda", torch.bfloat16
 CALLS = 20
@@ -133,28 +132,11 @@ class Case(Rows):
         return record(call)
 
 
-class AddedAsProducts(FusedProjection):
-    """The gradient of the states as a bare sum of products."""
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        states, *weights = ctx.saved_tensors
-        apart = [gradient.flatten(0, -2) for gradient in gradients]
-        total: Any = sum(gradient @ weight for gradient, weight in zip(apart, weights, strict=True))
-        of_parameters = (
-            (gradient.mT @ states.flatten(0, -2), gradient.sum(0)) for gradient in apart
-        )
-        return total.view_as(states), *(part for pair in of_parameters for part in pair)
-
-
-Ways = dict[str, tuple[dict[str, bool], type[FusedProjection]]]
+Ways = dict[str, Gate]
 WAYS: Ways = {
-    "wide": ({"WIDE": True}, FusedProjection),
-    "split": ({"WIDE": False}, FusedProjection),
-    "split, mm + mm": ({"WIDE": False}, AddedAsProducts),
+    "one matmul": Gate(attention=True, linear=True, varlen=True),
+    "three matmuls": Gate(attention=True, varlen=True),
 }
-"""Constants of model/layout.py, and how products of the same states go back."""
 
 
 class Layer(Rows):
@@ -186,7 +168,7 @@ class Layer(Rows):
         def attend(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
             return self.exact(query[0], key[0], value[0])[None]
 
-        with patch.object(layers, "attention", attend):
+        with patch.object(layers, "scaled_dot_product", attend):
             try:
                 return self.call(self.part.double(), torch.float64)
             finally:
@@ -198,19 +180,12 @@ class Layer(Rows):
             dict[str, Any](),
             dict[str, torch.cuda.CUDAGraph](),
         )
-        for name, (changes, projection) in ways.items():
+        for name, gate in ways.items():
             torch._dynamo.reset()
-            with (
-                patch.multiple(layout, **changes),
-                patch.object(layers, "FusedProjection", projection),
-            ):
-                compiled = torch.compile(self.part)
-                found[name] = {
-                    "error": round(
-                        float((flat(self.call(compiled)) - truth).norm() / truth.norm()), 6
-                    )
-                }
-                graphs[name] = record(partial(self.call, compiled))
+            compiled = torch.compile(lambda *args, gate=gate: _attention(gate, self.part, *args))
+            error = float((flat(self.call(compiled)) - truth).norm() / truth.norm())
+            found[name] = {"error": round(error, 6)}
+            graphs[name] = record(partial(self.call, compiled))
         for name, taken in in_turns(graphs, rounds).items():
             found[name]["forward and backward"] = taken
         return found

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from litebert.commands.flags import Device, RecipeFlags
+from litebert.commands.flags import Device, Kernels, RecipeFlags
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
 
@@ -39,6 +39,7 @@ def finetune(
     recipe: str | None = None,
     seeds: int = 1,
     device: Device = "auto",
+    kernels: Kernels = "on",
     tensorboard: bool = False,
     json: bool = False,
     settings: Settings,
@@ -80,6 +81,7 @@ def finetune(
         table=table,
         seeds=seeds,
         device=device,
+        kernels=kernels,
         tensorboard=tensorboard,
     )
     if not is_main_rank():

@@ -30,6 +30,13 @@ OLD_FLAGS = {
 """Flags by their old names, which are still read in this release."""
 
 Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, cuda:1 …, or auto.")]
+Kernels = Annotated[
+    str,
+    tyro.conf.arg(
+        help="GPU kernels: on, off, or families to switch off, such as attention=off,norm=off "
+        "(litebert doctor lists them)."
+    ),
+]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]
 
 FLAG_OF = {"name": "optimizer", "overrides": "encoder"}

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Json
+from litebert.commands.flags import Device, Json, Kernels
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
@@ -40,6 +40,7 @@ def predict(
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
     batch_tokens: int | None = None,
     device: Device = "auto",
+    kernels: Kernels = "on",
     dtype: Literal["auto", "float32", "bfloat16"] = "auto",
     compile: bool = False,
     overwrite: bool = False,
@@ -95,7 +96,12 @@ def predict(
     from litebert.infer.predictor import load
 
     predictor = load(
-        chosen_model, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile
+        chosen_model,
+        device=device,
+        batch_tokens=batch_tokens,
+        dtype=dtype,
+        compile=compile,
+        kernels=kernels,
     )
     chosen = PredictOptions(
         verb=verb,

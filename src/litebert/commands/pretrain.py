@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from litebert.commands.flags import Device, RecipeFlags
+from litebert.commands.flags import Device, Kernels, RecipeFlags
 from litebert.config import PRESETS
 from litebert.errors import ConfigError
 from litebert.recipes import NAMED, PretrainRecipe, named
@@ -34,6 +34,7 @@ def pretrain(
     recipe: str = DEFAULT,
     init: str | None = None,
     device: Device = "auto",
+    kernels: Kernels = "on",
     workers: int = 1,
     tensorboard: bool = False,
     dry_run: bool = False,
@@ -78,7 +79,7 @@ def pretrain(
     from litebert.train.pretrain.run import run_pretraining
     from litebert.train.runtime import is_main_rank
 
-    common: Any = {"init": init, "device": device, "workers": workers}
+    common: Any = {"init": init, "device": device, "kernels": kernels, "workers": workers}
     result = (
         run_dry(changed, data, out, **common)
         if dry_run

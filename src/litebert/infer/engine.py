@@ -20,6 +20,7 @@ from litebert.infer.rows import Encoded, encode_rows
 from litebert.infer.streaming import GPU_WINDOW_ITEMS
 from litebert.infer.verbs import Guess, Pooling, Precision, encode_masked, encode_texts
 from litebert.kernels.compile import compile_for_inference
+from litebert.kernels.gate import Gate, parse
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.heads import heads
@@ -44,8 +45,10 @@ class TorchEngine:
         batch_tokens: int | None = None,
         dtype: Precision = "auto",
         compile: bool = False,
+        kernels: str = "on",
     ) -> None:
-        """`device` may be auto: a GPU where there is one."""
+        """`device` may be auto: a GPU where there is one. `kernels` may switch GPU kernels off:
+        "off", or "attention=off,norm=off"."""
         if batch_tokens is not None and batch_tokens < 1:
             raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
         if checkpoint.tokenizer is None:
@@ -59,8 +62,12 @@ class TorchEngine:
         """Tokens of a batch, padding included."""
         self.window_items = GPU_WINDOW_ITEMS if self.device.type == "cuda" else None
         """Inputs worth collecting before a call; None for the default of streaming."""
-        self.model = checkpoint.model.to(self.device, _find_dtype(dtype, self.device)).eval()
+        precision = _find_dtype(dtype, self.device)
+        self.model = checkpoint.model.to(self.device, precision).eval()
         self.config = self.model.config
+        Gate.detect(self.device, precision, config=self.config.encoder, off=parse(kernels)).apply(
+            self.model
+        )
         if self.tokenizer.vocab_size > (size := self.config.encoder.vocab_size):
             raise CheckpointError(
                 f"the tokenizer has {self.tokenizer.vocab_size} tokens, the model {size}; they do "

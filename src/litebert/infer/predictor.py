@@ -277,13 +277,15 @@ def load(
     batch_tokens: int | None = None,
     dtype: Precision = "auto",
     compile: bool = False,
+    kernels: str = "on",
 ) -> Predictor:
     """A Predictor from a litebert checkpoint, a run folder (its final or best checkpoint), a Hugging
     Face folder, Google's checkpoint or the name of an embedded model; None loads the default one.
 
     `device` is cpu, cuda, cuda:1 … or auto. `batch_tokens` is the largest batch in tokens; None
     chooses by device. `dtype` is float32, bfloat16 or auto: bfloat16 on a GPU that supports it.
-    `compile` takes half a minute and pays from several thousand texts on.
+    `compile` takes half a minute and pays from several thousand texts on. `kernels` may be off, or
+    switch families off: "attention=off,norm=off".
     """
     from litebert.infer.engine import TorchEngine
     from litebert.loading import load_checkpoint
@@ -293,6 +295,11 @@ def load(
         default_model().folder if folder is None else os.fspath(folder)
     )
     engine = TorchEngine(
-        checkpoint, device=device, batch_tokens=batch_tokens, dtype=dtype, compile=compile
+        checkpoint,
+        device=device,
+        batch_tokens=batch_tokens,
+        dtype=dtype,
+        compile=compile,
+        kernels=kernels,
     )
     return Predictor(engine, task=checkpoint.task, notes=notes)

@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from litebert.model.batch import DeviceBatch, can_pack
+from litebert.kernels.gate import can_pack
+from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.packing import (
     HostBatch,
@@ -45,7 +46,7 @@ def encode_rows(
     """The states of every row, or of its first token alone, in batches of at most `batch_tokens`
     tokens with their padding."""
     lengths = np.array([len(row) for row in rows], np.int64)
-    is_packed = can_pack(model, device, int(lengths.max(initial=0)))
+    is_packed = can_pack(model, int(lengths.max(initial=0)))
     limit = model.config.encoder.max_positions
     for numbers in budget_batches(lengths, tokens=batch_tokens):
         chosen = [rows[number] for number in numbers.tolist()]

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
 """Cross entropy over a vocabulary on a GPU: the logits are read once, and once more on the way
 back. Logits and labels in; the sum of losses, and the number of labels guessed right, out.
- A compiler's kernel reads a row of 30,000 logits in several passes: docs/decisions/label_loss.md
+ A compiler's kernel reads a row of 30,000 logits in several passes: docs/decisions/cross_entropy.md
 has the times. Needs Triton: import it where it is used. With TRITON_INTERPRET=1 it runs on a CPU.
 """
 
@@ -20,7 +20,7 @@ GRADIENT: dict[str, int] = {"block": 2048, "num_warps": 4}
 """Columns that a program has at a time: 16 numbers a thread."""
 
 
-def label_loss(
+def cross_entropy(
     logits: Float[Tensor, "rows labels"], labels: Int[Tensor, " rows"]
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """In float32. A negative label is none."""

@@ -70,8 +70,8 @@ class Shape(NamedTuple):
     rows: int
     columns: int
     inner: int
-    turn_left: bool
-    turn_right: bool
+    transpose_left: bool
+    transpose_right: bool
     epilogue: int
     alignment: int
 
@@ -102,17 +102,19 @@ def multiply(
     right: Tensor,
     bias: Tensor | None = None,
     *,
-    added: Tensor | None = None,
-    inputs: Tensor | None = None,
-    turn_left: bool = False,
-    turn_right: bool = False,
+    residual: Tensor | None = None,
+    gelu_input: Tensor | None = None,
+    transpose_left: bool = False,
+    transpose_right: bool = False,
 ) -> bool:
-    """`out` = left · right (+ bias) (+ added), each of the two as it lies or turned; with `inputs`
+    """`out` = left · right (+ bias) (+ residual), each of the two as it lies or turned; with `gelu_input`
     that goes there, and GELU by tanh to `out`. False, and nothing is done, where the library is not
     there or does not know how."""
-    tensors = [tensor for tensor in (out, left, right, bias, added, inputs) if tensor is not None]
+    tensors = [
+        tensor for tensor in (out, left, right, bias, residual, gelu_input) if tensor is not None
+    ]
     rows, columns = out.shape
-    epilogue = PLAIN if bias is None else WITH_BIAS if inputs is None else WITH_BIAS_AND_GELU
+    epilogue = PLAIN if bias is None else WITH_BIAS if gelu_input is None else WITH_BIAS_AND_GELU
     alignment = next(
         (
             bytes
@@ -123,13 +125,27 @@ def multiply(
     )
     if alignment is None or library() is None:
         return False
-    inner = left.shape[0 if turn_left else 1]
+    inner = left.shape[0 if transpose_left else 1]
     found = plan(
-        Shape(out.device.index, rows, columns, inner, turn_left, turn_right, epilogue, alignment)
+        Shape(
+            out.device.index,
+            rows,
+            columns,
+            inner,
+            transpose_left,
+            transpose_right,
+            epilogue,
+            alignment,
+        )
     )
     with torch.cuda.device_of(out):  # type: ignore[no-untyped-call]
         return found is not None and _run(
-            found, out, left, right, out if added is None else added, {BIAS: bias, AUX: inputs}
+            found,
+            out,
+            left,
+            right,
+            out if residual is None else residual,
+            {BIAS: bias, AUX: gelu_input},
         )
 
 
@@ -138,21 +154,21 @@ def _run(
     out: Tensor,
     left: Tensor,
     right: Tensor,
-    added: Tensor,
+    residual: Tensor,
     others: dict[int, Tensor | None],
 ) -> bool:
     lib = library()
     workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=out.device)
-    one, share = ctypes.c_float(1), ctypes.c_float(added is not out)
+    one, share = ctypes.c_float(1), ctypes.c_float(residual is not out)
     of_right, of_left, of_out = made.layouts
     with (
         LOCK
-    ):  # the description has the addresses of bias and inputs until the product is on its way
+    ):  # the description has the addresses of bias and gelu_input until the product is on its way
         places = {name: place(tensor) for name, tensor in others.items() if tensor is not None}
         _give(lib.cublasLtMatmulDescSetAttribute, made.description, places)
         status = lib.cublasLtMatmul(
             made.handle, made.description, ctypes.byref(one), place(right), of_right, place(left), of_left,
-            ctypes.byref(share), place(added), of_out, place(out), of_out, ctypes.byref(made.algorithm),
+            ctypes.byref(share), place(residual), of_out, place(out), of_out, ctypes.byref(made.algorithm),
             place(workspace), ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
         )  # fmt: skip
     return int(status) == 0
@@ -206,8 +222,8 @@ def _plan(shape: Shape) -> Plan:
     lib, owner, description = library(), handle(shape.device), ctypes.c_void_p()
     _check(lib.cublasLtMatmulDescCreate(ctypes.byref(description), SUMS_IN_FLOAT32, FLOAT32))
     settings: dict[int, Any] = {
-        TRANSPOSE_A: ctypes.c_int32(shape.turn_right),
-        TRANSPOSE_B: ctypes.c_int32(shape.turn_left),
+        TRANSPOSE_A: ctypes.c_int32(shape.transpose_right),
+        TRANSPOSE_B: ctypes.c_int32(shape.transpose_left),
     }
     settings |= {EPILOGUE: ctypes.c_int32(shape.epilogue)}
     if shape.epilogue != PLAIN:
@@ -237,7 +253,7 @@ def choice(shape: Shape) -> Algorithm | None:
     """The fastest of those that were tried on an H200, or None for what the library proposes."""
     if shape.epilogue == WITH_BIAS_AND_GELU:
         return GELU
-    if shape.turn_left:
+    if shape.transpose_left:
         return WIDE if shape.rows * shape.columns >= ENOUGH else None
     return SQUARE if shape.inner >= LONG else WIDE
 
@@ -287,8 +303,8 @@ def _proposed(
 
 def _sizes(shape: Shape) -> list[tuple[int, int]]:
     """(length of a line, lines) of the right matrix, the left one and the product, as they lie."""
-    right = (shape.inner, shape.columns) if shape.turn_right else (shape.columns, shape.inner)
-    left = (shape.rows, shape.inner) if shape.turn_left else (shape.inner, shape.rows)
+    right = (shape.inner, shape.columns) if shape.transpose_right else (shape.columns, shape.inner)
+    left = (shape.rows, shape.inner) if shape.transpose_left else (shape.inner, shape.rows)
     return [right, left, (shape.columns, shape.rows)]
 
 

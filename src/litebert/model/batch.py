@@ -10,8 +10,7 @@ from torch import Tensor
 
 from litebert.config import HeadKind
 from litebert.model.encoder import Encoder
-from litebert.model.layout import Needed, Packing, drops_packed
-from litebert.model.model import Model
+from litebert.model.positions import Needed, Packing
 from litebert.packing import HostBatch
 
 
@@ -100,12 +99,3 @@ def pinned(host: HostBatch) -> UInt8[Tensor, " bytes"]:
     """All arrays in one buffer of pinned memory, from which a copy to a GPU need not be waited
     for."""
     return torch.from_numpy(host.flat()).pin_memory()
-
-
-def can_pack(model: Model, device: torch.device | str, longest: int) -> bool:
-    """Whether rows no longer than this are packed: on a GPU, in half precision; with attention
-    dropout, where our own kernels run."""
-    dtype, config = model.encoder.embedding.token.weight.dtype, model.config.encoder
-    is_able = torch.device(device).type == "cuda" and dtype in (torch.bfloat16, torch.float16)
-    drops = model.training and config.attention_dropout
-    return is_able and (not drops or drops_packed(config, longest, dtype))

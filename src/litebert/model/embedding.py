@@ -4,13 +4,12 @@ factorized embedding).
 Ids in, the first states out.
 """
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
-from litebert.errors import DataError
 from litebert.model.layers import dropout, layer_norm
+from litebert.model.positions import position_ids
 
 
 class Embedding(nn.Module):
@@ -34,16 +33,13 @@ class Embedding(nn.Module):
         positions: Int[Tensor, "batch seq"] | None = None,
     ) -> Float[Tensor, "batch seq hidden"]:
         """`positions` where rows are packed end to end; else they count from 0 in every row."""
-        length, limit = token_ids.shape[1], self.position.num_embeddings
-        if positions is None:
-            if length > limit:
-                raise DataError(
-                    f"the input has {length} tokens, the model reads at most {limit}; shorten or "
-                    "truncate it"
-                )
-            positions = torch.arange(length, device=token_ids.device)
+        ids = (
+            position_ids(token_ids, self.position.num_embeddings)
+            if positions is None
+            else positions
+        )
         segments = self.segment.weight[0] if segment_ids is None else self.segment(segment_ids)
         states: Tensor = self.mapping(
-            self.dropout(self.norm(self.token(token_ids) + segments + self.position(positions)))
+            self.dropout(self.norm(self.token(token_ids) + segments + self.position(ids)))
         )
         return states

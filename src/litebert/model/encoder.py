@@ -1,6 +1,7 @@
-"""The encoder: who owns which parameters, and the walk of the states through the layers (ALBERT
-§3.1, parameter sharing).
- Ids in, states out. Sharing is a plan, not a branch: a list of (attention owner, feed-forward
+"""The encoder: who owns which parameters, and the states' path through the layers (ALBERT §3.1,
+parameter sharing).
+
+Ids in, states out. Sharing is a plan, not a branch: a list of (attention owner, feed-forward
 owner), one pair for each application. none / attention / ffn / all, groups, several layers per
 group and BERT itself are one class with another plan.
 """
@@ -15,12 +16,19 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import EncoderConfig
 from litebert.errors import ConfigError
 from litebert.model.embedding import Embedding
-from litebert.model.layers import Attention, Chosen, FeedForward, States, layer_norm
-from litebert.model.layout import KeyMask, Needed, Packing
+from litebert.model.layers import (
+    Attention,
+    Chosen,
+    FeedForward,
+    Layer,
+    States,
+    apply_layer,
+    layer_norm,
+)
+from litebert.model.positions import KeyMask, Needed, Packing, sinusoids
 
 Ids = Int[Tensor, "batch seq"]
 Mask = Bool[Tensor, "batch seq"]
-Pooled = Float[Tensor, "batch hidden"]
 
 
 class Encoder(nn.Module):
@@ -32,13 +40,12 @@ class Encoder(nn.Module):
         self.config = config
         self.checkpoint_every = checkpoint_every
         self.plan = config.plan()
-        # whether layers draw random numbers, which must then be drawn again when they are
-        # recomputed
+        # whether layers draw random numbers: recomputing must then draw the same ones again
         self.draws = any(
             (config.attention_dropout, config.attention_output_dropout, config.ffn_dropout)
         )
-        # where training may put a compiled one: compiled once, since all layers are one layer
-        self.layer = apply_layer
+        # one function for all layers; a faster or compiled one may take its place
+        self.layer: Layer = apply_layer
         size = config.hidden_size
         self.embedding = Embedding(config)
         self.attentions = nn.ModuleList(
@@ -47,7 +54,7 @@ class Encoder(nn.Module):
         self.feed_forwards = nn.ModuleList(
             FeedForward(config) for _ in range(1 + max(f for _, f in self.plan))
         )
-        # Without a norm at its end a pre-norm stack would hand on an unnormed sum.
+        # Without a final norm a pre-norm stack would return an unnormed sum.
         self.norm = layer_norm(size, config) if config.norm == "pre" else nn.Identity()
         self.pooler = nn.Linear(size, size) if config.pooler else None
         initialize(self, config)
@@ -65,11 +72,11 @@ class Encoder(nn.Module):
         """The last states, of all tokens or of the `needed` ones alone; `depth` stops after that
         many layers.
 
-        `mask` is True at real tokens, None where all are; where rows lie end to end it is a
-        Packing, and `positions` says where each token stands in its own row.
+        `mask` is True at real tokens, None where all are. For packed rows it is a Packing, and
+        `positions` are the position ids within each row.
         """
-        states, among = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
-        plan = self.plan_to(depth)
+        states, key_mask = self.embedding(token_ids, segment_ids, positions), _broadcast(mask)
+        plan = self._plan_to(depth)
         if self.checkpoint_every and torch.is_grad_enabled():
             stride = self.checkpoint_every * self.config.layers_per_group
             for start in range(0, len(plan), stride):
@@ -79,13 +86,13 @@ class Encoder(nn.Module):
                     self.run,
                     stretch,
                     states,
-                    among,
+                    key_mask,
                     chosen,
                     use_reentrant=False,
                     preserve_rng_state=self.draws,
                 )
         else:
-            states = self.run(plan, states, among, needed)
+            states = self.run(plan, states, key_mask, needed)
         final: Tensor = self.norm(states)
         return final
 
@@ -94,29 +101,52 @@ class Encoder(nn.Module):
     ) -> list[Float[Tensor, "batch seq hidden"]]:
         """The states after the embedding and after every application; the last item is what
         `forward` returns."""
-        found, key_mask = [self.embedding(token_ids, segment_ids)], broadcast(mask)
+        states, key_mask = [self.embedding(token_ids, segment_ids)], _broadcast(mask)
         for application in self.plan:
-            found.append(self.run([application], found[-1], key_mask))
-        found[-1] = self.norm(found[-1])
-        return found
+            states.append(self.run([application], states[-1], key_mask))
+        states[-1] = self.norm(states[-1])
+        return states
+
+    def attention_weights(
+        self, *, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None
+    ) -> list[Float[Tensor, "batch heads seq seq"]]:
+        """The softmax of every application, by the plain layer and without dropout."""
+        states, key_mask = self.embedding(token_ids, segment_ids), _broadcast(mask)
+        weights = []
+        for attention, feed_forward in self.plan:
+            weights.append(self.attentions[attention].weights(states, key_mask))  # type: ignore[operator]
+            states = apply_layer(
+                self.attentions[attention],  # type: ignore[arg-type]
+                self.feed_forwards[feed_forward],  # type: ignore[arg-type]
+                states,
+                key_mask,
+            )
+        return weights
 
     def run(
         self,
         plan: Sequence[tuple[int, int]],
         states: States,
-        among: KeyMask | Packing | None,
+        mask: KeyMask | Packing | None,
         needed: Needed | None = None,
     ) -> Chosen:
-        """Apply the layers that `plan` names, one after another; the last of them at the needed
-        tokens alone."""
-        for place, (attention, feed_forward) in enumerate(plan, start=1):
-            chosen = needed if place == len(plan) else None
+        """Apply the layers that `plan` names, the last of them at the needed positions alone."""
+        for number, (attention, feed_forward) in enumerate(plan, start=1):
+            chosen = needed if number == len(plan) else None
             states = self.layer(
-                self.attentions[attention], self.feed_forwards[feed_forward], states, among, chosen
+                self.attentions[attention], self.feed_forwards[feed_forward], states, mask, chosen
             )
         return states
 
-    def plan_to(self, depth: int | None) -> list[tuple[int, int]]:
+    def pool(self, states: States) -> Float[Tensor, "batch hidden"]:
+        """The first token's state through a dense layer and tanh."""
+        if self.pooler is None:
+            raise ConfigError(
+                "this encoder has no pooler; sentence heads need one, so build it with pooler=True"
+            )
+        return torch.tanh(self.pooler(states[:, 0]))
+
+    def _plan_to(self, depth: int | None) -> list[tuple[int, int]]:
         """The plan of the first `depth` layers."""
         if depth is None:
             return self.plan
@@ -126,56 +156,28 @@ class Encoder(nn.Module):
             )
         return self.plan[: depth * self.config.layers_per_group]
 
-    def pool(self, states: States) -> Pooled:
-        """The first token's state through a dense layer and tanh."""
-        if self.pooler is None:
-            raise ConfigError(
-                "this encoder has no pooler; sentence heads need one, so build it with pooler=True"
-            )
-        return torch.tanh(self.pooler(states[:, 0]))
-
-
-def apply_layer(
-    attention: nn.Module,
-    feed_forward: nn.Module,
-    states: States,
-    among: KeyMask | Packing | None,
-    needed: Needed | None = None,
-) -> Chosen:
-    """One layer: the attention part, then the feed-forward part."""
-    after: Tensor = feed_forward(attention(states, among, needed))
-    return after
-
-
-def broadcast(mask: Mask | Packing | None) -> KeyMask | Packing | None:
-    """The mask of real tokens as SDPA reads it, over heads and queries."""
-    return mask[:, None, None, :] if isinstance(mask, Tensor) else mask
-
 
 def initialize(module: nn.Module, config: EncoderConfig) -> None:
     """Truncated normal at two standard deviations, zero biases, unit norms: as Google's code."""
     std = config.init_std
-    for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
+    for child in module.modules():
+        if isinstance(child, nn.Linear | nn.Embedding):
             if config.hf_compat:
-                nn.init.normal_(part.weight, std=std)
+                nn.init.normal_(child.weight, std=std)
             else:
-                nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
-        if isinstance(part, nn.Linear) and part.bias is not None:
-            nn.init.zeros_(part.bias)
-        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
-            nn.init.zeros_(part.weight[part.padding_idx])
-    for part in module.modules():
-        if isinstance(part, Attention | FeedForward):
-            writer = part.output if isinstance(part, Attention) else part.outer
+                nn.init.trunc_normal_(child.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(child, nn.Linear) and child.bias is not None:
+            nn.init.zeros_(child.bias)
+        if isinstance(child, nn.Embedding) and child.padding_idx is not None:
+            nn.init.zeros_(child.weight[child.padding_idx])
+    for child in module.modules():
+        if isinstance(child, Attention | FeedForward):
+            writer = child.output if isinstance(child, Attention) else child.outer
             writer.weight.data.mul_(config.residual_init)
-        if isinstance(part, Embedding) and config.position_init == "sinusoidal":
-            part.position.weight.data.copy_(sinusoids(*part.position.weight.shape) * std)
+        if isinstance(child, Embedding) and config.position_init == "sinusoidal":
+            child.position.weight.data.copy_(sinusoids(*child.position.weight.shape) * std)
 
 
-def sinusoids(positions: int, size: int) -> Float[Tensor, "positions size"]:
-    """Sines and cosines of falling frequency (Vaswani et al. 2017), of unit variance: near
-    positions look alike."""
-    frequencies = 10_000 ** (-torch.arange(0, size, 2) / size)
-    angles = torch.arange(positions)[:, None] * frequencies
-    return 2**0.5 * torch.cat([angles.sin(), angles.cos()], 1)[:, :size]
+def _broadcast(mask: Mask | Packing | None) -> KeyMask | Packing | None:
+    """The mask over heads and queries, as SDPA reads it."""
+    return mask[:, None, None, :] if isinstance(mask, Tensor) else mask

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from litebert.kernels.compile import guarded
 from litebert.model.batch import DeviceBatch
-from litebert.model.layout import Packing
 from litebert.model.model import Model
+from litebert.model.positions import Packing
 from litebert.objective import Losses, Tail, head_losses
 from litebert.train.runtime import Runtime
 
@@ -55,11 +55,11 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
     over them costs."""
     compiled = torch.compile(head_losses, dynamic=False)
 
-    def call(model: Model, states: Tensor, batch: DeviceBatch) -> Losses:
+    def call(model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False) -> Losses:
         if isinstance(batch.mask, Packing):  # the number of masked tokens follows that of tokens
             for name in ("masked", "masked_labels"):
                 torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)
-        return compiled(model, states, batch)
+        return compiled(model, states, batch, fused)
 
     return guarded("heads", call, head_losses, say)
 
@@ -77,9 +77,9 @@ def _sparing(layer: F) -> F:
 
 
 def _mark_packed(layer: F) -> F:
-    def call(attention: Any, feed_forward: Any, states: Any, among: Any, needed: Any = None) -> Any:
-        if isinstance(among, Packing):
+    def call(attention: Any, feed_forward: Any, states: Any, mask: Any, needed: Any = None) -> Any:
+        if isinstance(mask, Packing):
             torch._dynamo.mark_dynamic(states, 1)
-        return layer(attention, feed_forward, states, among, needed)
+        return layer(attention, feed_forward, states, mask, needed)
 
     return cast(F, call)

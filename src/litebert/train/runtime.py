@@ -20,7 +20,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from litebert.config import EncoderConfig
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
+from litebert.kernels.gate import Gate, parse
 
 Arithmetic = Literal["auto", "float32", "bfloat16", "fp8"]
 FP8_CAPABILITY = (8, 9)
@@ -41,11 +43,16 @@ class Runtime:
     dtype: torch.dtype
     """Arithmetic of the layers; weights and optimizer stay in float32."""
     fp8: bool = False
-    """Whether the layers' large products are in 8 bits."""
+    """Whether the layers' large matmuls are in 8 bits."""
+    kernels_off: frozenset[str] = frozenset()
+    """Kernel families that are switched off."""
 
     @classmethod
-    def start(cls, *, device: str = "auto", dtype: Arithmetic = "auto") -> "Runtime":
+    def start(
+        cls, *, device: str = "auto", dtype: Arithmetic = "auto", kernels: str = "on"
+    ) -> "Runtime":
         """Join the ranks that torchrun started, or be alone."""
+        kernels_off = parse(kernels)
         rank, world_size, local = (
             int(os.environ.get(key, default)) for key, default in _TORCHRUN.items()
         )
@@ -78,13 +85,22 @@ class Runtime:
             device=place,
             dtype=names.get(dtype, auto),
             fp8=dtype == "fp8",
+            kernels_off=kernels_off,
+        )
+
+    def gate(self, config: EncoderConfig) -> Gate:
+        """The kernels that run here for a model of this config."""
+        return Gate.detect(
+            self.device, self.dtype, config=config, quantizes=self.fp8, off=self.kernels_off
         )
 
     @classmethod
     @contextmanager
-    def joined(cls, *, device: str = "auto", dtype: Arithmetic = "auto") -> "Iterator[Runtime]":
+    def joined(
+        cls, *, device: str = "auto", dtype: Arithmetic = "auto", kernels: str = "on"
+    ) -> "Iterator[Runtime]":
         """As `start`, and leave the ranks at the end."""
-        runtime = cls.start(device=device, dtype=dtype)
+        runtime = cls.start(device=device, dtype=dtype, kernels=kernels)
         try:
             yield runtime
         except (InterruptedRunError, DivergedError):

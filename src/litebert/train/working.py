@@ -1,9 +1,9 @@
-"""The copy of the model that layers compute with. Float32 weights (the master) in; a model in the
-arithmetic of the run out.
- In bfloat16 the products are fast but a weight cannot take small steps, so optimizer, clipping and
-snapshots know the master alone: its rounded copy makes the gradients, and they are added up in
-float32. In fp8 the copy's large products are in 8 bits, and its weights are rounded to those here
-too: once a step.
+"""The bf16 working copy of the fp32 master weights. A master in; a model in the run's dtype out.
+
+In bfloat16 matmuls are fast but a weight cannot take small steps, so optimizer, clipping and
+snapshots see the master alone: its rounded copy makes the gradients, which are summed in float32.
+The gate gives the copy its layer; with fp8 it also rounds the copy's weights to 8 bits, which
+happens here once a step.
 """
 
 import copy
@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from litebert.model.layers import Part
+from litebert.kernels.gate import Gate
+from litebert.model.model import Model
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -20,14 +21,16 @@ M = TypeVar("M", bound=nn.Module)
 class WorkingCopy(Generic[M]):
     """`model` computes; in float32 it is the master itself and nothing is copied."""
 
-    def __init__(self, master: M, dtype: torch.dtype, *, fp8: bool = False) -> None:
+    def __init__(self, master: M, dtype: torch.dtype, *, gate: Gate | None = None) -> None:
         self.is_master = dtype == torch.float32
         self.model: M = master if self.is_master else copy.deepcopy(master).to(dtype)
         self._masters = _trained(master)
         self._copies = _trained(self.model)
-        layers = [part for part in self.model.modules() if fp8 and isinstance(part, Part)]
-        assert not (layers and self.is_master), "8 bits go with a rounded copy"
-        self._quantized = [products for layer in layers for products in layer.quantize()]
+        self._quantized = []
+        if gate is not None:
+            assert not (gate.quantizes and self.is_master), "fp8 needs a rounded copy"
+            assert isinstance(self.model, Model)
+            self._quantized = gate.apply(self.model)
         self._held: dict[Tensor, Tensor] | None = None
 
     def hold_gradients(self) -> None:
@@ -60,8 +63,8 @@ class WorkingCopy(Generic[M]):
         """After the master changed: round its weights again."""
         if not self.is_master:
             torch._foreach_copy_(self._copies, self._masters)
-        for products in self._quantized:
-            products.refresh()
+        for linear in self._quantized:
+            linear.refresh()
 
     def clear(self) -> None:
         """Forget gradients of a pass that failed half-way."""

@@ -25,7 +25,6 @@ from litebert.kernels.attention.short import apart, empty_like, strides, with_wh
 
 LONGEST = 512
 """Rows of more tokens would do too; they were neither measured nor tested."""
-DTYPES = (torch.bfloat16, torch.float16)
 DESCRIPTORS = True
 """Whether loops read by descriptors, or by addresses that the threads compute."""
 ALIGNED = 16
@@ -61,16 +60,6 @@ TILES = {
 """By the size of a head, or the next larger one."""
 
 
-def supports(query: Tensor, longest: int) -> bool:
-    """Whether heads of this size and type, in rows no longer than this, can be attended to here."""
-    size = query.shape[-1]
-    return (
-        longest <= LONGEST
-        and query.dtype in DTYPES
-        and 16 <= size == triton.next_power_of_2(size) <= max(TILES)
-    )
-
-
 def long_attention(
     parts: Sequence[Float[Tensor, "_ _ heads size"]],
     query_bounds: Int[Tensor, " rows_and_one"],
@@ -83,9 +72,7 @@ def long_attention(
     """What comes in, what goes out and what nobody checks: as `short_attention`. With a `seed`
     (int64, on the device, so that a replayed graph has another each time) weights are dropped, by
     chance `dropout`; those that stay are scaled up."""
-    assert supports(parts[0], max(longest_query, longest_key)), (
-        "supports() says what can be attended to"
-    )
+    assert max(longest_query, longest_key) <= LONGEST, "longer rows are for torch's attention"
     attended, _ = _forward(
         parts, query_bounds, key_bounds, longest_query, longest_key, seed, dropout
     )

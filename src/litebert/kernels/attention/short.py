@@ -23,22 +23,12 @@ from litebert.kernels.attention.short_kernels import backward_kernel, forward_ke
 
 LONGEST = 128
 """Rows of more tokens have more scores than a program has registers."""
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-BYTES = 256
-"""A head of a token has at most this many: its tiles have to fit into shared memory."""
 STAGES = 5
 """Of the pipeline backward: bounds are fetched four units ahead and tiles two, which leaves a
 unit's time for either. (Triton puts the loads of a loop at its end: fetched one unit ahead they
 would be waited for at once.)"""
 BUFFERS = 3
 """Units whose tiles are then in shared memory: one at work, two on their way."""
-
-
-def supports(query: Tensor, longest: int) -> bool:
-    """Whether heads of this size and type, in rows no longer than this, can be attended to here."""
-    size = query.shape[-1]
-    fits = 16 <= size == triton.next_power_of_2(size) and size * query.element_size() <= BYTES
-    return longest <= LONGEST and query.dtype in DTYPES and fits
 
 
 def short_attention(
@@ -56,9 +46,7 @@ def short_attention(
     lack either. The bounds (int32) begin at 0 and end with the number of tokens, and no row is
     longer than is said: nobody looks.
     """
-    assert supports(parts[0], max(longest_query, longest_key)), (
-        "supports() says what can be attended to"
-    )
+    assert max(longest_query, longest_key) <= LONGEST, "longer rows are for long_attention"
     attended = _forward(parts, query_bounds, key_bounds, longest_query, longest_key)
     assert isinstance(attended, Tensor)
     return attended

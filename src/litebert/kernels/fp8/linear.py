@@ -16,37 +16,56 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from litebert.model.layout import has_short_kernels
+from litebert.model.layers import Attention, FeedForward
 
 FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 MULTIPLE = 16
 """Sizes that are not a multiple of this cannot be multiplied."""
 FAST_BACKWARD = False
 """Whether a GPU may add up gradients with fewer bits than float32 has, as it does forward."""
-KERNELS = True
-"""Whether numbers are rounded by kernels of our own on a Hopper GPU: docs/decisions/fp8.md has
-their times."""
+TOGETHER: dict[type[nn.Module], tuple[tuple[str, ...], ...]] = {
+    Attention: (("query", "key", "value"), ("query",), ("key", "value"), ("output",)),
+    FeedForward: (("inner",), ("outer",)),
+}
+"""Names of the linear layers that are applied to the same states."""
 SMALLEST = 1e-12
 """Largest number of a tensor that still counts as more than nothing: zeros divided by their scale
 are zeros."""
 
 
-class Quantized(nn.Module):
+def quantize_layer(
+    owner: Attention | FeedForward, *, kernels: bool = False
+) -> list["QuantizedLinear"]:
+    """From now on the fast layer multiplies this module's linear layers in 8-bit floats. Returned
+    are the rounded weights, to be refreshed when the weights have changed."""
+    quantized = {
+        " ".join(names): QuantizedLinear(*(getattr(owner, name) for name in names), kernels=kernels)
+        for names in TOGETHER[type(owner)]
+    }
+    owner.add_module("quantized", nn.ModuleDict(quantized))
+    return list(quantized.values())
+
+
+class QuantizedLinear(nn.Module):
     """Linear maps of the same states as one product. Their parameters stay theirs: this holds the
     rounded weights alone."""
 
     values: Tensor
     """(outputs, inputs), of all maps one under another."""
-    turned: Tensor
+    transposed: Tensor
     """The same, transposed."""
     scale: Tensor
 
-    def __init__(self, *parts: nn.Linear) -> None:
+    def __init__(self, *parts: nn.Linear, kernels: bool = False) -> None:
+        """`kernels`: whether Triton's round (rounding.py); else torch."""
         super().__init__()
+        self.kernels = kernels
         # a tuple: modules in it are not this one's, and have no second name in a checkpoint
         self.parts = parts
         self.register_buffer("values", self._wide().to(FORWARD), persistent=False)
-        self.register_buffer("turned", self._wide().t().contiguous().to(FORWARD), persistent=False)
+        self.register_buffer(
+            "transposed", self._wide().t().contiguous().to(FORWARD), persistent=False
+        )
         self.register_buffer(
             "scale", torch.ones((), device=parts[0].weight.device), persistent=False
         )
@@ -57,7 +76,7 @@ class Quantized(nn.Module):
         """Round the weights anew, into the same memory: a recorded graph reads it."""
         values, scale = quantize(self._wide(), FORWARD)
         self.values.copy_(values)
-        self.turned.copy_(values.t())
+        self.transposed.copy_(values.t())
         self.scale.copy_(scale)
 
     def forward(
@@ -70,7 +89,9 @@ class Quantized(nn.Module):
             for part, bias in zip(self.parts, biases, strict=True)
             for parameter in (part.weight, bias)
         ]
-        wide, *_ = ScaledProduct.apply(states, self.values, self.turned, self.scale, *parameters)  # type: ignore[no-untyped-call]
+        wide, *_ = ScaledMatmul.apply(  # type: ignore[no-untyped-call]
+            states, self.values, self.transposed, self.scale, self.kernels, *parameters
+        )
         mapped: Tensor = wide
         return mapped
 
@@ -78,18 +99,23 @@ class Quantized(nn.Module):
         return torch.cat([part.weight.detach() for part in self.parts])
 
 
-class ScaledProduct(torch.autograd.Function):
-    """apply(states, values, turned, scale, weight, bias, weight, bias, …); weights only receive
+class ScaledMatmul(torch.autograd.Function):
+    """apply(states, values, transposed, scale, kernels, weight, bias, weight, bias, …); weights only receive
     their gradients."""
 
     @staticmethod
     def forward(
-        states: Tensor, values: Tensor, turned: Tensor, scale: Tensor, *parameters: Tensor
+        states: Tensor,
+        values: Tensor,
+        transposed: Tensor,
+        scale: Tensor,
+        kernels: bool,
+        *parameters: Tensor,
     ) -> tuple[Tensor, ...]:
         """The rounded states, turned, and their scale come last: backward needs them, at half of
         the memory."""
         rows = states.flatten(0, -2)
-        rounded, kept, states_scale, _ = round_both(rows, FORWARD)
+        rounded, saved, states_scale, _ = round_both(rows, FORWARD, kernels=kernels)
         wide = multiply(
             rounded,
             values,
@@ -99,25 +125,27 @@ class ScaledProduct(torch.autograd.Function):
             dtype=states.dtype,
             fast=True,
         )
-        return wide[: rows.shape[0]].view(*states.shape[:-1], len(values)), kept, states_scale
+        return wide[: rows.shape[0]].view(*states.shape[:-1], len(values)), saved, states_scale
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-        states, _, turned, scale, *parameters = inputs
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        states, _, transposed, scale, ctx.kernels, *parameters = inputs
         ctx.mark_non_differentiable(*output[-2:])
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.widths = states.shape, [len(bias) for bias in parameters[1::2]]
-        ctx.save_for_backward(turned, scale, *output[-2:])
+        ctx.save_for_backward(transposed, scale, *output[-2:])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: object) -> tuple[Tensor | None, ...]:
-        turned, scale, states, states_scale = ctx.saved_tensors
+        transposed, scale, states, states_scale = ctx.saved_tensors
         rows, dtype = gradient.flatten(0, -2), gradient.dtype
-        wants_biases = ctx.needs_input_grad[5]
-        rounded, left, gradient_scale, sums = round_both(rows, BACKWARD, adds=wants_biases)
+        wants_biases = ctx.needs_input_grad[6]
+        rounded, left, gradient_scale, sums = round_both(
+            rows, BACKWARD, adds=wants_biases, kernels=ctx.kernels
+        )
         of_states = multiply(
-            rounded, turned, gradient_scale, scale, dtype=dtype, fast=FAST_BACKWARD
+            rounded, transposed, gradient_scale, scale, dtype=dtype, fast=FAST_BACKWARD
         )
         of_weights = multiply(
             left, states, gradient_scale, states_scale, dtype=dtype, fast=FAST_BACKWARD
@@ -129,19 +157,24 @@ class ScaledProduct(torch.autograd.Function):
             None,
             None,
             None,
+            None,
             *(part for pair in apart for part in pair),
         )
 
 
 def round_both(
-    rows: Float[Tensor, "rows width"], dtype: torch.dtype, *, adds: bool = False
+    rows: Float[Tensor, "rows width"],
+    dtype: torch.dtype,
+    *,
+    adds: bool = False,
+    kernels: bool = False,
 ) -> tuple[Tensor, ...]:
     """Numbers rounded to `dtype`, as they lie and turned, filled up to a number of rows that can be
     summed over; their scale; and the sum of the rows, if wanted."""
-    if KERNELS and rows.is_cuda and rows.dtype == torch.bfloat16 and has_short_kernels():
-        from litebert.kernels.fp8 import rounding as fp8_rounding
+    if kernels:
+        from litebert.kernels.fp8 import rounding
 
-        return fp8_rounding.round_both(rows, dtype == BACKWARD, MULTIPLE, SMALLEST, adds)  # type: ignore[no-any-return]
+        return rounding.round_both(rows, dtype == BACKWARD, MULTIPLE, SMALLEST, adds)  # type: ignore[no-any-return]
     rounded, scale = quantize(filled(rows), dtype)
     return rounded, rounded.t().contiguous(), scale, rows.sum(0) if adds else rows.new_empty(0)
 

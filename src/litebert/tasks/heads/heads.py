@@ -14,7 +14,8 @@ from torch import Tensor
 
 from litebert.config import POOLED_HEADS
 from litebert.errors import DataError
-from litebert.model.batch import DeviceBatch, can_pack
+from litebert.kernels.gate import can_pack
+from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.packing import HostBatch, budget_batches, length_bucket
@@ -97,7 +98,7 @@ def predict_inputs(
     plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
     longest = length_bucket(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
     with _evaluating(model):
-        is_packed = can_pack(model, device, longest)
+        is_packed = can_pack(model, longest)
 
     def prepare(units: np.ndarray) -> HostBatch:
         batch = inputs.batch(units)

@@ -38,6 +38,7 @@ def run_finetuning(
     table: TableOptions | None = None,
     seeds: int = 1,
     device: str = "auto",
+    kernels: str = "on",
     tensorboard: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
@@ -56,6 +57,7 @@ def run_finetuning(
         table: How your own files are read.
         seeds: Number of runs with different seeds, each in a folder of its own.
         device: cpu, cuda, cuda:1 …, or auto.
+        kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
         tensorboard: Write TensorBoard events into the run folder as well.
         progress: Show progress on standard error.
         say: Called with each message.
@@ -83,7 +85,7 @@ def run_finetuning(
         )
         changes = _scaled(recipe, changes)
     recipe = recipe.changed(changes)
-    with Runtime.joined(device=device, dtype=recipe.dtype) as runtime:
+    with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
 
         def sinks(folder: Path) -> tuple[Sink, ...]:
             return tensorboard_sinks(folder) if tensorboard and runtime.is_main else ()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from litebert.errors import CheckpointError, DivergedError
-from litebert.model.batch import can_pack
+from litebert.kernels.gate import can_pack
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
@@ -73,10 +73,10 @@ class Finetuning:
         self.config = head_config(source, prepared.card, recipe)
         prepared.card.check_fits(self.config)
         model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
-        working = WorkingCopy(model, runtime.dtype)
+        working = WorkingCopy(model, runtime.dtype, gate=runtime.gate(self.config.encoder))
         optimizer = make_optimizer(model.named_parameters(), recipe.optimizer)
         longest = int(prepared.train.inputs.lengths.max(initial=1))
-        pack = can_pack(working.model, runtime.device, longest)
+        pack = can_pack(working.model, longest)
         self.job = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
         wish = compile_wish(recipe.compile, self.job)
         compile_model(working.model, wish, runtime, say, dynamic=not pack)

@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from litebert.data.batch import Batch
 from litebert.data.stream import Position
 from litebert.model.batch import DeviceBatch
-from litebert.model.layout import drops_packed
 from litebert.model.model import Model
 from litebert.objective import Losses, Tail, pretrain_losses
 from litebert.optim.schedule import rate_at, scaled_rate
@@ -162,10 +160,6 @@ def filled_to(hidden_size: int) -> int:
 
 
 def can_pack(recipe: PretrainRecipe, runtime: Runtime) -> bool:
-    """Whether rows are read end to end: attention does that on a GPU, in bfloat16; with dropout, by
-    our own kernels alone."""
-    is_able = runtime.device.type == "cuda" and runtime.dtype == torch.bfloat16
-    longest = max(recipe.sequence_length.values)
-    return is_able and (
-        not recipe.encoder.attention_dropout or drops_packed(recipe.encoder, longest, runtime.dtype)
-    )
+    """Whether rows are packed end to end in every stage."""
+    longest, dropout = max(recipe.sequence_length.values), recipe.encoder.attention_dropout
+    return runtime.gate(recipe.encoder).packs(longest, dropout=dropout)

@@ -84,6 +84,7 @@ def run_pretraining(
     *,
     init: Path | str | None = None,
     device: str = "auto",
+    kernels: str = "on",
     workers: int = 1,
     tensorboard: bool = False,
     progress: bool = True,
@@ -97,6 +98,7 @@ def run_pretraining(
         out: Folder of the run: recipe, metrics, snapshots and checkpoints.
         init: Checkpoint, run or embedded model that weights start from.
         device: cpu, cuda, cuda:1 …, or auto.
+        kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
         workers: Processes that prefetch batches; 0 prepares them in this one.
         tensorboard: Write TensorBoard events into the run folder as well.
         progress: Show progress on standard error.
@@ -109,7 +111,7 @@ def run_pretraining(
     if workers < 0:
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     start = None if init is None else find_checkpoint(init)
-    with Runtime.joined(device=device, dtype=recipe.dtype) as runtime:
+    with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
         training = Pretraining(recipe, data, runtime, init=start, workers=workers, say=say)
         sinks = tensorboard_sinks(out) if tensorboard and runtime.is_main else ()
         return training.train(out, sinks=sinks, progress=progress)
@@ -157,7 +159,7 @@ class Pretraining:
             trained = old.model.config.encoder.max_positions
         self.new_positions = new_positions(recipe, trained=trained)
         model.to(runtime.device)
-        working = WorkingCopy(model, runtime.dtype, fp8=runtime.fp8)
+        working = WorkingCopy(model, runtime.dtype, gate=runtime.gate(encoder))
         compiled = compile_model(
             working.model, recipe.compile, runtime, say, recompute=recipe.recompute
         )
