@@ -96,17 +96,17 @@ def test_every_flipped_bit_and_every_truncation_is_noticed(tmp_path: Path) -> No
     target = write_folder(tmp_path / "x", fill)
     draw = random.Random(0)
     for file in (target / "a.txt", target / "deep" / "b.bin", target / MANIFEST):
-        whole = file.read_bytes()
-        for position in draw.sample(range(len(whole)), min(len(whole), 60)):
-            damaged = bytearray(whole)
+        data = file.read_bytes()
+        for position in draw.sample(range(len(data)), min(len(data), 60)):
+            damaged = bytearray(data)
             damaged[position] ^= 1 << draw.randrange(8)
             file.write_bytes(damaged)
             with pytest.raises(CheckpointError):
                 verify_folder(target)
-            file.write_bytes(whole[:position])
+            file.write_bytes(data[:position])
             with pytest.raises(CheckpointError):
                 verify_folder(target)
-        file.write_bytes(whole)
+        file.write_bytes(data)
     verify_folder(target)
 
 
@@ -140,7 +140,7 @@ def test_every_flipped_bit_and_every_truncation_is_noticed(tmp_path: Path) -> No
         ),
     ],
 )
-def test_the_reason_is_said(tmp_path: Path, damage: object, message: str) -> None:
+def test_the_message_names_the_reason(tmp_path: Path, damage: object, message: str) -> None:
     target = write_folder(tmp_path / "x", fill)
     damage(target)  # type: ignore[operator]
     with pytest.raises(CheckpointError, match=message):

@@ -61,9 +61,9 @@ def test_no_prefix_and_several(tmp_path, arrays):
 def test_every_flipped_byte_of_the_data_is_noticed(tmp_path, arrays):
     prefix = write_bundle(tmp_path / "m", arrays)
     path = tmp_path / "m.data-00000-of-00001"
-    whole = path.read_bytes()
-    for position in range(0, len(whole), 13):
-        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])
+    data = path.read_bytes()
+    for position in range(0, len(data), 13):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 0x10]) + data[position + 1 :])
         with pytest.raises(ConversionError, match="fails its checksum"):
             list(Bundle(prefix).values())
 
@@ -71,11 +71,9 @@ def test_every_flipped_byte_of_the_data_is_noticed(tmp_path, arrays):
 def test_any_flipped_or_missing_byte_of_the_index_is_noticed_or_harmless(tmp_path, arrays):
     prefix = write_bundle(tmp_path / "m", arrays)
     path = tmp_path / "m.index"
-    whole = path.read_bytes()
-    damaged = [
-        whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :] for i in range(len(whole))
-    ]
-    damaged += [whole[:size] for size in range(0, len(whole), 7)]
+    data = path.read_bytes()
+    damaged = [data[:i] + bytes([data[i] ^ 1 << i % 8]) + data[i + 1 :] for i in range(len(data))]
+    damaged += [data[:size] for size in range(0, len(data), 7)]
     refused = 0
     for contents in damaged:
         path.write_bytes(contents)

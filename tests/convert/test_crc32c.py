@@ -41,7 +41,7 @@ def test_equals_the_definition_at_every_edge_of_the_stages(size):
 
 @settings(deadline=None, max_examples=30)
 @given(st.binary(max_size=20), st.integers(0, 60_000), st.integers(0, 2**32 - 1))
-def test_goes_on_from_an_earlier_checksum(head, size, seed):
+def test_continues_from_an_earlier_checksum(head, size, seed):
     tail = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
     assert (
         crc32c(tail, crc32c(head))
@@ -50,7 +50,7 @@ def test_goes_on_from_an_earlier_checksum(head, size, seed):
     )
 
 
-def test_input_is_left_as_it_was():
+def test_input_is_not_changed():
     data = np.arange(100_000, dtype=np.int64).view(np.uint8)
     before = data.copy()
     crc32c(data)

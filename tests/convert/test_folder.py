@@ -96,9 +96,9 @@ def test_tokenizer_that_we_write_loads_in_transformers(spiece, tmp_path):
     convert_folder(tmp_path / "ours", tmp_path / "theirs")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     pair = Tokenizer(spiece).pair(TEXT, "Lazy dogs.")
-    found = theirs(TEXT, "Lazy dogs.")
-    assert found["input_ids"] == list(pair.token_ids)
-    assert found["token_type_ids"] == list(pair.segment_ids)
+    encoded = theirs(TEXT, "Lazy dogs.")
+    assert encoded["input_ids"] == list(pair.token_ids)
+    assert encoded["token_type_ids"] == list(pair.segment_ids)
 
 
 def test_google_to_litebert_and_to_huggingface(tmp_path, spiece, capsys):

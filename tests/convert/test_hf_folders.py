@@ -69,9 +69,9 @@ def test_released_files_hold_more_than_their_class_says(saved, tmp_path):
     and has an order head."""
     for name, kinds in (("Albert", ["masked", "order"]), ("Bert", ["masked", "order"])):
         path = shutil.copytree(saved(f"{name}ForPreTraining"), tmp_path / name)
-        found = read_huggingface(edit_config(path, architectures=[f"{name}ForMaskedLM"]))
-        assert [head.kind for head in found.config.heads] == kinds
-        assert found.config.encoder.pooler
+        imported = read_huggingface(edit_config(path, architectures=[f"{name}ForMaskedLM"]))
+        assert [head.kind for head in imported.config.heads] == kinds
+        assert imported.config.encoder.pooler
 
 
 def test_old_spellings_buffers_and_extra_keys(folder):
@@ -95,12 +95,12 @@ def test_old_spellings_buffers_and_extra_keys(folder):
         layers_to_keep=[],
         down_scale_factor=1,
     )
-    found = read_huggingface(path)
-    assert found.config == expected.config
+    imported = read_huggingface(path)
+    assert imported.config == expected.config
     assert all(
-        torch.equal(found.weights[name], tensor) for name, tensor in expected.weights.items()
+        torch.equal(imported.weights[name], tensor) for name, tensor in expected.weights.items()
     )
-    assert "embeddings.position_ids is a buffer that counts positions; left out" in found.notes
+    assert "embeddings.position_ids is a buffer that counts positions; left out" in imported.notes
 
 
 def test_encoder_saved_under_its_prefix(folder):
@@ -129,11 +129,11 @@ def test_half_precision_is_widened_exactly(folder):
         path,
         lambda weights: weights.update({name: tensor.half() for name, tensor in weights.items()}),
     )
-    found = read_huggingface(path)
-    assert "F16 were widened to float32" in " ".join(found.notes)
+    imported = read_huggingface(path)
+    assert "F16 were widened to float32" in " ".join(imported.notes)
     stored = load_file(path / "model.safetensors")
-    assert torch.equal(found.weights["encoder.pooler.weight"].half(), stored["pooler.weight"])
-    assert {tensor.dtype for tensor in found.weights.values()} == {torch.float32}
+    assert torch.equal(imported.weights["encoder.pooler.weight"].half(), stored["pooler.weight"])
+    assert {tensor.dtype for tensor in imported.weights.values()} == {torch.float32}
 
 
 def test_gelu_of_v1_configs(saved):
@@ -149,9 +149,9 @@ def test_compat_is_kept_only_where_the_weights_need_it(saved):
     plain = read_huggingface(saved("AlbertForPreTraining")).config
     assert not plain.encoder.hf_compat
     assert plain.heads[1].dropout == 0.0  # Google's order head has none
-    asked = read_huggingface(saved("AlbertForPreTraining"), hf_compat=True).config
-    assert asked.encoder.hf_compat
-    assert asked.heads[1].dropout == 0.1
+    config = read_huggingface(saved("AlbertForPreTraining"), hf_compat=True).config
+    assert config.encoder.hf_compat
+    assert config.heads[1].dropout == 0.1
     mapped = saved("AlbertModel", embedding_size=24)
     assert read_huggingface(mapped).config.encoder.hf_compat
     assert "hf_compat is on, because Hugging Face's mapping of E to H" in notes(mapped)
@@ -164,14 +164,16 @@ def test_sharded_weights(saved, folder):
     path = folder("AlbertForMaskedLM")
     weights = load_file(path / "model.safetensors")
     (path / "model.safetensors").unlink()
-    places = {
+    weight_map = {
         name: f"model-{position % 3 + 1:05d}-of-00003.safetensors"
         for position, name in enumerate(sorted(weights))
     }
-    for place in set(places.values()):
-        save_file({name: weights[name] for name in weights if places[name] == place}, path / place)
+    for file in set(weight_map.values()):
+        save_file(
+            {name: weights[name] for name in weights if weight_map[name] == file}, path / file
+        )
     index = path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     expected = read_huggingface(saved("AlbertForMaskedLM")).weights
     assert all(
         torch.equal(tensor, expected[name])
@@ -184,12 +186,12 @@ def test_sharded_weights(saved, folder):
     (path / "model-00001-of-00003.safetensors").unlink()
     with pytest.raises(ConversionError, match=r"model-00001-of-00003\.safetensors .*is not there"):
         read_huggingface(path)
-    for places, message in (
+    for weight_map, message in (
         ({"a": "../../etc/passwd"}, "only files of the same folder"),
         ([], "weight_map"),
         ({}, "weight_map"),
     ):
-        index.write_text(json.dumps({"weight_map": places}))
+        index.write_text(json.dumps({"weight_map": weight_map}))
         with pytest.raises(ConversionError, match=message):
             read_huggingface(path)
 
@@ -205,8 +207,8 @@ def test_pickle_only_when_allowed_and_only_tensors(saved, folder):
     with pytest.raises(ConversionError, match="add --allow-pickle"):
         read_huggingface(path)
     expected = read_huggingface(saved("AlbertForMaskedLM")).weights
-    found = read_huggingface(path, allow_pickle=True).weights
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    imported = read_huggingface(path, allow_pickle=True).weights
+    assert all(torch.equal(imported[name], tensor) for name, tensor in expected.items())
 
 
 class Bomb:
@@ -232,37 +234,61 @@ def test_hostile_pickles_are_refused_and_do_nothing(folder, tmp_path):
 # ---- refused
 
 
+ALBERT, CLASSIFIER = "AlbertModel", "AlbertForSequenceClassification"
+ABSURD = {"num_hidden_layers": 999, "num_hidden_groups": 999, "inner_group_num": 64}
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("AlbertModel", {"model_type": "roberta", "architectures": ["RobertaModel"]}, "known classes are AlbertModel"),
-        ("AlbertModel", {"model_type": "gpt2", "architectures": None}, "model type 'gpt2'; known are albert and bert"),
-        ("AlbertModel", {"model_type": "bert"}, "they do not match"),
-        ("AlbertModel", {"architectures": ["AlbertModel", "AlbertForMaskedLM"]}, "known classes"),
-        ("AlbertModel", {"architectures": {"a": 1}}, "known classes"),
-        ("AlbertModel", {"hidden_act": "swish"}, "hidden_act = 'swish'; known are gelu_new"),
-        ("AlbertModel", {"hidden_act": ["gelu"]}, "hidden_act ="),
-        ("AlbertModel", {"num_attention_heads": 5}, "multiple of num_attention_heads"),
-        ("AlbertModel", {"vocab_size": 10**15}, "vocab_size is a whole number"),
-        ("AlbertModel", {"hidden_size": "24"}, "hidden_size is a whole number"),
-        ("AlbertModel", {"vocab_size": 1_999_999}, "shape \\[60, 12\\], the config asks for \\[1999999, 12\\]"),
-        ("AlbertModel", {"num_hidden_layers": 999, "num_hidden_groups": 999, "inner_group_num": 64}, "asks for 63936 layers"),
-        ("AlbertModel", {"inner_group_num": 2}, "weights are missing, the first is"),
-        ("AlbertModel", {"hidden_dropout_prob": 2}, "dropout is a number"),
-        ("BertModel", {"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
+        (ALBERT, {"model_type": "roberta", "architectures": ["RobertaModel"]}, "known classes are"),
+        (
+            ALBERT,
+            {"model_type": "gpt2", "architectures": None},
+            "model type 'gpt2'; known are albert and bert",
+        ),
+        (ALBERT, {"model_type": "bert"}, "they do not match"),
+        (ALBERT, {"architectures": ["AlbertModel", "AlbertForMaskedLM"]}, "known classes"),
+        (ALBERT, {"architectures": {"a": 1}}, "known classes"),
+        (ALBERT, {"hidden_act": "swish"}, "hidden_act = 'swish'; known are gelu_new"),
+        (ALBERT, {"hidden_act": ["gelu"]}, "hidden_act ="),
+        (ALBERT, {"num_attention_heads": 5}, "multiple of num_attention_heads"),
+        (ALBERT, {"vocab_size": 10**15}, "vocab_size is a whole number"),
+        (ALBERT, {"hidden_size": "24"}, "hidden_size is a whole number"),
+        (
+            ALBERT,
+            {"vocab_size": 1_999_999},
+            "shape \\[60, 12\\], the config asks for \\[1999999, 12\\]",
+        ),
+        (ALBERT, ABSURD, "asks for 63936 layers"),
+        (ALBERT, {"inner_group_num": 2}, "weights are missing, the first is"),
+        (ALBERT, {"hidden_dropout_prob": 2}, "dropout is a number"),
+        (
+            "BertModel",
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type = 'relative_key'",
+        ),
         ("BertModel", {"is_decoder": True}, "is_decoder = True"),
-        ("BertModel", {"num_hidden_layers": 2}, "weights have no name here, the first is 'encoder.layer.2"),
-        ("AlbertForMaskedLM", {"tie_word_embeddings": False}, "predictions.decoder.weight is missing"),
-        ("AlbertForSequenceClassification", {"architectures": ["AlbertModel"]}, "and the config names AlbertModel"),
-        ("AlbertForSequenceClassification", {"architectures": None}, "hold a classifier, and the config names no class"),
-        ("AlbertForSequenceClassification", {"problem_type": "regression"}, "no such head"),
-        ("AlbertForSequenceClassification", {"id2label": {"0": "a", "2": "b"}}, "without a gap"),
-        ("AlbertForSequenceClassification", {"id2label": ["a"]}, "without a gap"),
-        ("AlbertForSequenceClassification", {"num_labels": -1}, "num_labels = -1"),
-        ("AlbertForSequenceClassification", {"num_labels": 7}, "classifier.weight has shape"),
+        (
+            "BertModel",
+            {"num_hidden_layers": 2},
+            "weights have no name here, the first is 'encoder.layer.2",
+        ),
+        (
+            "AlbertForMaskedLM",
+            {"tie_word_embeddings": False},
+            "predictions.decoder.weight is missing",
+        ),
+        (CLASSIFIER, {"architectures": ["AlbertModel"]}, "and the config names AlbertModel"),
+        (CLASSIFIER, {"architectures": None}, "hold a classifier, and the config names no class"),
+        (CLASSIFIER, {"problem_type": "regression"}, "no such head"),
+        (CLASSIFIER, {"id2label": {"0": "a", "2": "b"}}, "without a gap"),
+        (CLASSIFIER, {"id2label": ["a"]}, "without a gap"),
+        (CLASSIFIER, {"num_labels": -1}, "num_labels = -1"),
+        (CLASSIFIER, {"num_labels": 7}, "classifier.weight has shape"),
         ("AlbertForQuestionAnswering", {"num_labels": 3}, "span head has 2 outputs here"),
     ],
-)  # fmt: skip
+)
 def test_configs_that_do_not_fit(folder, name, changes, message):
     with pytest.raises(ConversionError, match=message):
         read_huggingface(edit_config(folder(name), **changes))
@@ -309,9 +335,9 @@ def test_weights_that_do_not_fit(folder, change, message):
 
 def test_damaged_and_missing_files(folder):
     path = folder("AlbertModel")
-    whole = (path / "model.safetensors").read_bytes()
-    for size in (0, 7, 100, len(whole) // 2, len(whole) - 1):
-        (path / "model.safetensors").write_bytes(whole[:size])
+    data = (path / "model.safetensors").read_bytes()
+    for size in (0, 7, 100, len(data) // 2, len(data) - 1):
+        (path / "model.safetensors").write_bytes(data[:size])
         with pytest.raises(ConversionError, match="truncated or damaged"):
             read_huggingface(path)
     (path / "model.safetensors").unlink()

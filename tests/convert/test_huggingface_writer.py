@@ -1,4 +1,4 @@
-"""Our models as Hugging Face folders: they load there without a word, compute the same, and come
+"""Our models as Hugging Face folders: they load there without a warning, compute the same, and come
 back bit for bit."""
 
 from dataclasses import replace
@@ -103,7 +103,7 @@ def test_every_shape_loads_and_agrees(shape, tmp_path):
 
 @pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: "-".join(kinds) or "none")
 @pytest.mark.parametrize("shape", ["albert", "bert", "groups", "E equal to H", "erf"])
-def test_there_and_back_is_the_same_bits(kinds, shape, tmp_path):
+def test_to_huggingface_and_back_is_bit_identical(kinds, shape, tmp_path):
     ours = model(*kinds, encoder=SHAPES[shape])
     written(ours, tmp_path)
     back = read_huggingface(tmp_path)
@@ -119,7 +119,7 @@ def test_there_and_back_is_the_same_bits(kinds, shape, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_back_and_there_is_the_same_bits(name, tmp_path):
+def test_from_huggingface_and_back_is_bit_identical(name, tmp_path):
     theirs = foreign_model(
         name,
         **({"num_hidden_groups": 3, "inner_group_num": 2} if name.startswith("Albert") else {}),
@@ -148,7 +148,7 @@ def test_back_and_there_is_the_same_bits(name, tmp_path):
         ({"pooler": False}, (), "Model has a pooler, this encoder has none"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused(change, kinds, message):
+def test_models_that_no_class_can_compute_are_refused(change, kinds, message):
     with torch.device("meta"):
         ours = Model(
             ModelConfig(
@@ -180,7 +180,7 @@ def test_notes_say_what_differs_in_training(tmp_path):
     assert "an identity was added" in notes(embedding_size=TINY.hidden_size)
 
 
-def test_dropouts_survive_the_journey(tmp_path):
+def test_dropouts_are_converted(tmp_path):
     encoder = replace(
         BERT,
         embedding_dropout=0.2,

@@ -1,5 +1,4 @@
-"""The table of names: complete, reversible, and equal to the names that the other worlds really
-use."""
+"""The table of names: complete, reversible, and equal to the names that the others really use."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -63,8 +62,8 @@ def test_names_are_those_of_transformers(name):
 def test_names_are_those_of_google():
     encoder = replace(TINY, num_layers=4, num_groups=2, layers_per_group=2)
     config = ModelConfig(encoder=encoder, heads=(head("masked"), head("order")))
-    found = {name for name in Bundle(GOOGLE) if "adam" not in name and name != "global_step"}
-    assert {foreign.name for foreign in foreign_names(config, "google").values()} == found
+    names = {name for name in Bundle(GOOGLE) if "adam" not in name and name != "global_step"}
+    assert {foreign.name for foreign in foreign_names(config, "google").values()} == names
 
 
 def test_transposed_are_exactly_the_kernels():
@@ -78,7 +77,7 @@ def test_transposed_are_exactly_the_kernels():
     )
 
 
-def test_parts_without_a_place_abroad():
+def test_modules_without_a_foreign_name_are_refused():
     with pytest.raises(
         ConversionError, match=r"Hugging Face's Albert has no place for encoder\.norm"
     ):

@@ -70,15 +70,15 @@ def test_shortest_and_longest_input(name, seq, tmp_path):
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("name", ["AlbertModel", "BertModel"])
-def test_a_wholly_padded_row_leaves_the_others_alone(name, attention, tmp_path):
+def test_a_row_of_padding_alone_does_not_affect_the_others(name, attention, tmp_path):
     theirs = foreign_model(name)
     theirs.set_attn_implementation(attention)
     ours, batch = converted(theirs, tmp_path), inputs(padding="row")
     with torch.no_grad():
-        found, expected = our_outputs(ours, batch), their_outputs(theirs, batch)
-    assert all(torch.isfinite(tensor).all() for tensor in found)
+        actual, expected = our_outputs(ours, batch), their_outputs(theirs, batch)
+    assert all(torch.isfinite(tensor).all() for tensor in actual)
     assert (
-        difference([tensor[:-1] for tensor in found], [tensor[:-1] for tensor in expected]) < 1e-5
+        difference([tensor[:-1] for tensor in actual], [tensor[:-1] for tensor in expected]) < 1e-5
     )
 
 

@@ -74,9 +74,9 @@ def theirs_from(bundle: Bundle):
             choices = [
                 f"{path}/{old}" for old, new in {**ends, "bias": "bias"}.items() if new == end
             ] + [path]
-            (found,) = [choice for choice in choices if choice in bundle]
-            array = torch.from_numpy(bundle[found])
-            parameter.copy_(array.T if found.endswith("kernel") else array)
+            (imported,) = [choice for choice in choices if choice in bundle]
+            array = torch.from_numpy(bundle[imported])
+            parameter.copy_(array.T if imported.endswith("kernel") else array)
     return model
 
 
@@ -90,11 +90,11 @@ def test_equals_transformers_with_the_same_arrays():
 
 
 def test_config_and_notes_of_the_fixture():
-    found = read_google(PREFIX)
-    assert found.config.encoder.activation == "gelu_tanh"  # what Google's code calls gelu
-    assert (found.config.encoder.num_groups, found.config.encoder.layers_per_group) == (2, 2)
-    assert found.config.encoder.ffn_dropout == 0.1
-    assert found.notes == ("161 tensors of the optimizer and its step were left out",)
+    imported = read_google(PREFIX)
+    assert imported.config.encoder.activation == "gelu_tanh"  # what Google's code calls gelu
+    assert (imported.config.encoder.num_groups, imported.config.encoder.layers_per_group) == (2, 2)
+    assert imported.config.encoder.ffn_dropout == 0.1
+    assert imported.notes == ("161 tensors of the optimizer and its step were left out",)
     assert read_google(PREFIX, activation="gelu_erf").config.encoder.activation == "gelu_erf"
 
 
@@ -129,12 +129,12 @@ def written(
 @pytest.mark.parametrize("prefix", ["", "module/"])
 def test_fine_tuned_heads(tmp_path, kind, prefix):
     path, model = written(tmp_path, kind, prefix=prefix)
-    found = read_google(path)
-    assert [head.kind for head in found.config.heads] == [kind]
+    imported = read_google(path)
+    assert [head.kind for head in imported.config.heads] == [kind]
     assert all(
-        torch.equal(found.weights[name], tensor) for name, tensor in model.state_dict().items()
+        torch.equal(imported.weights[name], tensor) for name, tensor in model.state_dict().items()
     )
-    assert found.config.heads[0].dropout == (0.0 if kind == "span" else 0.1)
+    assert imported.config.heads[0].dropout == (0.0 if kind == "span" else 0.1)
 
 
 def test_one_output_is_regression_or_choice_as_the_user_says(tmp_path):
@@ -153,10 +153,10 @@ def test_no_mapping_where_e_equals_h(tmp_path):
     path, model = written(
         tmp_path, "masked", encoder=encoder, config={**CONFIG, "embedding_size": TINY.hidden_size}
     )
-    found = read_google(path)
-    assert "encoder.embedding.mapping.weight" not in found.weights
+    imported = read_google(path)
+    assert "encoder.embedding.mapping.weight" not in imported.weights
     assert all(
-        torch.equal(found.weights[name], tensor) for name, tensor in model.state_dict().items()
+        torch.equal(imported.weights[name], tensor) for name, tensor in model.state_dict().items()
     )
 
 
@@ -165,9 +165,8 @@ def test_no_mapping_where_e_equals_h(tmp_path):
     [
         (
             {
-                "bert/encoder/transformer/group_0_2/layer_2/inner_group_0/layer_normalization_5/gamma": np.ones(
-                    3, np.float32
-                )
+                "bert/encoder/transformer/group_0_2/layer_2/inner_group_0/"
+                "layer_normalization_5/gamma": np.ones(3, np.float32)
             },
             "layer norms are not shared: it comes from a fork",
         ),
@@ -227,5 +226,5 @@ def test_half_precision_checkpoint(tmp_path):
                 arrays[name] = arrays[name].astype(np.float16)
 
     path, model = written(tmp_path, "masked", change=half)
-    found = read_google(path).weights["encoder.pooler.weight"]
-    assert torch.equal(found, model.state_dict()["encoder.pooler.weight"].half().float())
+    imported = read_google(path).weights["encoder.pooler.weight"]
+    assert torch.equal(imported, model.state_dict()["encoder.pooler.weight"].half().float())

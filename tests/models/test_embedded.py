@@ -1,5 +1,4 @@
-"""Models that come with the package: put there by a command, found by name and by verb, listed with
-their cards."""
+"""Embedded models: added by a command, chosen by name and by verb, listed with their cards."""
 
 import json
 import re
@@ -25,10 +24,10 @@ from tests.helpers.embedded import FACTS, LABELS, embed, make_run
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of models as the package has one: a classifier, embedded first, and an encoder that
     takes its place."""
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("runs")
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     task = Task(name="sst2", kind="classify", scores=("accuracy",), labels=LABELS, head="classify")
     make_run(
@@ -57,12 +56,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(index, "ROOT", made / "models")
-    return made / "models"
+def root(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(index, "ROOT", runs / "models")
+    return runs / "models"
 
 
-def test_the_models_of_this_package_are_whole_and_their_pages_are_made_from_facts() -> None:
+def test_the_models_of_this_package_verify_and_their_pages_follow_from_the_facts() -> None:
     models = index.embedded_models()
     assert (
         sum(model.num_bytes for model in models) <= 14_001_000
@@ -74,7 +73,7 @@ def test_the_models_of_this_package_are_whole_and_their_pages_are_made_from_fact
         assert load(model.folder, device="cpu").verbs == model.verbs
 
 
-def test_a_model_is_found_by_name_and_nothing_gives_the_first(root: Path, made: Path) -> None:
+def test_a_model_is_found_by_name_and_nothing_gives_the_first(root: Path, runs: Path) -> None:
     assert [model.name for model in index.embedded_models()] == ["small", "mood"]
     assert (
         litebert.load("small").fingerprint
@@ -83,7 +82,7 @@ def test_a_model_is_found_by_name_and_nothing_gives_the_first(root: Path, made: 
     )
     assert litebert.load("mood").verbs == ("embed", "classify")
     text = "the [MASK] sails home"
-    exact, small = load(made / "pretrained").fill(text, top=1), litebert.load().fill(text, top=1)
+    exact, small = load(runs / "pretrained").fill(text, top=1), litebert.load().fill(text, top=1)
     assert np.isclose(exact[0][0].probability, small[0][0].probability, rtol=0.1)
     with pytest.raises(
         CheckpointError,
@@ -93,10 +92,10 @@ def test_a_model_is_found_by_name_and_nothing_gives_the_first(root: Path, made: 
 
 
 def test_a_folder_of_that_name_comes_before_the_package(
-    root: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Checkpoint.load(made / "tuned" / "final").save("small")
+    Checkpoint.load(runs / "tuned" / "final").save("small")
     assert "classify" in litebert.load("small").verbs
 
 
@@ -112,7 +111,10 @@ def test_one_liners_without_a_model_take_the_first_that_can(
         assert cli.run([*command, "--json"]) == 0
         assert set(json.loads(capsys.readouterr().out)["answers"][0]) == keys
     assert cli.run(["tag", "the whale"]) == 2
-    message = r"no embedded model can tag (small can fill and embed; mood can embed and classify); give a folder with --model"
+    message = (
+        "no embedded model can tag (small can fill and embed; mood can embed and classify); give a "
+        "folder with --model"
+    )
     assert message in capsys.readouterr().err
 
 
@@ -165,7 +167,7 @@ def test_without_any_model_all_say_so(
     )
 
 
-def test_the_card_holds_what_was_given_and_what_was_read_off(root: Path) -> None:
+def test_the_card_holds_the_authors_facts_and_those_of_the_run(root: Path) -> None:
     small = index.embedded_models()[0]
     card = small.card()
     assert card.run == {"recipe": {"recipe": {"seed": 3}}, "status": {"tokens": 1200128}}
@@ -185,8 +187,10 @@ def test_the_card_holds_what_was_given_and_what_was_read_off(root: Path) -> None
     assert '"tokens": 1200128' in page
 
 
-def test_a_card_is_made_anew_from_the_embedded_folder_itself(made: Path, tmp_path: Path) -> None:
-    models, facts = made / "models", tmp_path / "facts.json"
+def test_a_card_is_written_again_from_the_embedded_folder_itself(
+    runs: Path, tmp_path: Path
+) -> None:
+    models, facts = runs / "models", tmp_path / "facts.json"
     before = (models / "mood" / "model.safetensors").read_bytes()
     facts.write_text(json.dumps({"limits": ["Short texts alone."]}))
     embed(models / "mood", "--name", "mood", "--facts", facts, "--into", models)
@@ -195,7 +199,7 @@ def test_a_card_is_made_anew_from_the_embedded_folder_itself(made: Path, tmp_pat
     assert (again.limits, again.license, again.run) == (
         ("Short texts alone.",),
         "Apache-2.0",
-        _record(made / "tuned"),
+        _record(runs / "tuned"),
     )
     assert [model.name for model in index.embedded_models(models)] == ["small", "mood"]
 
@@ -233,33 +237,33 @@ def _record(run: Path) -> dict[str, Any]:
     ],
 )
 def test_what_cannot_be_embedded_is_refused_and_nothing_appears(
-    made: Path, tmp_path: Path, args: list[str], facts: dict[str, Any], message: str
+    runs: Path, tmp_path: Path, args: list[str], facts: dict[str, Any], message: str
 ) -> None:
     (tmp_path / "facts.json").write_text(json.dumps(facts))
     into = tmp_path / "models"
     with pytest.raises(ConfigError, match=re.escape(message)):
-        embed(made / "pretrained", "--facts", tmp_path / "facts.json", "--into", into, *args)
+        embed(runs / "pretrained", "--facts", tmp_path / "facts.json", "--into", into, *args)
     assert not into.exists() or not list(into.iterdir())
 
 
 FRESH = """
 import sys
-others = ("transformers", "tokenizers", "sklearn", "scipy", "pyarrow", "zstandard", "pandas", "beartype", "pytest")
+others = "transformers tokenizers sklearn scipy pyarrow zstandard pandas beartype pytest".split()
 sys.modules.update(dict.fromkeys(others))                       # as if only the core were installed
 from litebert.models import index
 index.ROOT = index.Path(sys.argv[1])
 from litebert import cli
 code = cli.run(["fill", "the [MASK] sails", "--json"]) or cli.run(["embed", "the whale", "--json"])
 assert code == 0
-slow = {"torch._dynamo", "torch._inductor", "rich.progress", "litebert.train.run"} & set(sys.modules)
-# imports that take longer than the answer
+slow = {"torch._dynamo", "torch._inductor", "rich.progress", "litebert.train.run"}
+slow &= set(sys.modules)  # imports that take longer than the answer
 assert not slow, slow                                         
 """
 
 
-def test_core_packages_are_enough_and_nothing_slow_is_imported(made: Path) -> None:
+def test_core_packages_are_enough_and_nothing_slow_is_imported(runs: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FRESH, made / "models"], capture_output=True, text=True
+        [sys.executable, "-c", FRESH, runs / "models"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[0])["answers"]

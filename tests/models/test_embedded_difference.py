@@ -1,5 +1,4 @@
-"""A model of the package may be stored as its difference to another, and is asked as any: nobody
-need know."""
+"""An embedded model may be stored as a difference to another, and is used like any other."""
 
 import json
 import shutil
@@ -25,17 +24,17 @@ TEXTS = ["the whale sails home", "a storm"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A base, a classifier that was fine-tuned from it, and what was said when it was embedded."""
-    folder = tmp_path_factory.mktemp("made")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A base, a classifier that was fine-tuned from it, and the report of embedding it."""
+    folder = tmp_path_factory.mktemp("models")
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     (folder / "facts.json").write_text(json.dumps(FACTS))
-    given = ("--facts", folder / "facts.json", "--into", folder / "models")
+    flags = ("--facts", folder / "facts.json", "--into", folder / "models")
     embed(
         make_run(folder / "pretrained", tokenizer, HeadConfig(kind="masked")),
         "--name",
         "base",
-        *given,
+        *flags,
     )
     task = Task(name="sst2", kind="classify", scores=("accuracy",), labels=LABELS, head="classify")
     card = TaskCard(task=task, max_length=64)
@@ -50,24 +49,26 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     tuned.save(folder / "tuned" / "final", replace=True)
     based = ("--based-on", "base", "--rank", "32", "--token-rank", "2")
     return folder, embed(
-        folder / "tuned", "--name", "sentiment", *given, *based, "--labels", *NAMES
+        folder / "tuned", "--name", "sentiment", *flags, *based, "--labels", *NAMES
     )
 
 
 @pytest.fixture
-def root(made: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(index, "ROOT", made[0] / "models")
-    return made[0] / "models"
+def root(embedded: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(index, "ROOT", embedded[0] / "models")
+    return embedded[0] / "models"
 
 
-def test_it_is_asked_by_name_and_by_verb(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_chosen_by_name_and_by_verb(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert litebert.load("sentiment").verbs == ("embed", "classify")
     assert litebert.load().verbs == ("fill", "embed")
     exact = litebert.load(root.parent / "tuned").classify(TEXTS)
-    for found, truth in zip(litebert.load("sentiment").classify(TEXTS), exact, strict=True):
-        assert tuple(found.probabilities) == NAMES
+    for prediction, truth in zip(litebert.load("sentiment").classify(TEXTS), exact, strict=True):
+        assert tuple(prediction.probabilities) == NAMES
         for name, label in zip(NAMES, LABELS, strict=True):
-            assert found.probabilities[name] == pytest.approx(truth.probabilities[label], abs=0.01)
+            assert prediction.probabilities[name] == pytest.approx(
+                truth.probabilities[label], abs=0.01
+            )
     assert cli.run(["classify", TEXTS[0], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["answers"][0]["label"] in NAMES
     assert cli.run(["models", "--json"]) == 0
@@ -76,8 +77,8 @@ def test_it_is_asked_by_name_and_by_verb(root: Path, capsys: pytest.CaptureFixtu
     assert 3 * sentiment["bytes"] < 2 * base["bytes"]  # tiny models are mostly cards
 
 
-def test_sizes_and_losses_are_told(made: tuple[Path, dict[str, Any]]) -> None:
-    folder, report = made
+def test_sizes_and_errors_are_reported(embedded: tuple[Path, dict[str, Any]]) -> None:
+    folder, report = embedded
     models = index.embedded_models(folder / "models")
     assert report["bytes_of_all"] == sum(model.num_bytes for model in models)
     assert set(report["files"]) == {
@@ -95,7 +96,7 @@ def test_sizes_and_losses_are_told(made: tuple[Path, dict[str, Any]]) -> None:
     assert "| weights | difference of rank 32 to base |" in models[1].page.read_text()
 
 
-def test_its_card_is_made_anew_and_its_weights_stay(root: Path, tmp_path: Path) -> None:
+def test_its_card_is_written_again_and_its_weights_stay(root: Path, tmp_path: Path) -> None:
     before = {
         name: (root / "sentiment" / name).read_bytes() for name in (WEIGHTS, CONFIG, "task.json")
     }
@@ -132,11 +133,11 @@ def test_names_for_labels_are_as_many_as_labels(root: Path) -> None:
 
 def test_all_models_together_keep_the_limit(root: Path) -> None:
     most = sum(model.num_bytes for model in index.embedded_models()) + 1000
-    given = ("--facts", root.parent / "facts.json", "--into", root, "--most-bytes", most)
+    flags = ("--facts", root.parent / "facts.json", "--into", root, "--most-bytes", most)
     with pytest.raises(
         ConfigError, match=r"more has [\d,]+ bytes beside [\d,]+ of other models, a package takes"
     ):
-        embed(root.parent / "tuned", "--name", "more", *given)
+        embed(root.parent / "tuned", "--name", "more", *flags)
     assert not (root / "more").exists()
 
 

@@ -30,9 +30,9 @@ TASK = {"task": "mood"}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base in 8 bits, and a model fine-tuned from it as a difference and as it is."""
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     tokenizer = Tokenizer.load(tiny_tokenizer(folder / "tokenizer"))
     encoder = replace(PRESETS["tiny"], norm="pre", vocab_size=tokenizer.vocab_size)
@@ -53,10 +53,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    """The difference in a place of its own, with its base beside it."""
+def folder(models: Path, tmp_path: Path) -> Path:
+    """A copy of the difference, with its base beside it."""
     for name in ("stem", "mood"):
-        shutil.copytree(made / name, tmp_path / name)
+        shutil.copytree(models / name, tmp_path / name)
     return tmp_path / "mood"
 
 
@@ -66,15 +66,15 @@ def logits(checkpoint: Checkpoint) -> torch.Tensor:
         return checkpoint.model.logits("classify", checkpoint.model.encoder(token_ids=token_ids))
 
 
-def test_base_and_difference_together_are_the_model(made: Path) -> None:
-    exact, found, base = (Checkpoint.load(made / name) for name in ("tuned", "mood", "stem"))
-    assert (found.model.config, found.task) == (exact.model.config, TASK)
-    assert read_config(made / "mood") == exact.model.config
-    assert not found.model.training
+def test_base_and_difference_add_up_to_the_model(models: Path) -> None:
+    exact, loaded, base = (Checkpoint.load(models / name) for name in ("tuned", "mood", "stem"))
+    assert (loaded.model.config, loaded.task) == (exact.model.config, TASK)
+    assert read_config(models / "mood") == exact.model.config
+    assert not loaded.model.training
     assert base.tokenizer is not None
-    assert found.tokenizer is not None
-    assert found.tokenizer.fingerprint == base.tokenizer.fingerprint
-    before, truth, merged = (each.model.state_dict() for each in (base, exact, found))
+    assert loaded.tokenizer is not None
+    assert loaded.tokenizer.fingerprint == base.tokenizer.fingerprint
+    before, truth, merged = (each.model.state_dict() for each in (base, exact, loaded))
     assert truth.keys() == merged.keys()
     for name, weight in truth.items():
         if name in before and weight.dim() == 2 and len(weight) >= 16:
@@ -82,40 +82,41 @@ def test_base_and_difference_together_are_the_model(made: Path) -> None:
         else:
             assert torch.equal(merged[name], weight), name
     # A merged model that is saved as it is says the same to the last bit.
-    found.save(made / "whole")
-    assert torch.equal(logits(Checkpoint.load(made / "whole")), logits(found))
-    assert logits(found).shape == (2, 2)
+    loaded.save(models / "exact")
+    assert torch.equal(logits(Checkpoint.load(models / "exact")), logits(loaded))
+    assert logits(loaded).shape == (2, 2)
 
 
-def test_all_directions_give_the_logits_of_the_model(made: Path, tmp_path: Path) -> None:
-    exact = Checkpoint.load(made / "tuned")
+def test_higher_ranks_approach_the_logits_of_the_model(models: Path, tmp_path: Path) -> None:
+    exact = Checkpoint.load(models / "tuned")
     errors = []
     for name, rank, token_rank in (("few", 1, 0), ("some", 8, 4), ("all", 1000, 1000)):
         exact.save(
-            made / name, weights=Difference(base=made / "stem", rank=rank, token_rank=token_rank)
+            models / name,
+            weights=Difference(base=models / "stem", rank=rank, token_rank=token_rank),
         )
-        errors.append((logits(Checkpoint.load(made / name)) - logits(exact)).norm().item())
-    base = Checkpoint.load(made / "stem").model.encoder
-    moved = replace(exact, model=Checkpoint.load(made / "tuned").model)
+        errors.append((logits(Checkpoint.load(models / name)) - logits(exact)).norm().item())
+    base = Checkpoint.load(models / "stem").model.encoder
+    moved = replace(exact, model=Checkpoint.load(models / "tuned").model)
     moved.model.encoder.load_state_dict(base.state_dict())
     change = (logits(moved) - logits(exact)).norm().item()
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.02 * change
 
 
-def test_it_is_small_and_holds_nothing_that_did_not_change(made: Path) -> None:
-    stored = load_file(made / "mood" / WEIGHTS)
+def test_it_is_small_and_holds_nothing_that_did_not_change(models: Path) -> None:
+    stored = load_file(models / "mood" / WEIGHTS)
     assert stored
     assert not [name for name in stored if "query" in name]
-    assert not list((made / "mood").glob("*spiece*"))
-    assert sorted(path.name for path in (made / "mood").iterdir()) == [
+    assert not list((models / "mood").glob("*spiece*"))
+    assert sorted(path.name for path in (models / "mood").iterdir()) == [
         CONFIG,
         MANIFEST,
         WEIGHTS,
         "task.json",
     ]
-    said = json.loads((made / "mood" / CONFIG).read_text())["weights"]
-    assert {name: said[name] for name in said if name != "sha256"} == {
+    header = json.loads((models / "mood" / CONFIG).read_text())["weights"]
+    assert {name: header[name] for name in header if name != "sha256"} == {
         "kind": "difference",
         "base": "stem",
         "rank": 4,
@@ -132,53 +133,55 @@ def test_a_classifier_from_albert_base_takes_less_than_800_kilobytes() -> None:
         )
     )
     width = {"I8": 1, "BF16": 2, "F32": 4}
-    parts = [
-        part
-        for parts in difference.layout(shapes, base, Difference(base="base")).values()
-        for part in parts.values()
+    tensors = [
+        tensor
+        for tensors in difference.layout(shapes, base, Difference(base="base")).values()
+        for tensor in tensors.values()
     ]
-    assert sum(width[kind] * torch.Size(shape).numel() for kind, shape in parts) + 30_000 < 800_000
+    assert (
+        sum(width[kind] * torch.Size(shape).numel() for kind, shape in tensors) + 30_000 < 800_000
+    )
 
 
 def test_a_folder_of_any_name_may_be_the_base(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(made / "stem", tmp_path / "my base, ä.1")
+    shutil.copytree(models / "stem", tmp_path / "my base, ä.1")
     monkeypatch.chdir(tmp_path)
-    found = Checkpoint.load(made / "tuned").save(
+    loaded = Checkpoint.load(models / "tuned").save(
         "mood", weights=Difference(base="my base, ä.1", rank=4, token_rank=2)
     )
-    monkeypatch.chdir(found)
-    assert torch.equal(logits(Checkpoint.load(".")), logits(Checkpoint.load(made / "mood")))
+    monkeypatch.chdir(loaded)
+    assert torch.equal(logits(Checkpoint.load(".")), logits(Checkpoint.load(models / "mood")))
 
 
-def test_saved_twice_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
-    again = Checkpoint.load(made / "tuned").save(
-        tmp_path / "mood", weights=Difference(base=made / "stem", rank=4, token_rank=2)
+def test_saved_twice_gives_the_same_bytes(models: Path, tmp_path: Path) -> None:
+    again = Checkpoint.load(models / "tuned").save(
+        tmp_path / "mood", weights=Difference(base=models / "stem", rank=4, token_rank=2)
     )
-    for path in (made / "mood").iterdir():
+    for path in (models / "mood").iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_the_base_may_be_one_that_comes_with_the_package(
-    made: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_base_may_be_an_embedded_model(
+    models: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "stem").rename(tmp_path / "models" / "stem")
-    models = [
+    embedded = [
         index.EmbeddedModel(name="stem", verbs=("fill",), folder=tmp_path / "models" / "stem")
     ]
-    (tmp_path / "models" / "index.json").write_text(index.index_text(models))
+    (tmp_path / "models" / "index.json").write_text(index.index_text(embedded))
     monkeypatch.setattr(index, "ROOT", tmp_path / "models")
-    there = logits(Checkpoint.load(folder))
-    assert torch.equal(there, logits(Checkpoint.load(made / "mood")))
-    again = Checkpoint.load(made / "tuned").save(
+    expected = logits(Checkpoint.load(folder))
+    assert torch.equal(expected, logits(Checkpoint.load(models / "mood")))
+    again = Checkpoint.load(models / "tuned").save(
         tmp_path / "again", weights=Difference(base="stem", rank=4, token_rank=2)
     )
-    assert torch.equal(logits(Checkpoint.load(again)), there)
+    assert torch.equal(logits(Checkpoint.load(again)), expected)
     # Another folder of that name, as of a run of one's own, is not in the way.
-    shutil.copytree(made / "tuned", tmp_path / "stem")
-    assert torch.equal(logits(Checkpoint.load(folder)), there)
+    shutil.copytree(models / "tuned", tmp_path / "stem")
+    assert torch.equal(logits(Checkpoint.load(folder)), expected)
 
 
 def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -186,7 +189,10 @@ def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
     with torch.no_grad():
         base.model.encoder.embedding.norm.bias[0] += 1
     base.save(tmp_path / "stem", weights="int8", replace=True)
-    message = r"mood is stored as its difference to stem with sha256 [0-9a-f]{12}…, and \S*stem is another; put the base beside it"
+    message = (
+        r"mood is stored as its difference to stem with sha256 [0-9a-f]{12}…, and \S*stem is "
+        "another; put the base beside it"
+    )
     with pytest.raises(CheckpointError, match=message):
         Checkpoint.load(folder)
     shutil.rmtree(tmp_path / "stem")
@@ -204,15 +210,15 @@ def test_another_vocabulary_is_another_base(folder: Path, tmp_path: Path) -> Non
         Checkpoint.load(folder)
 
 
-def test_a_damaged_base_is_found(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_base_is_refused(folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "stem" / CONFIG
     config.write_text(config.read_text().replace('"ffn_size"', '"ffn_sise"'))
     with pytest.raises(CheckpointError, match="cannot be used"):
         Checkpoint.load(folder)
 
 
-def test_a_difference_is_no_base(made: Path, folder: Path, tmp_path: Path) -> None:
-    tuned = Checkpoint.load(made / "tuned")
+def test_a_difference_is_no_base(models: Path, folder: Path, tmp_path: Path) -> None:
+    tuned = Checkpoint.load(models / "tuned")
     with pytest.raises(
         CheckpointError,
         match="mood is stored as a difference itself; take the model that it is based on",
@@ -220,15 +226,15 @@ def test_a_difference_is_no_base(made: Path, folder: Path, tmp_path: Path) -> No
         tuned.save(tmp_path / "more", weights=Difference(base=folder))
     (folder / MANIFEST).unlink()
     sha256 = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
-    change_mark(folder, {"base": "mood", "sha256": sha256})
+    change_header(folder, {"base": "mood", "sha256": sha256})
     with pytest.raises(
         CheckpointError, match="mood is another"
     ):  # and it does not look for its own base for ever
         Checkpoint.load(folder)
 
 
-def test_a_base_of_another_shape_or_vocabulary_is_refused(made: Path, tmp_path: Path) -> None:
-    tuned = Checkpoint.load(made / "tuned")
+def test_a_base_of_another_shape_or_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
+    tuned = Checkpoint.load(models / "tuned")
     encoder = replace(tuned.model.config.encoder, hidden_size=64)
     other = Checkpoint(
         model=Model(ModelConfig(encoder=encoder, heads=HEADS)), tokenizer=tuned.tokenizer
@@ -238,7 +244,7 @@ def test_a_base_of_another_shape_or_vocabulary_is_refused(made: Path, tmp_path: 
         match=r"the encoder has hidden_size \d+, its base has 64; a difference needs the model",
     ):
         tuned.save(tmp_path / "mood", weights=Difference(base=other))
-    bare = replace(Checkpoint.load(made / "stem"), tokenizer=None).save(tmp_path / "bare")
+    bare = replace(Checkpoint.load(models / "stem"), tokenizer=None).save(tmp_path / "bare")
     with pytest.raises(
         CheckpointError,
         match="bare has another vocabulary than the model; a base is what the model was",
@@ -259,8 +265,8 @@ def test_a_base_of_another_shape_or_vocabulary_is_refused(made: Path, tmp_path: 
         *({"sha256": "0"}, {"token_rank": -1}, {"group_size": 0}, {"zero": 1}),
     ],
 )
-def test_a_mark_that_says_something_else_is_refused(folder: Path, change: dict[str, Any]) -> None:
-    change_mark(folder, change)
+def test_another_header_is_refused(folder: Path, change: dict[str, Any]) -> None:
+    change_header(folder, change)
     with pytest.raises(
         CheckpointError,
         match=r"weights of kind difference have a base \(the name of a folder\), its sha256",
@@ -268,23 +274,23 @@ def test_a_mark_that_says_something_else_is_refused(folder: Path, change: dict[s
         Checkpoint.load(folder)
 
 
-def test_the_mark_and_the_weights_must_agree(folder: Path) -> None:
+def test_header_and_weights_must_agree(folder: Path) -> None:
     (folder / MANIFEST).unlink()
-    whole, stored = (folder / CONFIG).read_text(), load_file(folder / WEIGHTS)
-    change_mark(folder, {"rank": 5})
+    config, stored = (folder / CONFIG).read_text(), load_file(folder / WEIGHTS)
+    change_header(folder, {"rank": 5})
     with pytest.raises(
         CheckpointError, match=r"has shape \(4, \d+\), config.json asks for \(5, \d+\)"
     ):
         Checkpoint.load(folder)
-    (folder / CONFIG).write_text(whole)
+    (folder / CONFIG).write_text(config)
     left = next(name for name in stored if name.endswith(".left"))
     for wrong, message in (
         (
-            {name: part for name, part in stored.items() if name != left},
+            {name: tensor for name, tensor in stored.items() if name != left},
             f"1 weights are missing, the first is '{left}'",
         ),
         (
-            {name: part for name, part in stored.items() if "classify" not in name},
+            {name: tensor for name, tensor in stored.items() if "classify" not in name},
             "weights are missing, the first is 'heads",
         ),
         (stored | {"other": torch.zeros(1)}, "1 weights have no name here, the first is 'other'"),
@@ -313,7 +319,7 @@ def test_mutated_headers_end_in_a_clean_error(folder: Path) -> None:
     assert refused > 0.9 * cases
 
 
-def change_mark(folder: Path, change: dict[str, Any]) -> None:
+def change_header(folder: Path, change: dict[str, Any]) -> None:
     data = json.loads((folder / CONFIG).read_text())
     (folder / CONFIG).write_text(json.dumps(data | {"weights": data["weights"] | change}))
     (folder / MANIFEST).unlink(missing_ok=True)

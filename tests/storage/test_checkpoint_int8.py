@@ -1,5 +1,4 @@
-"""A checkpoint in 8 bits is one by its own mark, small, verified as any other, and refused with the
-reason."""
+"""An int8 checkpoint is named so in its header, small, verified, or refused with the reason."""
 
 import json
 import random
@@ -42,7 +41,7 @@ def folder(checkpoint: Checkpoint, tmp_path: Path) -> Path:
     return checkpoint.save(tmp_path / "small", weights="int8")
 
 
-def test_what_comes_back_is_what_8_bits_can_say(
+def test_loading_returns_the_dequantized_weights(
     checkpoint: Checkpoint, folder: Path, tmp_path: Path
 ) -> None:
     loaded = Checkpoint.load(folder)
@@ -50,9 +49,9 @@ def test_what_comes_back_is_what_8_bits_can_say(
     assert not loaded.model.training
     exact = checkpoint.model.state_dict()
     for name, tensor in int8.unpack(int8.pack(exact, int8.GROUP_SIZE), int8.GROUP_SIZE).items():
-        found = loaded.model.state_dict()[name]
-        assert found.dtype == torch.float32
-        assert torch.equal(found, tensor), name
+        weight = loaded.model.state_dict()[name]
+        assert weight.dtype == torch.float32
+        assert torch.equal(weight, tensor), name
     # Saving what was loaded loses nothing more, in 8 bits and as it is.
     again = loaded.save(tmp_path / "again", weights="int8")
     assert (again / WEIGHTS).read_bytes() == (folder / WEIGHTS).read_bytes()
@@ -63,7 +62,7 @@ def test_what_comes_back_is_what_8_bits_can_say(
     assert "weights" not in json.loads((tmp_path / "plain" / CONFIG).read_text())
 
 
-def test_the_tokenizer_comes_without_what_follows_from_it(
+def test_tokenizer_json_is_left_out_and_can_be_written_again(
     checkpoint: Checkpoint, folder: Path, tmp_path: Path
 ) -> None:
     assert not (folder / "tokenizer.json").exists()
@@ -93,7 +92,9 @@ def test_albert_base_with_a_vocabulary_of_30000_fits_into_14_megabytes() -> None
     assert weights + vocabulary + 50_000 < 14_000_000
 
 
-def test_an_unknown_way_of_storing_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_an_unknown_storage_and_infinite_weights_are_refused(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
     with pytest.raises(
         ConfigError, match="weights is one of exact, int8, or a Difference; got 'int4'"
     ):
@@ -107,7 +108,7 @@ def test_an_unknown_way_of_storing_is_refused(checkpoint: Checkpoint, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "mark",
+    "header",
     [
         None,
         "int8",
@@ -119,35 +120,35 @@ def test_an_unknown_way_of_storing_is_refused(checkpoint: Checkpoint, tmp_path: 
     + [{"kind": "int8", "group_size": size} for size in (True, "64", 1.5, 2**21)]
     + [{"kind": "int8", "group_size": 64, "zero": 1}],
 )
-def test_a_mark_that_says_something_else_is_refused(folder: Path, mark: object) -> None:
+def test_another_header_is_refused(folder: Path, header: object) -> None:
     data = json.loads((folder / CONFIG).read_text())
-    (folder / CONFIG).write_text(json.dumps(data | {"weights": mark}))
+    (folder / CONFIG).write_text(json.dumps(data | {"weights": header}))
     with pytest.raises(
         CheckpointError, match="weights is of kind int8, with a group_size from 1 to 1048576; got"
     ):
         Checkpoint.load(folder)
 
 
-def test_the_mark_and_the_weights_must_agree(
+def test_header_and_weights_must_agree(
     checkpoint: Checkpoint, folder: Path, tmp_path: Path
 ) -> None:
     plain = checkpoint.save(tmp_path / "plain")
-    mark = json.loads((folder / CONFIG).read_text())["weights"]
+    header = json.loads((folder / CONFIG).read_text())["weights"]
     for path in (folder, plain):
         (path / MANIFEST).unlink()
     data = json.loads((plain / CONFIG).read_text())
-    (plain / CONFIG).write_text(json.dumps(data | {"weights": mark}))
+    (plain / CONFIG).write_text(json.dumps(data | {"weights": header}))
     with pytest.raises(CheckpointError, match=r"weights are missing, the first is '.*\.scales'"):
         Checkpoint.load(plain)
     (folder / CONFIG).write_text(json.dumps(data))
     with pytest.raises(CheckpointError, match="they do not belong together"):
         Checkpoint.load(folder)
-    (folder / CONFIG).write_text(json.dumps(data | {"weights": mark | {"group_size": 8}}))
+    (folder / CONFIG).write_text(json.dumps(data | {"weights": header | {"group_size": 8}}))
     with pytest.raises(
         CheckpointError, match=r"scales has shape \(\d+, 1\), config.json asks for \(\d+, [234]\)"
     ):
         Checkpoint.load(folder)
-    (folder / CONFIG).write_text(json.dumps(data | {"weights": mark}))
+    (folder / CONFIG).write_text(json.dumps(data | {"weights": header}))
     stored = load_file(folder / WEIGHTS)
     name = "encoder.embedding.token.weight"
     save_file(stored | {name: stored[name].float()}, folder / WEIGHTS)
@@ -157,7 +158,7 @@ def test_the_mark_and_the_weights_must_agree(
         Checkpoint.load(folder)
 
 
-def test_damage_is_found(folder: Path) -> None:
+def test_damage_is_refused(folder: Path) -> None:
     raw = bytearray((folder / WEIGHTS).read_bytes())
     raw[-3] ^= 1
     (folder / WEIGHTS).write_bytes(raw)

@@ -1,5 +1,4 @@
-"""A difference is the nearest of its rank, exact where its rank is full, and says nothing of what
-did not change."""
+"""A difference is the best approximation of its rank, exact at full rank, and only of changes."""
 
 from itertools import pairwise
 
@@ -44,76 +43,78 @@ def tuned(base: Weights) -> Weights:
     return base | changed | heads
 
 
-def back(tuned: Weights, base: Weights, ranks: Ranks) -> Weights:
+def round_trip(tuned: Weights, base: Weights, ranks: Ranks) -> Weights:
     shapes = {name: tuple(weight.shape) for name, weight in tuned.items()}
     return difference.unpack(difference.pack(tuned, base, ranks), base, shapes, ranks)
 
 
-def test_full_rank_is_exact_to_the_rounding_of_8_bits(tuned: Weights, base: Weights) -> None:
-    found = back(tuned, base, FULL)
-    assert found.keys() == tuned.keys()
+def test_full_rank_is_exact_up_to_int8_rounding(tuned: Weights, base: Weights) -> None:
+    restored = round_trip(tuned, base, FULL)
+    assert restored.keys() == tuned.keys()
     for name in (TOKENS, MATRIX):
         change = tuned[name] - base[name]
-        assert (found[name] - tuned[name]).norm() < 0.01 * change.norm(), name
+        assert (restored[name] - tuned[name]).norm() < 0.01 * change.norm(), name
     for name in tuned.keys() - {TOKENS, MATRIX, SPAN}:
-        assert torch.equal(found[name], tuned[name]), name
+        assert torch.equal(restored[name], tuned[name]), name
     assert torch.equal(
-        found[SPAN], int8.unpack(int8.pack({SPAN: tuned[SPAN]}, 64), 64)[SPAN]
+        restored[SPAN], int8.unpack(int8.pack({SPAN: tuned[SPAN]}, 64), 64)[SPAN]
     )  # the base does not have it
 
 
-def test_no_product_of_that_rank_is_nearer(tuned: Weights, base: Weights) -> None:
+def test_the_approximation_is_the_best_of_its_rank(tuned: Weights, base: Weights) -> None:
     change = tuned[MATRIX] - base[MATRIX]
     sizes = torch.linalg.svdvals(change)
     for rank in (1, 5, 17):
-        lost = (back(tuned, base, Ranks(rank=rank, token_rank=0))[MATRIX] - tuned[MATRIX]).norm()
+        lost = (
+            round_trip(tuned, base, Ranks(rank=rank, token_rank=0))[MATRIX] - tuned[MATRIX]
+        ).norm()
         assert torch.isclose(
             lost, sizes[rank:].norm(), rtol=1e-3
         )  # what Eckart and Young say is left
 
 
-def test_a_change_of_low_rank_comes_back(base: Weights) -> None:
+def test_a_change_of_low_rank_is_restored(base: Weights) -> None:
     low = torch.outer(torch.linspace(-1, 1, 48), torch.linspace(0, 1, 70)) * 0.1
-    found = back(base | {MATRIX: base[MATRIX] + low}, base, Ranks(rank=1, token_rank=0))
-    assert torch.allclose(found[MATRIX], base[MATRIX] + low, atol=0.1 / 100)
+    restored = round_trip(base | {MATRIX: base[MATRIX] + low}, base, Ranks(rank=1, token_rank=0))
+    assert torch.allclose(restored[MATRIX], base[MATRIX] + low, atol=0.1 / 100)
 
 
-def test_what_did_not_change_is_not_stored(tuned: Weights, base: Weights) -> None:
+def test_unchanged_weights_are_not_stored(tuned: Weights, base: Weights) -> None:
     assert difference.pack(base, base, FULL) == {}
     stored = difference.pack(tuned, base, FULL)
     assert not [name for name in stored if name.startswith("same")]
     without = difference.pack(tuned, base, Ranks(rank=4, token_rank=0))
     assert not [name for name in without if name.startswith(TOKENS)]
-    assert torch.equal(back(tuned, base, Ranks(rank=4, token_rank=0))[TOKENS], base[TOKENS])
+    assert torch.equal(round_trip(tuned, base, Ranks(rank=4, token_rank=0))[TOKENS], base[TOKENS])
 
 
-def test_the_table_of_tokens_has_a_rank_of_its_own(tuned: Weights, base: Weights) -> None:
+def test_the_token_embedding_has_a_rank_of_its_own(tuned: Weights, base: Weights) -> None:
     sizes = torch.linalg.svdvals(tuned[TOKENS] - base[TOKENS])
     for rank in (1, 6):
-        lost = (back(tuned, base, Ranks(rank=20, token_rank=rank))[TOKENS] - tuned[TOKENS]).norm()
+        lost = (
+            round_trip(tuned, base, Ranks(rank=20, token_rank=rank))[TOKENS] - tuned[TOKENS]
+        ).norm()
         assert torch.isclose(lost, sizes[rank:].norm(), rtol=1e-3)
 
 
-def test_what_is_stored_is_what_was_said_and_grows_with_the_ranks(
-    tuned: Weights, base: Weights
-) -> None:
+def test_the_layout_is_exact_and_sizes_grow_with_the_ranks(tuned: Weights, base: Weights) -> None:
     shapes = {name: tuple(weight.shape) for name, weight in tuned.items()}
     before = {name: tuple(weight.shape) for name, weight in base.items()}
     kinds = {torch.int8: "I8", torch.bfloat16: "BF16", torch.float32: "F32"}
     sizes = []
     for ranks in (Ranks(rank=3, token_rank=0), Ranks(rank=20, token_rank=5, group_size=8), FULL):
         stored = difference.pack(tuned, base, ranks)
-        said = difference.layout(shapes, before, ranks)
+        layout = difference.layout(shapes, before, ranks)
         changed = {
-            part: kind
-            for name, parts in said.items()
+            tensor: kind
+            for name, tensors in layout.items()
             if "same" not in name
-            for part, kind in parts.items()
+            for tensor, kind in tensors.items()
         }
         assert {
-            name: (kinds[part.dtype], tuple(part.shape)) for name, part in stored.items()
+            name: (kinds[tensor.dtype], tuple(tensor.shape)) for name, tensor in stored.items()
         } == changed
-        sizes.append(sum(part.nbytes for part in stored.values()))
+        sizes.append(sum(tensor.nbytes for tensor in stored.values()))
     assert all(small < large for small, large in pairwise(sizes))
 
 

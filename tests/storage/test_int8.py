@@ -1,5 +1,4 @@
-"""Weights in 8 bits: no weight errs by more than half a scale, products and logits by no more than
-that must give."""
+"""int8 weights err by at most half a scale; matmuls and logits by no more than follows from it."""
 
 import statistics
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ def steps_of(weight: Tensor, group_size: int) -> Tensor:
     size=st.sampled_from([1e-30, 1e-6, 0.02, 1.0, 1e30]),
     seed=st.integers(0, 99),
 )
-def test_no_weight_errs_by_more_than_half_a_scale(
+def test_the_error_of_a_weight_is_at_most_half_a_scale(
     rows: int, columns: int, group_size: int, size: float, seed: int
 ) -> None:
     weight = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) * size
@@ -67,7 +66,7 @@ def test_a_worked_example() -> None:
 
 
 @pytest.mark.parametrize("group_size", [16, 2**20])
-def test_a_product_errs_by_no_more_than_its_weights_allow(group_size: int) -> None:
+def test_the_error_of_a_matmul_is_bounded_by_that_of_its_weights(group_size: int) -> None:
     torch.manual_seed(0)
     weight, inputs = torch.randn(48, 96) * 0.05, torch.randn(200, 96)
     rounded = int8.dequantize(*int8.quantize(weight, group_size), group_size)
@@ -108,7 +107,7 @@ def test_logits_err_no_more_than_rounding_to_these_scales_must(group_size: int) 
     assert 0 < ours <= 1.1 * statistics.mean(error(moved()) for _ in range(8))
 
 
-def test_what_is_small_stays_as_it_is_and_names_tell_what_is_stored() -> None:
+def test_small_weights_stay_float32_and_the_layout_is_exact() -> None:
     config = ModelConfig(
         encoder=PRESETS["tiny"], heads=(HeadConfig(kind="masked"), HeadConfig(kind="order"))
     )
@@ -117,7 +116,7 @@ def test_what_is_small_stays_as_it_is_and_names_tell_what_is_stored() -> None:
     kinds = {torch.int8: "I8", torch.bfloat16: "BF16", torch.float32: "F32"}
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     assert {
-        name: (kinds[part.dtype], tuple(part.shape)) for name, part in stored.items()
+        name: (kinds[tensor.dtype], tuple(tensor.shape)) for name, tensor in stored.items()
     } == int8.layout(shapes, 64)
     again = int8.unpack(stored, 64)
     assert again.keys() == weights.keys()

@@ -133,17 +133,17 @@ def test_resumed_equals_undisturbed_on_a_gpu(tmp_path: Path, spec: OptimizerSpec
             Snapshot.capture(model, optimizer, step=3, epoch=0, index=0, recipe="r")
         )
         train(model, optimizer, range(3, 8))
-        whole = weights(model)
+        expected = weights(model)
         model, optimizer = start()
         snapshot = SnapshotStore(tmp_path).latest()
         assert snapshot is not None
         assert "cuda:0" in snapshot.random
         snapshot.restore(model, optimizer)
         train(model, optimizer, range(3, 8))
-    assert_equal(whole, weights(model))
+    assert_equal(expected, weights(model))
 
 
-def test_settings_of_the_machine_stay(tmp_path: Path) -> None:
+def test_machine_dependent_settings_are_not_restored(tmp_path: Path) -> None:
     """A snapshot of an optimizer that is not fused resumes in one that is, as after a change of
     machine."""
     model, optimizer = make(SPECS["adamw"])
@@ -160,7 +160,7 @@ def test_settings_of_the_machine_stay(tmp_path: Path) -> None:
 
 def test_tied_and_sliced_tensors_are_written(tmp_path: Path) -> None:
     table = torch.arange(12.0).reshape(3, 4)
-    model = {"a": table, "b": table, "part": table[:2], "turned": table.T}
+    model = {"a": table, "b": table, "slice": table[:2], "transposed": table.T}
     snapshot = Snapshot(step=1, epoch=0, index=0, recipe="r", model=model, optimizer={})
     write_folder(tmp_path / "x", snapshot.write)
     assert_equal(dict(Snapshot.read(tmp_path / "x").model), model)
@@ -191,7 +191,7 @@ def test_another_model_or_optimizer_is_refused() -> None:
         "[" * 10**5,
     ],
 )
-def test_a_whole_folder_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_valid_folder_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
     target = write_folder(
         tmp_path / "x", lambda folder: (folder / "snapshot.json").write_text(text) and None
     )

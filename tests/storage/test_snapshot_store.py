@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from litebert.errors import CheckpointError
-from litebert.storage import snapshot as store
+from litebert.storage import snapshot as module
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 
 ROOT = Path(__file__).parents[2]
@@ -49,8 +49,8 @@ def corrupt(path: Path) -> None:
 
 
 def latest_step(snapshots: SnapshotStore) -> int | None:
-    found = snapshots.latest()
-    return None if found is None else found.step
+    snapshot = snapshots.latest()
+    return None if snapshot is None else snapshot.step
 
 
 def test_newest_wins_and_an_empty_folder_has_none(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_bad_ones_are_set_aside_and_reported(tmp_path: Path) -> None:
 def test_a_reader_that_is_not_the_owner_changes_nothing(tmp_path: Path) -> None:
     snapshots, reports = filled(tmp_path, range(2))
     corrupt(tmp_path / "step-00000001")
-    found = snapshots.latest(set_aside=False)
-    assert found is not None
-    assert found.step == 0
+    snapshot = snapshots.latest(set_aside=False)
+    assert snapshot is not None
+    assert snapshot.step == 0
     assert names(tmp_path) == ["step-00000000", "step-00000001"]
     assert len(reports) == 1
 
@@ -95,9 +95,9 @@ def test_a_reader_that_is_not_the_owner_changes_nothing(tmp_path: Path) -> None:
 def test_saving_the_same_step_again_replaces_it(tmp_path: Path) -> None:
     snapshots, _ = filled(tmp_path, range(1))
     snapshots.save(make(0, size=7))
-    found = snapshots.latest()
-    assert found is not None
-    assert found.model["weight"].shape == (7,)
+    snapshot = snapshots.latest()
+    assert snapshot is not None
+    assert snapshot.model["weight"].shape == (7,)
     assert names(tmp_path) == ["step-00000000"]
 
 
@@ -129,8 +129,8 @@ def test_too_little_space_is_seen_before_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshots, reports = filled(tmp_path, range(2))
-    monkeypatch.setattr(store.shutil, "disk_usage", lambda path: SimpleNamespace(free=1_000_000))
-    monkeypatch.setattr(store, "write_folder", lambda *args, **kwargs: pytest.fail("wrote"))
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: SimpleNamespace(free=1_000_000))
+    monkeypatch.setattr(module, "write_folder", lambda *args, **kwargs: pytest.fail("wrote"))
     assert snapshots.save(make(2)) is None
     assert "no snapshot of step 2" in reports[0]
     assert "1.0 MB are free" in reports[0]
@@ -201,7 +201,7 @@ def test_twenty_saves_on_a_full_disk(
     snapshots, reports = filled(small_disk, range(2), keep=2)
     (small_disk / "ballast").write_bytes(bytes(5 * 2**20))
     if not checked:
-        monkeypatch.setattr(store.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**40))
+        monkeypatch.setattr(module.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**40))
     for trial in range(20):
         assert snapshots.save(make(2 + trial, size=10**6)) is None
         assert latest_step(snapshots) == 1

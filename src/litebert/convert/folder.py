@@ -68,8 +68,8 @@ def convert_folder(
     to: Target | None = None,
     options: Options | None = None,
 ) -> Conversion:
-    """Convert `source` and write it to `target`; `to` defaults to huggingface for a litebert folder,
-    to litebert for all others."""
+    """Convert `source` and write it to `target`; `to` defaults to huggingface for a litebert
+    folder, to litebert for all others."""
     source, target, options = Path(source), Path(target), options or Options()
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
