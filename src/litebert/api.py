@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litebert.checks import check_known
-from litebert.config import PRESETS
 from litebert.loading import find_checkpoint
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
+from litebert.recipes.pretrain import shape_settings
 from litebert.storage.checkpoint import read_config
 from litebert.tasks.registry import TableOptions
 from litebert.tasks.scores.evaluation import Evaluation
@@ -79,7 +79,7 @@ def pretrain(
     chosen = named(recipe) if isinstance(recipe, str) else recipe
     start = None if init is None else find_checkpoint(os.fspath(init))
     if start is not None and "preset" not in settings:
-        settings["preset"], settings["overrides"] = _shape_of(start)
+        settings |= shape_settings(read_config(start).encoder)
     _check_settings(chosen, settings)
     result = run_pretraining(
         chosen.changed(settings) if settings else chosen,
@@ -179,16 +179,3 @@ def _check_settings(recipe: Any, settings: Mapping[str, Any]) -> None:
     ]
     for name in settings:
         check_known("setting", name, [*known, "encoder"])
-
-
-def _shape_of(checkpoint: Path) -> tuple[str, dict[str, int | float | bool | str]]:
-    """The encoder of a checkpoint as a preset and what differs from it, but for the vocabulary,
-    which is the data's."""
-    encoder = read_config(checkpoint).encoder.to_dict()
-    preset = "albert-base-v2"
-    usual = PRESETS[preset].to_dict()
-    return preset, {
-        name: value
-        for name, value in encoder.items()
-        if name != "vocab_size" and value != usual[name]
-    }

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags
+from litebert.commands.flags import Device, Kernels, RecipeFlags, note
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
 
@@ -66,7 +66,7 @@ def finetune(
         tensorboard: Write TensorBoard events into the run folder as well.
         json: Print one JSON object at the end.
     """
-    chosen = None if recipe is None else FinetuneRecipe.load(recipe, note=_note)
+    chosen = None if recipe is None else FinetuneRecipe.load(recipe, note=note)
     # torch only now: wrong flags are answered at once
     from litebert.train.finetune.finetune import run_finetuning
     from litebert.train.runtime import is_main_rank
@@ -89,26 +89,21 @@ def finetune(
     if json:
         print(jsonlib.dumps(result.to_dict(), ensure_ascii=False))
     else:
-        show(result.to_dict(), Path(out))
+        _print_scores(result.to_dict(), Path(out))
 
 
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
-
-
-def show(result: dict[str, Any], out: Path) -> None:
-    """The scores, and where everything is."""
+def _print_scores(result: dict[str, Any], out: Path) -> None:
     from litebert.tasks.scores.score import printed
 
-    for name, found in result["scores"].items():
-        if isinstance(found, dict):
-            ends = f"{printed(name, found['lowest'])} to {printed(name, found['highest'])}"
+    for name, value in result["scores"].items():
+        if isinstance(value, dict):
+            ends = f"{printed(name, value['lowest'])} to {printed(name, value['highest'])}"
             print(
-                f"{name:<20}{printed(name, found['median']):>7}   median of {len(result['seeds'])} "
+                f"{name:<20}{printed(name, value['median']):>7}   median of {len(result['seeds'])} "
                 f"seeds, {ends}"
             )
         else:
-            print(f"{name:<20}{printed(name, found):>7}")
+            print(f"{name:<20}{printed(name, value):>7}")
     failed = result.get("failed", int(not result.get("left_chance", True)))
     if failed:
         runs = f"{failed} of {len(result['seeds'])} runs" if "seeds" in result else "the run"

@@ -8,6 +8,7 @@ default are read from the field, the only place that states them.
 import ast
 import functools
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -105,6 +106,11 @@ def flags_of(command: Callable[..., Any]) -> dict[str, Any]:
     return {flag: annotation for group in groups for flag, annotation in group.items()}
 
 
+def note(text: str) -> None:
+    """Tell the user something beside the result."""
+    print(f"note: {text}", file=sys.stderr)
+
+
 def _options(flags: dict[str, Any]) -> Any:
     typed_dict: Any = TypedDict  # mypy wants its fields to be literals
     return typed_dict("Options", flags, total=False)
@@ -189,7 +195,14 @@ def _reader(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """The type to read a field as, and tyro's specification where the type alone does not say."""
     kind, optional = _without_none(hint), NoneType in get_args(hint)
     if get_origin(kind) is tuple and get_origin(get_args(kind)[0]) is tuple:
-        return tuple[str, ...], (tyro.conf.arg(metavar="SETTING=VALUE…"),)
+        specification = PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="SETTING=VALUE…",
+            instance_from_str=lambda texts: dict(map(_pair, texts)),
+            is_instance=lambda value: True,
+            str_from_instance=lambda value: [_shown(value)],
+        )
+        return kind, (specification,)
     readers: dict[Any, tuple[Callable[[str], Any], str, int]] = {
         Stages: (Stages.parse, "INT|STAGES", 1),
         int | float: (_steps_or_fraction, "STEPS|FRACTION", 1),
@@ -226,6 +239,20 @@ def _steps_or_fraction(text: str) -> int | float:
     return int(number) if number >= 1 else number
 
 
+def _pair(text: str) -> tuple[str, int | float | bool | str]:
+    """`norm=pre` as a pair; numbers, true and false become what they say."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(
+            f"an encoder setting is written name=value, such as norm=pre; got {text!r}"
+        )
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = value
+    return name, parsed if isinstance(parsed, int | float | bool | str) else value
+
+
 def _renewed(args: Sequence[str], flags: dict[str, Any]) -> list[str]:
     """The arguments as this release spells them; a note says what was renamed."""
     names = {f"--{flag.replace('_', '-')}": kind for flag, kind in flags.items()}
@@ -234,10 +261,7 @@ def _renewed(args: Sequence[str], flags: dict[str, Any]) -> list[str]:
         name, equals, value = argument.partition("=")
         name = name.replace("_", "-") if name.startswith("--") else name
         if name in OLD_FLAGS and name not in names and OLD_FLAGS[name] in names:
-            print(
-                f"note: {name} is now {OLD_FLAGS[name]}; the old name is read in this release only",
-                file=sys.stderr,
-            )
+            note(f"{name} is now {OLD_FLAGS[name]}; the old name is read in this release only")
             argument = OLD_FLAGS[name] + equals + value
         last = result[-1] if result else ""
         if argument in ("True", "False") and _unwrapped(names.get(last))[0] is bool:

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags
-from litebert.config import PRESETS
+from litebert.commands.flags import Device, Kernels, RecipeFlags, note
 from litebert.errors import ConfigError
 from litebert.recipes import NAMED, PretrainRecipe, named
+from litebert.recipes.pretrain import shape_settings
 
 DEFAULT = "affordable"
 
 
 def load_recipe(
-    name: str | None, note: Callable[[str], None] = lambda text: None
+    name: str | None, on_note: Callable[[str], None] = lambda text: None
 ) -> PretrainRecipe:
     """A named recipe, or one from a file."""
     if name is None or name in NAMED or not Path(name).is_file():
         return named(name or DEFAULT)
-    return PretrainRecipe.load(name, note=note)
+    return PretrainRecipe.load(name, note=on_note)
 
 
 Settings = Annotated[dict[str, Any], RecipeFlags(load_recipe)]
@@ -61,19 +61,17 @@ def pretrain(
             write nothing.
         json: Print one JSON object at the end.
     """
-    chosen = load_recipe(recipe, note=_note)
+    chosen = load_recipe(recipe, on_note=note)
     if workers < 0:
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
-    encoder = dict(map(setting, settings.pop("encoder", ())))
-    if "vocab_size" in encoder:
-        raise ConfigError("the vocabulary is that of the data's tokenizer; leave vocab_size out")
     if init is not None:
         from litebert.loading import find_checkpoint
+        from litebert.storage.checkpoint import read_config
 
         init = str(find_checkpoint(init))
         if "preset" not in settings:
-            settings["preset"], settings["overrides"] = shape_of(init)
-    changed = chosen.changed(settings | {"encoder": encoder})
+            settings |= shape_settings(read_config(Path(init)).encoder)
+    changed = chosen.changed(settings)
     # torch only now: wrong flags are answered at once
     from litebert.train.pretrain.dry_run import dry_run_lines, run_dry
     from litebert.train.pretrain.run import run_pretraining
@@ -97,34 +95,3 @@ def pretrain(
             f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}",
             file=sys.stderr,
         )
-
-
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
-
-
-def shape_of(folder: str) -> tuple[str, dict[str, int | float | bool | str]]:
-    """The encoder of a checkpoint as a preset and what differs from it; its vocabulary gives way to
-    the data's."""
-    from litebert.storage.checkpoint import read_config
-
-    there = read_config(Path(folder)).encoder.to_dict()
-    name = "albert-base-v2"
-    usual = PRESETS[name].to_dict()
-    return name, {
-        key: value for key, value in there.items() if key != "vocab_size" and value != usual[key]
-    }
-
-
-def setting(text: str) -> tuple[str, int | float | bool | str]:
-    """`norm=pre` as a pair; numbers, true and false become what they say."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(
-            f"an encoder setting is written name=value, such as norm=pre; got {text!r}"
-        )
-    try:
-        parsed = jsonlib.loads(value)
-    except ValueError:
-        parsed = value
-    return name, parsed if isinstance(parsed, int | float | bool | str) else value

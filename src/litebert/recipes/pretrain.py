@@ -229,7 +229,12 @@ class PretrainRecipe(Recipe):
         overrides = dict(own.pop("overrides", self.overrides))
         if "preset" in settings and "overrides" not in settings:
             overrides = {name: value for name, value in overrides.items() if name == "norm"}
-        own["overrides"] = tuple((overrides | dict(own.pop("encoder", {}))).items())
+        encoder = dict(own.pop("encoder", {}))
+        if "vocab_size" in encoder:
+            raise ConfigError(
+                "the vocabulary is that of the data's tokenizer; leave vocab_size out"
+            )
+        own["overrides"] = tuple((overrides | encoder).items())
         if "learning_rate" in own:
             own.setdefault("reference_batch_size", None)
         return super().changed(own)
@@ -277,6 +282,19 @@ class PretrainRecipe(Recipe):
         if "overrides" in values:
             values["overrides"] = tuple(json_object("overrides", values["overrides"]).items())
         return cls(**values)
+
+
+def shape_settings(encoder: EncoderConfig) -> dict[str, Any]:
+    """The settings of a recipe for an encoder of this shape: a preset and what differs from it. The
+    vocabulary is the data's."""
+    preset_name = "albert-base-v2"
+    base = preset(preset_name).to_dict()
+    overrides = {
+        name: value
+        for name, value in encoder.to_dict().items()
+        if name != "vocab_size" and value != base[name]
+    }
+    return {"preset": preset_name, "overrides": overrides}
 
 
 _STAGED = {"batch_size", "sequence_length", "depth"}
