@@ -10,8 +10,16 @@ pytest.register_assert_rewrite("tests.helpers")
 # before anything imports the modules it watches
 install_import_hook(
     [
+        "litebert.api",
         "litebert.convert",
+        "litebert.demo",
         "litebert.files",
+        "litebert.infer.engine",
+        "litebert.infer.files",
+        "litebert.infer.formats",
+        "litebert.infer.output",
+        "litebert.infer.streaming",
+        "litebert.infer.verbs",
         "litebert.loading",
         "litebert.model",
         "litebert.packing",

@@ -43,7 +43,7 @@ class TorchEngine:
         *,
         device: torch.device | str = "cpu",
         batch_tokens: int | None = None,
-        dtype: Precision = "auto",
+        dtype: str = "auto",
         compile: bool = False,
         kernels: str = "on",
     ) -> None:
@@ -207,7 +207,7 @@ def _find_device(name: torch.device | str) -> torch.device:
     return device
 
 
-def _find_dtype(name: Precision, device: torch.device) -> torch.dtype:
+def _find_dtype(name: str, device: torch.device) -> torch.dtype:
     if name not in get_args(Precision):
         raise ConfigError(f"dtype is one of {', '.join(get_args(Precision))}; got {name!r}")
     has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
