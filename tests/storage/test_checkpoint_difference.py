@@ -191,14 +191,14 @@ def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
     base.save(tmp_path / "stem", weights="int8", replace=True)
     message = (
         r"mood is stored as its difference to stem with sha256 [0-9a-f]{12}…, and \S*stem is "
-        "another; put the base beside it"
+        "another; put the base that it was made from beside it"
     )
     with pytest.raises(CheckpointError, match=message):
         Checkpoint.load(folder)
     shutil.rmtree(tmp_path / "stem")
     with pytest.raises(
         CheckpointError,
-        match=r"and there is no such model; put the base beside it that it was made from",
+        match=r"and there is no such model; put the base that it was made from beside it",
     ):
         Checkpoint.load(folder)
 

@@ -202,8 +202,8 @@ def test_a_full_disk_costs_snapshots_and_not_the_run(
     told = [event["message"] for event in events(tmp_path / "run")]
     assert len(told) == 2
     assert re.match(
-        r"no snapshot of step 4, the disk of .* is full: No space left on device\. The run goes "
-        r"on; .* step-00000000",
+        r"no snapshot of step 4, the disk of .* is full: No space left on device\. The run "
+        r"continues; .* step-00000000",
         told[0],
     )
     mine, theirs = weights(tmp_path / "run"), weights(tmp_path / "whole")

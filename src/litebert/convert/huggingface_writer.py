@@ -4,15 +4,12 @@ theirs can compute is refused; a difference in training alone, such as a dropout
 becomes a note.
 """
 
-import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
@@ -20,6 +17,7 @@ from litebert.convert.huggingface import ARCHITECTURES, FAMILIES
 from litebert.convert.names import foreign_names
 from litebert.convert.settings import Family, write_settings
 from litebert.errors import ConversionError
+from litebert.storage.checkpoint import write_model
 
 _WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
 _HEAD_CLASSES = {frozenset(heads): name for name, heads in ARCHITECTURES.items()} | {
@@ -37,12 +35,7 @@ class HuggingFaceModel:
 
     def write(self, folder: Path) -> None:
         """Write config.json and model.safetensors into an existing folder."""
-        (folder / "config.json").write_text(
-            json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-        save_file(self.weights, folder / "model.safetensors", metadata={"format": "pt"})
-        # safetensors makes the file readable by its owner alone
-        shutil.copymode(folder / "config.json", folder / "model.safetensors")
+        write_model(folder, self.settings, self.weights)
 
 
 def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor]) -> HuggingFaceModel:

@@ -97,11 +97,7 @@ class Checkpoint:
             header["weights"] = stored.to_dict()
             floats = {name: tensor.float() for name, tensor in tensors.items()}
             tensors = difference.pack(floats, base.model.state_dict(), stored)
-        text = json.dumps(header | self.model.config.to_dict(), indent=2, ensure_ascii=False)
-        (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        # safetensors makes the file readable by its owner alone
-        shutil.copymode(folder / CONFIG, folder / WEIGHTS)
+        write_model(folder, header | self.model.config.to_dict(), tensors)
         if self.tokenizer is not None and not isinstance(weights, Difference):
             self.tokenizer.save(folder, for_huggingface=weights == "exact")
         if self.task is not None:
@@ -155,6 +151,15 @@ class Checkpoint:
             group_size=weights.group_size,
         )
         return stored, base
+
+
+def write_model(folder: Path, config: Mapping[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write config.json and model.safetensors into a folder that the caller publishes."""
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    # safetensors makes the file readable by its owner alone
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -222,8 +227,8 @@ def _find_base(folder: Path, stored: StoredDifference) -> Path:
     others = " and ".join(f"{base} is another" for base in candidates if base.exists())
     raise CheckpointError(
         f"{folder} is stored as its difference to {stored.base} with sha256 "
-        f"{stored.sha256[:12]}…, and {others or 'there is no such model'}; put the base beside it "
-        "that it was made from, or make it anew"
+        f"{stored.sha256[:12]}…, and {others or 'there is no such model'}; put the base that it "
+        "was made from beside it, or save it again"
     )
 
 

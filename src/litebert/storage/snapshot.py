@@ -211,7 +211,7 @@ class SnapshotStore:
         last = self.paths()[-1].name if self.paths() else "none yet"
         self.report(
             f"no snapshot of step {snapshot.step}, the disk of {self.folder} is full: {reason}. "
-            f"The run goes on; the last good snapshot is {last}. Free some space"
+            f"The run continues; the last good snapshot is {last}. Free some space"
         )
 
 
