@@ -1,34 +1,29 @@
 """Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype."""
 
+import importlib
 import signal
 
 import pytest
 import torch
 from jaxtyping import install_import_hook
 
+EVERY_TYPE = """
+    api convert demo files infer.engine infer.files infer.formats infer.output infer.streaming
+    infer.verbs loading model packing storage.difference storage.int8 storage.snapshot
+"""
+SHAPES = "data objective optim report storage.checkpoint text.tokenizer text.vocabulary"
+"""Where only arrays are checked: many tests of these pass a wrong option on purpose."""
+
+
+def check_types(names: str, typechecker: str) -> None:
+    install_import_hook([f"litebert.{name}" for name in names.split()], typechecker)
+
+
 pytest.register_assert_rewrite("tests.helpers")
-# before anything imports the modules it watches
-install_import_hook(
-    [
-        "litebert.api",
-        "litebert.convert",
-        "litebert.demo",
-        "litebert.files",
-        "litebert.infer.engine",
-        "litebert.infer.files",
-        "litebert.infer.formats",
-        "litebert.infer.output",
-        "litebert.infer.streaming",
-        "litebert.infer.verbs",
-        "litebert.loading",
-        "litebert.model",
-        "litebert.packing",
-        "litebert.storage.difference",
-        "litebert.storage.int8",
-        "litebert.storage.snapshot",
-    ],
-    "beartype.beartype",
-)
+importlib.import_module("tests.helpers.typecheck")  # the second hook names it
+# before anything imports the modules they watch; kernels are traced, which a check would disturb
+check_types(EVERY_TYPE, "beartype.beartype")
+check_types(SHAPES, "tests.helpers.typecheck.shapes")
 
 # tiny tensors gain nothing from more, and two test processes share the cores
 torch.set_num_threads(1)

@@ -163,7 +163,7 @@ def make_batch(
     texts: Texts,
     vocabulary: Vocabulary,
     spec: ExampleSpec,
-    chosen: list[tuple[Plan, Int[np.ndarray, " n"]]],
+    chosen: list[tuple[Plan, Int[np.ndarray, " _n"]]],
     *,
     seed: int,
     pad_multiple: int | None = None,

@@ -204,7 +204,7 @@ def _ngram_sizes(words: _Words, max_ngram: int) -> list[Int[np.ndarray, " breaks
 def _take(
     sizes: list[Int[np.ndarray, " breaks"]],
     limits: list[np.uint32],
-    taken: Bool[np.ndarray, " breaks"],
+    taken: Bool[np.ndarray, " breaks_and_ngram"],
     start: Int[np.ndarray, " rows"],
     drawn: UInt32[np.ndarray, " rows"],
     left: Int[np.ndarray, " rows"],

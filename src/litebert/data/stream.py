@@ -186,7 +186,7 @@ class Stream:
 
         return Reader(self, batch_size, position, rank=rank, num_ranks=num_ranks, workers=workers)
 
-    def _make(self, chosen: list[tuple[int, Int[np.ndarray, " n"]]]) -> Batch:
+    def _make(self, chosen: list[tuple[int, Int[np.ndarray, " _n"]]]) -> Batch:
         planned = [(self.plan(epoch), numbers) for epoch, numbers in chosen]
         return make_batch(
             self.texts,

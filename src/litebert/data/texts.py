@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt
 
 from litebert.data.shards import Shard
 
@@ -59,7 +59,7 @@ class Text:
     """One shard, ready for cutting: its arrays as signed integers, its position in the corpus, its
     boundaries."""
 
-    tokens: Int[np.ndarray, " tokens"]
+    tokens: UInt[np.ndarray, " tokens"]
     sentences: Int[np.ndarray, " sentences"]
     """Where each sentence begins in tokens; the last entry is the end."""
     documents: Int[np.ndarray, " documents"]
@@ -117,7 +117,9 @@ class Texts:
             )
         return documents
 
-    def grouped(self, positions: Int[np.ndarray, " n"]) -> list[tuple[Text, Int[np.ndarray, " m"]]]:
+    def grouped(
+        self, positions: Int[np.ndarray, " n"]
+    ) -> list[tuple[Text, Int[np.ndarray, " _m"]]]:
         """The positions by shard: each shard that has some, with their indices."""
         owners = self.shard_of(positions)
         return [

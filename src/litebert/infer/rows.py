@@ -26,9 +26,9 @@ from litebert.packing import (
 
 Row = Int[np.ndarray, " tokens"]
 Encoded = tuple[
-    Int[np.ndarray, " batch"],
-    Float[Tensor, "batch seq hidden"],
-    Bool[Tensor, "batch seq"] | None,
+    Int[np.ndarray, " _batch"],
+    Float[Tensor, "_batch _seq hidden"],
+    Bool[Tensor, "_batch _seq"] | None,
 ]
 """Numbers of the rows, their states, and a mask that is True at real tokens; None where nothing is
 padded."""

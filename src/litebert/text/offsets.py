@@ -90,7 +90,9 @@ class Aligner:
         first, last = _normalized_to_cleaned(cleaned, np.array(places))
         return Aligned(cleaned, len(normalized), (starts[first], ends[last]))
 
-    def offsets(self, texts: Sequence[str], ids: Ids, bounds: Bounds) -> list[Offsets]:
+    def offsets(
+        self, texts: Sequence[str], ids: Ids, bounds: Bounds
+    ) -> list[Int[np.ndarray, "_tokens 2"]]:
         """The (start, end) of every token in its raw text; text i has the ids from bounds[i] to
         bounds[i + 1]."""
         aligned = [self.align(text) for text in texts]

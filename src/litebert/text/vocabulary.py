@@ -200,7 +200,7 @@ class Splits:
                     ids[at : at + 1] = self._splits[split]
                     at += len(self._splits[split])
 
-    def apply(self, ids: Ids, bounds: Bounds) -> tuple[Ids, Bounds]:
+    def apply(self, ids: Ids, bounds: Bounds) -> tuple[Int[np.ndarray, " split_tokens"], Bounds]:
         """Replace in the ids of many texts, one after another; `bounds` says where each text
         starts."""
         at = np.flatnonzero(self._is_split[ids])

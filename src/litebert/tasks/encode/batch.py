@@ -170,7 +170,7 @@ class TaskBatch:
 
 def epoch_batches(
     lengths: Int[np.ndarray, " units"], batch_size: int, *, seed: int, epoch: int
-) -> list[Int[np.ndarray, " batch"]]:
+) -> list[Int[np.ndarray, " _batch"]]:
     """Every unit once: shuffled, sorted by length inside pools, cut into batches, and the batches
     shuffled."""
     draw = np.random.default_rng((seed, epoch))

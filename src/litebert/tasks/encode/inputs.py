@@ -43,7 +43,7 @@ class Inputs:
     """Rows of each unit (choose), or words (tag); None: a unit is a row."""
     positions: Int[np.ndarray, " words"] | None = None
     """Column of each word's first piece (tag)."""
-    offsets: Int[np.ndarray, "tokens 2"] | None = None
+    offsets: Int[np.ndarray, "pool 2"] | None = None
     """Where each token of the pool that belongs to a context stands in it, in characters (span)."""
     cores: Int[np.ndarray, "units 2"] | None = None
     """Columns of the tokens that this window answers for, from and up to (span)."""
