@@ -63,6 +63,7 @@ def pretrain(
     out: StrPath,
     init: StrPath | None = None,
     device: str = "auto",
+    kernels: str = "on",
     workers: int = 1,
     tensorboard: bool = False,
     progress: bool = True,
@@ -73,8 +74,8 @@ def pretrain(
     `recipe` is a PretrainRecipe or the name of one (NAMED); `settings` replace some of its fields,
     as the flags of `litebert pretrain` do: `steps=1000, learning_rate=1e-3`. `init` is a
     checkpoint, run or embedded model to start from, whose encoder's shape is taken over unless a
-    `preset` is given.
-    `workers` processes prefetch batches. InterruptedRunError after a signal: the same call resumes.
+    `preset` is given. `kernels` may switch GPU kernels off: "off", "attention=off". `workers`
+    processes prefetch batches. InterruptedRunError after a signal: the same call resumes.
     """
     chosen = named(recipe) if isinstance(recipe, str) else recipe
     start = None if init is None else find_checkpoint(os.fspath(init))
@@ -87,6 +88,7 @@ def pretrain(
         os.fspath(out),
         init=start,
         device=device,
+        kernels=kernels,
         workers=workers,
         tensorboard=tensorboard,
         progress=progress,
@@ -104,6 +106,7 @@ def finetune(
     seeds: int = 1,
     options: TableOptions | None = None,
     device: str = "auto",
+    kernels: str = "on",
     tensorboard: bool = False,
     progress: bool = True,
     **settings: Any,
@@ -130,6 +133,7 @@ def finetune(
         table=options,
         seeds=seeds,
         device=device,
+        kernels=kernels,
         tensorboard=tensorboard,
         progress=progress,
     )

@@ -1,4 +1,4 @@
-"""The examples of docs/predict.md, run as they stand there."""
+"""The examples of docs/infer.md, run as they stand there."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from litebert.tasks.task import Task, TaskCard
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 
-PAGE = (Path(__file__).parents[1] / "docs" / "predict.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "infer.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.M | re.S)
 
 
