@@ -29,8 +29,8 @@ from litebert.recipes import NAMED, OptimizerSpec, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
 from litebert.train.folder import environment
 from litebert.train.log import read_records
-from litebert.train.pretrain.evaluate import Evaluation
-from litebert.train.pretrain.positions import extend_positions
+from litebert.train.pretrain.evaluate import HeldoutScorer
+from litebert.train.pretrain.init import extend_positions
 from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 
@@ -147,7 +147,7 @@ def before_training(args: argparse.Namespace, runtime: Runtime) -> None:
     """A checkpoint's held-out loss at a length that it has not read, for each start."""
     short, long = args.lengths
     recipe = replace(NAMED["affordable"], sequence_length=Stages.constant(long))
-    evaluation = Evaluation(
+    evaluation = HeldoutScorer(
         Stream.open(args.data, example_spec(recipe), seed=0), runtime, tokens=args.tokens
     )
     rows = []

@@ -15,8 +15,7 @@ from litebert.model.model import Model
 from litebert.optim.schedule import rate_at
 from litebert.packing import PACKED_MULTIPLE, round_up
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.pretrain.feed import Feed
-from litebert.train.pretrain.job import PretrainJob, filled_to
+from litebert.train.pretrain.job import Feed, PretrainJob, filled_to
 from litebert.train.pretrain.run import example_spec
 from tests.helpers.pretraining import CPU, staged_recipe
 

@@ -21,8 +21,7 @@ from litebert.objective import pretrain_losses
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
 from litebert.train.graphs.passes import WARM, Graphs
-from litebert.train.pretrain.feed import Feed
-from litebert.train.pretrain.job import PretrainJob
+from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import FP8_CAPABILITY, Runtime
 from litebert.train.working import WorkingCopy

@@ -16,13 +16,12 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.loop import BetweenSteps, Event
-from litebert.train.pretrain.graft import graft
-from litebert.train.pretrain.positions import (
+from litebert.train.pretrain.init import (
     FEWEST,
-    continued,
+    describe_positions,
     extend_positions,
+    load_initial_weights,
     new_positions,
-    said,
 )
 from litebert.train.runtime import Runtime
 from tests.helpers.pretraining import (
@@ -103,18 +102,20 @@ def turning(count: int) -> torch.Tensor:
     )
 
 
-def test_many_rows_go_on_as_they_went() -> None:
+def test_many_rows_are_extrapolated() -> None:
     """Circles are a linear recurrence, which is found and followed far beyond the rows that were
     given."""
     path = turning(512)
-    rows = continued(path[:128], 384)
+    table = path.clone()
+    extend_positions(table, range(128, 512))
+    rows = table[128:]
     # a row's distance from the middle is not constant here, and is made so: directions are what can
     # be compared
     away, truth = rows - path[4:124].mean(0), path[128:] - path[4:124].mean(0)
     assert torch.nn.functional.cosine_similarity(away, truth).min() > 0.97
 
 
-def test_rows_that_go_on_have_the_size_of_the_others_whatever_they_are() -> None:
+def test_extrapolated_rows_have_the_size_of_the_others_whatever_they_are() -> None:
     noise = torch.randn(128, 32, generator=torch.Generator().manual_seed(0))
     table = torch.cat([noise, torch.zeros(128, 32)])
     for _ in range(2):
@@ -129,9 +130,10 @@ def test_rows_that_go_on_have_the_size_of_the_others_whatever_they_are() -> None
     assert torch.allclose(still, torch.ones(128, 8))
 
 
-def test_what_is_said_of_them() -> None:
-    assert said(range(128, 512)) == "positions 128 to 511 go on as the first 128"
-    assert said(range(16, 64)) == "positions 16 to 63 start as copies of the first 16"
+def test_their_description() -> None:
+    extrapolated = "positions 128 to 511 are extrapolated from the first 128"
+    assert describe_positions(range(128, 512)) == extrapolated
+    assert describe_positions(range(16, 64)) == "positions 16 to 63 start as copies of the first 16"
 
 
 @pytest.mark.parametrize("extend", [True, False])
@@ -256,14 +258,14 @@ def test_a_checkpoint_with_fewer_positions_is_continued_with_copies(
         checkpoint(16, tokenizer, position_init=now),
     )
     trained, start = old.model.state_dict()[TABLE], new.model.state_dict()[TABLE].clone()
-    said = graft(new.model, old, tokenizer)
+    said = load_initial_weights(new.model, old, tokenizer)
     expected = trained[[p % 6 for p in range(16)]] if copied else torch.cat([trained, start[6:]])
     assert torch.equal(new.model.state_dict()[TABLE], expected)
     assert said.endswith(
         "keep their rows" + "; positions 6 to 15 start as copies of the first 6" * copied
     )
     with pytest.raises(ConfigError, match="another shape: max_positions: 16 there, 6 here"):
-        graft(old.model, new, tokenizer)
+        load_initial_weights(old.model, new, tokenizer)
 
 
 @pytest.mark.parametrize(

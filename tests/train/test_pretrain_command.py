@@ -22,7 +22,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import RunFolder
-from litebert.train.pretrain.graft import graft
+from litebert.train.pretrain.init import load_initial_weights
 from tests.helpers.launch import FLAGS
 from tests.helpers.pretraining import CPU, Watched, train
 
@@ -362,7 +362,7 @@ def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_pa
     assert old.tokenizer is not None
     common = set(old.tokenizer.tokens) & set(tokenizer.tokens)
     assert 5 < len(common) < tokenizer.vocab_size
-    said = graft(model, old, tokenizer)
+    said = load_initial_weights(model, old, tokenizer)
     assert said == f"{len(common)} of {tokenizer.vocab_size} pieces keep their rows"
     table, known = model.encoder.embedding.token.weight, old.model.encoder.embedding.token.weight
     bias, known_bias = (
@@ -402,15 +402,15 @@ def test_a_checkpoint_without_tokenizer_needs_the_same_number_of_pieces(
     Checkpoint(model=old.model).save(tmp_path / "bare")
     tokenizer = Tokenizer.load(shards / "tokenizer")
     assert old.tokenizer is not None
-    assert graft(old.model, Checkpoint.load(tmp_path / "bare"), old.tokenizer).startswith(
-        "88 of 88"
-    )
+    assert load_initial_weights(
+        old.model, Checkpoint.load(tmp_path / "bare"), old.tokenizer
+    ).startswith("88 of 88")
     other = Tokenizer.load(tiny_tokenizer(tmp_path / "other", vocab_size=70))
     with pytest.raises(
         ConfigError,
         match=r"has no tokenizer and 88 pieces, the data \d+; put its spiece.model into its folder",
     ):
-        graft(old.model, Checkpoint.load(tmp_path / "bare"), other)
+        load_initial_weights(old.model, Checkpoint.load(tmp_path / "bare"), other)
     assert tokenizer.vocab_size == 88
 
 
@@ -427,7 +427,7 @@ def test_a_checkpoint_without_heads_or_pooler_gets_new_ones(
             heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")),
         )
     )
-    said = graft(model, Checkpoint(model=bare, tokenizer=tokenizer), tokenizer)
+    said = load_initial_weights(model, Checkpoint(model=bare, tokenizer=tokenizer), tokenizer)
     assert said.endswith("pieces keep their rows; new: masked, order, pooler")
 
 

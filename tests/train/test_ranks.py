@@ -15,8 +15,8 @@ import torch
 from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
 from litebert.testing import tiny_recipe
-from litebert.train.pretrain.evaluate import Evaluation
-from litebert.train.pretrain.feed import Feed
+from litebert.train.pretrain.evaluate import HeldoutScorer
+from litebert.train.pretrain.job import Feed
 from litebert.train.pretrain.run import Pretraining, check_ranks, example_spec
 from litebert.train.runtime import Runtime
 from tests.helpers.launch import finish, ranks_of, start, state, wait_for_step
@@ -79,9 +79,10 @@ def test_ranks_share_the_examples_of_one(shards: Path, ranks: int) -> None:
 
 def test_ranks_share_the_heldout_examples_and_pause_equally_often(shards: Path) -> None:
     stream = Stream.open(shards, example_spec(tiny_recipe()), seed=3)
-    alone = Evaluation(stream, rank(0, 1), tokens=10**6).batches("sop", 8)
+    alone = HeldoutScorer(stream, rank(0, 1), tokens=10**6).batches("sop", 8)
     shared = [
-        Evaluation(stream, rank(number, 3), tokens=10**6).batches("sop", 8) for number in range(3)
+        HeldoutScorer(stream, rank(number, 3), tokens=10**6).batches("sop", 8)
+        for number in range(3)
     ]
     assert len({len(batches) for batches in shared}) == 1
     found = [

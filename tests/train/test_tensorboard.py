@@ -10,7 +10,7 @@ import pytest
 
 from litebert.errors import MissingExtraError
 from litebert.train.log import Log
-from litebert.train.tensorboard import TensorBoardSink
+from litebert.train.progress import TensorBoardSink
 
 STEP = {"loss": 1.5, "masked_accuracy": 0.25, "tokens": 4096}
 

@@ -54,7 +54,7 @@ def _percent(share: float) -> str:
 
 def filled_mask(example: dict[str, Any], mask: str) -> Text | None:
     """The first masked word of an example whose neighbors are all visible, with the guesses; None
-    without any. The example is of train/pretrain/samples.py."""
+    without any. The example is of train/pretrain/evaluate.py."""
     tokens, masked = example["pieces"], set(example["masked"])
     for position, truth, guesses in zip(
         example["masked"], example["truth"], example["guesses"], strict=True

@@ -55,9 +55,8 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
 from litebert.train.finetune.prepare import prepare
 from litebert.train.finetune.run import Finetuning
-from litebert.train.pretrain.evaluate import Evaluation
+from litebert.train.pretrain.evaluate import HeldoutScorer, filled_masks
 from litebert.train.pretrain.run import Pretraining, example_spec
-from litebert.train.pretrain.samples import filled_masks
 from litebert.train.runtime import Runtime
 
 _NUM_SHOWN = 4
@@ -275,7 +274,7 @@ class Walk:
         """Held-out scores of the pretrained model beside those of guessers, and some masks that it
         filled."""
         stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
-        evaluation = Evaluation(stream, self.runtime, tokens=self.settings.evaluate_tokens)
+        evaluation = HeldoutScorer(stream, self.runtime, tokens=self.settings.evaluate_tokens)
         scores = evaluation(pretrained.model, length=self.length)
         batches = [
             batch

@@ -22,9 +22,9 @@ from litebert.train.finetune.result import FinetuneResult, result_of
 from litebert.train.finetune.run import Finetuning
 from litebert.train.folder import RunFolder
 from litebert.train.log import Sink
+from litebert.train.progress import tensorboard_sinks
 from litebert.train.run import Say, to_stderr
 from litebert.train.runtime import Runtime
-from litebert.train.tensorboard import tensorboard_sinks
 
 
 def run_finetuning(

@@ -1,11 +1,11 @@
-"""Held-out text in, how well a model predicts it out: masked tokens, perplexity, and both kinds of
-order (ALBERT Table 5).
- The examples and their masks are the same for every run, seed and step, so that numbers can be
-compared.
+"""Evaluation on held-out text: masked-token loss and accuracy, perplexity, and both kinds of order
+(ALBERT Table 5).
+
+The examples and their masks are the same for every run, seed and step, so numbers are comparable.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +16,19 @@ from litebert.data.stream import Stream
 from litebert.errors import DataError
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.objective import Losses, pretrain_losses
+from litebert.objective import Losses, needed_states, pretrain_losses
 from litebert.recipes.pretrain import Order
+from litebert.storage.checkpoint import Checkpoint
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.loop import BetweenSteps, Evaluated, Event, Incident, stop_check
+from litebert.train.pretrain.job import PretrainJob
+from litebert.train.run import Run, is_multiple
 from litebert.train.runtime import Runtime
 
 ROWS = 64
 
 
-class Evaluation:
+class HeldoutScorer:
     """Examples of the held-out documents of a stream, made once for each length."""
 
     def __init__(self, stream: Stream, runtime: Runtime, *, tokens: int) -> None:
@@ -123,3 +128,107 @@ class Evaluation:
         finally:
             model.train(training)
         return self.runtime.total({name: float(number) for name, number in sums.items()} | counts)
+
+
+class HeldoutEvaluation:
+    """A subscriber: scores held-out text where that is due and keeps the best checkpoint."""
+
+    def __init__(
+        self,
+        run: Run[Batch, Losses],
+        job: PretrainJob,
+        heldout: HeldoutScorer | None,
+        tokenizer: Tokenizer,
+    ) -> None:
+        self.run, self.job, self.heldout, self.tokenizer = run, job, heldout, tokenizer
+        self.evaluated = -1
+        """The step of the last evaluation."""
+        self.best: float | None = None
+        self.best_length = 0
+        self.scores: dict[str, Any] = {}
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, BetweenSteps) or self.heldout is None:
+            return
+        step, recipe = event.state.step, self.job.recipe
+        is_due = event.is_last or is_multiple(step, recipe.evaluate_every)
+        if is_due and step != self.evaluated:
+            self._evaluate(self.heldout, event)
+
+    def _evaluate(self, heldout: HeldoutScorer, event: BetweenSteps) -> None:
+        state, run, model = event.state, self.run, self.run.learner.working.model
+        last = max(state.step - 1, 0)
+        length, depth = self.job.feed.at(last)[0], self.job.depth(last)
+        pause = stop_check(run.runtime, event.stop)
+        scores = heldout(model, length=length, depth=depth, pause=pause)
+        self.evaluated, self.scores, examples = state.step, scores, None
+        if event.is_last and run.runtime.is_main:
+            batch = heldout.batches(self.job.recipe.order, length)[0]
+            assert batch is not None, "the first rank has the first batch"
+            examples = filled_masks(model, batch, self.tokenizer)
+        run.emit(Evaluated(state=state, scores=scores, examples=examples))
+        # losses of different lengths are not comparable
+        if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
+            self.best, self.best_length = scores["masked_loss"], length
+            if run.runtime.is_main:
+                checkpoint = Checkpoint(model=run.learner.model, tokenizer=self.tokenizer)
+                failure = run.write_checkpoint(checkpoint, run.folder.best)
+                if failure:
+                    run.emit(Incident(step=state.step, kind="snapshot", message=failure))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "evaluated": self.evaluated,
+            "best": self.best,
+            "best_length": self.best_length,
+            "scores": self.scores,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.evaluated, self.best, self.scores = state["evaluated"], state["best"], state["scores"]
+        self.best_length = state.get("best_length", 0)
+
+
+@torch.no_grad()
+def filled_masks(
+    model: Model, batch: Batch, tokenizer: Tokenizer, *, count: int = 6, top: int = 5
+) -> list[dict[str, Any]]:
+    """The first `count` examples, each with its pieces, masked places, true pieces and the model's
+    best guesses."""
+    device = model.encoder.embedding.token.weight.device
+    batch = batch.rows(0, count)
+    training = model.training
+    model.eval()
+    tensors = DeviceBatch.of(batch.padded(), device)
+    states = needed_states(model, tensors)
+    best = (
+        model.masked_logits(states[:, None], tensors.head_inputs["masked"])
+        .float()
+        .softmax(-1)
+        .topk(top)
+    )
+    model.train(training)
+    examples: list[dict[str, Any]] = [
+        {
+            "pieces": [tokenizer.tokens[i] for i in row[real]],
+            "masked": [],
+            "truth": [],
+            "guesses": [],
+        }
+        for row, real in zip(batch.token_ids, batch.mask, strict=True)
+    ]
+    width = batch.token_ids.shape[1]
+    for position, label, values, ids in zip(
+        batch.masked_positions.tolist(),
+        batch.masked_labels.tolist(),
+        best.values.tolist(),
+        best.indices.tolist(),
+        strict=True,
+    ):
+        example = examples[position // width]
+        example["masked"].append(position % width)
+        example["truth"].append(tokenizer.tokens[label])
+        example["guesses"].append(
+            [[tokenizer.tokens[i], round(value, 4)] for i, value in zip(ids, values, strict=True)]
+        )
+    return examples

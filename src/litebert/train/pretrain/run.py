@@ -2,7 +2,7 @@
 checkpoint out (ALBERT §4.1)."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
 from litebert.storage.checkpoint import Checkpoint
-from litebert.text.tokenizer import Tokenizer
 from litebert.train.compile import compile_model, compile_tail
 from litebert.train.graphs.passes import Graphs
 from litebert.train.graphs.update import RecordedUpdate
@@ -31,23 +30,23 @@ from litebert.train.job import Learner
 from litebert.train.log import Sink
 from litebert.train.loop import (
     BetweenSteps,
-    Evaluated,
     Event,
     Incident,
     State,
     StepDone,
-    stop_check,
 )
-from litebert.train.pretrain.evaluate import Evaluation
-from litebert.train.pretrain.feed import Feed
-from litebert.train.pretrain.graft import graft
-from litebert.train.pretrain.job import PretrainJob
+from litebert.train.pretrain.evaluate import HeldoutEvaluation, HeldoutScorer
+from litebert.train.pretrain.init import (
+    describe_positions,
+    extend_positions,
+    load_initial_weights,
+    new_positions,
+)
+from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.plateau import PlateauWatch
-from litebert.train.pretrain.positions import extend_positions, new_positions, said
-from litebert.train.pretrain.samples import filled_masks
-from litebert.train.run import Run, Say, is_multiple, to_stderr
+from litebert.train.progress import tensorboard_sinks
+from litebert.train.run import Run, Say, to_stderr
 from litebert.train.runtime import Runtime
-from litebert.train.tensorboard import tensorboard_sinks
 from litebert.train.working import WorkingCopy
 
 
@@ -155,7 +154,7 @@ class Pretraining:
         trained = 0
         if init is not None:
             old = Checkpoint.load(init)
-            say(f"weights start from {init}: {graft(model, old, self.tokenizer)}")
+            say(f"weights start from {init}: {load_initial_weights(model, old, self.tokenizer)}")
             trained = old.model.config.encoder.max_positions
         self.new_positions = new_positions(recipe, trained=trained)
         model.to(runtime.device)
@@ -180,7 +179,7 @@ class Pretraining:
             update=RecordedUpdate(optimizer, working, say) if has_graphs else None,
         )
         self.evaluation = (
-            Evaluation(stream, runtime, tokens=recipe.evaluate_tokens)
+            HeldoutScorer(stream, runtime, tokens=recipe.evaluate_tokens)
             if recipe.heldout_fraction
             else None
         )
@@ -192,7 +191,7 @@ class Pretraining:
         self.extend: Callable[[Tensor, range], None] = extend_positions
         """How new positions are filled; a study may try another."""
         self.run = Run(recipe, inputs, self.learner, runtime, say=say)
-        self.evaluations = Evaluations(self.run, self.job, self.evaluation, self.tokenizer)
+        self.evaluations = HeldoutEvaluation(self.run, self.job, self.evaluation, self.tokenizer)
         self.run.subscribers = [
             self.evaluations,
             self.run.save_if_due,
@@ -231,7 +230,7 @@ class Pretraining:
             return
         # not before the step: where that is interrupted it would be reported again
         if event.step in self.new_positions:
-            message = said(self.new_positions[event.step])
+            message = describe_positions(self.new_positions[event.step])
             self.run.emit(Incident(step=event.step, kind="positions", message=message))
         loss = event.metrics["masked_loss"]
         if self.runtime.is_main and math.isfinite(loss):
@@ -257,65 +256,6 @@ class Pretraining:
             seconds=state.seconds,
             scores=self.evaluations.scores,
         )
-
-
-class Evaluations:
-    """A subscriber: scores held-out text where that is due and keeps the best checkpoint."""
-
-    def __init__(
-        self,
-        run: Run[Batch, Losses],
-        job: PretrainJob,
-        heldout: Evaluation | None,
-        tokenizer: Tokenizer,
-    ) -> None:
-        self.run, self.job, self.heldout, self.tokenizer = run, job, heldout, tokenizer
-        self.evaluated = -1
-        """The step of the last evaluation."""
-        self.best: float | None = None
-        self.best_length = 0
-        self.scores: dict[str, Any] = {}
-
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, BetweenSteps) or self.heldout is None:
-            return
-        step, recipe = event.state.step, self.job.recipe
-        is_due = event.is_last or is_multiple(step, recipe.evaluate_every)
-        if is_due and step != self.evaluated:
-            self._evaluate(self.heldout, event)
-
-    def _evaluate(self, heldout: Evaluation, event: BetweenSteps) -> None:
-        state, run, model = event.state, self.run, self.run.learner.working.model
-        last = max(state.step - 1, 0)
-        length, depth = self.job.feed.at(last)[0], self.job.depth(last)
-        pause = stop_check(run.runtime, event.stop)
-        scores = heldout(model, length=length, depth=depth, pause=pause)
-        self.evaluated, self.scores, examples = state.step, scores, None
-        if event.is_last and run.runtime.is_main:
-            batch = heldout.batches(self.job.recipe.order, length)[0]
-            assert batch is not None, "the first rank has the first batch"
-            examples = filled_masks(model, batch, self.tokenizer)
-        run.emit(Evaluated(state=state, scores=scores, examples=examples))
-        # losses of different lengths are not comparable
-        if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
-            self.best, self.best_length = scores["masked_loss"], length
-            if run.runtime.is_main:
-                checkpoint = Checkpoint(model=run.learner.model, tokenizer=self.tokenizer)
-                failure = run.write_checkpoint(checkpoint, run.folder.best)
-                if failure:
-                    run.emit(Incident(step=state.step, kind="snapshot", message=failure))
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "evaluated": self.evaluated,
-            "best": self.best,
-            "best_length": self.best_length,
-            "scores": self.scores,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.evaluated, self.best, self.scores = state["evaluated"], state["best"], state["scores"]
-        self.best_length = state.get("best_length", 0)
 
 
 def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:

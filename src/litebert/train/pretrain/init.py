@@ -1,0 +1,159 @@
+"""Weights that pretraining continues from: those of a checkpoint, and position embeddings that a
+longer stage is the first to read.
+
+With the same vocabulary every row of the checkpoint is kept. With a new one the rows of tokens that
+both have are kept; the others start afresh. Position embeddings that were never trained are
+extrapolated from the trained ones, which follow one another nearly as a linear recurrence; where
+too few are trained they are repeated (Longformer: Beltagy et al. 2020, §5). What that is worth:
+docs/decisions/positions.md.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from litebert.errors import ConfigError
+from litebert.model.model import Model
+from litebert.recipes import PretrainRecipe
+from litebert.storage.checkpoint import Checkpoint
+from litebert.text.tokenizer import Tokenizer
+
+FEWEST = 64
+"""Trained rows in which a recurrence can be found."""
+EDGE = 4
+"""Rows at both ends that are left out: [CLS] stands first, and in full rows [SEP] last, so they are
+learned apart."""
+SHARE = 5
+"""Rows for each direction that is followed: the others are noise."""
+RIDGE = 1e-3
+"""Added to the squares, in units of the table's own."""
+Rows = Float[Tensor, "positions size"]
+
+
+def new_positions(recipe: PretrainRecipe, *, trained: int = 0) -> dict[int, range]:
+    """By step: the positions that a stage which begins there reads, and no stage before it did.
+
+    `trained` are those of the checkpoint that a run starts from. The first stage has nothing to go
+    on from, and a sinusoid goes on by itself.
+    """
+    if not recipe.extend_positions or recipe.encoder.position_init == "sinusoidal":
+        return {}
+    lengths, steps, found = recipe.sequence_length, recipe.total_steps, {}
+    for start in lengths.starts(steps):
+        length = lengths.at(start, steps)
+        if 0 < start < steps and length > trained:
+            found[start] = range(trained, length)
+        trained = max(trained, length)
+    return found
+
+
+@torch.no_grad()
+def extend_positions(table: Rows, new: range) -> None:
+    """Fill the rows `new`, in place: recorded CUDA graphs know the table by its address.
+
+    What comes out depends on the rows before `new` alone, so doing it twice is doing it once.
+    """
+    trained = table[: new.start].detach().cpu().double()
+    rows = (
+        _extrapolated(trained, len(new))
+        if len(trained) >= FEWEST
+        else trained[torch.arange(new.start, new.stop) % new.start]
+    )
+    table[new.start : new.stop] = rows.to(table)
+
+
+def _extrapolated(rows: Rows, count: int) -> Rows:
+    """The next `count` rows, by the linear map that best takes a row to the next: its turns alone,
+    at the rows' mean size."""
+    inner = rows[EDGE:-EDGE]
+    center = inner.mean(0)
+    _, strengths, directions = torch.linalg.svd(inner - center, full_matrices=False)
+    directions = directions[: len(inner) // SHARE]
+    path = (inner - center) @ directions.T
+    before, after = path[:-1], path[1:]
+    ridge = (RIDGE * strengths[0] ** 2 + 1e-12) * torch.eye(len(directions), dtype=rows.dtype)
+    step = torch.linalg.solve(before.T @ before + ridge, before.T @ after)
+    turns, basis = torch.linalg.eig(step)
+    turns = turns / turns.abs().clamp(min=1e-12)
+    ahead = torch.arange(EDGE + 1, EDGE + 1 + count)[:, None]
+    found = (((path[-1].to(turns.dtype) @ basis) * turns**ahead) @ torch.linalg.inv(basis)).real
+    sizes = found.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    extended: Tensor = found * (inner - center).norm(dim=1).mean() / sizes @ directions + center
+    return extended
+
+
+def describe_positions(new: range) -> str:
+    how = "are extrapolated from" if new.start >= FEWEST else "start as copies of"
+    return f"positions {new.start:,} to {new.stop - 1:,} {how} the first {new.start:,}"
+
+
+BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
+"""Parameters with a row for each piece of the vocabulary."""
+BY_POSITION = "encoder.embedding.position.weight"
+FREE = frozenset(
+    {
+        "vocab_size",
+        "embedding_dropout",
+        "attention_dropout",
+        "attention_output_dropout",
+        "ffn_dropout",
+        "init_std",
+        "pooler",
+    }
+    | {"residual_init", "position_init"}
+)
+"""Settings in which a continued model may differ: the weights that both have mean the same."""
+
+
+@torch.no_grad()
+def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
+    """Copy what fits from `old` into `model`; a sentence that says what was kept."""
+    now, then = model.config.encoder.to_dict(), old.model.config.encoder.to_dict()
+    differing = [
+        f"{name}: {then[name]} there, {now[name]} here"
+        for name in now
+        if name not in FREE
+        and now[name] != then[name]
+        and not (name == "max_positions" and now[name] > then[name])
+    ]
+    if differing:
+        raise ConfigError(
+            "the checkpoint given with --init has another shape: " + "; ".join(differing)
+        )
+    rows = _common_rows(old, tokenizer)
+    weights, fresh = old.model.state_dict(), []
+    for name, parameter in model.named_parameters():
+        if name not in weights:
+            fresh.append(name)
+        elif name in BY_PIECE:
+            mine, theirs = rows
+            parameter[mine] = weights[name][theirs].to(parameter)
+        elif name == BY_POSITION:
+            parameter[: then["max_positions"]] = weights[name].to(parameter)
+        else:
+            parameter.copy_(weights[name])
+    kept = [f"{len(rows[0]):,} of {tokenizer.vocab_size:,} pieces keep their rows"]
+    new = range(then["max_positions"], now["max_positions"])
+    if new and {now["position_init"], then["position_init"]} != {
+        "sinusoidal"
+    }:  # a sinusoid goes on by itself
+        extend_positions(model.encoder.embedding.position.weight, new)
+        kept.append(describe_positions(new))
+    parts = sorted({name.split(".")[1] for name in fresh})
+    return "; ".join(kept + [f"new: {', '.join(parts)}"] * bool(parts))
+
+
+def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """Ids of the common pieces in the new vocabulary, and in the old."""
+    size = old.model.config.encoder.vocab_size
+    if old.tokenizer is None:
+        if size != tokenizer.vocab_size:
+            raise ConfigError(
+                f"the checkpoint given with --init has no tokenizer and {size:,} pieces, the data "
+                f"{tokenizer.vocab_size:,}; "
+                "put its spiece.model into its folder, so that pieces can be told apart"
+            )
+        return list(range(size)), list(range(size))
+    known = {piece: number for number, piece in enumerate(old.tokenizer.tokens[:size])}
+    pairs = [(mine, known[piece]) for mine, piece in enumerate(tokenizer.tokens) if piece in known]
+    return [mine for mine, _ in pairs], [theirs for _, theirs in pairs]
