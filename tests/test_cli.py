@@ -58,13 +58,19 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_help_and_errors_of_usage_import_neither_torch_nor_tyro() -> None:
-    program = "import sys, litebert.cli as c; c.run(['--help']); c.run(['x']); print({'torch', 'tyro'} & set(sys.modules))"
+    program = (
+        "import sys, litebert.cli as c; c.run(['--help']); c.run(['x']); "
+        "print({'torch', 'tyro'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.endswith("set()\n"), done
 
 
 def test_info_of_a_preset_imports_no_torch() -> None:
-    program = "import sys, litebert.cli as c; c.run(['info', 'tiny', '--json']); print('torch' in sys.modules)"
+    program = (
+        "import sys, litebert.cli as c; c.run(['info', 'tiny', '--json']); "
+        "print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.endswith("False\n"), done
 

@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Score a fine-tuned model on a split of a task.",
     ),
     "ensemble": (
-        "litebert.commands.ensemble:ensemble",
+        "litebert.commands.evaluate:ensemble",
         "Put fine-tuned models together, chosen on dev.",
     ),
     "predict": (

@@ -61,8 +61,8 @@ def build(
         split: How text is split into sentences: by rules, or at every line.
         documents: What ends a document of a text file: a blank line, or only the end of the file.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
-        bad_rows: What to do with a row without usable text: stop, skip it, or skip it and copy it to
-            quarantine.jsonl.
+        bad_rows: What to do with a row without usable text: stop, skip it, or skip it and copy it
+            to quarantine.jsonl.
         max_row_bytes: Longest .jsonl row in bytes; a longer one is a bad row.
         overwrite: Replace the shards of another build in the same folder.
     """

@@ -1,17 +1,18 @@
 """litebert evaluate: a fine-tuned model and a task's files in; official scores, intervals, slices
-and worst examples out."""
+and worst examples out. litebert ensemble: the same for several models, averaged."""
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Json
-from litebert.commands.scores_shown import print_evaluation
+from litebert.commands.flags import BatchTokens, Device, Json, note
+from litebert.commands.score_tables import print_evaluation, print_scores
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.tables.columns import TableOptions
 
@@ -30,7 +31,7 @@ def evaluate(
     worst: int = 5,
     out: str | None = None,
     submit: str | None = None,
-    batch_tokens: int | None = None,
+    batch_tokens: BatchTokens = None,
     device: Device = "auto",
     table: TableOptions,
     json: Json = False,
@@ -39,25 +40,24 @@ def evaluate(
     slices and worst examples.
 
     Args:
-        task: cola sst2 mrpc stsb qqp mnli qnli rte wnli diagnostic squad1 squad2 race, or of one's
-            own files classify pair
-            regress choose answer tag.
+        task: cola sst2 mrpc stsb qqp mnli qnli rte wnli diagnostic squad1 squad2 race, or for your
+            own files classify pair regress choose answer tag.
         model: Folder of a fine-tuned checkpoint or run.
         data: Folder or file of the task.
         split: dev, test, train; mnli also has dev_mismatched and test_mismatched.
-        baselines: Score the majority and a bag of words beside it; they learn from the train split.
-        samples: Resamples of the bootstrap that the intervals come from.
-        worst: How many of the most confidently wrong examples to show.
-        out: File to keep the predictions in, one a line with its example.
-        submit: Folder for the files that GLUE's or SQuAD's server takes.
-        batch_tokens: Tokens computed at once, padding among them; less needs less memory.
+        baselines: Also score two baselines, the majority class and a bag of words, trained on the
+            train split.
+        samples: Bootstrap resamples for the intervals.
+        worst: Number of the most confidently wrong examples to print.
+        out: File for the predictions, one per line with its example.
+        submit: Folder for the files that GLUE's or SQuAD's server accepts.
     """
     # torch only now: wrong flags are answered at once
     from litebert.tasks.benchmarks.submit import write_submission
     from litebert.tasks.predictions import save_predictions
     from litebert.train.evaluate import run_evaluation
 
-    check_places(out, submit)
+    _check_writable(out, submit)
     result = run_evaluation(
         task,
         model,
@@ -74,15 +74,16 @@ def evaluate(
     examples, predictions, evaluation = result.examples, result.predictions, result.evaluation
     facts: dict[str, Any] = {"model": model, "split": split, "notes": list(result.notes)}
     if out is not None:
-        with writing(out):
+        with _writing(out):
             Path(out).parent.mkdir(parents=True, exist_ok=True)
             save_predictions(out, result.task, examples, predictions)
         facts["predictions"] = out
     if submit is not None:
-        with writing(submit):
+        with _writing(submit):
             submission = write_submission(result.task, split, examples, predictions, submit)
         facts["submission"] = [str(path) for path in submission.files]
-        tell(submission.notes)
+        for each in submission.notes:
+            note(each)
     facts |= result.best_null
     if json:
         scored = (
@@ -103,13 +104,108 @@ def evaluate(
             else f"saved with the model: {saved:.4g}"
         )
         best = f"{facts['best_threshold']:.4g} would give f1 {100 * facts['best_f1']:.1f}"
-        print(f"threshold for no answer, {used}; the best for this very split, {best}")
+        print(f"threshold for no answer, {used}; the best for this split, {best}")
     for path in [*([out] if out else []), *facts.get("submission", [])]:
         print(f"written: {path}", file=sys.stderr)
 
 
-def check_places(out: str | None, submit: str | None) -> None:
-    """Refuse what cannot be written to before anything is computed."""
+def ensemble(
+    task: TaskName,
+    /,
+    *,
+    models: Annotated[tuple[str, ...], arg(metavar="DIR…")],
+    data: str,
+    split: str = "dev",
+    everyone: bool = False,
+    out: str | None = None,
+    submit: str | None = None,
+    submit_split: str = "test",
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    table: TableOptions,
+    json: Json = False,
+) -> None:
+    """Average the predictions of fine-tuned models, select members on dev, and print their scores
+    beside those of each model.
+
+    Models may differ in seed, pretraining steps and shape. Selecting by a score flatters that
+    score: "on the other half" selects on one half of the split and scores the other.
+
+    Args:
+        task: The task that all models were fine-tuned on.
+        models: Folders of fine-tuned checkpoints or runs; of `--seeds` give OUT/seed-0 OUT/seed-1
+            ….
+        data: Folder or file of the task.
+        split: Labelled split to select on.
+        everyone: Average all models instead of selecting some.
+        out: File for the ensemble's predictions of the split.
+        submit: Folder for the files that GLUE's or SQuAD's server accepts, for submit_split.
+        submit_split: Split to submit.
+    """
+    if not models:
+        raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")
+    _check_writable(out, submit)
+    # torch only now: wrong flags are answered at once
+    from litebert.tasks.benchmarks.submit import write_submission
+    from litebert.tasks.predictions import save_predictions
+    from litebert.tasks.scores.evaluation import evaluate as score_predictions
+    from litebert.tasks.task import TaskData
+    from litebert.train.ensemble import average, choose_on_dev
+    from litebert.train.evaluate import FinetunedModel, open_task_for, predict_all
+    from litebert.train.runtime import Runtime
+
+    def open_data(model: FinetunedModel) -> TaskData:
+        splits = [split] if submit is None else list(dict.fromkeys([split, submit_split]))
+        loaded = open_task_for(model, task, data, table, splits)
+        if not all(example.is_labelled for example in loaded.splits[split]):
+            raise ConfigError(
+                f"{split} of {task} has no labels to choose models by; take --split dev"
+            )
+        for each in loaded.notes:
+            note(each)
+        return loaded
+
+    target = Runtime.start(device=device, dtype="float32").device
+    loaded, predictions = predict_all(models, open_data, device=target, batch_tokens=batch_tokens)
+    examples = loaded.splits[split]
+    choice = choose_on_dev(loaded.task, examples, predictions[split])
+    members = tuple(range(len(models))) if everyone else choice.members
+    averaged = average(loaded.task, [predictions[split][member] for member in members])
+    evaluation = score_predictions(loaded.task, examples, averaged)
+    written = []
+    if out is not None:
+        with _writing(out):
+            Path(out).parent.mkdir(parents=True, exist_ok=True)
+            save_predictions(out, loaded.task, examples, averaged)
+        written.append(out)
+    if submit is not None:
+        submitted = average(loaded.task, [predictions[submit_split][i] for i in members])
+        with _writing(submit):
+            submission = write_submission(
+                loaded.task, submit_split, loaded.splits[submit_split], submitted, submit
+            )
+        for each in submission.notes:
+            note(each)
+        written += [str(path) for path in submission.files]
+    names = [models[member] for member in members]
+    if json:
+        facts = evaluation.to_dict() | asdict(choice) | {"models": models, "members": names}
+        print(jsonlib.dumps(facts | {"split": split, "written": written}, ensure_ascii=False))
+        return
+    rows = dict(zip(models, choice.singles, strict=True))
+    rows |= {
+        f"all {len(models)} together": choice.everyone,
+        f"{len(choice.members)} chosen on {split}": choice.together,
+        "chosen, on the other half": choice.crossed,
+    }
+    print_scores(loaded.task, rows, {list(rows)[-3 if everyone else -2]: evaluation.intervals})
+    print(f"members: {', '.join(names)}")
+    for path in written:
+        print(f"written: {path}", file=sys.stderr)
+
+
+def _check_writable(out: str | None, submit: str | None) -> None:
+    """Refuse outputs that cannot be written before anything is computed."""
     if out is not None and Path(out).is_dir():
         raise ConfigError(f"{out} is a folder; --out is a file for the predictions")
     if submit is not None and Path(submit).is_file():
@@ -117,17 +213,11 @@ def check_places(out: str | None, submit: str | None) -> None:
 
 
 @contextmanager
-def writing(place: str) -> Iterator[None]:
-    """A disk that does not take it is the user's to mend."""
+def _writing(path: str) -> Iterator[None]:
+    """An OSError as the user's to fix."""
     try:
         yield
     except OSError as error:
         raise DataError(
-            f"{place} cannot be written ({error.strerror or error}); choose another place for it"
+            f"{path} cannot be written ({error.strerror or error}); choose another place for it"
         ) from error
-
-
-def tell(notes: Iterable[str]) -> None:
-    """What the user should know, beside the result."""
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)

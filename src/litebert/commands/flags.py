@@ -38,6 +38,10 @@ Kernels = Annotated[
         "(litebert doctor lists them)."
     ),
 ]
+BatchTokens = Annotated[
+    int | None,
+    tyro.conf.arg(help="Tokens per batch, padding included; fewer need less memory."),
+]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]
 
 FLAG_OF = {"name": "optimizer", "overrides": "encoder"}

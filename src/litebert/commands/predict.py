@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Json, Kernels
+from litebert.commands.flags import BatchTokens, Device, Json, Kernels, note
+from litebert.commands.verbs import ModelName
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
@@ -25,7 +26,7 @@ def predict(
     /,
     *,
     out: str,
-    model: str | None = None,
+    model: ModelName = None,
     verb: Verb | None = None,
     text: str | None = None,
     second: str | None = None,
@@ -38,7 +39,7 @@ def predict(
     pooling: Pooling = "mean",
     normalize: bool = False,
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
-    batch_tokens: int | None = None,
+    batch_tokens: BatchTokens = None,
     device: Device = "auto",
     kernels: Kernels = "on",
     dtype: Literal["auto", "float32", "bfloat16"] = "auto",
@@ -46,21 +47,18 @@ def predict(
     overwrite: bool = False,
     json: Json = False,
 ) -> None:
-    """Predict for every row of a file of any size. Interrupted or killed, the same command again
-    goes on.
+    """Predict for every row of a file of any size. The same command again resumes an
+    interrupted run.
 
-    Columns left out are recognised by their names, and the choice is printed. What is longer than
-    the model reads is cut at its end, of a pair the longer text first; contexts to answer from and
-    words to tag are read in overlapping windows instead.
+    Columns without a flag are recognized by their names, and the choice is printed. Inputs longer
+    than the model reads are truncated at their end, of a pair the longer text first; contexts to
+    answer from and words to tag are split into overlapping windows instead.
 
     Args:
-        input: A .csv, .tsv, .jsonl, .parquet or .txt file (a text a line), plain or with .gz, .xz,
-            .bz2, .zst.
-        out: File for the predictions, one a line in the order of the input: .jsonl, .csv or .tsv.
-        model: Folder of a checkpoint, a run or a Hugging Face model, or a name of `litebert
-            models`; else the first of those
-            that can do this.
-        verb: What to do where the model can do several things; a pretrained model can fill and
+        input: A .csv, .tsv, .jsonl, .parquet or .txt file (one text per line), plain or with .gz,
+            .xz, .bz2, .zst.
+        out: File for the predictions, one per line in the order of the input: .jsonl, .csv or .tsv.
+        verb: What to predict, if the model has several verbs; a pretrained model has fill and
             embed.
         text: Column of the text, or of a pair's first text.
         second: Column of a pair's second text.
@@ -70,18 +68,16 @@ def predict(
         words: Column of the words to tag.
         keep: Columns to copy into the output; a name that predictions use, such as label, becomes
             input:label.
-        top: Guesses for each mask (fill).
+        top: Predictions per mask (fill).
         pooling: What a vector is: the mean of all tokens' states, or the state of [CLS] (embed).
         normalize: Scale every vector to length 1 (embed).
-        bad_rows: What to do with a row that cannot be used: stop, leave it out, or keep a copy in
-            OUT.quarantine.jsonl.
-        batch_tokens: Tokens computed at once, padding among them; less needs less memory.
-        dtype: Arithmetic of the layers; auto is bfloat16 on a GPU that is made for it.
-        compile: Compile the layers first, which takes half a minute on a GPU and pays for many
-            thousand rows.
-        overwrite: Begin again, whatever the output's file holds.
+        bad_rows: What to do with a row that cannot be used: stop, skip it, or skip it and copy it
+            to OUT.quarantine.jsonl.
+        dtype: Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere.
+        compile: Compile the layers first: half a minute on a GPU, worth it for many thousand rows.
+        overwrite: Start over, whatever the output file holds.
     """
-    chosen_model = default_model(verb).folder if model is None else model
+    folder = default_model(verb).folder if model is None else model
     table = TableOptions(
         text=text,
         second=second,
@@ -96,14 +92,14 @@ def predict(
     from litebert.infer.predictor import load
 
     predictor = load(
-        chosen_model,
+        folder,
         device=device,
         batch_tokens=batch_tokens,
         dtype=dtype,
         compile=compile,
         kernels=kernels,
     )
-    chosen = PredictOptions(
+    settings = PredictOptions(
         verb=verb,
         table=table,
         keep=keep,
@@ -113,37 +109,33 @@ def predict(
         overwrite=overwrite,
     )
     began = time.monotonic()
-    for note in predictor.notes:
-        _note(note)
-    report = predict_file(predictor, input, out, chosen, on_progress=_Watch(), on_note=_note)
+    for each in predictor.notes:
+        note(each)
+    report = predict_file(predictor, input, out, settings, on_progress=_Progress(), on_note=note)
     seconds = time.monotonic() - began
     if json:
         print(jsonlib.dumps(asdict(report) | {"seconds": seconds}, ensure_ascii=False))
         return
     earlier = f", {report.rows_before:,} of them by an earlier run" if report.rows_before else ""
-    made = report.rows - report.rows_before
+    new = report.rows - report.rows_before
     print(
-        f"{out}: {report.rows:,} predictions{earlier}; {made / max(seconds, 1e-9):,.0f} a second",
+        f"{out}: {report.rows:,} predictions{earlier}; {new / max(seconds, 1e-9):,.0f} a second",
         file=sys.stderr,
     )
 
 
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
-
-
-class _Watch:
+class _Progress:
     """A line on stderr every few seconds."""
 
     def __init__(self) -> None:
-        self._began = self._told = time.monotonic()
+        self._began = self._printed = time.monotonic()
         self._first: int | None = None
 
     def __call__(self, rows: int) -> None:
         now = time.monotonic()
         if self._first is None:
             self._first, self._began = rows, now
-        elif now - self._told >= LINE_SECONDS:
-            self._told = now
+        elif now - self._printed >= LINE_SECONDS:
+            self._printed = now
             speed = (rows - self._first) / max(now - self._began, 1e-9)
             print(f"litebert predict: {rows:,} rows, {speed:,.0f} a second", file=sys.stderr)

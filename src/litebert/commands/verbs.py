@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Json
+from litebert.commands.flags import Device, Json, note
 from litebert.errors import ConfigError, DataError
 from litebert.files import open_atomic
 from litebert.infer.formats import guesses_to_dict, to_dict
@@ -283,8 +283,8 @@ def _load(model: str | None, device: str, verb: Verb) -> "Predictor":
     from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
 
     predictor = load(folder, device=device)
-    for note in predictor.notes:
-        print(f"note: {note}", file=sys.stderr)
+    for each in predictor.notes:
+        note(each)
     return predictor
 
 

@@ -1,5 +1,5 @@
-"""A pretraining run as frozen data: named values in; a checked recipe, its JSON, its fingerprint and
-the number of steps that its budget pays for out."""
+"""A pretraining run as frozen data: named values in; a checked recipe, its JSON, its fingerprint
+and its number of steps out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Scores for a person: evaluations in, tables on standard output out."""
+"""Evaluations in, tables of scores on standard output out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,8 +16,8 @@ from litebert.tasks.scores.evaluation import Evaluation
 from litebert.tasks.scores.score import SliceScores, printed
 from litebert.tasks.task import Task
 
-SHOWN_SLICES = 8
-SHOWN_CHARACTERS = 240
+MAX_SLICES = 8
+MAX_CHARACTERS = 240
 SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
 
 
@@ -48,31 +48,31 @@ def print_scores(
     _console().print(table)
 
 
-def print_evaluation(found: Evaluation, rows: Mapping[str, Mapping[str, float]]) -> None:
+def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, float]]) -> None:
     """Scores beside those of baselines, then slices, then the worst examples."""
     console = _console()
     first = next(iter(rows))
     console.print(
-        f"{found.num_examples:,} examples; scores times 100", style="dim", highlight=False
+        f"{evaluation.num_examples:,} examples; scores times 100", style="dim", highlight=False
     )
-    print_scores(found.task, rows, {first: found.intervals})
-    for by, parts in found.slices.items():
+    print_scores(evaluation.task, rows, {first: evaluation.intervals})
+    for by, slices in evaluation.slices.items():
         console.print()
-        console.print(_slices(found.task, by, parts))
-        if len(parts) > SHOWN_SLICES:
-            console.print(f"… and {len(parts) - SHOWN_SLICES} more; all with --json", style="dim")
-    if found.worst:
+        console.print(_slice_table(evaluation.task, by, slices))
+        if len(slices) > MAX_SLICES:
+            console.print(f"… and {len(slices) - MAX_SLICES} more; all with --json", style="dim")
+    if evaluation.worst:
         console.print()
         console.print("most confidently wrong", style="bold")
-    for each in found.worst:
-        console.print(f"  {_shortened(said_of(each.example))}", highlight=False)
+    for each in evaluation.worst:
+        console.print(f"  {_truncated(_subject(each.example))}", highlight=False)
         console.print(
             f"    true: {each.true}   said: {each.guessed}", highlight=False, style="yellow"
         )
 
 
-def said_of(example: TaskExample) -> str:
-    """What an example is about: its own text, or its question."""
+def _subject(example: TaskExample) -> str:
+    """The text of an example, or its question."""
     match example:
         case ChoiceExample() | AnswerExample():
             return example.question
@@ -85,26 +85,26 @@ def said_of(example: TaskExample) -> str:
 
 
 def _console() -> Console:
-    """Labels, texts and paths stand as they are: [x] is no markup, and :cat: no picture."""
+    """Labels, texts and paths are printed as they are: [x] is no markup, :cat: no emoji."""
     return Console(markup=False, emoji=False)
 
 
-def _slices(task: Task, by: str, parts: Sequence[SliceScores]) -> Table:
-    seen = dict.fromkeys(name for part in parts for name in part.scores)
+def _slice_table(task: Task, by: str, slices: Sequence[SliceScores]) -> Table:
+    seen = dict.fromkeys(name for each in slices for name in each.scores)
     names = [name for name in task.scores if name in seen] or list(seen)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(SLICED_BY[by])
     table.add_column("examples", justify="right")
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
-    for part in parts[:SHOWN_SLICES]:
+    for each in slices[:MAX_SLICES]:
         scores = [
-            printed(name, part.scores[name]) if name in part.scores else "–" for name in names
+            printed(name, each.scores[name]) if name in each.scores else "–" for name in names
         ]
-        table.add_row(part.name, f"{part.num_examples:,}", *scores)
+        table.add_row(each.name, f"{each.num_examples:,}", *scores)
     return table
 
 
-def _shortened(text: str) -> str:
+def _truncated(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= SHOWN_CHARACTERS else flat[: SHOWN_CHARACTERS - 1] + "…"
+    return flat if len(flat) <= MAX_CHARACTERS else flat[: MAX_CHARACTERS - 1] + "…"
