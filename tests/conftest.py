@@ -10,6 +10,7 @@ from jaxtyping import install_import_hook
 EVERY_TYPE = """
     api convert demo files infer.engine infer.files infer.formats infer.output infer.streaming
     infer.verbs loading model packing storage.difference storage.int8 storage.snapshot
+    tasks.benchmarks tasks.encode tasks.heads tasks.scores tasks.tables.split
 """
 SHAPES = "data objective optim report storage.checkpoint text.tokenizer text.vocabulary"
 """Where only arrays are checked: many tests of these pass a wrong option on purpose."""

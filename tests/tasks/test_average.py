@@ -4,7 +4,7 @@ import pytest
 
 from litebert.errors import ConfigError
 from litebert.tasks.examples import only
-from litebert.tasks.heads.average import average
+from litebert.tasks.heads.heads import average
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,

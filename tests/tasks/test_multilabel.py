@@ -17,8 +17,7 @@ from litebert.errors import ConfigError, DataError
 from litebert.model.batch import DeviceBatch
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import TextExample
-from litebert.tasks.heads.average import average
-from litebert.tasks.heads.heads import HEADS, predict, task_losses
+from litebert.tasks.heads.heads import HEADS, average, predict, task_losses
 from litebert.tasks.predictions import (
     MultiLabelPrediction,
     load_predictions,

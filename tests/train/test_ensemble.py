@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from litebert.tasks.examples import TaskExample, TextExample
-from litebert.tasks.heads.average import average
+from litebert.tasks.heads.heads import average
 from litebert.tasks.predictions import LabelPrediction, Prediction
 from litebert.tasks.scores.score import score
 from litebert.train.ensemble import choose_on_dev

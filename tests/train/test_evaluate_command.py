@@ -13,7 +13,7 @@ from litebert import cli
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.heads.average import average
+from litebert.tasks.heads.heads import average
 from litebert.tasks.predictions import load_predictions
 from litebert.tasks.registry import open_task
 from litebert.tasks.scores.baselines import bag_of_words, majority

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads.average import Predictions, average
+from litebert.tasks.heads.heads import average
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.scores.score import group_of, score
 from litebert.tasks.task import Task
@@ -42,7 +42,7 @@ class Ensemble:
 
 
 def choose_on_dev(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Sequence[Prediction]]
 ) -> Ensemble:
     """Choose the members of an ensemble by their score on these examples, and score it beside its
     models."""
@@ -58,7 +58,7 @@ def choose_on_dev(
 
 
 def _greedy(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Sequence[Prediction]]
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Members and the score after each came in."""
     members: list[int] = []
@@ -77,7 +77,7 @@ def _greedy(
 
 
 def _crossed(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Predictions]
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Sequence[Prediction]]
 ) -> dict[str, float]:
     """Each half of the examples answered by who was chosen on the other; questions about one text
     stay together."""

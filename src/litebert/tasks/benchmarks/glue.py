@@ -1,7 +1,8 @@
-"""GLUE (Wang et al. 2019) in its original TSV layout, nine tasks and the diagnostic set, files to
-TextExamples.
- The files' wild details: MRPC begins with a byte-order mark; CoLA's train and dev have no header;
-quotes are characters and stand alone inside fields; STS-B has ten columns, MNLI's train fewer than
+"""GLUE (Wang et al. 2019) in its original TSV layout, nine tasks and the diagnostic set: files in,
+TextExamples out.
+
+Oddities of the files: MRPC begins with a byte-order mark; CoLA's train and dev have no header;
+quotes are characters and occur alone inside fields; STS-B has ten columns, MNLI's train fewer than
 its dev, so columns go by name; test files begin with an index and have no label; some lines of
 QQP's train are broken in the official file itself.
 """
@@ -20,23 +21,23 @@ from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.task import HEADS, Task
 
-Splits = Mapping[str, tuple[str, ...]]
-BINARY = ("0", "1")
-ENTAILS = ("entailment", "not_entailment")
-NLI = ("contradiction", "entailment", "neutral")
-FILES: Splits = {split: (f"{split}.tsv",) for split in ("train", "dev", "test")}
-MATCHED: Splits = {
+_Splits = Mapping[str, tuple[str, ...]]
+_BINARY = ("0", "1")
+_ENTAILS = ("entailment", "not_entailment")
+_NLI = ("contradiction", "entailment", "neutral")
+_FILES: _Splits = {split: (f"{split}.tsv",) for split in ("train", "dev", "test")}
+_MATCHED: _Splits = {
     "train": ("train.tsv",),
     "dev": ("dev_matched.tsv",),
     "dev_mismatched": ("dev_mismatched.tsv",),
     "test": ("test_matched.tsv",),
     "test_mismatched": ("test_mismatched.tsv",),
 }
-DIAGNOSTIC: Splits = {"test": ("diagnostic-full.tsv", "diagnostic.tsv", "AX.tsv")}
+_DIAGNOSTIC: _Splits = {"test": ("diagnostic-full.tsv", "diagnostic.tsv", "AX.tsv")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class _Layout:
     """Columns of a task's files; of each, the names it has in one version or another."""
 
     first: tuple[str, ...]
@@ -48,8 +49,8 @@ class Layout:
     """Of train and dev, where the files have no header line."""
 
 
-def read_glue(
-    layout: Layout, task: Task, path: Path, split: str, bad: BadRows, options: TableOptions
+def _read_glue(
+    layout: _Layout, task: Task, path: Path, split: str, bad: BadRows, options: TableOptions
 ) -> Iterator[TaskExample]:
     """The examples of one file."""
     labelled = split in ("train", "dev", "dev_mismatched")
@@ -61,9 +62,8 @@ def read_glue(
             columns = _columns(layout, row, path, labelled, task)
         label: str | float | None = row[columns["label"]] if columns["label"] else None
         try:
-            unknown = label is None or (
-                not labelled and label in ("", "-1")
-            )  # -1: as some copies fill test's labels in
+            # some copies have -1 for the unknown labels of test
+            unknown = label is None or (not labelled and label in ("", "-1"))
             label = None if unknown else _label(str(label), task)
         except ValueError as error:
             bad.add(location, str(error), "\t".join(row.values()))
@@ -79,20 +79,19 @@ def read_glue(
 
 
 def _columns(
-    layout: Layout, row: Mapping[str, str], path: Path, labelled: bool, task: Task
+    layout: _Layout, row: Mapping[str, str], path: Path, labelled: bool, task: Task
 ) -> dict[str, str | None]:
     needed = {"first", *(("second",) if layout.second else ()), *(("label",) if labelled else ())}
-    found: dict[str, str | None] = {}
-    for part in ("first", "second", "label", "key", "slice"):
-        names: tuple[str, ...] = getattr(layout, part)
-        found[part] = next((name for name in names if name in row), None)
-        if found[part] is None and part in needed:
+    columns: dict[str, str | None] = {}
+    for role in ("first", "second", "label", "key", "slice"):
+        names: tuple[str, ...] = getattr(layout, role)
+        columns[role] = next((name for name in names if name in row), None)
+        if columns[role] is None and role in needed:
             raise DataError(
                 f"{path}: there is no column {' or '.join(map(repr, names))}, which {task.name} "
-                "has; "
-                f"the file has: {', '.join(row)}; is it GLUE's original {task.name} file?"
+                f"has; the file has: {', '.join(row)}; is it GLUE's original {task.name} file?"
             )
-    return found
+    return columns
 
 
 def _label(text: str, task: Task) -> str | float:
@@ -112,12 +111,12 @@ def _label(text: str, task: Task) -> str | float:
 def _benchmark(
     name: str,
     folder: str,
-    layout: Layout,
+    layout: _Layout,
     *,
     scores: tuple[str, ...] = ("accuracy",),
-    labels: tuple[str, ...] = BINARY,
+    labels: tuple[str, ...] = _BINARY,
     kind: Kind = "pair",
-    splits: Splits = FILES,
+    splits: _Splits = _FILES,
     others: tuple[str, ...] = (),
     broken_lines: bool = False,
 ) -> Benchmark:
@@ -126,7 +125,7 @@ def _benchmark(
         task=task,
         folders=tuple(dict.fromkeys((folder, name, *others))),
         splits=splits,
-        read=partial(read_glue, layout, task),
+        read=partial(_read_glue, layout, task),
         group=lambda example: (
             (example.first, example.second or "") if isinstance(example, TextExample) else ()
         ),
@@ -135,29 +134,29 @@ def _benchmark(
     )
 
 
-_PAIR = Layout(first=("sentence1",), second=("sentence2",), slice=("genre",))
+_PAIR = _Layout(first=("sentence1",), second=("sentence2",), slice=("genre",))
 
 GLUE = {
     "cola": _benchmark(
         "cola",
         "CoLA",
-        Layout(
+        _Layout(
             first=("sentence",), slice=("source",), header=("source", "label", "mark", "sentence")
         ),
         kind="classify",
         scores=("matthews", "accuracy"),
     ),
-    "sst2": _benchmark("sst2", "SST-2", Layout(first=("sentence",)), kind="classify"),
+    "sst2": _benchmark("sst2", "SST-2", _Layout(first=("sentence",)), kind="classify"),
     "mrpc": _benchmark(
         "mrpc",
         "MRPC",
-        Layout(first=("#1 String",), second=("#2 String",), label=("Quality",)),
+        _Layout(first=("#1 String",), second=("#2 String",), label=("Quality",)),
         scores=("accuracy", "f1"),
     ),
     "stsb": _benchmark(
         "stsb",
         "STS-B",
-        Layout(first=("sentence1",), second=("sentence2",), label=("score",), slice=("genre",)),
+        _Layout(first=("sentence1",), second=("sentence2",), label=("score",), slice=("genre",)),
         kind="regress",
         labels=(),
         scores=("pearson", "spearman"),
@@ -165,36 +164,36 @@ GLUE = {
     "qqp": _benchmark(
         "qqp",
         "QQP",
-        Layout(first=("question1",), second=("question2",), label=("is_duplicate",)),
+        _Layout(first=("question1",), second=("question2",), label=("is_duplicate",)),
         scores=("accuracy", "f1"),
         broken_lines=True,
     ),
     "mnli": _benchmark(
         "mnli",
         "MNLI",
-        Layout(
+        _Layout(
             first=("sentence1",), second=("sentence2",), label=("gold_label",), slice=("genre",)
         ),
-        labels=NLI,
-        splits=MATCHED,
+        labels=_NLI,
+        splits=_MATCHED,
     ),
     "qnli": _benchmark(
-        "qnli", "QNLI", Layout(first=("question",), second=("sentence",)), labels=ENTAILS
+        "qnli", "QNLI", _Layout(first=("question",), second=("sentence",)), labels=_ENTAILS
     ),
-    "rte": _benchmark("rte", "RTE", _PAIR, labels=ENTAILS),
+    "rte": _benchmark("rte", "RTE", _PAIR, labels=_ENTAILS),
     "wnli": _benchmark("wnli", "WNLI", _PAIR),
     "diagnostic": _benchmark(
         "diagnostic",
         "diagnostic",
-        Layout(
+        _Layout(
             first=("sentence1", "Premise"),
             second=("sentence2", "Hypothesis"),
             label=("label", "Label"),
             slice=("Domain",),
         ),
-        labels=NLI,
+        labels=_NLI,
         scores=("matthews", "accuracy"),
-        splits=DIAGNOSTIC,
+        splits=_DIAGNOSTIC,
         others=("AX", "MNLI"),
     ),
 }

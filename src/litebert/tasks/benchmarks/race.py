@@ -1,12 +1,13 @@
-"""RACE (Lai et al. 2017) in its official layout, {train,dev,test}/{middle,high}/N.txt, files to
-ChoiceExamples.
- A file is one passage as JSON; the article is one string that all of its questions share. The "_"
-of questions stays as it is here: encode puts each option in its place (facts of ALBERT's
-race_utils).
+"""RACE (Lai et al. 2017) in its official layout, {train,dev,test}/{middle,high}/N.txt: files in,
+ChoiceExamples out.
+
+A file is one passage as JSON; the article is one string that all of its questions share. The "_" of
+questions stays: encode replaces it by each option (as ALBERT's race_utils does).
 """
 
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from litebert.data.bad_rows import BadRowError, BadRows, Location
@@ -17,10 +18,8 @@ from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_json
 from litebert.tasks.task import Task
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-
-def read_race(
+def _read_race(
     path: Path, split: str, bad: BadRows, options: TableOptions
 ) -> Iterator[ChoiceExample]:
     """The questions of one level's folder, or of all levels below `path`, passages by number."""
@@ -42,9 +41,9 @@ def read_race(
 
 def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
     try:
-        read = read_json(path)
-        article, questions, options = read["article"], read["questions"], read["options"]
-        answers = read.get("answers") or [None] * len(questions)
+        data = read_json(path)
+        article, questions, options = data["article"], data["questions"], data["options"]
+        answers = data.get("answers") or [None] * len(questions)
         if not isinstance(article, str):
             raise BadRowError("the article is no text")
         if not len(questions) == len(options) == len(answers):
@@ -53,12 +52,10 @@ def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
                 "answers"
             )
     except (DataError, KeyError, TypeError, AttributeError) as error:
-        told = (
-            str(error).removeprefix(f"{path}: ")
-            if isinstance(error, DataError)
-            else f"no passage of RACE ({error!r})"
-        )
-        bad.add(Location(str(path), 1), told)
+        reason = f"no passage of RACE ({error!r})"
+        if isinstance(error, DataError):
+            reason = str(error).removeprefix(f"{path}: ")
+        bad.add(Location(str(path), 1), reason)
         return
     for number, (question, choices, answer) in enumerate(
         zip(questions, options, answers, strict=True)
@@ -93,7 +90,7 @@ def _label(question: Any, choices: Any, answer: Any) -> int | None:
         raise BadRowError(f"there are {len(choices)} options, expected two or more")
     if answer is None:
         return None
-    letters = LETTERS[: len(choices)]
+    letters = ascii_uppercase[: len(choices)]
     if not isinstance(answer, str) or len(answer) != 1 or answer not in letters:
         raise BadRowError(f"the answer is {answer!r}, expected one of {', '.join(letters)}")
     return letters.index(answer)
@@ -109,7 +106,7 @@ RACE = {
         task=Task(name="race", kind="choose", scores=("accuracy",), head="choose"),
         folders=("RACE", "race"),
         splits={split: (split,) for split in ("train", "dev", "test")},
-        read=read_race,
+        read=_read_race,
         group=_group,
         cut_by="passage",
     )

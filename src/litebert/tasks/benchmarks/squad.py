@@ -25,9 +25,9 @@ def read_squad(
     has_null: bool, path: Path, split: str, bad: BadRows, options: TableOptions
 ) -> Iterator[AnswerExample]:
     """The questions of one file. `has_null`: whether a question may have no answer."""
-    number, seen = 0, set[str]()
-    for title, context, question in _questions(read_json(path), path):
-        number += 1
+    seen = set[str]()
+    questions = _questions(read_json(path), path)
+    for number, (title, context, question) in enumerate(questions, 1):
         location = Location(str(path), number, "question")
         try:
             example = _example(
@@ -44,10 +44,10 @@ def read_squad(
         yield example
 
 
-def _questions(read: Any, path: Path) -> Iterator[tuple[str, str, Any]]:
+def _questions(data: Any, path: Path) -> Iterator[tuple[str, str, Any]]:
     """(title, context, question as it is in the file)."""
     try:
-        for article in read["data"]:
+        for article in data["data"]:
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]
                 if not isinstance(context, str):
@@ -62,11 +62,8 @@ def _questions(read: Any, path: Path) -> Iterator[tuple[str, str, Any]]:
 def _example(
     question: Any, *, title: str, context: str, has_null: bool, where: str
 ) -> AnswerExample:
-    if (
-        not isinstance(question, dict)
-        or not isinstance(question.get("question"), str)
-        or "id" not in question
-    ):
+    is_complete = isinstance(question, dict) and "id" in question
+    if not is_complete or not isinstance(question.get("question"), str):
         raise BadRowError("the question has no text or no id")
     answers = _answers(question, context)
     if answers == () and not has_null:
@@ -89,14 +86,14 @@ def _answers(question: dict[str, Any], context: str) -> tuple[Answer, ...] | Non
         return ()
     if question.get("answers") is None:
         return None
-    return read_answers(question["answers"], context)
+    return _read_answers(question["answers"], context)
 
 
-def read_answers(given: Any, context: str) -> tuple[Answer, ...]:
+def _read_answers(objects: Any, context: str) -> tuple[Answer, ...]:
     """SQuAD's list of {text, answer_start}, each answer once and where the context has it."""
-    found: dict[Answer, None] = {}
+    answers: dict[Answer, None] = {}
     try:
-        stated = [(answer["text"], answer.get("answer_start")) for answer in given]
+        stated = [(each["text"], each.get("answer_start")) for each in objects]
     except (KeyError, TypeError, AttributeError) as error:
         raise BadRowError(
             "the answers are not a list of objects with text and answer_start"
@@ -111,8 +108,8 @@ def read_answers(given: Any, context: str) -> tuple[Answer, ...]:
         answer = Answer.find(context, text, start)
         if answer is None:
             raise BadRowError(f"the answer {text!r} is not in the context")
-        found[answer] = None
-    return tuple(found)
+        answers[answer] = None
+    return tuple(answers)
 
 
 def _group(example: TaskExample) -> tuple[str, ...]:
@@ -125,7 +122,7 @@ def _benchmark(name: str, version: str, *, not_ours: str, has_null: bool) -> Ben
     return Benchmark(
         task=Task(name=name, kind="answer", scores=("f1", "exact"), head=head, has_null=has_null),
         folders=("SQuAD", "squad", name),
-        # any other train*.json is taken too: other questions in SQuAD's layout
+        # any other train*.json too: other questions in SQuAD's layout
         splits={
             split: (f"{split}-v{version}.json", f"{split}*.json")
             for split in ("train", "dev", "test")

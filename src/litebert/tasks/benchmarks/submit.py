@@ -1,7 +1,4 @@
-"""Predictions as the benchmarks want them handed in: GLUE's TSV files and SQuAD's JSON.
- In: a task, the examples of a split and a prediction for each. Out: files under the names that the
-benchmark's server expects.
-"""
+"""Predictions as files for the benchmarks' servers: GLUE's TSV and SQuAD's JSON."""
 
 import json
 import math
@@ -34,11 +31,11 @@ expects there."""
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What was written to be handed in."""
+    """The files that were written."""
 
     files: tuple[Path, ...]
     notes: tuple[str, ...] = ()
-    """Why the server may refuse it."""
+    """Why the server may refuse them."""
 
 
 def write_submission(
@@ -48,7 +45,7 @@ def write_submission(
     predictions: Sequence[Prediction],
     folder: Path | str,
 ) -> Submission:
-    """Write what is handed in for one split of GLUE or SQuAD into `folder`."""
+    """Write the files of one split of GLUE or SQuAD into `folder`."""
     if len(examples) != len(predictions):
         raise DataError(
             f"there are {len(examples):,} examples of {split} and {len(predictions):,} "
@@ -65,7 +62,7 @@ def write_submission(
         )
     name, rows = GLUE_FILES[task.name, split]
     lines = [
-        f"{example.key}\t{glue_value(prediction)}"
+        f"{example.key}\t{_glue_value(prediction)}"
         for example, prediction in zip(examples, predictions, strict=True)
     ]
     file = write_file(folder / name, "\n".join(["index\tprediction", *lines]) + "\n")
@@ -73,7 +70,7 @@ def write_submission(
     return Submission(files=(file,), notes=() if len(lines) == rows else (short,))
 
 
-def glue_value(prediction: Prediction) -> str:
+def _glue_value(prediction: Prediction) -> str:
     """A label as GLUE's files spell it; a similarity inside its range of 0 to 5, to three
     digits."""
     if isinstance(prediction, LabelPrediction):

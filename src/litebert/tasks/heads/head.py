@@ -1,4 +1,5 @@
-"""What every task head has: a dtype of targets, a loss, and predictions from states."""
+"""What every task head has: a dtype of targets, a loss, predictions from states, and their mean
+over models."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -16,9 +17,6 @@ from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard
-
-Batches = Iterable[tuple[np.ndarray, DeviceBatch, Tensor]]
-"""Numbers of the units, the units and their states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +41,18 @@ class TaskSums:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """Encoded examples to predict, and their states."""
+
+    model: Model
+    card: TaskCard
+    inputs: Inputs
+    examples: Sequence[TaskExample]
+    batches: Iterable[tuple[np.ndarray, DeviceBatch, Tensor]]
+    """Numbers of the units, the units and their states; computed while they are read."""
+
+
 class Head(Protocol):
     """One entry of HEADS."""
 
@@ -53,15 +63,11 @@ class Head(Protocol):
     def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
         """Sums over the batch, in float32 whatever the dtype of the states."""
 
-    def predict(
-        self,
-        model: Model,
-        card: TaskCard,
-        inputs: Inputs,
-        examples: Sequence[TaskExample],
-        batches: Batches,
-    ) -> list[Prediction]:
+    def predict(self, query: Query) -> list[Prediction]:
         """One prediction for each example, in the order of the examples."""
+
+    def average(self, predictions: Sequence[Prediction]) -> Prediction:
+        """One prediction from those of several models for one example (ALBERT §4.9)."""
 
 
 def without_padding(batch: DeviceBatch, losses: Float[Tensor, " units"]) -> Float[Tensor, " units"]:

@@ -1,4 +1,5 @@
-"""The table of heads, and what is done with it: losses of a batch, predictions for examples.
+"""The table of heads, and what is done with it: losses of a batch, predictions for examples, and
+averages of predictions over models.
 
 Predictions are computed in batches of at most `batch_tokens` padded tokens whose units have like
 lengths; on a GPU in bfloat16 rows are packed and nothing is padded. Neither changes a prediction.
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import POOLED_HEADS
-from litebert.errors import DataError
+from litebert.errors import ConfigError, DataError
 from litebert.kernels.gate import can_pack
 from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
@@ -22,11 +23,11 @@ from litebert.packing import HostBatch, budget_batches, length_bucket
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads.head import Head, TaskSums
+from litebert.tasks.heads.head import Head, Query, TaskSums
 from litebert.tasks.heads.labels import Choose, Classify, MultiLabel, Regress, Tag
 from litebert.tasks.heads.spans import JointSpan, PlainSpan
 from litebert.tasks.predictions import Prediction
-from litebert.tasks.task import TaskCard
+from litebert.tasks.task import Task, TaskCard
 from litebert.text.tokenizer import Tokenizer
 
 HEADS: dict[str, Head] = {
@@ -116,7 +117,23 @@ def predict_inputs(
             yield units, batch, states
 
     with _evaluating(model), torch.no_grad():
-        return HEADS[card.task.head].predict(model, card, inputs, examples, batches())
+        return HEADS[card.task.head].predict(
+            Query(model=model, card=card, inputs=inputs, examples=examples, batches=batches())
+        )
+
+
+def average(task: Task, predictions: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The predictions of an ensemble; `predictions` are those of each model for the same
+    examples."""
+    if not predictions or len({len(each) for each in predictions}) > 1:
+        raise ConfigError(
+            "an ensemble needs models that answered the same examples; got "
+            f"{[len(each) for each in predictions]}"
+        )
+    if len(predictions) == 1:
+        return list(predictions[0])
+    head = HEADS[task.head]
+    return [head.average(models) for models in zip(*predictions, strict=True)]
 
 
 def default_batch_tokens(device: torch.device | str) -> int:

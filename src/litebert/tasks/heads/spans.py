@@ -22,8 +22,8 @@ from litebert.model.heads import JointSpanHead
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.examples import AnswerExample, TaskExample, only
-from litebert.tasks.heads.head import Batches, TaskSums, without_padding
+from litebert.tasks.examples import AnswerExample, only
+from litebert.tasks.heads.head import Query, TaskSums, without_padding
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction
 from litebert.tasks.task import TaskCard
 
@@ -36,7 +36,7 @@ NULL_WEIGHT = 0.5
 """Weight of the answerability loss beside start and end."""
 
 
-class BestSpans(NamedTuple):
+class _BestSpans(NamedTuple):
     """The best spans of each window, the best first; a score of minus infinity where there are
     fewer."""
 
@@ -57,14 +57,14 @@ class PlainSpan:
         start, end = self._logits(model, batch, states)
         return _span_loss(start, end, targets)
 
-    def best_spans(
+    def _best_spans(
         self,
         model: Model,
         card: TaskCard,
         batch: DeviceBatch,
         states: States,
         cores: Int[Tensor, "rows 2"],
-    ) -> BestSpans:
+    ) -> _BestSpans:
         """Over all spans; the null score is that of [CLS] as start and end minus the best."""
         start, end = self._logits(model, batch, states).log_softmax(-1)
         seq = start.shape[1]
@@ -76,41 +76,67 @@ class PlainSpan:
         score, index = scores.flatten(1).topk(min(N_BEST, seq * reach))
         first, length = index // reach, index % reach
         null = start[:, 0] + end[:, 0] - score[:, 0]
-        return BestSpans(
+        return _BestSpans(
             first, first + length, score, null.masked_fill(score[:, 0] == -torch.inf, NO_SPAN)
         )
 
-    def predict(
-        self,
-        model: Model,
-        card: TaskCard,
-        inputs: Inputs,
-        examples: Sequence[TaskExample],
-        batches: Batches,
-    ) -> list[Prediction]:
+    def predict(self, query: Query) -> list[Prediction]:
         """The best spans of all windows of a question. Its null score is the lowest of its windows:
         one with an answer is enough."""
+        inputs, card = query.inputs, query.card
         assert inputs.cores is not None
-        candidates: list[list[tuple[float, int, int]]] = [[] for _ in examples]
-        null_scores = np.full(len(examples), np.inf)
-        for units, batch, states in batches:
+        candidates: list[list[tuple[float, int, int]]] = [[] for _ in query.examples]
+        null_scores = np.full(len(candidates), np.inf)
+        for units, batch, states in query.batches:
             cores = torch.from_numpy(inputs.cores[units]).to(states.device)
-            best = self.best_spans(model, card, batch, states, cores)
+            best = self._best_spans(query.model, card, batch, states, cores)
             numbers = inputs.examples[units]
             np.minimum.at(null_scores, numbers, best.null_score.cpu().numpy())
             spans = _in_characters(inputs, units, best)
             for number, of_window in zip(numbers.tolist(), spans, strict=True):
                 candidates[number] += of_window
         threshold = card.null_threshold if card.task.has_null else None
-        rows = zip(only(examples, AnswerExample), candidates, null_scores.tolist(), strict=True)
+        examples = only(query.examples, AnswerExample)
         return [
             SpanPrediction(
                 spans=_n_best(example.context, spans),
                 null_score=null_score,
                 null_threshold=threshold,
             )
-            for example, spans, null_score in rows
+            for example, spans, null_score in zip(
+                examples, candidates, null_scores.tolist(), strict=True
+            )
         ]
+
+    def average(self, predictions: Sequence[Prediction]) -> Prediction:
+        """Means of the scores of every span that a model names, and of the null scores, each
+        counted from its model's threshold.
+
+        A model that does not name a span gives it the score of the last that it names, which is an
+        upper bound. The mean over only those that name it would prefer what one model believes to
+        what all of them do.
+        """
+        models = only(predictions, SpanPrediction)
+        named = [
+            {(span.start, span.end): span for span in each.spans} for each in models if each.spans
+        ]
+        lowest = [min(span.score for span in spans.values()) for spans in named]
+        texts = {ends: span.text for spans in named for ends, span in spans.items()}
+        means = []
+        for ends, text in texts.items():
+            scores = [
+                spans[ends].score if ends in spans else low
+                for spans, low in zip(named, lowest, strict=True)
+            ]
+            means.append(Span(text=text, start=ends[0], end=ends[1], score=float(np.mean(scores))))
+        means.sort(key=lambda span: (-span.score, span.start, span.end))
+        nulls = [each.null_score - (each.null_threshold or 0.0) for each in models]
+        always_answers = all(each.null_threshold is None for each in models)
+        return SpanPrediction(
+            spans=tuple(means[: max(len(each.spans) for each in models)]),
+            null_score=float(np.mean(nulls)),
+            null_threshold=None if always_answers else 0.0,
+        )
 
     def _logits(
         self, model: Model, batch: DeviceBatch, states: States
@@ -136,14 +162,14 @@ class JointSpan(PlainSpan):
             loss=sums.loss + NULL_WEIGHT * without_padding(batch, null).sum(), correct=sums.correct
         )
 
-    def best_spans(
+    def _best_spans(
         self,
         model: Model,
         card: TaskCard,
         batch: DeviceBatch,
         states: States,
         cores: Int[Tensor, "rows 2"],
-    ) -> BestSpans:
+    ) -> _BestSpans:
         """The `beam` best ends of each of the `beam` best starts; the null score is the head's
         logit for no answer.
 
@@ -167,7 +193,7 @@ class JointSpan(PlainSpan):
         end_score, end = end_score.masked_fill(~reached, -torch.inf).topk(size)
         scores = (start_score[..., None] + end_score).flatten(1)
         score, index = scores.topk(min(N_BEST, scores.shape[1]))
-        return BestSpans(
+        return _BestSpans(
             start.gather(1, index // size),
             end.flatten(1).gather(1, index),
             score,
@@ -203,7 +229,7 @@ def _within(cores: Int[Tensor, "rows 2"], seq: int) -> Bool[Tensor, "rows seq"]:
 
 
 def _in_characters(
-    inputs: Inputs, units: Int[np.ndarray, " rows"], best: BestSpans
+    inputs: Inputs, units: Int[np.ndarray, " rows"], best: _BestSpans
 ) -> Iterator[list[tuple[float, int, int]]]:
     """Of each window its spans as (score, first character, character after the last)."""
     assert inputs.offsets is not None

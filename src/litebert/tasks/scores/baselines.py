@@ -31,7 +31,6 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.tasks.scores.answers import at_threshold, best_threshold
-from litebert.tasks.scores.linear import LinearModel
 from litebert.tasks.task import Task
 
 FREQUENT = 1000
@@ -92,6 +91,8 @@ def bag_of_words(
         )
     if task.kind == "tag":
         return list(_tags_of_words(only(train, TagExample), only(dev, TagExample)))
+    from litebert.tasks.scores.linear import LinearModel  # imports torch
+
     texts = only(train, TextExample)
     rows, dev_rows = map(word_features, texts), map(word_features, only(dev, TextExample))
     if task.kind == "regress":

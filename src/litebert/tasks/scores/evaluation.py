@@ -220,7 +220,7 @@ def _how_wrong(task: Task, example: TaskExample, prediction: Prediction) -> floa
             return (1 - float(f1[0])) * _confidence(prediction)
         case TagExample(), TagPrediction():
             words = zip(example.truth(), prediction.tags, prediction.probabilities, strict=True)
-            return sum(probability for true, tag, probability in words if true != tag)
+            return sum((p for true, tag, p in words if true != tag), 0.0)
     raise AssertionError(
         f"{type(prediction).__name__} is no prediction of a {type(example).__name__}"
     )

@@ -1,7 +1,7 @@
-"""A linear model over sparse features: rows of named numbers and targets in, a model that is the
-minimum of its loss out.
- The loss is convex and L-BFGS goes to its minimum: no seed, no rate, no stopping rule to tune.
-Regularisation is as in scikit-learn's defaults, with which tests compare.
+"""Linear models over sparse features, for baselines: rows of named numbers and targets in.
+
+The loss is convex and L-BFGS finds its minimum: no seed, no learning rate, no stopping rule.
+Regularization is that of scikit-learn's defaults, with which tests compare.
 """
 
 from array import array
@@ -13,54 +13,52 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Row = Mapping[str, float]
-STEPS = 200
-PENALTY = 1.0
-"""Of half the squared weights, beside the sum of the losses of all rows."""
+_Row = Mapping[str, float]
+_STEPS = 200
+_PENALTY = 1.0  # of half the squared weights, beside the sum of the losses of all rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sparse:
-    """Rows as one run of numbers: a large train split has millions of words."""
+class _Sparse:
+    """Rows in one flat array: a large train split has millions of words."""
 
-    places: Int[Tensor, " all"]
-    """Numbers of the features that are not 0, row after row."""
+    columns: Int[Tensor, " all"]
+    """Numbers of the nonzero features, row after row."""
     values: Float[Tensor, " all"]
     starts: Int[Tensor, " rows"]
 
     @classmethod
-    def of(cls, rows: Iterable[Row], names: dict[str, int], *, grow: bool = False) -> "Sparse":
-        """Rows by the numbers of their features; one that has no number gets the next where they
-        may grow, or counts for nothing.
-        """
-        places, values, starts = array("q"), array("d"), array("q")
+    def of(cls, rows: Iterable[_Row], names: dict[str, int], *, grow: bool = False) -> "_Sparse":
+        """Rows by the numbers of their features. An unknown feature gets the next number if `grow`,
+        else it is ignored."""
+        columns, values, starts = array("q"), array("d"), array("q")
         for row in rows:
-            starts.append(len(places))
+            starts.append(len(columns))
             for name, value in row.items():
-                place = names.setdefault(name, len(names)) if grow else names.get(name)
-                if place is not None:
-                    places.append(place)
+                column = names.setdefault(name, len(names)) if grow else names.get(name)
+                if column is not None:
+                    columns.append(column)
                     values.append(value)
         return cls(
-            places=torch.tensor(places, dtype=torch.int64),
+            columns=torch.tensor(columns, dtype=torch.int64),
             values=torch.tensor(values, dtype=torch.float64),
             starts=torch.tensor(starts, dtype=torch.int64),
         )
 
-    def transposed(self, num_features: int) -> "Sparse":
-        """The same numbers by feature: gradients of the weights are a product with them, far faster
-        than autograd's."""
-        sizes = torch.diff(self.starts, append=torch.tensor([len(self.places)]))
+    def transposed(self, num_features: int) -> "_Sparse":
+        """The transpose: gradients of the weights are a matmul with it, far faster than
+        autograd's."""
+        sizes = torch.diff(self.starts, append=torch.tensor([len(self.columns)]))
         rows = torch.repeat_interleave(torch.arange(len(self.starts)), sizes)
-        order = torch.argsort(self.places, stable=True)
-        counts = torch.bincount(self.places, minlength=num_features)
-        return Sparse(
-            places=rows[order], values=self.values[order], starts=counts.cumsum(0) - counts
+        order = torch.argsort(self.columns, stable=True)
+        counts = torch.bincount(self.columns, minlength=num_features)
+        return _Sparse(
+            columns=rows[order], values=self.values[order], starts=counts.cumsum(0) - counts
         )
 
     def times(self, weight: Float[Tensor, "features outputs"]) -> Float[Tensor, "rows outputs"]:
         return F.embedding_bag(
-            self.places, weight, self.starts, mode="sum", per_sample_weights=self.values
+            self.columns, weight, self.starts, mode="sum", per_sample_weights=self.values
         )
 
 
@@ -75,7 +73,7 @@ class LinearModel:
 
     @classmethod
     def logistic(
-        cls, rows: Iterable[Row], targets: Sequence[int], num_labels: int
+        cls, rows: Iterable[_Row], targets: Sequence[int], num_labels: int
     ) -> "LinearModel":
         """Multinomial logistic regression: its outputs are logits."""
         labels = torch.tensor(targets)
@@ -84,7 +82,7 @@ class LinearModel:
         )
 
     @classmethod
-    def multilabel(cls, rows: Iterable[Row], targets: Sequence[Sequence[float]]) -> "LinearModel":
+    def multilabel(cls, rows: Iterable[_Row], targets: Sequence[Sequence[float]]) -> "LinearModel":
         """A binary logistic regression for each label; targets are 0 or 1. Outputs are logits."""
         matrix = torch.tensor(targets, dtype=torch.float64)
         return cls._fit(
@@ -94,7 +92,7 @@ class LinearModel:
         )
 
     @classmethod
-    def ridge(cls, rows: Iterable[Row], targets: Sequence[float]) -> "LinearModel":
+    def ridge(cls, rows: Iterable[_Row], targets: Sequence[float]) -> "LinearModel":
         """Ridge regression: half the squared error."""
         numbers = torch.tensor(targets, dtype=torch.float64)
         return cls._fit(
@@ -107,20 +105,20 @@ class LinearModel:
     @classmethod
     def _fit(
         cls,
-        rows: Iterable[Row],
+        rows: Iterable[_Row],
         num_outputs: int,
         loss: Callable[[Tensor], Tensor],
         *,
         start: float = 0.0,
     ) -> "LinearModel":
         names: dict[str, int] = {}
-        sparse = Sparse.of(rows, names, grow=True)
+        sparse = _Sparse.of(rows, names, grow=True)
         by_feature = sparse.transposed(len(names))
         weight = torch.zeros((len(names), num_outputs), dtype=torch.float64)
         bias = torch.full((num_outputs,), start, dtype=torch.float64)
         optimizer = torch.optim.LBFGS(
             [weight, bias],
-            max_iter=STEPS,
+            max_iter=_STEPS,
             tolerance_grad=1e-5,
             tolerance_change=1e-10,
             history_size=20,
@@ -130,13 +128,13 @@ class LinearModel:
         def closure() -> Tensor:
             outputs = (sparse.times(weight) + bias).requires_grad_()
             total = loss(outputs)
-            (slope,) = torch.autograd.grad(total, outputs)
-            weight.grad, bias.grad = by_feature.times(slope) + PENALTY * weight, slope.sum(0)
-            return total.detach() + PENALTY / 2 * (weight**2).sum()
+            (gradient,) = torch.autograd.grad(total, outputs)
+            weight.grad, bias.grad = by_feature.times(gradient) + _PENALTY * weight, gradient.sum(0)
+            return total.detach() + _PENALTY / 2 * (weight**2).sum()
 
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         return cls(names=names, weight=weight, bias=bias)
 
-    def outputs(self, rows: Iterable[Row]) -> Float[Tensor, "rows outputs"]:
-        """Of rows that may have features not seen before."""
-        return Sparse.of(rows, self.names).times(self.weight) + self.bias
+    def outputs(self, rows: Iterable[_Row]) -> Float[Tensor, "rows outputs"]:
+        """Outputs of rows; features that were not in training are ignored."""
+        return _Sparse.of(rows, self.names).times(self.weight) + self.bias
