@@ -181,9 +181,10 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
     fill(fill_folder)
     file = tmp_path / ".y[1].tmp-0123"
     file.touch()
+    (tmp_path / ".bashrc.tmp-mine").touch()
     assert remove_leftovers(tmp_path, "y[1]") == [file]
     assert remove_leftovers(tmp_path) == [fill_folder]
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".bashrc.tmp-mine", "x"]
 
 
 def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path: Path) -> None:

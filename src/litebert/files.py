@@ -13,6 +13,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ MAX_JSON_BYTES = 4 * 2**20
 MAX_MANIFEST_BYTES = 16 * 2**20
 """A folder holds tens of files; a larger manifest is not ours, and is not read."""
 _FORMAT, _VERSION = "litebert-folder", 1
+_OURS = re.compile(r"\.tmp-([0-9a-f]{4,8}(-old)?|old)$")
+"""Ends of temporary names; a user's file that ends otherwise is never removed."""
 
 
 @contextlib.contextmanager
@@ -154,7 +157,8 @@ def remove_folder(path: Path) -> None:
 def remove_leftovers(folder: Path | str, name: str | None = None) -> list[Path]:
     """Delete what killed writers of `name`, or of anything, left in `folder`; only for the one
     process that writes there."""
-    leftovers = sorted(Path(folder).glob(f".{'*' if name is None else glob.escape(name)}.tmp-*"))
+    pattern = f".{'*' if name is None else glob.escape(name)}.tmp-*"
+    leftovers = [path for path in sorted(Path(folder).glob(pattern)) if _OURS.search(path.name)]
     for leftover in leftovers:
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
