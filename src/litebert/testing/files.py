@@ -62,14 +62,14 @@ GLUE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
         "id question1 question2",
     ),
     "mnli": (
-        "M_NLI",
+        "MNLI",
         _NLI,
         "index promptID pairID genre sentence1 sentence2 label1 gold_label",
         "index genre sentence1 sentence2",
     ),
-    "qnli": ("Q_NLI", _ENTAILS, "index question sentence label", "index question sentence"),
+    "qnli": ("QNLI", _ENTAILS, "index question sentence label", "index question sentence"),
     "rte": ("RTE", _ENTAILS, "index sentence1 sentence2 label", "index sentence1 sentence2"),
-    "wnli": ("W_NLI", _BINARY, "index sentence1 sentence2 label", "index sentence1 sentence2"),
+    "wnli": ("WNLI", _BINARY, "index sentence1 sentence2 label", "index sentence1 sentence2"),
     "diagnostic": ("diagnostic", _NLI, "", "index sentence1 sentence2"),
 }
 """Folder, labels, columns of train and dev, columns of test ("_" stands for a blank)."""
