@@ -1,5 +1,5 @@
-"""Checks of frozen settings, for configs and recipes. In: a dataclass instance. Out: nothing, or a
-ConfigError."""
+"""Checks of frozen settings, for configs and recipes: a dataclass instance in; nothing, or a
+ConfigError, out."""
 
 import difflib
 from collections.abc import Collection
@@ -24,8 +24,8 @@ def check_number(
 
 def check_whole(owner: object, name: str, low: int, high: int, *, optional: bool = False) -> None:
     value = getattr(owner, name)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (optional and value is None) and not (whole and low <= value <= high):
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    if not (optional and value is None) and not (is_int and low <= value <= high):
         raise ConfigError(
             f"{name} is a whole number from {low} to {high}{_or_none(optional)}; got {value!r}"
         )

@@ -1,6 +1,7 @@
-"""The command line: one table of commands. A command's module is imported only when it runs, so
-`--help` is instant.
- Exit codes: 0 success, 2 wrong usage, 3 bad data, 4 diverged, 75 interrupted and resumable, 1
+"""The command line: one table of commands. A command's module is imported when it runs, so `--help`
+is instant.
+
+Exit codes: 0 success, 2 wrong usage, 3 bad data, 4 diverged, 75 interrupted and resumable, 1
 anything else.
 """
 
@@ -22,11 +23,11 @@ INTERRUPTED = 75
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (
         "litebert.commands.demo:demo",
-        "The whole walk on a small corpus, in minutes on two cores.",
+        "From raw text to predictions on a small corpus, in minutes on two cores.",
     ),
     "info": (
         "litebert.commands.about:info",
-        "Exact parameters, FLOPs per token and memory of a preset.",
+        "Parameters, FLOPs per token and memory of a preset.",
     ),
     "doctor": ("litebert.commands.about:doctor", "What this machine can do, and what is missing."),
     "models": (
@@ -45,7 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("litebert.commands.pretrain:pretrain", "Pretrain an encoder on shards."),
     "finetune": (
         "litebert.commands.finetune:finetune",
-        "Fine-tune a model for GLUE, SQuAD, RACE or one's own files.",
+        "Fine-tune a model for GLUE, SQuAD, RACE or your own files.",
     ),
     "evaluate": (
         "litebert.commands.evaluate:evaluate",
@@ -53,27 +54,30 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "ensemble": (
         "litebert.commands.evaluate:ensemble",
-        "Put fine-tuned models together, chosen on dev.",
+        "Average fine-tuned models, selected on dev.",
     ),
     "predict": (
         "litebert.commands.predict:predict",
         "Predict for every row of a file of any size.",
     ),
-    "fill": ("litebert.commands.verbs:fill", "Find the words behind [MASK]."),
+    "fill": ("litebert.commands.verbs:fill", "Predict the tokens behind [MASK]."),
     "embed": ("litebert.commands.verbs:embed", "Turn texts into vectors."),
     "classify": ("litebert.commands.verbs:classify", "Label texts with a fine-tuned model."),
     "pair": ("litebert.commands.verbs:pair", "Label a pair of texts."),
-    "regress": ("litebert.commands.verbs:regress", "Give a text, or a pair of them, a number."),
+    "regress": (
+        "litebert.commands.verbs:regress",
+        "Score a text, or a pair of texts, with a number.",
+    ),
     "choose": ("litebert.commands.verbs:choose", "Choose the right one of several options."),
     "answer": ("litebert.commands.verbs:answer", "Find the answer to a question in a text."),
     "tag": ("litebert.commands.verbs:tag", "Tag the words of texts."),
     "report": (
         "litebert.commands.report:report",
-        "One HTML page of a run, or of several side by side.",
+        "Write one HTML page about a run, or several side by side.",
     ),
     "convert": (
         "litebert.commands.convert:convert",
-        "Weights from and to Hugging Face, and from Google's checkpoints.",
+        "Convert weights from and to Hugging Face, and from Google's checkpoints.",
     ),
 }
 
@@ -81,17 +85,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command that `args` name and exit with its code."""
     code = run(sys.argv[1:] if args is None else list(args))
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # the work is done: a late signal must not change what is said of it
+    # the work is done: a late signal must not change the exit code
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        leave(code)
+        _leave(code)
     sys.exit(code)
 
 
-def leave(code: int) -> None:
-    """End one of several ranks at once: now and then gloo aborts a rank that is done while C++
-    takes itself apart."""
+def _leave(code: int) -> None:
+    """End one of several ranks at once: gloo sometimes aborts a finished rank while C++ objects are
+    destroyed."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -101,35 +104,35 @@ def leave(code: int) -> None:
 def run(args: list[str]) -> int:
     """Run a command; its exit code."""
     if not args or args[0] in ("-h", "--help", "help"):
-        print(overview())
+        print(_overview())
         return 0
     if args[0] in ("-V", "--version"):
         print(f"litebert {__version__}")
         return 0
-    name, rest = find(args)
+    name, rest = _find(args)
     if name is None:
-        return usage(args)
+        return _unknown_command(args)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         from litebert.commands.flags import call  # and tyro: the overview does without them
 
-        call(load(name), rest, prog=f"litebert {name}")
+        call(_load(name), rest, prog=f"litebert {name}")
     except LitebertError as error:
         print(f"litebert {name}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"litebert {name}: interrupted; the same command again goes on", file=sys.stderr)
+        print(f"litebert {name}: interrupted; the same command again resumes", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
+        sys.stderr.close()  # the reader of our output has gone
         return 1
     except SystemExit as exit:  # how tyro ends after --help or wrong flags
         return exit.code if isinstance(exit.code, int) else 1
     return 0
 
 
-def find(args: list[str]) -> tuple[str | None, list[str]]:
-    """The command that `args` begin with, of one word or two, and what follows it."""
+def _find(args: list[str]) -> tuple[str | None, list[str]]:
+    """The command at the start of `args`, of one word or two, and the rest."""
     for words in (2, 1):
         name = " ".join(args[:words])
         if name in COMMANDS:
@@ -137,13 +140,13 @@ def find(args: list[str]) -> tuple[str | None, list[str]]:
     return None, args
 
 
-def load(name: str) -> Callable[..., Any]:
+def _load(name: str) -> Callable[..., Any]:
     module, function = COMMANDS[name][0].split(":")
     loaded: Callable[..., Any] = getattr(importlib.import_module(module), function)
     return loaded
 
 
-def overview() -> str:
+def _overview() -> str:
     """What `litebert --help` prints."""
     width = max(map(len, COMMANDS))
     lines = [f"  litebert {name:<{width}}  {help}" for name, (_, help) in COMMANDS.items()]
@@ -158,8 +161,8 @@ def overview() -> str:
     )
 
 
-def usage(args: list[str]) -> int:
-    """Say what was wrong with an unknown command."""
+def _unknown_command(args: list[str]) -> int:
+    """Print what is wrong with an unknown command; the exit code."""
     name = args[0]
     family = [command for command in COMMANDS if command.split()[0] == name]
     if family:

@@ -1,7 +1,5 @@
-"""What a model is, as frozen data: the encoder with every switch of the paper, its heads, and the
-named presets.
- No torch here. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and E
-equal to H.
+"""A model as frozen data: the encoder with every switch of the paper, its heads, and the named
+presets. `EncoderConfig` is ALBERT §3.1–3.2; BERT is the same class with `share="none"` and E = H.
 """
 
 from collections.abc import Mapping
@@ -20,7 +18,7 @@ HeadKind = Literal[
 ]
 
 MAX_DROPOUT = 0.99
-"""More would leave nothing to learn from."""
+"""Highest dropout probability."""
 
 # Sizes beyond these are a mistake or an attack: a hostile config must not make us allocate.
 SIZE_LIMITS = {
@@ -42,59 +40,59 @@ class EncoderConfig:
     """The shape of an encoder. The defaults are albert-base-v2."""
 
     vocab_size: int = 30_000
-    """Number of pieces in the vocabulary, V."""
+    """Tokens in the vocabulary, V."""
     embedding_size: int = 128
-    """Width of the token, position and segment embeddings, E. A mapping E→H follows unless E equals
-    H."""
+    """Width of the token, position and segment embeddings, E. A linear layer E→H follows unless
+    E = H."""
     hidden_size: int = 768
     """Width of the states between layers, H."""
     num_layers: int = 12
-    """How many times a group is visited; with `layers_per_group` distinct layers in each visit."""
+    """Times that a group is applied, with `layers_per_group` distinct layers each time."""
     num_attention_heads: int = 12
-    """Heads of attention; they divide H."""
+    """Attention heads; they divide H."""
     ffn_size: int = 3072
-    """Width inside the feed-forward part."""
+    """Width of the feed-forward network's inner layer."""
     share: Share = "all"
     """Which parameters layers share: none, attention, ffn (feed-forward) or all."""
     num_groups: int = 1
-    """Into how many groups of consecutive layers sharing is divided."""
+    """Groups of consecutive layers; parameters are shared within a group."""
     layers_per_group: int = 1
-    """Distinct layers run one after another at each visit of a group (Google's inner_group_num)."""
+    """Distinct layers in a group, applied one after another (Google's inner_group_num)."""
     activation: Activation = "gelu_tanh"
-    """Of the feed-forward part and the masked-token head. Google trained all of ALBERT with the
-    tanh form."""
+    """Activation of the feed-forward network and the masked-token head. Google trained all of
+    ALBERT with the tanh form."""
     norm: Norm = "post"
-    """Layer norm after each residual sum (the paper) or before each part, with one more at the
-    end."""
+    """Layer norm after each residual sum (post, the paper) or before each sublayer with one more at
+    the end (pre)."""
     embedding_dropout: float = 0.0
-    """Probability of dropping a value after the embedding's norm."""
+    """Dropout probability after the embedding's norm."""
     attention_dropout: float = 0.0
-    """Probability of dropping an attention weight."""
+    """Dropout probability of attention weights."""
     attention_output_dropout: float = 0.0
-    """Probability of dropping a value of the attention part before its residual sum."""
+    """Dropout probability of the attention output, before its residual sum."""
     ffn_dropout: float = 0.0
-    """Probability of dropping a value of the feed-forward part before its residual sum."""
+    """Dropout probability of the feed-forward output, before its residual sum."""
     norm_epsilon: float = 1e-12
     """Added to the variance in every layer norm."""
     max_positions: int = 512
     """Longest input, in tokens."""
     num_segments: int = 2
-    """Kinds of segment."""
+    """Number of segment embeddings."""
     init_std: float = 0.02
-    """Standard deviation of the truncated normal that weights start from."""
+    """Standard deviation of the truncated normal that weights are initialized from."""
     residual_init: float = 1.0
-    """Factor on init_std for the weights that write into a residual sum; 1 is the paper's, less
-    begins nearer to identity."""
+    """Factor on init_std for weights that write into a residual sum; 1 is the paper's, less starts
+    nearer to the identity."""
     position_init: PositionInit = "normal"
-    """What position embeddings start from: the truncated normal (the paper's), or sinusoids of the
-    same deviation."""
+    """Initial position embeddings: the truncated normal (the paper's), or sinusoids of the same
+    standard deviation."""
     pooler: bool = True
-    """Whether a dense layer with tanh over the first token's state exists; sentence heads read
-    it."""
+    """Whether there is a linear layer with tanh over the state of [CLS], which sentence heads
+    read."""
     hf_compat: bool = False
-    """Deviate as Hugging Face's AlbertModel does: no feed-forward dropout, a mapping even where E
-    equals H, its rounding of groups, and an untruncated normal with a zero row for the pad token at
-    start."""
+    """Deviate as Hugging Face's AlbertModel does: no feed-forward dropout, a linear layer even
+    where E = H, its rounding of groups, and initialization from an untruncated normal with a zero
+    row for the padding token."""
 
     def __post_init__(self) -> None:
         for name, limit in SIZE_LIMITS.items():
@@ -126,25 +124,24 @@ class EncoderConfig:
 
     @property
     def has_mapping(self) -> bool:
-        """Whether a dense layer E→H stands between embedding and layers."""
+        """Whether a linear layer E→H follows the embedding."""
         return self.embedding_size != self.hidden_size or self.hf_compat
 
     def plan(self) -> list[tuple[int, int]]:
-        """The owner of attention and the owner of feed-forward for each application, in the order
-        they run."""
+        """The owners of attention and feed-forward parameters for each application, in order."""
         applications = [
             (i, j) for i in range(self.num_layers) for j in range(self.layers_per_group)
         ]
-        attention, ffn = (self._owners(applications, part) for part in ("attention", "ffn"))
+        attention, ffn = (self._owners(applications, name) for name in ("attention", "ffn"))
         return list(zip(attention, ffn, strict=True))
 
-    def _owners(self, applications: list[tuple[int, int]], part: str) -> list[int]:
-        if part not in SHARED[self.share]:
+    def _owners(self, applications: list[tuple[int, int]], sublayer: str) -> list[int]:
+        if sublayer not in SHARED[self.share]:
             return list(range(len(applications)))
         return [self.group(i) * self.layers_per_group + j for i, j in applications]
 
     def group(self, layer: int) -> int:
-        """Which group layer `layer` belongs to: with 12 layers in 2 groups, group(7) is 1."""
+        """The group of a layer: with 12 layers in 2 groups, group(7) is 1."""
         if self.hf_compat:
             return int(layer / (self.num_layers / self.num_groups))
         return layer * self.num_groups // self.num_layers
@@ -159,7 +156,7 @@ class EncoderConfig:
         return cls(**data)
 
 
-# A switch is a table: which parts have owners in common.
+# Which sublayers have owners in common.
 SHARED: dict[str, tuple[str, ...]] = {
     "none": (),
     "attention": ("attention",),
@@ -178,7 +175,7 @@ class HeadConfig:
     """Names of the classes, for classify, multilabel and tag; their number is the width of the
     output."""
     dropout: float = 0.0
-    """Probability of dropping a value before the head's last product."""
+    """Dropout probability before the head's last linear layer."""
 
     def __post_init__(self) -> None:
         check_choice(self, "kind", get_args(HeadKind))
@@ -207,7 +204,7 @@ class ModelConfig:
     """An encoder and its heads: what a checkpoint's config.json holds."""
 
     encoder: EncoderConfig
-    """The shape of the encoder."""
+    """The encoder."""
     heads: tuple[HeadConfig, ...] = ()
     """The heads, at most one of each kind."""
 

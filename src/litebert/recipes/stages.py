@@ -1,7 +1,6 @@
-"""A whole number that changes at stated moments of a run. In: the step and the length of the run.
-Out: the number.
- A growing batch, short sequences first, 3 layers then 6 then 12 (ALBERT's warm start, A.1): each is
-one `Stages`.
+"""A number that changes at stated steps of a run: the step and the length of the run in; the number
+out. A growing batch, short sequences first, 3 layers then 6 then 12 (ALBERT's warm start, §A.1):
+each is one `Stages`.
 """
 
 from dataclasses import dataclass
