@@ -211,12 +211,15 @@ def ready(kind: str, **changes: Any) -> Prepared:
 
 
 def tune(
-    wish: FinetuneRecipe, out: Path, *, at: Callable[[int], None] = lambda number: None
+    wish: FinetuneRecipe,
+    out: Path,
+    *,
+    kind: str | None = None,
+    at: Callable[[int], None] = lambda number: None,
 ) -> WatchedTuning:
-    """Run or resume; the Finetuning afterwards."""
-    training = WatchedTuning(
-        wish, ready(wish.task, null_search=wish.null_search), source(), CPU, at=at
-    )
+    """Run or resume a task of TASKS; the Finetuning afterwards."""
+    prepared = ready(kind or wish.task, null_search=wish.null_search)
+    training = WatchedTuning(wish, prepared, source(), CPU, at=at)
     training.result = training.train(out, progress=False)  # type: ignore[attr-defined]
     return training
 

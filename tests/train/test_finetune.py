@@ -46,7 +46,7 @@ def test_every_kind_of_task_is_learned_and_its_best_checkpoint_kept(
     kind: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    training = tune(recipe(kind, epochs=8, learning_rate=5e-3), run)
+    training = tune(recipe(kind, epochs=8, learning_rate=5e-3), run, kind=kind)
     result = training.result.details  # type: ignore[attr-defined]
     steps = [
         record["loss"] for record in read_records(run / "metrics.jsonl") if record["kind"] == "step"
@@ -246,11 +246,13 @@ def test_the_threshold_for_no_answer_is_searched_where_it_is_asked_for(tmp_path:
     """On train: a tenth of its questions, by title, is kept aside; dev then has no part in the
     threshold."""
     ours, theirs = (ready("answer", null_search=where) for where in ("train", "dev"))
-    assert ours.aside is not None
-    assert theirs.aside is None
-    titles = {example.slice for example in ours.aside.examples}
+    assert ours.threshold_split is not None
+    assert theirs.threshold_split is None
+    titles = {example.slice for example in ours.threshold_split.examples}
     assert not titles & {example.slice for example in ours.train.examples}
-    assert len(ours.train.examples) + len(ours.aside.examples) == len(theirs.train.examples)
+    assert len(ours.train.examples) + len(ours.threshold_split.examples) == len(
+        theirs.train.examples
+    )
     found = [
         tune(recipe("answer", epochs=2, null_search=where), tmp_path / where).result.details  # type: ignore[attr-defined]
         for where in ("train", "dev")
