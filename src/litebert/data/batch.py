@@ -1,8 +1,8 @@
 """From spans of the corpus to a batch of masked, ordered examples; and to the arrays that travel to
 a device.
 
-Examples are paired (which segment comes first), assembled ([CLS] a [SEP] b [SEP]) and masked. All of
-it is pure.
+Examples are paired (which segment comes first), assembled ([CLS] a [SEP] b [SEP]) and masked. All
+of it is pure.
 
 After the last layer only the masked tokens and each row's [CLS] are read, so `needed` lists those:
 for each row [CLS], its masked tokens, and [CLS] again until every row has as many. Shapes follow
@@ -75,8 +75,8 @@ class Batch:
         return bool(self.mask.all())
 
     def rows(self, start: int, stop: int) -> "Batch":
-        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's slice; this batch
-        itself where it is all.
+        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's slice; this
+        batch itself where it is all.
 
         The same rows are the same object, by which a prefetched HostBatch is recognized.
         """

@@ -1,8 +1,9 @@
-"""Which files make a corpus, and each file in chunks of about a mebibyte, cut where it does no harm.
+"""Which files make a corpus, and each file in chunks of about a mebibyte, cut after a document, a
+line or a sentence.
 
 In: names as typed at a prompt: files, folders, globs. Out: CorpusFiles, each once, in an order that
-depends on the names alone; and their Chunks, in order, in bounded memory whatever the size of a file
-or the length of its lines. Where a chunk ends depends on the file's bytes alone, so that an
+depends on the names alone; and their Chunks, in order, in bounded memory whatever the size of a
+file or the length of its lines. Where a chunk ends depends on the file's bytes alone, so that an
 interrupted build resumes at a chunk's number and any number of processes see the same chunks.
 corpus.py makes documents of them.
 """
@@ -70,7 +71,7 @@ def find_files(names: Iterable[str | os.PathLike[str]]) -> list[CorpusFile]:
 
 
 def ignored_files(names: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Files inside the folders of `names` that are no corpus files by their name: worth a warning."""
+    """Files in the folders of `names` that are no corpus files by their name: worth a warning."""
     folders = [os.fspath(name) for name in names if os.path.isdir(name)]
     return [path for folder in folders for path in _below(folder) if _recognize(path) is None]
 

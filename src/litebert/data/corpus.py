@@ -1,8 +1,8 @@
 """A corpus as documents.
 
 In: files, folders, globs. Out: Documents, paragraph by paragraph, in bounded memory, and BadRows,
-each with file and line. What a chunk holds depends on nothing else, so that any process may read it:
-`litebert data build` reads the same chunks in several processes. Nothing is dropped without a
+each with file and line. What a chunk holds depends on nothing else, so that any process may read
+it: `litebert data build` reads the same chunks in several processes. Nothing is dropped without a
 BadRow, except white space and the byte-order mark at the beginning of a file.
 """
 

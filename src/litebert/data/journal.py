@@ -1,8 +1,8 @@
 """What a build is to write, and which of its shards are finished.
 
 In: corpus, tokenizer, options and the output folder. Out: a plan, equal to another exactly when
-their shards are; and a Journal of the finished shards. A corpus is identified by its files' content,
-not by their dates.
+their shards are; and a Journal of the finished shards. A corpus is identified by its files'
+content, not by their dates.
 """
 
 import json

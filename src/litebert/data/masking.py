@@ -1,4 +1,5 @@
-"""Which tokens are masked, and what replaces them. ALBERT §4.1 (n-gram masking), BERT §3.1 (80/10/10).
+"""Which tokens are masked, and what replaces them. ALBERT §4.1 (n-gram masking), BERT §3.1
+(80/10/10).
 
 In: rows [CLS] a [SEP] b [SEP], where words begin, one key a row. Out: the rows with tokens
 replaced, the flat positions to predict, and what stood there.

@@ -111,7 +111,7 @@ def _cut_last(
     keys: UInt64[np.ndarray, " n"],
     target: Int[np.ndarray, " n"],
 ) -> Segments:
-    """The reference's way: sentences until there are enough, split at a random boundary, the last
+    """The plain procedure: sentences until there are enough, split at a random boundary, the last
     one truncated."""
     end = np.minimum(boundaries.at_or_after(starts + target), ends)
     first = np.searchsorted(boundaries.sentences, starts, side="right")

@@ -87,7 +87,7 @@ def coin(words: UInt64[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
 
 @dataclass(frozen=True, kw_only=True)
 class Permutation:
-    """A random order of 0 … size - 1 that is computed, not stored: any position of it costs the same.
+    """A random order of 0 … size - 1 that is computed, not stored: any position costs the same.
 
     A Feistel network over the fewest bits that hold `size`; what falls outside walks on until it is
     inside, which keeps the map one to one.
@@ -115,7 +115,7 @@ class Permutation:
         return numbers[start - first * _BLOCK : stop - first * _BLOCK]
 
     def _turn(self, words: UInt64[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
-        """Six rounds; the halves may differ by a bit, so they change positions with their widths."""
+        """Six rounds; the halves may differ by a bit, so that they swap with their widths."""
         num_bits = max(2, (self.size - 1).bit_length())
         low, high = num_bits // 2, num_bits - num_bits // 2
         left, right = words >> np.uint64(low), words & np.uint64((1 << low) - 1)

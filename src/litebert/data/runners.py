@@ -1,5 +1,5 @@
-"""Where encoding runs: in this process, in several processes, or on a Ray cluster. The result is the
-same.
+"""Where encoding runs: in this process, in several processes, or on a Ray cluster. The result is
+the same.
 
 In: parcels. Out: (parcel, Encoded) in the same order. At most two parcels a worker are under way,
 so memory does not depend on the size of the corpus; and since parcels and order do not depend on

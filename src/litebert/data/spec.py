@@ -31,7 +31,7 @@ class ExampleSpec:
     a random segment of another document and label 1. Order none keeps it as [CLS] a [SEP]."""
     cutting: Cutting = "even"
     """even: lengths are drawn first and both segments are cut alike, so that nothing tells the
-    order; last: only the end of the last sentence is cut, which gives the order away (as in the reference)."""
+    order; last: only the end of the last sentence is cut, which reveals the order (a control)."""
     mask_fraction: float = 0.15
     """Part of an example's tokens to predict, special tokens counted."""
     max_masked: int | None = None

@@ -48,7 +48,7 @@ class Boundaries:
 def _first(
     boundaries: Int[np.ndarray, " m"], positions: Int[np.ndarray, " n"]
 ) -> Int[np.ndarray, " n"]:
-    """The first boundary at or after each position; beyond the last, the largest number there is."""
+    """The first boundary at or after each position; the largest int64 beyond the last."""
     index = np.searchsorted(boundaries, positions)
     boundary = boundaries[np.minimum(index, len(boundaries) - 1)]
     return np.where(index < len(boundaries), boundary, _BEYOND)

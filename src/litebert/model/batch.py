@@ -36,9 +36,9 @@ class DeviceBatch:
 
     Tasks: `targets` is a label (int64), or 0 and 1 for each label, or a number (float32) for each
     unit, of spans the first and last column; `is_real` is 0 for padding units. choose: `options`,
-    the row of each option, -1 where a question has fewer. tag: `words`, where each word's first token stands. span:
-    `allowed`, True where an answer may start or end; `columns`, the token in each column of each
-    row, where rows are packed.
+    the row of each option, -1 where a question has fewer. tag: `words`, where each word's first
+    token stands. span: `allowed`, True where an answer may start or end; `columns`, the token in
+    each column of each row, where rows are packed.
     """
 
     @classmethod

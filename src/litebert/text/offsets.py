@@ -17,7 +17,7 @@ from jaxtyping import Int
 from litebert.text.normalize import TextRules, clean, collapse, width
 from litebert.text.vocabulary import SPACE, Bounds, Ids, Offsets
 
-Places = Int[np.ndarray, " chars"]
+Places = Int[np.ndarray, "_"]
 _SPECIAL = {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"}
 
 

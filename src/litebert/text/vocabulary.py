@@ -17,7 +17,7 @@ from litebert.errors import DataError
 
 Ids = Int[np.ndarray, " tokens"]
 Bounds = Int[np.ndarray, " texts_plus_one"]
-Offsets = Int[np.ndarray, "tokens 2"]
+Offsets = Int[np.ndarray, "_ 2"]
 
 SPACE = "▁"
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
