@@ -7,7 +7,7 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Json, note
 from litebert.config import Activation
-from litebert.convert.folder import Conversion, Options, Target, convert_folder
+from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
 
 Source = Annotated[str, Positional, arg(metavar="SOURCE")]
 TargetFolder = Annotated[str, Positional, arg(metavar="TARGET")]
@@ -41,7 +41,7 @@ def convert(
         hf_compat: Keep Hugging Face's dropout for further training: none after the feed-forward,
             one in the order head.
     """
-    options = Options(
+    options = ConvertOptions(
         allow_pickle=allow_pickle, activation=activation, head=head, hf_compat=hf_compat
     )
     conversion = convert_folder(source, target, to=to, options=options)

@@ -35,7 +35,7 @@ _NO_TOKENIZER_NOTE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ConvertOptions:
     """How to read a source."""
 
     allow_pickle: bool = False
@@ -66,11 +66,11 @@ def convert_folder(
     target: Path | str,
     *,
     to: Target | None = None,
-    options: Options | None = None,
+    options: ConvertOptions | None = None,
 ) -> Conversion:
     """Convert `source` and write it to `target`; `to` defaults to huggingface for a litebert
     folder, to litebert for all others."""
-    source, target, options = Path(source), Path(target), options or Options()
+    source, target, options = Path(source), Path(target), options or ConvertOptions()
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ConfigError(
@@ -105,7 +105,7 @@ def load_source(source: Path) -> tuple[Checkpoint, tuple[str, ...]]:
     kind = _recognize(source)
     if kind == "litebert":
         return Checkpoint.load(source), ()
-    imported, tokenizer = _SOURCES[kind](source, Options())
+    imported, tokenizer = _SOURCES[kind](source, ConvertOptions())
     return Checkpoint(model=imported.model(), tokenizer=tokenizer), imported.notes
 
 
@@ -129,7 +129,7 @@ def _recognize(source: Path) -> Kind:
     return "litebert" if data.get("format") == FORMAT else "huggingface"
 
 
-def _from_litebert(source: Path, options: Options) -> tuple[Imported, Tokenizer | None]:
+def _from_litebert(source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
     checkpoint = Checkpoint.load(source)
     config = checkpoint.model.config
     if options.activation:
@@ -140,7 +140,7 @@ def _from_litebert(source: Path, options: Options) -> tuple[Imported, Tokenizer 
     ), checkpoint.tokenizer
 
 
-def _from_huggingface(source: Path, options: Options) -> tuple[Imported, Tokenizer | None]:
+def _from_huggingface(source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
     imported = read_huggingface(
         source,
         allow_pickle=options.allow_pickle,
@@ -157,7 +157,7 @@ def _from_huggingface(source: Path, options: Options) -> tuple[Imported, Tokeniz
     return replace(imported, notes=(*imported.notes, note)), None
 
 
-def _from_google(source: Path, options: Options) -> tuple[Imported, Tokenizer | None]:
+def _from_google(source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
     prefix = find_prefix(source)
     assert prefix is not None, "recognized before"
     imported = read_google(prefix, activation=options.activation, head=options.head)
@@ -197,7 +197,7 @@ def _to_huggingface(
     return model.notes
 
 
-_SOURCES: dict[Kind, Callable[[Path, Options], tuple[Imported, Tokenizer | None]]] = {
+_SOURCES: dict[Kind, Callable[[Path, ConvertOptions], tuple[Imported, Tokenizer | None]]] = {
     "litebert": _from_litebert,
     "huggingface": _from_huggingface,
     "google": _from_google,
