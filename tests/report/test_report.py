@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,11 +19,10 @@ from litebert.errors import ConfigError, DataError
 from litebert.recipes import NAMED
 from litebert.report import read_run, write_report
 from litebert.report.charts import choose_charts
-from litebert.report.draw import HEIGHT, YAxis
-from litebert.report.lines import evenly_spaced, extremes, make_bins, smooth, speeds
-from litebert.report.markup import axis_ticks, count, log_ticks, measure, number, ticks
+from litebert.report.lines import Line, LineTable, evenly_spaced
+from litebert.report.markup import count, measure, number
 from litebert.report.page import LIMIT
-from litebert.report.settings import differing_names, flatten, nearest_recipe
+from litebert.report.run import RunData
 from tests.helpers.run_folders import examples, finetuning, make_run, records
 
 VOID = {"meta", "input", "br", "path"}
@@ -70,51 +70,100 @@ def page_of(*folders: Path, out: Path | None = None) -> str:
 # curves
 
 
+def line_of(values: Sequence[float], max_points: int, name: str = "loss") -> Line:
+    """The line that is drawn of a column."""
+    run = RunData(name="run", folder=Path())
+    for step, value in enumerate(values):
+        run.add({"kind": "step", "step": step, "loss": value})
+    line = LineTable(max_points).train(run, 0, name)
+    assert line is not None
+    return line
+
+
 def test_no_spike_is_lost_between_the_points() -> None:
     values = [1.0] * 10_000
     values[4321], values[77] = 9.0, -3.0
-    found = extremes(values, make_bins(len(values), 50))
-    assert max(high for _, high in found) == 9.0
-    assert min(low for low, _ in found) == -3.0
+    band = line_of(values, 50).band
+    assert band is not None
+    assert max(high for _, high in band) == 9.0
+    assert min(low for low, _ in band) == -3.0
 
 
-@pytest.mark.parametrize(("length", "most"), [(0, 5), (1, 5), (5, 5), (7, 5), (1000, 7)])
-def test_bins_cover_every_record_once_and_keep_both_ends(length: int, most: int) -> None:
-    parts = make_bins(length, most)
-    assert [i for part in parts for i in range(part.start, part.stop)] == list(range(length))
-    assert len(parts) == min(length, most)
-    assert not parts or (parts[0].at, parts[-1].at) == (0, length - 1)
-    assert evenly_spaced(length, most)[-1:] == ([length - 1] if length else [])
+@pytest.mark.parametrize(("length", "most"), [(1, 5), (5, 5), (7, 5), (1000, 7)])
+def test_a_line_has_points_from_the_first_record_to_the_last(length: int, most: int) -> None:
+    line = line_of([float(i) for i in range(length)], most)
+    steps = line.xs["steps"]
+    assert len(line.values) == len(steps) == min(length, most)
+    assert (steps[0], steps[-1]) == (1, length)
+    assert line.band is not None
+    assert (line.band[0][0], line.band[-1][1]) == (0, length - 1)
+    assert [low for low, _ in line.band[1:]] == [high + 1 for _, high in line.band[:-1]]
+    assert evenly_spaced(length, most)[-1] == length - 1
 
 
 def test_a_straight_line_is_smoothed_to_itself_until_its_last_window() -> None:
     values = [3.0 * i for i in range(1000)]
-    parts = make_bins(1000, 1000)
-    assert smooth(values, parts)[:990] == pytest.approx(values[:990])
+    assert line_of(values, 1000).values[:990] == pytest.approx(values[:990])
 
 
 def test_smoothing_passes_over_what_is_not_finite() -> None:
     values = [2.0] * 500 + [math.nan] * 3 + [2.0] * 500
-    assert smooth(values, make_bins(len(values), 100)) == pytest.approx([2.0] * 100)
-    assert all(math.isnan(value) for value in smooth([math.nan] * 4, make_bins(4, 4)))
+    assert line_of(values, 100).values == pytest.approx([2.0] * 100)
+    assert all(math.isnan(value) for value in line_of([math.nan] * 4, 4).values)
 
 
-def test_speed_is_tokens_over_seconds_of_each_bin() -> None:
-    parts = make_bins(4, 2)
-    assert speeds([10, 20, 40, 60], [1, 2, 3, 4], parts) == [10, 20]
-    assert math.isnan(speeds([10], [0], make_bins(1, 1))[0])
+def test_speed_is_tokens_over_seconds_of_each_point() -> None:
+    run = RunData(name="run", folder=Path())
+    for step, (tokens, seconds) in enumerate([(10, 1), (20, 2), (40, 3), (60, 4)]):
+        run.add({"kind": "step", "step": step, "tokens": tokens, "seconds": seconds})
+    line = LineTable(2).train(run, 0, "tokens_per_second")
+    assert line is not None
+    assert line.values == [10, 20]
 
 
 # numbers
 
 
-def test_ticks_are_round_and_inside() -> None:
-    assert ticks(0, 7324) == [0, 2000, 4000, 6000]
-    assert ticks(2.9, 10.4) == pytest.approx([4, 6, 8, 10])
-    assert ticks(1.0, 1.0) == [1.0]
-    assert log_ticks(0.1, 10) == pytest.approx([0.1, 0.2, 0.5, 1, 2, 5, 10])
-    assert log_ticks(1, 1e9) == pytest.approx([1, 1e2, 1e4, 1e6, 1e8])
-    assert axis_ticks("seconds", 7300, 3) == [(0, "0"), (3600, "1 h"), (7200, "2 h")]
+def scale_of(page: str, title: str) -> list[tuple[float, float]]:
+    """The vertical axis of a chart: how far from the top, in percent, each labelled value is."""
+    scale = page.split(f"<h3>{title}</h3>")[1].split('<div class="scale">')[1].split("</div>")[0]
+    found = re.findall(r'top:([-\d.]+)%">([-\d.e]+)<', scale)
+    return [(float(top), float(label)) for top, label in found]
+
+
+def test_axes_are_linear_or_logarithmic_with_round_labels(tmp_path: Path) -> None:
+    lines = [
+        {"kind": "step", "step": i, "loss": 2.9 + 7.5 * i / 999, "norm": 0.01 * 10 ** (i / 250)}
+        for i in range(1000)
+    ]
+    page = page_of(make_run(tmp_path / "a", lines))
+    for title, transform, labels in (
+        ("Loss", float, {4, 6, 8, 10}),
+        ("Gradient norm, before clipping", math.log, {0.01, 0.1, 1, 10, 100}),
+    ):
+        scale = scale_of(page, title)
+        assert {value for _, value in scale} == labels
+        (top, high), (bottom, low) = scale[-1], scale[0]
+        slope = (bottom - top) / (transform(low) - transform(high))
+        for position, value in scale:
+            expected = top + slope * (transform(value) - transform(high))
+            assert position == pytest.approx(expected, abs=0.2)
+
+
+def test_horizontal_axes_count_steps_and_time_in_round_numbers(tmp_path: Path) -> None:
+    lines = [
+        {"kind": "step", "step": i, "loss": 1.0 + i, "tokens": 10 * i, "seconds": 1.0 * i}
+        for i in range(7325)
+    ]
+    page = page_of(make_run(tmp_path / "a", lines))
+    axes = {
+        axis: re.findall(
+            r">([^<]+)<", page.split(f'<div class="bottom over-{axis}">')[1].split("</div>")[0]
+        )
+        for axis in ("steps", "seconds")
+    }
+    assert axes["steps"] == ["0 steps", "1 k", "2 k", "3 k", "4 k", "5 k", "6 k", "7 k"]
+    assert axes["seconds"] == ["0", "0.5 h", "1 h", "1.5 h", "2 h"]
 
 
 def test_numbers_read_as_a_person_writes_them() -> None:
@@ -132,12 +181,6 @@ def test_numbers_read_as_a_person_writes_them() -> None:
     ]
     assert measure("masked_accuracy", 0.4567) == "45.7 %"
     assert measure("accuracy", 91.2) == "91.2", "already a percentage"
-
-
-def test_an_axis_maps_its_ends_to_the_ends_of_the_drawing() -> None:
-    for domain in (YAxis(2.0, 10.0, False), YAxis(0.1, 1000.0, True)):
-        assert (domain.unit(domain.low), domain.unit(domain.high)) == (HEIGHT, 0)
-    assert YAxis(0.01, 100.0, True).unit(1.0) == HEIGHT // 2
 
 
 # reading
@@ -159,7 +202,7 @@ def test_steps_that_were_done_again_stand_once_as_done_last(tmp_path: Path) -> N
     last = {line["step"]: line["loss"] for line in again if line["kind"] == "step"}
     assert list(run.columns["loss"][15:]) == [last[step] for step in range(15, 30)]
     assert [each.step for each in run.evaluations] == [10, 20, 30]
-    assert "15 steps were done again" in page_of(tmp_path / "a")
+    assert "15 steps were repeated" in page_of(tmp_path / "a")
 
 
 def test_a_line_being_written_is_left_for_the_next_report(tmp_path: Path) -> None:
@@ -358,21 +401,24 @@ def test_the_hidden_pieces_show_truth_guesses_and_verdict(tmp_path: Path) -> Non
 
 def test_settings_that_differ_from_the_nearest_named_recipe_are_marked(tmp_path: Path) -> None:
     recipe = replace(NAMED["demo"], seed=7, overrides=NAMED["demo"].overrides[1:])
-    assert nearest_recipe(recipe.to_dict())[0] == "demo"
     for name, content in (
         ("plain", recipe.to_dict()),
         ("nested", {"recipe": recipe.to_dict(), "inputs": {"corpus": "abc"}}),
     ):
         words = Reader(page_of(make_run(tmp_path / name, [], recipe=content))).words
         assert "The nearest named recipe is demo; 2 settings differ from it" in words
-    assert nearest_recipe({"task": "sst2"}) is None
 
 
-def test_differences_are_by_setting() -> None:
+def test_differences_are_by_setting(tmp_path: Path) -> None:
     first, second = {"a": {"b": 1, "c": [1, 2]}, "d": None}, {"a": {"b": 2, "c": [1, 2]}}
-    assert differing_names([dict(flatten(first)), dict(flatten(second))]) == ["a.b", "d"], (
-        "none is not the same as absent"
-    )
+    folders = [
+        make_run(tmp_path / name, [], recipe=recipe)
+        for name, recipe in (("one", first), ("two", second))
+    ]
+    page = page_of(*folders, out=tmp_path / "both.html")
+    compared = page.split("What differs in the recipes")[1].split("</table>")[0]
+    names = re.findall(r'<th scope="row">([^<]*)</th>', compared)
+    assert names == ["a.b", "d"], "none is not the same as absent"
 
 
 def test_several_runs_are_compared(tmp_path: Path) -> None:

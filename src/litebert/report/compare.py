@@ -11,7 +11,7 @@ from litebert.report.lines import LineTable
 from litebert.report.markup import cell, count, escape, measure, spaced, table
 from litebert.report.run import RunData
 from litebert.report.scores import compared_scores
-from litebert.report.settings import difference_table, flatten, settings_of
+from litebert.report.settings import differences_section
 from litebert.train.progress import duration
 
 _COLORS = 7
@@ -20,23 +20,15 @@ _COLORS = 7
 
 def compare_section(runs: Sequence[RunData], lines: LineTable) -> str:
     """Everything that needs more than one run."""
-    names = [run.name for run in runs]
     charts = one_measure_each(choose_charts(runs))
     figures = [
         draw(chart, _series(chart, runs, lines), (), wide=i == 0) for i, chart in enumerate(charts)
     ]
-    recipes = difference_table(
-        names, [settings_of(run.recipe) for run in runs], "The recipes are the same."
-    )
-    environments = difference_table(
-        names, [dict(flatten(run.environment)) for run in runs], "The environments are the same."
-    )
     return (
         "<section "
         f'id="compare"><h2>Comparison</h2>{_legend(runs)}{compared_scores(runs)}{_last_table(runs)}'
         f'{_equal_table(runs)}<div class="panels">{"".join(figures)}</div>'
-        f"<h3>What differs in the recipes</h3>{recipes}<h3>What differs in the "
-        f"environments</h3>{environments}</section>"
+        f"{differences_section(runs)}</section>"
     )
 
 

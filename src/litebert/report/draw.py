@@ -12,11 +12,12 @@ from itertools import pairwise
 
 from litebert.report.charts import Chart
 from litebert.report.lines import Line
-from litebert.report.markup import axis_ticks, escape, labels, log_ticks, number, ticks
+from litebert.report.markup import count, escape, number
 from litebert.report.run import AXES
 
 WIDTH, HEIGHT = 2000, 1000
 """Units of the drawing; whole numbers of them keep a path short."""
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _DOTS = 120
 """Points of a held-out line up to which each has a dot."""
 
@@ -44,7 +45,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class YAxis:
+class _YAxis:
     """The vertical axis."""
 
     low: float
@@ -74,13 +75,13 @@ def draw(
         for axis in AXES
     }
     axes = [axis for axis in AXES if highest[axis] > 0]
-    values = log_ticks(y_axis.low, y_axis.high) if y_axis.log else []
+    values = _log_ticks(y_axis.low, y_axis.high) if y_axis.log else []
     if len(values) < 3:  # an axis of powers of ten may span less than one of them
-        values = ticks(y_axis.low, y_axis.high)
+        values = _ticks(y_axis.low, y_axis.high)
     grid = "".join(f'<path class="grid" d="M0 {y_axis.unit(value)}H{WIDTH}"/>' for value in values)
     scale = "".join(
         f'<span style="top:{y_axis.unit(value) * 100 / HEIGHT:.1f}%">{escape(label)}</span>'
-        for value, label in zip(values, labels(values, share=chart.is_share), strict=True)
+        for value, label in zip(values, _labels(values, share=chart.is_share), strict=True)
     )
     guide, guide_label = _guide(chart, y_axis)
     curves = "".join(
@@ -106,7 +107,7 @@ def draw(
     )
 
 
-def _make_y_axis(chart: Chart, series: Sequence[Series]) -> YAxis | None:
+def _make_y_axis(chart: Chart, series: Sequence[Series]) -> _YAxis | None:
     values = [value for each in series for value in each.line.values]
     values += [
         value
@@ -120,7 +121,7 @@ def _make_y_axis(chart: Chart, series: Sequence[Series]) -> YAxis | None:
         return None
     if chart.log and finite[-1] > 0:
         positive = [value for value in finite if value > 0]
-        return YAxis(positive[0] / 1.2, positive[-1] * 1.2, True)
+        return _YAxis(positive[0] / 1.2, positive[-1] * 1.2, True)
     if chart.guide:
         finite = sorted([*finite, chart.guide[0]])
     low, high, beyond = finite[0], finite[-1], None
@@ -130,7 +131,7 @@ def _make_y_axis(chart: Chart, series: Sequence[Series]) -> YAxis | None:
     room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
     low = 0.0 if chart.zero and low >= 0 else max(low - room, 0.0) if low >= 0 else low - room
     high = min(high + room, 1.0) if chart.is_share and high <= 1 else high + room
-    return YAxis(low, high if high > low else low + 1, False, beyond)
+    return _YAxis(low, high if high > low else low + 1, False, beyond)
 
 
 def _usual(chart: Chart, series: Sequence[Series], finite: list[float]) -> float:
@@ -149,7 +150,7 @@ def _usual(chart: Chart, series: Sequence[Series], finite: list[float]) -> float
 
 
 def _over(
-    axis: str, highest: float, series: Sequence[Series], marks: Sequence[Mark], y_axis: YAxis
+    axis: str, highest: float, series: Sequence[Series], marks: Sequence[Mark], y_axis: _YAxis
 ) -> str:
     """Everything that depends on the horizontal axis."""
     parts = [_mark(mark, axis, highest) for mark in _apart(marks, axis, highest)]
@@ -163,7 +164,7 @@ def _over(
     return "".join(parts)
 
 
-def _curve(each: Series, axis: str, highest: float, y_axis: YAxis) -> str:
+def _curve(each: Series, axis: str, highest: float, y_axis: _YAxis) -> str:
     line = each.line
     across = [round(WIDTH * x / highest) for x in line.xs[axis]]
     stretches = list(_finite(line.values))
@@ -183,7 +184,7 @@ def _curve(each: Series, axis: str, highest: float, y_axis: YAxis) -> str:
     return drawn
 
 
-def _band(line: Line, across: list[int], y_axis: YAxis) -> str:
+def _band(line: Line, across: list[int], y_axis: _YAxis) -> str:
     assert line.band is not None
     # flat: each record has its own point
     flat = all(low == high for low, high in line.band if math.isfinite(low))
@@ -231,7 +232,7 @@ def _mark(mark: Mark, axis: str, highest: float) -> str:
     return f'<path class="mark {escape(mark.kind)}" data-text="{escape(mark.text)}" d="M{x} 0V{HEIGHT}"/>'
 
 
-def _guide(chart: Chart, y_axis: YAxis) -> tuple[str, str]:
+def _guide(chart: Chart, y_axis: _YAxis) -> tuple[str, str]:
     if chart.guide is None:
         return "", ""
     y = y_axis.unit(chart.guide[0])
@@ -242,7 +243,7 @@ def _guide(chart: Chart, y_axis: YAxis) -> tuple[str, str]:
 
 
 def _bottom(axis: str, highest: float, about: int) -> str:
-    labelled = axis_ticks(axis, highest, about)
+    labelled = _axis_ticks(axis, highest, about)
     if axis != "seconds":  # whose labels have units
         labelled[0] = (labelled[0][0], f"0 {axis}")
     kinds = ["first", *("odd" if i % 2 else "even" for i in range(1, len(labelled)))]
@@ -275,3 +276,42 @@ def _spoken(chart: Chart, series: Sequence[Series]) -> str:
                 f"{number(min(finite))}"
             )
     return f"{chart.title}: " + "; ".join(parts)
+
+
+def _ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round values (1, 2, 5 times a power of ten) within an interval."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [i * step for i in range(first, last + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten within an interval; with 2 and 5 times them where it is narrow."""
+    decades = math.log10(high / low)
+    sizes = (1, 2, 5) if decades <= 2.5 else (1,)
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    every = max(1, math.ceil(len(powers) / 8))
+    values = [size * 10.0**power for power in powers if power % every == 0 for size in sizes]
+    return [tick for tick in values if low * 0.999 <= tick <= high * 1.001]
+
+
+def _axis_ticks(axis: str, high: float, about: int) -> list[tuple[float, str]]:
+    """Values and labels of an axis that counts steps, tokens or seconds from 0."""
+    if axis != "seconds":
+        return [(tick, count(tick)) for tick in _ticks(0, high, about)]
+    size, unit = next((unit for unit in _UNITS if high >= 2 * unit[0]), _UNITS[-1])
+    return [
+        (tick * size, f"{tick:.4g} {unit}" if tick else "0")
+        for tick in _ticks(0, high / size, about)
+    ]
+
+
+def _labels(values: Iterable[float], *, share: bool = False) -> list[str]:
+    """Labels of a vertical axis."""
+    if share:
+        return [f"{100 * value:.4g} %" for value in values]
+    return [count(value) if value >= 10_000 else f"{value:.4g}" for value in values]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from litebert.report.charts import STAGE_COLUMNS, lasting_changes
 from litebert.report.draw import Mark
-from litebert.report.lines import evenly_spaced, make_bins, smooth
+from litebert.report.lines import evenly_spaced, last_level
 from litebert.report.markup import cell, count, escape, measure, number, spaced, table
 from litebert.report.run import DevResults, EvalPoint, Event, RunData
 from litebert.report.settings import parse_recipe
@@ -76,7 +76,7 @@ def key_figures(run: RunData) -> str:
                 figures.append((f"held-out {spaced(name)}", measure(name, last[name]), best))
     elif "loss" in run.columns:
         column = run.columns["loss"]
-        level = smooth(column, make_bins(len(column), 200))[-1] if column else math.nan
+        level = last_level(column)
         figures.append(("training loss", number(level), "not evaluated yet"))
     planned = _planned_steps(run)
     figures.append(("steps", f"{run.steps:,}", f"of {planned:,}" if planned else ""))
@@ -117,7 +117,7 @@ def _lower_is_better(name: str) -> bool | None:
 
 
 def best_index(name: str, values: Sequence[float]) -> int | None:
-    """Index of the best value; none where there is no such thing."""
+    """Index of the best value; None where higher or lower is not known to be better."""
     lower = _lower_is_better(name)
     finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
     if lower is None or not finite:
@@ -152,13 +152,7 @@ def evaluations_table(run: RunData) -> str:
         *map(spaced, names),
     ]
     left_out = len(run.evaluations) - len(chosen)
-    note = (
-        f'<p class="quiet">{left_out:,} of {len(run.evaluations):,} left out; metrics.jsonl has '
-        "them all.</p>"
-        if left_out
-        else ""
-    )
-    return table(head, rows) + note
+    return table(head, rows) + _left_out(left_out, len(run.evaluations))
 
 
 def _stage_changes(run: RunData) -> list[Event]:
@@ -174,54 +168,49 @@ def _stage_changes(run: RunData) -> list[Event]:
 
 
 def _timeline(run: RunData) -> list[Event]:
-    """Events and _stage_changes in order."""
+    """Events and stage changes, in order."""
     return sorted([*run.events, *_stage_changes(run)], key=lambda event: event.step)
 
 
 def event_marks(run: RunData) -> list[Mark]:
-    """The same as lines in a chart."""
+    """Events and stage changes as vertical lines of a chart."""
     events = _timeline(run)
     positions = run.positions([event.step for event in events])
     marks = []
     for i, event in enumerate(events):
-        kind = (
-            "stage"
-            if event.kind == "stage"
-            else "grave"
-            if event.kind.lower().startswith(_SEVERE)
-            else "note"
-        )
+        severe = "grave" if event.kind.lower().startswith(_SEVERE) else "note"
+        kind = "stage" if event.kind == "stage" else severe
         at = {axis: column[i] for axis, column in positions.items()}
         marks.append(Mark(xs=at, text=f"{event.kind}: {event.message}", kind=kind))
     return marks
 
 
 def events_table(run: RunData) -> str:
-    """What _timeline, oldest first."""
+    """Events and stage changes, oldest first."""
     events = _timeline(run)
     rows = [
         [cell(f"{event.step:,}", "th", scope="row"), cell(event.kind), cell(event.message)]
         for event in (events[i] for i in evenly_spaced(len(events), _MAX_ROWS))
     ]
     left_out = len(events) - len(rows)
-    note = (
-        f'<p class="quiet">{left_out:,} of {len(events):,} left out; metrics.jsonl has them '
-        "all.</p>"
-        if left_out
-        else ""
-    )
+    note = _left_out(left_out, len(events))
     again = (
-        f"<p>{run.num_repeated:,} steps were done again after a return to a snapshot; the curves show "
-        "the last time.</p>"
+        f"<p>{run.num_repeated:,} steps were repeated after a return to a snapshot; the curves "
+        "show the last time.</p>"
         if run.num_repeated
         else ""
     )
     return again + (table(["steps", "event", "what"], rows, numbers=False) + note if rows else "")
 
 
+def _left_out(count: int, total: int) -> str:
+    note = f"{count:,} of {total:,} left out; metrics.jsonl has them all."
+    return f'<p class="quiet">{note}</p>' if count else ""
+
+
 def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
-    """A measure of each; not a number where sequences had another length than in the last, for that
-    is another question."""
+    """A measure of each; NaN where sequences had another length than in the last evaluation, for the
+    two are not comparable."""
     length = evaluations[-1].values.get("sequence_length")
     alike = [each.values.get("sequence_length") == length for each in evaluations]
     return [

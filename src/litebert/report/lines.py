@@ -20,7 +20,7 @@ _WINDOW = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bin:
+class _Bin:
     """Consecutive records drawn as one point."""
 
     start: int
@@ -30,17 +30,19 @@ class Bin:
     else the middle one."""
 
 
-def make_bins(length: int, most: int) -> list[Bin]:
+def _make_bins(length: int, most: int) -> list[_Bin]:
     """At most `most` bins of equal length over `length` records."""
     count = min(length, most)
     cuts = [length * i // count for i in range(count + 1)] if count else []
     middles = [(a + b) // 2 for a, b in pairwise(cuts)]
     if middles:
         middles[0], middles[-1] = 0, length - 1
-    return [Bin(start=a, stop=b, at=at) for (a, b), at in zip(pairwise(cuts), middles, strict=True)]
+    return [
+        _Bin(start=a, stop=b, at=at) for (a, b), at in zip(pairwise(cuts), middles, strict=True)
+    ]
 
 
-def extremes(values: Sequence[float], bins: list[Bin]) -> list[tuple[float, float]]:
+def _extremes(values: Sequence[float], bins: list[_Bin]) -> list[tuple[float, float]]:
     """Lowest and highest finite value of each bin; NaN where there is none."""
     bounds = []
     for each in bins:
@@ -54,7 +56,7 @@ def half_window(length: int) -> int:
     return max(int(length * _WINDOW / 2), min(5, length // 20))
 
 
-def smooth(values: Sequence[float], bins: list[Bin]) -> list[float]:
+def _smooth(values: Sequence[float], bins: list[_Bin]) -> list[float]:
     """The mean of finite values around each bin's position; NaN where there are none.
 
     At the start, where a loss falls steeply, the window is symmetric: a one-sided mean would be too
@@ -73,7 +75,7 @@ def smooth(values: Sequence[float], bins: list[Bin]) -> list[float]:
     return means
 
 
-def speeds(tokens: Sequence[float], seconds: Sequence[float], bins: list[Bin]) -> list[float]:
+def _speeds(tokens: Sequence[float], seconds: Sequence[float], bins: list[_Bin]) -> list[float]:
     """Tokens per second in each bin, from two columns that count from the run's start."""
     rates = []
     for each in bins:
@@ -89,6 +91,11 @@ def evenly_spaced(length: int, count: int) -> list[int]:
     if length <= count:
         return list(range(length))
     return [round(i * (length - 1) / (count - 1)) for i in range(count)]
+
+
+def last_level(values: Sequence[float]) -> float:
+    """The smoothed value at the end; NaN for an empty column."""
+    return _smooth(values, _make_bins(len(values), 200))[-1] if values else math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +122,7 @@ class LineTable:
     """Of one line."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     _lines: dict[tuple[int, str, bool], Line] = field(default_factory=dict)
-    _bins: dict[int, list[Bin]] = field(default_factory=dict)
+    _bins: dict[int, list[_Bin]] = field(default_factory=dict)
     _xs: dict[tuple[int, bool], tuple[int, dict[str, list[float]]]] = field(default_factory=dict)
 
     def train(self, run: RunData, index: int, name: str) -> Line | None:
@@ -125,18 +132,18 @@ class LineTable:
         exists = {"tokens", "seconds"} <= axes.keys() if name == SPEED else name in run.columns
         if key in self._lines or not run.steps_done or not exists:
             return self._lines.get(key)
-        bins = self._bins.setdefault(index, make_bins(len(run.steps_done), self.max_points))
+        bins = self._bins.setdefault(index, _make_bins(len(run.steps_done), self.max_points))
         if key[::2] not in self._xs:
             self._add_xs(
                 key[::2],
                 {axis: [column[each.at] for each in bins] for axis, column in axes.items()},
             )
         if name == SPEED:
-            return self._add(run, key, speeds(axes["tokens"], axes["seconds"], bins))
+            return self._add(run, key, _speeds(axes["tokens"], axes["seconds"], bins))
         column = run.columns[name]
         if name in PLANNED_COLUMNS:  # no noise there: a mean would only round the corners
             return self._add(run, key, [column[each.at] for each in bins])
-        return self._add(run, key, smooth(column, bins), extremes(column, bins))
+        return self._add(run, key, _smooth(column, bins), _extremes(column, bins))
 
     def heldout(self, run: RunData, index: int, name: str) -> Line | None:
         """A measure of the evaluations; None where it was not measured."""

@@ -4,10 +4,7 @@ here, since names and texts are not to be trusted.
 
 import html
 import math
-from collections.abc import Iterable
 from typing import Any
-
-from litebert.train.progress import duration
 
 # A page shows them as nothing or as something else; a reader should see that something stood there.
 _UNSEEN = dict.fromkeys(
@@ -62,9 +59,6 @@ def _attributes(attributes: dict[str, str]) -> str:
     )
 
 
-_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
-
-
 def number(value: float) -> str:
     """Four digits: 3.142, 12,346, 1.2e-05."""
     if not math.isfinite(value):
@@ -103,46 +97,3 @@ def measure(name: str, value: float) -> str:
 def is_share(name: str) -> bool:
     """Whether a measure counts right answers, from 0 to 1."""
     return name.rsplit("_", 1)[-1] in ("accuracy", "f1", "exact", "precision", "recall")
-
-
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round values (1, 2, 5 times a power of ten) within an interval."""
-    if not high > low:
-        return [low]
-    rough = (high - low) / about
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [i * step for i in range(first, last + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten within an interval; with 2 and 5 times them where it is narrow."""
-    decades = math.log10(high / low)
-    sizes = (1, 2, 5) if decades <= 2.5 else (1,)
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    every = max(1, math.ceil(len(powers) / 8))
-    found = [size * 10.0**power for power in powers if power % every == 0 for size in sizes]
-    return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
-
-
-def axis_ticks(axis: str, high: float, about: int) -> list[tuple[float, str]]:
-    """Values and labels of an axis that counts steps, tokens or seconds from 0."""
-    if axis != "seconds":
-        return [(tick, count(tick)) for tick in ticks(0, high, about)]
-    size, unit = next((unit for unit in _UNITS if high >= 2 * unit[0]), _UNITS[-1])
-    return [
-        (tick * size, f"{tick:.4g} {unit}" if tick else "0")
-        for tick in ticks(0, high / size, about)
-    ]
-
-
-def labels(values: Iterable[float], *, share: bool = False) -> list[str]:
-    """Labels of a vertical axis."""
-    if share:
-        return [f"{100 * value:.4g} %" for value in values]
-    return [count(value) if value >= 10_000 else f"{value:.4g}" for value in values]
-
-
-def ago(seconds: float) -> str:
-    return f"{seconds / 86_400:.0f} days" if seconds > 2 * 86_400 else duration(seconds)

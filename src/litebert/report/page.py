@@ -21,10 +21,11 @@ from litebert.report.draw import Series, draw
 from litebert.report.examples import masks_section, worst_section
 from litebert.report.figures import evaluations_table, event_marks, events_table, key_figures
 from litebert.report.lines import LineTable, half_window
-from litebert.report.markup import ago, escape
+from litebert.report.markup import escape
 from litebert.report.run import AXES, RunData, read_run
 from litebert.report.scores import scores_section, slices_section
 from litebert.report.settings import environment_section, recipe_section
+from litebert.train.progress import duration
 
 LIMIT = 1_900_000
 """Bytes of a page; where more would come out, its curves have fewer points."""
@@ -156,7 +157,7 @@ def _switch(runs: Sequence[RunData]) -> str:
 def _run_section(run: RunData, index: int, lines: LineTable, *, several: bool) -> str:
     """One run, from its name to its environment."""
     state = run.state
-    about = _STATES.get(state, "").format(silent=ago(run.idle_seconds or 0))
+    about = _STATES.get(state, "").format(silent=_ago(run.idle_seconds or 0))
     about = "; ".join(
         filter(None, [about, str(run.status.get("reason", "")), f"read from {run.folder}"])
     )
@@ -210,3 +211,7 @@ def _series(chart: Chart, run: RunData, index: int, lines: LineTable) -> list[Se
 
 def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M %Z")
+
+
+def _ago(seconds: float) -> str:
+    return f"{seconds / 86_400:.0f} days" if seconds > 2 * 86_400 else duration(seconds)

@@ -16,37 +16,37 @@ _MAX_SETTINGS = 400
 _DEFAULT = "affordable"
 
 
-def flatten(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted name, value) of each setting in nested JSON."""
     if isinstance(data, Mapping) and data:
         for name, value in data.items():
-            yield from flatten(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
     elif isinstance(data, list) and any(isinstance(item, Mapping | list) for item in data):
         for i, value in enumerate(data):
-            yield from flatten(value, f"{prefix}{i}.")
+            yield from _flatten(value, f"{prefix}{i}.")
     elif prefix or data not in (None, {}, []):
         yield prefix.rstrip(".") or "value", data
 
 
-def settings_of(recipe: Any) -> dict[str, Any]:
+def _settings(recipe: Any) -> dict[str, Any]:
     """Settings of a recipe file by their current names: what is under `recipe`, then the rest, such
     as the run's inputs."""
     if isinstance(recipe, dict) and isinstance(recipe.get("recipe"), dict):
         parsed = parse_recipe(recipe)
         own = parsed.to_dict() if parsed else current_names(recipe["recipe"])
         recipe = own | {name: value for name, value in recipe.items() if name != "recipe"}
-    return dict(islice(flatten(recipe), _MAX_SETTINGS))
+    return dict(islice(_flatten(recipe), _MAX_SETTINGS))
 
 
-def nearest_recipe(recipe: Any) -> tuple[str, dict[str, Any]] | None:
+def _nearest_recipe(recipe: Any) -> tuple[str, dict[str, Any]] | None:
     """The named recipe with the fewest differences, and its settings; None for anything but a
     pretraining recipe."""
     parsed = parse_recipe(recipe)
     if parsed is None:
         return None
-    own = dict(flatten(parsed.to_dict()))
-    bases = {name: dict(flatten(NAMED[name].to_dict())) for name in (_DEFAULT, *NAMED)}
-    name = min(bases, key=lambda name: len(differing_names([own, bases[name]])))
+    own = dict(_flatten(parsed.to_dict()))
+    bases = {name: dict(_flatten(NAMED[name].to_dict())) for name in (_DEFAULT, *NAMED)}
+    name = min(bases, key=lambda name: len(_differing_names([own, bases[name]])))
     return name, bases[name]
 
 
@@ -59,7 +59,7 @@ def parse_recipe(recipe: Any) -> PretrainRecipe | None:
         return None
 
 
-def differing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def _differing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names whose values are not the same in all."""
     names = dict.fromkeys(name for each in settings for name in each)
     return [
@@ -71,10 +71,10 @@ def differing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def recipe_section(run: RunData) -> str:
     """All settings, with those that differ from the nearest named recipe marked."""
-    own = settings_of(run.recipe)
+    own = _settings(run.recipe)
     if not own:
         return '<p class="quiet">The run has no recipe.json yet.</p>'
-    nearest = nearest_recipe(run.recipe)
+    nearest = _nearest_recipe(run.recipe)
     if nearest is None:
         rows = [
             [cell(name, "th", scope="row"), cell(display(value))] for name, value in own.items()
@@ -110,16 +110,30 @@ def recipe_section(run: RunData) -> str:
 
 
 def environment_section(run: RunData) -> str:
-    own = list(islice(flatten(run.environment), _MAX_SETTINGS))
+    own = list(islice(_flatten(run.environment), _MAX_SETTINGS))
     if not own:
         return '<p class="quiet">The run has no environment.json yet.</p>'
     rows = [[cell(name, "th", scope="row"), cell(display(value))] for name, value in own]
     return table(["what", "value"], rows, numbers=False)
 
 
-def difference_table(names: Sequence[str], settings: Sequence[Mapping[str, Any]], same: str) -> str:
-    """What differs between runs, one column a run; the sentence `same` where nothing does."""
-    differing = differing_names(settings)[:_MAX_SETTINGS]
+def differences_section(runs: Sequence[RunData]) -> str:
+    """What differs between the recipes and the environments of runs, one column a run."""
+    html = ""
+    for what, settings in (
+        ("recipes", [_settings(run.recipe) for run in runs]),
+        ("environments", [dict(_flatten(run.environment)) for run in runs]),
+    ):
+        html += f"<h3>What differs in the {what}</h3>" + _difference_table(
+            [run.name for run in runs], settings, f"The {what} are the same."
+        )
+    return html
+
+
+def _difference_table(
+    names: Sequence[str], settings: Sequence[Mapping[str, Any]], same: str
+) -> str:
+    differing = _differing_names(settings)[:_MAX_SETTINGS]
     if not differing:
         return f'<p class="quiet">{escape(same)}</p>'
     rows = [
