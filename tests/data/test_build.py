@@ -427,7 +427,7 @@ def test_a_dead_worker_is_told(
     monkeypatch.setattr(runners._Child, "ask", killing)
     with pytest.raises(
         LitebertError,
-        match=r"a worker process was killed by signal 9, often for want of memory; .* goes on",
+        match=r"a worker process was killed by signal 9, often for want of memory; .* resumes",
     ):
         small_build(corpus, tokenizer, tmp_path / "out", workers=2)
 

@@ -75,11 +75,11 @@ def test_long_lines_are_cut_and_not_lost(line: str) -> None:
 def test_errors_say_what_to_do() -> None:
     with pytest.raises(
         DataError,
-        match=r"yields at most \d+ tokens, 30000 were asked for; give more text, or a vocab size of",
+        match=r"yields at most \d+ tokens, 30000 were requested; give more text, or a vocab size of",
     ):
         train_tokenizer(made_lines(100))
     with pytest.raises(
-        DataError, match=r"needs at least \d+ tokens, 20 were asked for; raise the vocab size"
+        DataError, match=r"needs at least \d+ tokens, 20 were requested; raise the vocab size"
     ):
         train_tokenizer(made_lines(100), VocabularyConfig(vocab_size=20))
     for nothing in ([], ["", "  "]):

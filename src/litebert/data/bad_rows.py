@@ -1,6 +1,7 @@
 """Rows that cannot be used: a location, a reason and the row in; a DataError, a count, or a line of
 the quarantine file out.
- The policy is the user's (--bad-rows): stop at the first, skip them, or skip them and write a copy
+
+The policy is the user's (--bad-rows): stop at the first, skip them, or skip them and write a copy
 of each to a file of JSON lines. Nothing is lost without a count. Corpora and tables share this.
 """
 

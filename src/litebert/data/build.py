@@ -1,7 +1,8 @@
 """The build: corpus and tokenizer in, a folder of shards out, whatever interrupts it.
- The corpus is cut into parcels, an engine encodes them, an assembler writes shards and keeps a
-journal. Here is what goes around that: refusing what does not belong together, room on the disk,
-and the index, which comes last. (docs/data.md)
+
+The corpus is cut into parcels, a runner encodes them, an assembler writes shards and keeps a
+journal. Around that, this module refuses other builds in the folder, checks the space on the disk,
+and writes the index last. (docs/data.md)
 """
 
 import os
@@ -60,7 +61,7 @@ class BuildOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
-    """What a build made."""
+    """What a build wrote."""
 
     out: str
     documents: int
@@ -90,7 +91,7 @@ def build_shards(
     options: BuildOptions | None = None,
     watch: Callable[[Progress], None] | None = None,
 ) -> BuildReport:
-    """Build the shards of `corpus` in the folder `out`, or go on with them; `watch` is told of each
+    """Build the shards of `corpus` in the folder `out`, or resume; `watch` is called for each
     parcel."""
     began = time.monotonic()
     options = options or BuildOptions()
@@ -138,7 +139,7 @@ def build_shards(
 
 
 def _is_complete(journal: Journal, plan: Record) -> bool:
-    """Is everything there already? Every byte is looked at."""
+    """Whether the build is finished; every byte is verified."""
     if not (journal.out / INDEX_FILE).exists() or journal.obstacles(plan):
         return False
     try:
@@ -247,6 +248,6 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         if error.errno not in DISK_FULL:
             raise
         raise DataError(
-            f"no space left in {folder}; finished shards are kept: make room, and the same command "
-            "goes on"
+            f"no space left in {folder}; finished shards are kept: make room, then the same "
+            "command resumes"
         ) from error

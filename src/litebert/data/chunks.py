@@ -117,12 +117,11 @@ class Chunk:
     """Text only: the chunk begins inside a document, so that its first lines belong to the document
     before."""
     cut: bool = False
-    """Text only: the last line goes on in the next chunk."""
+    """Text only: the last line continues in the next chunk."""
     damage: str = ""
-    """What is wrong after `data`: the file cannot be read further, or a row is too long to be
-    read."""
+    """Why nothing can be read after `data`: the file is damaged, or a row is too long."""
     offset: int = 0
-    """How far into the file, as it lies on the disk, the reading was."""
+    """Bytes of the file on disk that were read so far."""
 
     @property
     def size(self) -> int:

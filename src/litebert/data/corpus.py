@@ -41,7 +41,7 @@ _QUOTED_BYTES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A text, or a part of one that is too long for one chunk."""
+    """A text, or a stretch of one that is too long for one chunk."""
 
     paragraphs: list[str]
     """Without white space at their ends; none of them is empty."""
@@ -49,13 +49,13 @@ class Document:
     line: int
     """Number of its first line, or of its row, from 1."""
     joined: bool = False
-    """True for a further part of the document before: a long document comes in parts, so that
-    memory stays bounded."""
+    """True if it continues the document before: a long document comes in stretches, so that memory
+    stays bounded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
-    """How a corpus is to be understood."""
+    """How a corpus is read."""
 
     documents: Literal["blank-lines", "files"] = "blank-lines"
     """What ends a document of a text file: a blank line, or only the end of the file."""
@@ -98,7 +98,7 @@ def read_documents(
     on_bad: Callable[[BadRow], None] | None = None,
 ) -> Iterator[Document]:
     """All documents of a corpus. A bad row raises DataError, or with options.bad_rows="skip" is
-    told to `on_bad`."""
+    passed to `on_bad`."""
     options = options or CorpusOptions()
     stop = BadRows("error", alternatives="skip") if options.bad_rows == "error" else None
     begun = False  # a document of which no paragraph has come yet
@@ -119,11 +119,9 @@ def read_documents(
 def _read_chunk(
     chunk: Chunk, *, field: str = "text", one_document: bool = False
 ) -> tuple[list[Document], list[BadRow]]:
-    """The documents of `chunk` and what was wrong with it; `one_document`: a text file is one
-    document.
+    """The documents and bad rows of `chunk`; `one_document`: a text file is one document.
 
-    The last document may have no paragraph yet: it says that what is joined to it begins a
-    document.
+    The last document may have no paragraph yet: what is joined to it then begins a document.
     """
     bad: list[BadRow] = []
     read = (

@@ -60,14 +60,14 @@ def _describe(file: CorpusFile) -> Record:
 
 
 def _differences(old: Record, new: Record) -> list[str]:
-    """What was planned otherwise, in words; empty when the build may go on."""
+    """What differs between two plans, in words; empty if the build may resume."""
     changes = []
     for key in ("version", "dtype", "tokenizer", "vocab_size"):
         if old.get(key) != new[key]:
             changes.append(f"{key}: was {old.get(key)}, is {new[key]}")
     before = old.get("build", {})
     for key, value in new["build"].items():
-        # Up to where a build stopped at a bad row there was none: it may go on in another way.
+        # A build that stopped at its first bad row may resume with another policy.
         if before.get(key) != value and (key, before.get(key)) != ("bad_rows", "error"):
             changes.append(f"{key}: was {before.get(key)}, is {value}")
     ours = {each["file"]: each for each in new["corpus"]}
@@ -93,8 +93,7 @@ class Journal:
         self.folder = out / _WORK_FOLDER
 
     def begin(self, plan: Record, *, overwrite: bool) -> None:
-        """Make the work folder ready for `plan`; refuse what another plan left, unless it may be
-        replaced."""
+        """Prepare the work folder for `plan`; refuse files of another plan, unless `overwrite`."""
         wrong = self.obstacles(plan)
         if wrong and not overwrite:
             shown = "; ".join(wrong[:5]) + (
@@ -121,8 +120,8 @@ class Journal:
             index.unlink()
 
     def obstacles(self, plan: Record) -> list[str]:
-        """Why what lies in the folder is not a part of `plan`; empty when it is, or when nothing
-        lies there."""
+        """Why the content of the folder does not belong to `plan`; empty if it does, or if there is
+        none."""
         for path in (self.out / INDEX_FILE, self.folder / _PLAN_FILE):
             if path.exists():
                 try:
@@ -132,7 +131,7 @@ class Journal:
         return ["shards without an index"] if any(self.out.glob("[0-9]*.*.npy")) else []
 
     def _clear(self) -> None:
-        """Remove what builds write, the index first; what else lies in the folder stays."""
+        """Remove what builds write, the index first; other files stay."""
         (self.out / INDEX_FILE).unlink(missing_ok=True)
         for part in SHARD_PARTS:
             for path in self.out.glob(f"[0-9]*.{part}.npy"):
@@ -165,7 +164,7 @@ class Journal:
         return self.folder / f"{shard_name(number)}.quarantine.jsonl"
 
     def end(self) -> None:
-        """The index is written: the work folder is not needed any more."""
+        """Remove the work folder, after the index is written."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """Which segment comes first, and what follows it. ALBERT §3.1 (sentence order), BERT §3.1 (next
 sentence).
- In: an epoch's plan and the numbers of some examples. Out: segments a and b as spans of the corpus,
+
+In: an epoch's plan and the numbers of some examples. Out: segments a and b as spans of the corpus,
 and the order label. sop: the two segments of a text, swapped for half of the examples (label 1).
 nsp: b is taken from another document for half (label 1). none: as the text has them.
 """

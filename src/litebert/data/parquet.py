@@ -1,5 +1,6 @@
 """Parquet files, by pyarrow (extra `parquet`): a path in, rows or one column of text out.
- Some rows are read at a time, page by page. A compressed file is unpacked to a temporary file
+
+Some rows are read at a time, page by page. A compressed file is unpacked to a temporary file
 first, since Parquet is read from its end. DamagedError where the file cannot be read further.
 """
 

@@ -1,9 +1,11 @@
 """Counted randomness: a draw is a pure function of what it is for, never of what was drawn before.
- In: a seed, a purpose, and counters (epoch, where an example begins, number of the draw). Out: 64
+
+In: a seed, a purpose, and counters (epoch, where an example begins, number of the draw). Out: 64
 random bits each, for whole arrays at once. No generator is carried, so the order in which examples
 are made, the number of workers and the number of ranks cannot change them, and a stream's position
 is two integers.
- The mixer is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); draws of one key are
+
+The mixer is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); draws of one key are
 its stream.
 """
 

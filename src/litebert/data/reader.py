@@ -32,7 +32,7 @@ _PREFETCHED = 2
 
 
 class _Share(NamedTuple):
-    """What one rank reads: rows of every global batch."""
+    """The rows of every global batch that one rank reads."""
 
     batch_size: int
     rank: int
@@ -46,8 +46,8 @@ class _Share(NamedTuple):
 
 
 class Reader:
-    """An endless iterator of batches; `position` is where the next one begins, for a snapshot to
-    keep."""
+    """An endless iterator of batches; `position`, where the next one begins, is all that a snapshot
+    stores."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Reader:
         return [next(self) for _ in range(count)]
 
     def close(self) -> None:
-        """End the workers. A reader closes itself when it is left or forgotten."""
+        """End the workers; also done at the end of a `with` block, and when collected."""
         if self._workers is not None:
             self._workers.close()
 
@@ -152,7 +152,7 @@ def _collect(
     ready: Queue[_Made],
     stop: Event,
 ) -> None:
-    """Take batches out of the workers' pipes, in turn, until told to stop or a worker ends."""
+    """Take batches out of the workers' pipes, in turn, until `stop` is set or a worker ends."""
     for process, pipe in itertools.cycle(zip(processes, pipes, strict=True)):
         try:
             item = pipe.recv()

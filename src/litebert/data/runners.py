@@ -37,8 +37,8 @@ _BYTES = 2**17
 
 @contextlib.contextmanager
 def open_runner(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]:
-    """A function that encodes a stream of parcels; one worker of `processes` is this process
-    itself."""
+    """A function that encodes a stream of parcels; with one worker of `processes`, in this
+    process."""
     if name == "processes" and workers == 1:
         encoder = Encoder(recipe)
         yield lambda parcels: ((parcel, encoder(parcel)) for parcel in parcels)
@@ -50,8 +50,8 @@ def open_runner(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]
 def _in_order(
     parcels: Iterator[Parcel], asks: list[_Ask]
 ) -> Generator[tuple[Parcel, Encoded], None, None]:
-    """Each worker is asked by a thread of its own, which mostly waits; answers come out in the
-    order of the parcels."""
+    """A thread for each worker calls it and mostly waits; results come in the order of the
+    parcels."""
     idle: queue.SimpleQueue[_Ask] = queue.SimpleQueue()
     for ask in asks:
         idle.put(ask)
@@ -75,7 +75,7 @@ def _in_order(
             first, future = pending.popleft()
             yield first, future.result()
     finally:
-        # Wait: whoever goes on elsewhere in the corpus asks the same workers, who must not be
+        # Wait: the next pass over the corpus calls the same workers, which must not be
         # answering still.
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -102,7 +102,7 @@ class _Child:
         with theirs:
             number = theirs.fileno()
             code = f"from litebert.data.runners import run_worker; run_worker({number})"
-            # A group of its own: Ctrl-C at the terminal is for the parent alone.
+            # A process group of its own: Ctrl-C at the terminal is for the parent alone.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],
                 pass_fds=[number],
@@ -130,7 +130,7 @@ class _Child:
                 else f"ended with code {code}"
             )
             raise LitebertError(
-                f"a worker process {how}; what is done is kept, the same command goes on"
+                f"a worker process {how}; finished shards are kept, the same command resumes"
             ) from error
 
     def end(self) -> None:
@@ -169,8 +169,8 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
                 except ray.exceptions.RayError as error:
                     reason = str(error).splitlines()[0]
                     raise LitebertError(
-                        f"a Ray worker failed ({reason}); what is done is kept, the same command "
-                        "goes on"
+                        f"a Ray worker failed ({reason}); finished shards are kept, the same "
+                        "command resumes"
                     ) from error
 
             return ask
@@ -188,12 +188,11 @@ def run_worker(descriptor: int) -> None:
     It is started by name, not forked, so that it holds nothing of its parent's memory; its
     connection ends, and so does it, even when its parent is killed.
     """
-    # Whether to stop is the parent's to decide: a Ctrl-C, or a job's SIGTERM, often reaches the
-    # whole family.
+    # The parent decides when to stop; Ctrl-C, or a job's SIGTERM, often reaches all processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     bound_heap()
-    # There are no cycles in this work, but tens of thousands of strings to visit again and again.
+    # This work makes no cycles, and tens of thousands of strings for a collector to visit.
     gc.disable()
     connection = Connection(descriptor)
     try:

@@ -42,7 +42,7 @@ class Progress:
 
 
 class Assembler:
-    """One start of a build, at work."""
+    """One start of a build."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Assembler:
                 tokens += record["tokens"]
 
     def _make(self, number: int, start: Position, tokens: int, run: Run) -> Iterator[Record]:
-        """Shards from `start` on, up to one that is there already, or to the end of the corpus."""
+        """Shards from `start` on, up to one that is finished, or to the end of the corpus."""
         shard = self._open(number, start)
         try:
             with closing(run(parcels(self._files, self._options, start))) as stream:
@@ -172,7 +172,7 @@ class ShardWriter:
         self._documents_by_file: Counter[int] = Counter()
 
     def add(self, encoded: Encoded) -> None:
-        """Write what a parcel holds; a joined document goes on with the one that is open."""
+        """Write a parcel; a joined document continues the one that is open."""
         self._files["tokens"].append(encoded.tokens)
         self._files["sentences"].append(self.num_tokens + np.cumsum(encoded.sentence_lengths))
         at = self.num_sentences
@@ -213,7 +213,7 @@ class ShardWriter:
         return self.record(digests)
 
     def record(self, digests: dict[str, str]) -> dict[str, Any]:
-        """What the index says about the shard."""
+        """The shard's entry in the index."""
         return {
             "name": self.name,
             "documents": self.num_documents,
@@ -227,7 +227,7 @@ class ShardWriter:
         }
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the temporary files."""
         for file in self._files.values():
             file.abandon()
 

@@ -1,5 +1,6 @@
 """Shards on the disk, opened for reading: memory-mapped, checked, never pickled.
- In: a folder written by `litebert data build`. Out: Shards, with the token ids of each shard and
+
+In: a folder written by `litebert data build`. Out: Shards, with the token ids of each shard and
 the bounds of its sentences and documents. Layout and index: docs/data.md.
 """
 
@@ -34,7 +35,7 @@ class Shard:
 
 
 class Shards:
-    """A folder of shards. Arrays are opened when asked for."""
+    """A folder of shards. Arrays are mapped on access."""
 
     def __init__(self, folder: Path, index: dict[str, Any]) -> None:
         self.folder = folder
@@ -166,7 +167,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise DataError(
             f"{folder} has no {INDEX_FILE}: it holds no shards, or their build has not ended; "
-            "run `litebert data build`, the same command goes on"
+            "run `litebert data build`, the same command resumes"
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read ({error}); build the shards again") from error

@@ -19,7 +19,7 @@ _COLORS = ("cyan", "yellow")
 """Of segment a and segment b."""
 LEGEND = "⟦replaced by [MASK]⟧  ⟦masked→random token shown⟧  ⟨masked, shown as it is⟩"
 _ORDERS: dict[Order, tuple[str, str]] = {
-    "sop": ("in order: the text goes on from a to b", "swapped: the text has b before a"),
+    "sop": ("in order: b follows a in the text", "swapped: the text has b before a"),
     "nsp": ("next: b follows a in its document", "random: b comes from another document"),
     "none": (
         "as in the text; order is not predicted",

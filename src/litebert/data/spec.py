@@ -16,13 +16,13 @@ _MAX_LENGTH = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleSpec:
-    """How text becomes examples. The defaults are ALBERT's, less its give-aways."""
+    """How text becomes examples. The defaults are ALBERT's, except for what reveals the order."""
 
     max_length: int = 512
     """Tokens in an example, at most, with [CLS] and twice [SEP]."""
     short_probability: float = 0.1
-    """Probability that an example aims at a shorter text, drawn evenly from 2 tokens to max_length
-    - 3."""
+    """Probability that an example is shorter, its length uniform from 2 tokens of text to
+    max_length - 3."""
     order: Order = "sop"
     """sop: segments swapped in half of the examples; nsp: the second taken from another document in
     half; none: as is."""
@@ -33,7 +33,7 @@ class ExampleSpec:
     """even: lengths are drawn first and both segments are cut alike, so that nothing tells the
     order; last: only the end of the last sentence is cut, which reveals the order (a control)."""
     mask_fraction: float = 0.15
-    """Part of an example's tokens to predict, special tokens counted."""
+    """Fraction of an example's tokens to predict, special tokens counted."""
     max_masked: int | None = None
     """Most tokens to predict in an example; none for no bound (the reference's release: 20)."""
     max_ngram: int = 3
@@ -44,7 +44,7 @@ class ExampleSpec:
     """none: every epoch cuts, swaps and masks anew (dynamic). A number: epoch e repeats what epoch
     e mod copies drew (static; the reference's dupe_factor)."""
     heldout_fraction: float = 0.01
-    """Part of the documents kept for evaluation, the same ones whatever the seed."""
+    """Fraction of the documents held out for evaluation, the same ones whatever the seed."""
 
     def __post_init__(self) -> None:
         for name, choices in (("order", Order), ("one_segment", OneSegment), ("cutting", Cutting)):

@@ -1,6 +1,7 @@
 """Compressed files as a stream of plain bytes, in bounded memory, that says when the file is
 damaged.
- In: a path and its compression. Out: Unpacked, with an exact `read`. What is readable before the
+
+In: a path and its compression. Out: Unpacked, with an exact `read`. What is readable before the
 damage is delivered first; then `read` raises DamagedError. A file that unpacks to far more than
 text ever does is taken for a bomb.
 """

@@ -1,6 +1,7 @@
 """A tokenizer in, tokenizer.json and tokenizer_config.json out: the same ids in Hugging Face's
 libraries.
- The JSON is built by hand, from what is known here, so that neither of those libraries is needed.
+
+The JSON is built by hand, from what is known here, so that neither of those libraries is needed.
 Our clean-up, SentencePiece's own normalizer and its unigram search all have a counterpart there;
 docs/tokenizer.md names the texts on which they differ.
 """

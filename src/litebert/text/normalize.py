@@ -1,5 +1,6 @@
 """Raw text in, the text that SentencePiece sees out: ALBERT's clean-up.
- Whitespace is collapsed, then compatibility forms are decomposed (NFKD), combining marks are
+
+Whitespace is collapsed, then compatibility forms are decomposed (NFKD), combining marks are
 dropped and letters are lowered, as in the reference's `preprocess_text` with lower-casing on. Most
 text is ASCII and is only lowered. (ALBERT §4.1)
 """

@@ -1,8 +1,9 @@
-"""Raw texts and their token ids in, the place of each token in the raw text out.
- SentencePiece's own offsets come slowly and know only the cleaned text. But the tokens of a text
-partition its normalized form, so the tokens' lengths alone say where each one lies; what remains is
-to walk back from the normalized text to the cleaned and from the cleaned to the raw. For most texts
-both walks are the identity, and cost nothing.
+"""Raw texts and their token ids in, the offsets of each token in the raw text out.
+
+SentencePiece's own offsets are slow and refer to the cleaned text. But the tokens of a text
+partition its normalized form, so that the lengths of tokens give their offsets there; what remains
+is to map the normalized text back to the cleaned one, and that to the raw one. For most texts both
+mappings are the identity, and cost nothing.
 """
 
 import re
@@ -22,8 +23,8 @@ _SPECIAL = {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"}
 
 
 @dataclass(frozen=True, slots=True)
-class Aligned:
-    """One text, cleaned, and the way back."""
+class _Aligned:
+    """One text, cleaned, and the mapping back to the raw text."""
 
     cleaned: str
     size: int
@@ -34,7 +35,7 @@ class Aligned:
 
 
 class Aligner:
-    """The walk from tokens back to raw text, for one vocabulary and its rules."""
+    """Maps tokens back to raw text, for one vocabulary and its rules."""
 
     def __init__(
         self,
@@ -68,11 +69,11 @@ class Aligner:
             self._processor.Normalize(cleaned) == self._prefix + cleaned.replace(" ", SPACE)
         )
 
-    def align(self, raw: str) -> Aligned:
-        """Clean one text and find the way back."""
+    def align(self, raw: str) -> _Aligned:
+        """Clean one text and map it back to the raw text."""
         cleaned = clean(raw, self._rules)
         if not cleaned:
-            return Aligned(cleaned, 0, None)
+            return _Aligned(cleaned, 0, None)
         # Equal lengths alone prove nothing beyond ASCII: a ligature may make up for a dropped mark.
         in_place = len(cleaned) == len(raw) and (
             raw.isascii() or cleaned == (raw.lower() if self._rules.lowercase else raw)
@@ -80,15 +81,15 @@ class Aligner:
         tidy_ascii = cleaned.isascii() and cleaned.isprintable() and collapse(cleaned) == cleaned
         plain = (tidy_ascii and self._ascii_is_plain) or self._is_plain(cleaned)
         if in_place and plain:
-            return Aligned(cleaned, len(self._prefix) + len(cleaned), None)
+            return _Aligned(cleaned, len(self._prefix) + len(cleaned), None)
         starts, ends = _cleaned_to_raw(raw, len(cleaned), self._widths)
         if plain:
             prefix = np.zeros(len(self._prefix), dtype=np.int64)
             walk = np.concatenate((prefix, starts)), np.concatenate((prefix, ends))
-            return Aligned(cleaned, len(walk[0]), walk)
+            return _Aligned(cleaned, len(walk[0]), walk)
         normalized, places = self._processor.Normalize(cleaned, with_offsets=True)
         first, last = _normalized_to_cleaned(cleaned, np.array(places))
-        return Aligned(cleaned, len(normalized), (starts[first], ends[last]))
+        return _Aligned(cleaned, len(normalized), (starts[first], ends[last]))
 
     def offsets(
         self, texts: Sequence[str], ids: Ids, bounds: Bounds
@@ -117,7 +118,7 @@ class Aligner:
         return rows
 
     def _measure_unknowns(
-        self, texts: Sequence[Aligned], ids: Ids, lengths: Ids, bounds: Bounds
+        self, texts: Sequence[_Aligned], ids: Ids, lengths: Ids, bounds: Bounds
     ) -> None:
         """Write the true length of each unknown token into `lengths`: it stands for a run of any
         length."""

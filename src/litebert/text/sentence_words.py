@@ -1,6 +1,7 @@
 """Paragraphs in, the number of words in each of their sentences out: `sentence_ends` for many
 paragraphs at once.
- Most stops are plain: a word before that is no abbreviation, a space and a letter after. These are
+
+Most stops are plain: a word before that is no abbreviation, a space and a letter after. These are
 decided in whole arrays, the rest by the rules of sentences.py; scripts that write no spaces go by
 these alone. The sentences are the same, and a test holds them to it; a corpus is split in half the
 time.
@@ -22,7 +23,7 @@ from litebert.text.sentences import (
 )
 
 
-class SentenceWords(NamedTuple):
+class _SentenceWords(NamedTuple):
     """What a batch of paragraphs holds."""
 
     num_sentences: Int[np.ndarray, " paragraphs"]
@@ -74,7 +75,7 @@ _ABBREVIATED = np.sort(
 )
 
 
-def sentence_words(paragraphs: list[str]) -> SentenceWords:
+def sentence_words(paragraphs: list[str]) -> _SentenceWords:
     """Sentences of each paragraph and words of each sentence. Paragraphs are lines with text,
     stripped."""
     if not paragraphs:
@@ -119,10 +120,10 @@ def _lines_with(codes: np.ndarray, table: np.ndarray) -> np.ndarray:
     return lines
 
 
-def _merge(mask: np.ndarray, where: SentenceWords, elsewhere: SentenceWords) -> SentenceWords:
+def _merge(mask: np.ndarray, where: _SentenceWords, elsewhere: _SentenceWords) -> _SentenceWords:
     num_sentences = _put(mask, where.num_sentences, elsewhere.num_sentences)
     words = _put(np.repeat(mask, num_sentences), where.words, elsewhere.words)
-    return SentenceWords(num_sentences, words, _put(mask, where.regular, elsewhere.regular))
+    return _SentenceWords(num_sentences, words, _put(mask, where.regular, elsewhere.regular))
 
 
 def _put(mask: np.ndarray, where: np.ndarray, elsewhere: np.ndarray) -> np.ndarray:
@@ -131,7 +132,7 @@ def _put(mask: np.ndarray, where: np.ndarray, elsewhere: np.ndarray) -> np.ndarr
     return merged
 
 
-def _one_by_one(paragraphs: list[str]) -> SentenceWords:
+def _one_by_one(paragraphs: list[str]) -> _SentenceWords:
     words: list[int] = []
     counts, regular = [], []
     for paragraph in paragraphs:
@@ -144,14 +145,14 @@ def _one_by_one(paragraphs: list[str]) -> SentenceWords:
         counts.append(len(ends))
         parted = all(paragraph[end - 1] == " " for end in ends[:-1])
         regular.append(parted and "  " not in paragraph and paragraph.isprintable())
-    return SentenceWords(
+    return _SentenceWords(
         np.array(counts, dtype=np.int64),
         np.array(words, dtype=np.int64),
         np.array(regular, dtype=bool),
     )
 
 
-def _at_once(paragraphs: list[str], codes: np.ndarray) -> SentenceWords:
+def _at_once(paragraphs: list[str], codes: np.ndarray) -> _SentenceWords:
     data = codes[4:-4]  # every paragraph with its line feed
     controls = np.flatnonzero(data < _SPACE)
     is_feed = data[controls] == _LF
@@ -166,7 +167,7 @@ def _at_once(paragraphs: list[str], codes: np.ndarray) -> SentenceWords:
     regular[np.searchsorted(feeds, controls[~is_feed])] = False
     if codes.dtype != np.uint8:
         regular[_lines_with(codes, ~_PRINTABLE)] = False
-    return SentenceWords(np.diff(last, prepend=-1), words, regular)
+    return _SentenceWords(np.diff(last, prepend=-1), words, regular)
 
 
 def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:

@@ -121,7 +121,7 @@ SUFFIXES = frozenset(word[-4:] for word in TITLES | NUMBERED | EITHER | EXCLAIME
 """The last letters of all that the tables hold."""
 _LONGEST = 24
 """No table holds a longer word."""
-# After a Japanese quotation these go on with the sentence: 「はい。」と言った。
+# After a Japanese quotation these continue the sentence: 「はい。」と言った。
 _QUOTATIVES = ("と", "って", "、", "，")
 
 

@@ -1,5 +1,6 @@
 """Texts in, token ids out, and back: SentencePiece with ALBERT's clean-up and special tokens.
- A tokenizer lives in a folder: spiece.model (the vocabulary), tokenizer_config.json (the clean-up's
+
+A tokenizer lives in a folder: spiece.model (the vocabulary), tokenizer_config.json (the clean-up's
 switches) and tokenizer.json (the same, for Hugging Face). The model file alone will do, with the
 switches of ALBERT. (ALBERT §4.1)
 """
@@ -28,7 +29,7 @@ from litebert.text.vocabulary import SPACE, Bounds, Ids, Offsets, damaged, descr
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
-# texts at a time: few enough that their ids are still in the cache when they are looked at again
+# texts at a time: few enough that their ids are still cached when they are read again
 _CHUNK = 1024
 _NOWHERE: Offsets = np.zeros((1, 2), dtype=np.int32)
 

@@ -1,5 +1,6 @@
-"""Lines of raw text in, a tokenizer and a report on lines it has not seen out.
- The defaults are the flags of the paper's vocabulary: 30,000 unigram tokens, learned on cleaned
+"""Lines of raw text in, a tokenizer and a report on held-out lines out.
+
+The defaults are the flags of the paper's vocabulary: 30,000 unigram tokens, learned on cleaned
 text. (ALBERT §4.1)
 """
 
@@ -64,7 +65,7 @@ class VocabularyConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyReport:
-    """How well the tokens fit text they were not learned from."""
+    """How well the vocabulary fits held-out text."""
 
     vocab_size: int
     num_lines: int
@@ -217,14 +218,14 @@ def _learn(lines: Iterator[str], model: io.BytesIO, feed: _Feed, config: Vocabul
 def _explain(message: str, config: VocabularyConfig) -> DataError:
     if found := re.search(r"too high.*<= (\d+)", message):
         return DataError(
-            f"the corpus yields at most {found[1]} tokens, {config.vocab_size} were asked for; "
+            f"the corpus yields at most {found[1]} tokens, {config.vocab_size} were requested; "
             f"give more text, or a vocab size of at most {found[1]}"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return DataError(
             f"the corpus has so many characters that the vocabulary needs at least {found[1]} "
             "tokens, "
-            f"{config.vocab_size} were asked for; raise the vocab size, or lower the character "
+            f"{config.vocab_size} were requested; raise the vocab size, or lower the character "
             "coverage"
         )
     if "sentences_.empty()" in message:

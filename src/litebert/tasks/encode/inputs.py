@@ -42,7 +42,7 @@ class Inputs:
     sizes: Int[np.ndarray, " units"] | None = None
     """Rows of each unit (choose), or words (tag); None: a unit is a row."""
     positions: Int[np.ndarray, " words"] | None = None
-    """Column of each word's first piece (tag)."""
+    """Column of each word's first token (tag)."""
     offsets: Int[np.ndarray, "pool 2"] | None = None
     """Where each token of the pool that belongs to a context stands in it, in characters (span)."""
     cores: Int[np.ndarray, "units 2"] | None = None
