@@ -18,7 +18,7 @@ from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 
 PAGE = (Path(__file__).parents[1] / "docs" / "finetune.md").read_text(encoding="utf-8")
-SECTION = PAGE.split("## One's own file")[1].split("\n## ")[0]
+SECTION = PAGE.split("## Own files")[1].split("\n## ")[0]
 
 
 def block(kind: str) -> str:

@@ -62,7 +62,7 @@ def test_a_report_says_what_the_evaluation_says(kind: str, tmp_path: Path) -> No
         assert part.name in words
     for each in found.worst:
         assert each.true in words
-        assert each.guessed in words
+        assert each.predicted in words
 
 
 def test_confusion_of_labels(tmp_path: Path) -> None:

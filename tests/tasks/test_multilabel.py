@@ -221,7 +221,7 @@ def test_an_evaluation_has_intervals_slices_and_the_worst() -> None:
     example = TextExample(key="1", first="", label=("a", "b"))
     prediction = MultiLabelPrediction(probabilities={"a": 0.9, "b": 0.2, "c": 0.6})
     (wrong,) = worst(TASK, [example], [prediction])
-    assert (wrong.weight, wrong.true, wrong.guessed) == (0.8, "a, b", "a (90%), c (60%)")
+    assert (wrong.weight, wrong.true, wrong.predicted) == (0.8, "a, b", "a (90%), c (60%)")
     assert worst(TASK, [replace(example, label=("a", "c"))], [prediction]) == []
 
 

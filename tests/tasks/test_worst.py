@@ -55,15 +55,15 @@ def wrong(example: TaskExample, prediction: Prediction, kind: str = "pair") -> W
 def test_how_examples_read() -> None:
     text = TextExample(key="1", first="fine", label="good")
     bad = LabelPrediction(label="bad", probabilities={"good": 0.1, "bad": 0.9})
-    assert (wrong(text, bad).true, wrong(text, bad).guessed) == ("good", "bad (90%)")
+    assert (wrong(text, bad).true, wrong(text, bad).predicted) == ("good", "bad (90%)")
     number = wrong(replace(text, label=2.5), NumberPrediction(value=1.23456), "regress")
-    assert (number.true, number.guessed) == ("2.5", "1.23")
+    assert (number.true, number.predicted) == ("2.5", "1.23")
     choice = ChoiceExample(key="1", context="", question="", options=("red", "blue"), label=1)
     chosen = wrong(choice, ChoicePrediction(index=0, probabilities=(0.75, 0.25)), "choose")
-    assert (chosen.true, chosen.guessed) == ("B: blue", "A: red (75%)")
+    assert (chosen.true, chosen.predicted) == ("B: blue", "A: red (75%)")
     tagged = TagExample(key="1", words=("Ada", "Lovelace", "wrote"), tags=("B-PER", "I-PER", "O"))
     none = wrong(tagged, TagPrediction(tags=("O",) * 3, probabilities=(1.0,) * 3), "tag")
-    assert (none.true, none.guessed) == ("Ada Lovelace [PER]", "(none)")
+    assert (none.true, none.predicted) == ("Ada Lovelace [PER]", "(none)")
 
 
 def test_how_answers_read() -> None:
@@ -81,10 +81,10 @@ def test_how_answers_read() -> None:
         "b",
         "(no answer)",
     )
-    assert wrong(question, span, "answer").guessed == "c (100%)"
-    assert wrong(question, replace(span, null_threshold=1.0), "answer").guessed == "c (50%)"
+    assert wrong(question, span, "answer").predicted == "c (100%)"
+    assert wrong(question, replace(span, null_threshold=1.0), "answer").predicted == "c (50%)"
     silent = replace(span, null_threshold=-800.0)
-    assert wrong(question, silent, "answer").guessed == "(no answer) (100%)"
+    assert wrong(question, silent, "answer").predicted == "(no answer) (100%)"
 
 
 def test_confidence_and_distance_weigh() -> None:

@@ -135,7 +135,7 @@ def _card(wrong: Wrong, prediction: Prediction) -> str:
         '<article class="example"><p class="quiet '
         f'where">{escape(where)}</p>{_body(wrong, prediction)}'
         f'<p class="verdict"><span class="slot right">{escape(wrong.true)}</span> '
-        f'<span class="slot wrong">{escape(wrong.guessed)}</span></p></article>'
+        f'<span class="slot wrong">{escape(wrong.predicted)}</span></p></article>'
     )
 
 

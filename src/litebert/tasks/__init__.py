@@ -5,9 +5,9 @@ The path of one row of reviews.csv:
 
 1. `registry.open_task("classify", "reviews.csv")` chooses between benchmarks/ and tables/.
 2. `tables/rows.py` reads the row, `tables/columns.py` tells which column is the text and which the
-   label, `tables/example.py` makes a TextExample of it (examples.py), and `tables/table.py` collects
-   all of them, their labels (`tables/labels.py`) and splits (`tables/split.py`) in a TaskData
-   (task.py).
+   label, `tables/example.py` makes a TextExample of it (examples.py), and `tables/table.py`
+   collects all of them, their labels (`tables/labels.py`) and splits (`tables/split.py`) in a
+   TaskData (task.py).
 3. `encode/encode.py` tokenizes it into Inputs, from which batches are drawn (`encode/inputs.py`,
    `encode/batch.py`). Contexts and words longer than a row go through `encode/windows.py`.
 4. `heads/heads.py` computes the loss of a batch, or a prediction for every example

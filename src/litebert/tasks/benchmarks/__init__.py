@@ -1,1 +1,1 @@
-"""Benchmarks in their official files: GLUE, SQuAD, RACE; and files for their servers (submit.py)."""
+"""Official files of GLUE, SQuAD and RACE in, examples out; submit.py writes predictions."""

@@ -45,8 +45,9 @@ _TOKEN = re.compile(r"\w+")
 def majority(
     task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExample]
 ) -> list[Prediction]:
-    """What is most frequent in train, whatever the input: a label, all labels that half of train has,
-    a tag, an option's position, no answer, or a frequent answer that the context has; for numbers the mean."""
+    """What is most frequent in train, whatever the input: a label, all labels that half of train
+    has, a tag, an option's position, no answer, or a frequent answer that the context has; for
+    numbers the mean."""
     _check(task, train)
     if task.kind == "answer":
         return list(_frequent_answers(task, only(train, AnswerExample), only(dev, AnswerExample)))

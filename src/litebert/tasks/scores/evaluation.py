@@ -48,7 +48,7 @@ class Wrong:
     """How wrong: the confidence in the wrong prediction, less where it is partly right; for numbers
     the distance."""
     true: str
-    guessed: str
+    predicted: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Evaluation:
                     "key": each.example.key,
                     "weight": each.weight,
                     "true": each.true,
-                    "guessed": each.guessed,
+                    "guessed": each.predicted,
                 }
                 for each in self.worst
             ],
@@ -134,7 +134,7 @@ def worst(
             example=examples[number],
             weight=weights[number],
             true=_true_text(examples[number]),
-            guessed=_predicted_text(examples[number], predictions[number]),
+            predicted=_predicted_text(examples[number], predictions[number]),
         )
         for number in order[:count]
     ]

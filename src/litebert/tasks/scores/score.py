@@ -1,4 +1,4 @@
-"""Examples and predictions in; the task's official scores, their intervals, and scores by slice out.
+"""Examples and predictions in; the task's scores, their intervals, and scores by slice out.
 
 Texts are compared once; each score is then a function of weights over the examples, so that a
 resample or a slice costs one row of weights.

@@ -40,8 +40,8 @@ class TableOptions:
     """Column of the answer's text, or of SQuAD's answers object; empty where a question has
     none."""
     answer_start: str | None = None
-    """Column of the answer's first character in the context; without it, the first place where the
-    answer stands."""
+    """Column of the answer's first character in the context; without it, the first
+    occurrence of the answer."""
     words: str | None = None
     """Column of the words to tag: a list, or a text with white space between."""
     tags: str | None = None
@@ -57,21 +57,20 @@ class TableOptions:
     """All labels, in order; without it, those found in train. A checkpoint's own labels go here
     when it is scored."""
     bad_rows: BadRowPolicy = "error"
-    """What to do with a row that cannot be used: stop, leave it out, or leave it out and keep a
-    copy."""
+    """What to do with a row that cannot be used: stop, skip it, or skip it and store a copy."""
     quarantine: str = "quarantine.jsonl"
-    """Where bad_rows="quarantine" keeps its copies."""
+    """File of the copies of bad_rows="quarantine"."""
     dev_fraction: float = 0.1
-    """Part of one's own rows that becomes dev where no file for dev is given."""
+    """Fraction of own rows that becomes dev where there is no file for dev."""
     test_fraction: float = 0.0
-    """Part of one's own rows that becomes test where no file for test is given."""
+    """Fraction of own rows that becomes test where there is no file for test."""
     split_dev: float | None = None
-    """Part of a benchmark's dev that is kept for scoring where it has no train split; the rest
-    becomes train."""
+    """Fraction of a benchmark's dev for scoring where it has no train split; the rest becomes
+    train."""
     cut_seed: int = 0
-    """Decides which rows go where when a split is cut."""
+    """Seed of the cuts of splits."""
     level: Level = "all"
-    """Which part of RACE: middle school, high school, or both."""
+    """Level of RACE: middle school, high school, or both."""
 
     def __post_init__(self) -> None:
         check_choice(self, "bad_rows", ("error", "skip", "quarantine"))

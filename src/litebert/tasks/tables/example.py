@@ -103,8 +103,8 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
         )
     last = len(options) - 1
     raise BadRowError(
-        f"the right option is {text!r}, expected a letter A to {ascii_uppercase[last]}, a number 0 to "
-        f"{last}, or an option"
+        f"the right option is {text!r}, expected a letter A to {ascii_uppercase[last]}, a number 0 "
+        f"to {last}, or an option"
     )
 
 

@@ -1,4 +1,4 @@
-"""Rows of a table, one after another, in bounded memory: CSV, TSV, JSONL, Parquet, or lines of text.
+"""Rows of a table, one by one, in bounded memory: CSV, TSV, JSONL, Parquet, or lines of text.
 
 In: a path, whose name tells the format, plain or compressed. Out: (location, row) with the row as a
 dict by column; a row that cannot be read is reported to `bad`. TSV is GLUE's: tabs separate fields
@@ -291,7 +291,7 @@ def _header(record: _Record) -> list[str]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
-            f"{record.location.in_full()}: the header names the column {twice[0]!r} more than once; "
-            "give each column a name of its own"
+            f"{record.location.in_full()}: the header names the column {twice[0]!r} more than "
+            "once; give each column a name of its own"
         )
     return names

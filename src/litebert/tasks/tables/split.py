@@ -122,8 +122,8 @@ def overlap_notes(splits: Mapping[str, Sequence[TaskExample]]) -> list[str]:
         count = sum(not trained.isdisjoint(_texts(example)) for example in splits.get(split, ()))
         if count and trained:
             notes.append(
-                f"{count:,} of {len(splits[split]):,} examples of {split} have their text in train, "
-                "too"
+                f"{count:,} of {len(splits[split]):,} examples of {split} have their text in "
+                "train, too"
             )
     return notes
 

@@ -1,5 +1,5 @@
-"""Own data as a task: CSV, TSV, JSONL or Parquet files, or tables in memory, in; TaskData out, labels
-and scores found in the data.
+"""Own data as a task: CSV, TSV, JSONL or Parquet files, or tables in memory, in; TaskData out, with
+the labels of the data.
 
 `data` is a folder with train.*, dev.* and test.*, a single file, or a table in memory for each
 split. Where there is none for dev, some of train becomes dev.
@@ -70,8 +70,8 @@ def open_table(
     missing = [split for split in wanted if split not in examples]
     if missing:
         raise DataError(
-            f"{data if isinstance(data, Path) else 'the data'} has no split {missing[0]!r}; there is: "
-            f"{', '.join(dict.fromkeys((*in_files, *examples)))}; "
+            f"{data if isinstance(data, Path) else 'the data'} has no split {missing[0]!r}; there "
+            f"is: {', '.join(dict.fromkeys((*in_files, *examples)))}; "
             f"expected a file {' or '.join(STEMS.get(missing[0], missing))}.csv (or {TABLES})"
         )
     return TaskData(task=task, splits={split: examples[split] for split in wanted}, notes=notes)
