@@ -83,7 +83,7 @@ class ToyJob:
     def mean(self, sums: ToySums, counts: dict[str, float]) -> Tensor:
         return sums.error / counts["rows"]
 
-    def rate(self, step: int) -> float:
+    def learning_rate(self, step: int) -> float:
         return 0.01
 
     def describe(
@@ -127,7 +127,11 @@ class ToyRun:
         )
 
     def save(self, state: State) -> bool:
-        extra = {"tokens": state.tokens, "seconds": state.seconds, "rate_scale": state.rate_scale}
+        extra = {
+            "tokens": state.tokens,
+            "seconds": state.seconds,
+            "learning_rate_scale": state.learning_rate_scale,
+        }
         where: dict[str, Any] = {
             "step": state.step,
             "epoch": 0,

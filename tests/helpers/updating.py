@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from litebert.optim.groups import make_optimizer, set_rate
+from litebert.optim.groups import make_optimizer, set_learning_rate
 from litebert.recipes import OptimizerSpec
 from litebert.storage.snapshot import Snapshot
 from litebert.train.graphs.update import RecordedUpdate
@@ -70,7 +70,7 @@ class Rig:
                     parameter.grad = gradient.to(self.device, torch.bfloat16)
             self.working.collect()
             # a warm-up, unless told otherwise
-            set_rate(
+            set_learning_rate(
                 self.optimizer,
                 rate(step) if rate else self.spec.learning_rate * min(step + 1, 8) / 8,
             )

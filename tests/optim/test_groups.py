@@ -7,7 +7,7 @@ import torch
 
 from litebert.errors import ConfigError
 from litebert.optim.adamw import AdamW
-from litebert.optim.groups import is_exempt, make_optimizer, parameter_groups, set_rate
+from litebert.optim.groups import make_optimizer, parameter_groups, set_learning_rate
 from litebert.optim.lamb import Lamb
 from litebert.recipes import OptimizerSpec
 
@@ -36,10 +36,6 @@ def run(optimizer: torch.optim.Optimizer, parameters: list[tuple[str, torch.nn.P
         for _, parameter in parameters:
             parameter.grad = parameter.detach() * 0.3 + 0.1
         optimizer.step()
-
-
-def test_exemption_by_name() -> None:
-    assert {name: is_exempt(name) for name in NAMES} == NAMES
 
 
 def test_groups_hold_every_parameter_once() -> None:
@@ -86,7 +82,7 @@ def test_spec_decides(spec: OptimizerSpec, kind: type) -> None:
         assert group["bias_correction"] is spec.bias_correction
         assert group["adapt"] is (spec.name == "lamb")
         assert group["clamp"] == spec.norm_clamp
-    set_rate(optimizer, 0.25)
+    set_learning_rate(optimizer, 0.25)
     assert {group["lr"] for group in optimizer.param_groups} == {0.25}
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from litebert.errors import CheckpointError
 from litebert.files import write_folder
-from litebert.optim.groups import make_optimizer, set_rate
+from litebert.optim.groups import make_optimizer, set_learning_rate
 from litebert.recipes import OptimizerSpec
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 
@@ -41,7 +41,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
     """Dropout draws from torch's generator, so a resume that forgets it shows."""
     dtype = next(model.parameters()).dtype
     for step in steps:
-        set_rate(optimizer, 0.01 / (step + 1))
+        set_learning_rate(optimizer, 0.01 / (step + 1))
         optimizer.zero_grad(set_to_none=True)
         inputs = torch.linspace(-1, 1, 24).reshape(6, 4).roll(step).to(dtype)
         model(inputs).square().sum().backward()

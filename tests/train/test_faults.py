@@ -76,7 +76,7 @@ def test_skip_then_roll_back_then_exit_4_with_the_examples(shards: Path, tmp_pat
     training = Poisoned({6: 99, 7: 99, 8: 99}, recipe, shards, CPU)
     with pytest.raises(
         DivergedError,
-        match=r"diverged at step 8: loss nan .* epoch 0, examples \d+, .*; lower the rate",
+        match=r"diverged at step 8: loss nan .* epoch 0, examples \d+, .*; lower the learning rate",
     ) as told:
         training.train(tmp_path / "run", progress=False)
     assert told.value.exit_code == 4
@@ -84,8 +84,10 @@ def test_skip_then_roll_back_then_exit_4_with_the_examples(shards: Path, tmp_pat
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "diverged"
     kept = [(event["event"], event["step"]) for event in events(tmp_path / "run")]
     assert kept == [("rollback", 4), ("skip", 6), ("skip", 7), ("stop", 8)]
-    rates = [record["rate"] for record in essence(tmp_path / "run") if record["kind"] == "step"]
-    assert rates[4] == training.job.rate(4) / 2  # half the rate after going back
+    rates = [
+        record["learning_rate"] for record in essence(tmp_path / "run") if record["kind"] == "step"
+    ]
+    assert rates[4] == training.job.learning_rate(4) / 2  # half the rate after going back
 
 
 def test_a_bad_stretch_that_passes_is_survived_and_resumed_exactly(

@@ -12,7 +12,7 @@ from litebert.data.shards import Shards
 from litebert.data.stream import Stream
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.optim.schedule import rate_at
+from litebert.optim.schedule import learning_rate_at
 from litebert.packing import PACKED_MULTIPLE, round_up
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretrain.job import Feed, PretrainJob, filled_to
@@ -67,11 +67,11 @@ def test_the_rate_follows_the_batch_by_its_root(
     """The staged recipe begins with 6 sequences and goes on with 8."""
     recipe = replace(staged_recipe(), reference_batch_size=stated)
     job = PretrainJob(recipe, make_feed(shards), CPU)
-    plain = [rate_at(recipe.optimizer, step, job.steps) for step in range(job.steps)]
+    plain = [learning_rate_at(recipe.optimizer, step, job.steps) for step in range(job.steps)]
     sizes = [job.feed.at(step)[1] for step in range(job.steps)]
     assert set(sizes) == {6, 8}
     expected = [rate * factors[size == 8] for rate, size in zip(plain, sizes, strict=True)]
-    assert [job.rate(step) for step in range(job.steps)] == pytest.approx(expected)
+    assert [job.learning_rate(step) for step in range(job.steps)] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("tokens", [48, 10_000])

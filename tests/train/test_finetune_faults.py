@@ -96,7 +96,7 @@ def test_a_run_that_diverges_begins_again_with_a_third_of_the_rate_and_twice_the
     )
     steps = [record for record in essence(tmp_path) if record["kind"] == "step"]
     assert [record["step"] for record in steps] == [*range(7), *range(7, 23)]
-    rates = [record["rate"] for record in steps]
+    rates = [record["learning_rate"] for record in steps]
     assert rates[7:11] == pytest.approx([3e-3 / 3 * part for part in (0.25, 0.5, 0.75, 1.0)])
     assert rates[:2] == pytest.approx([1.5e-3, 3e-3])
     assert (result(tmp_path)["attempts"], result(tmp_path)["steps"]) == (2, 23)

@@ -13,7 +13,7 @@ import torch
 
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.model.model import Model
-from litebert.optim.moves import Part
+from litebert.optim.step import StepGroup
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
@@ -146,8 +146,8 @@ def test_a_run_learns_what_it_learns_without(tmp_path: Path, optimizer: dict[str
 
 
 class Failing(RecordedUpdate):
-    def move(self, parts: list[Part], scalars: torch.Tensor) -> None:
-        self.optimizer.move(parts[0], scalars[: len(self.optimizer.scalars(parts[0]))].unbind())
+    def move(self, parts: list[StepGroup], scalars: torch.Tensor) -> None:
+        self.optimizer.apply(parts[0], scalars[: len(self.optimizer.scalars(parts[0]))].unbind())
         raise RuntimeError("half-way")
 
 

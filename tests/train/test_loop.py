@@ -92,12 +92,12 @@ def test_after_too_many_skips_the_run_goes_back_with_half_the_rate(tmp_path: Pat
     state = run.run()
     assert events(run) == ["skip", "skip", "rollback"]
     assert re.search(
-        r"step 13: loss nan .* not stepped on; back at step 10 with rate × 0.5",
+        r"step 13: loss nan .* not stepped on; back at step 10 with learning rate × 0.5",
         run.records[-11]["message"],
     )
     assert run.job.seen == [*range(14), *range(10, 20)]
-    assert state.rate_scale == 0.5
-    rates = [record["rate"] for record in run.records if record["kind"] == "step"]
+    assert state.learning_rate_scale == 0.5
+    rates = [record["learning_rate"] for record in run.records if record["kind"] == "step"]
     assert rates[-1] == 0.005
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_stays_bad_stops_with_the_examples_named(tmp_path: Path) -> N
     run = ToyRun(tmp_path, ToyJob(bad_steps=frozenset(range(7, 20))))
     with pytest.raises(
         DivergedError,
-        match=r"diverged at step 9: loss nan .* of examples 1, 2, 3: not stepped on; lower the rate",
+        match=r"diverged at step 9: loss nan .* of examples 1, 2, 3: not stepped on; lower the learning rate",
     ):
         run.run()
     assert all(torch.isfinite(parameter).all() for parameter in run.model.parameters())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from litebert.optim.groups import set_rate
-from litebert.optim.moves import Part
+from litebert.optim.groups import set_learning_rate
+from litebert.optim.step import StepGroup
 from litebert.train.graphs.update import WARM, RecordedStep, RecordedUpdate
 from tests.helpers.toy_job import ToyJob, ToyRun
 from tests.helpers.updating import SPECS, Rig
@@ -20,7 +20,7 @@ class Pretended:
     recorded with."""
 
     update: "PretendedUpdate"
-    parts: list[Part]
+    parts: list[StepGroup]
     scalars: torch.Tensor
 
     def replay(self) -> None:
@@ -37,7 +37,7 @@ class Pretended:
 class PretendedUpdate(RecordedUpdate):
     records = replays = 0
 
-    def record(self, parts: list[Part]) -> RecordedStep:
+    def record(self, parts: list[StepGroup]) -> RecordedStep:
         self.records += 1
         scalars = torch.zeros(sum(len(self.optimizer.scalars(part)) for part in parts))
         return RecordedStep(graph=Pretended(self, parts, scalars), scalars=scalars)  # type: ignore[arg-type]
@@ -128,13 +128,15 @@ def test_a_run_that_skips_and_goes_back_is_the_same(tmp_path: Path) -> None:
     update = PretendedUpdate(recorded.optimizer, recorded.working, pytest.fail)
     recorded.loop.update = update
     one, other = plain.run(), recorded.run()
-    assert (one.step, one.rate_scale) == (other.step, other.rate_scale) == (24, 0.5)
+    assert (
+        (one.step, one.learning_rate_scale) == (other.step, other.learning_rate_scale) == (24, 0.5)
+    )
     assert update.records == 2
     assert recorded.weights() == pytest.approx(plain.weights(), rel=1e-3, abs=1e-4)
 
 
 class Failing(RecordedUpdate):
-    def record(self, parts: list[Part]) -> RecordedStep:
+    def record(self, parts: list[StepGroup]) -> RecordedStep:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
 
@@ -167,7 +169,7 @@ def test_a_step_that_was_made_ready_and_not_taken_changes_nothing(name: str) -> 
     def after_a_skipped_one() -> None:
         rate = rig.optimizer.param_groups[0]["lr"]
         for each in (0.1, rate):
-            set_rate(rig.optimizer, each)
+            set_learning_rate(rig.optimizer, each)
             update.ready()
         update()
 
@@ -202,7 +204,7 @@ def test_a_step_is_made_ready_before_its_loss_is_judged(tmp_path: Path) -> None:
     run.loop.update = Telling(run.optimizer, run.working, pytest.fail)
     run.loop.guard.judge = telling  # type: ignore[method-assign, assignment]
     run.run()
-    rates = [run.job.rate(step) for step in range(3)]
+    rates = [run.job.learning_rate(step) for step in range(3)]
     assert said == [
         *(f"ready at {rates[0]:g}", "judge", "step"),
         *(f"ready at {rates[1]:g}", "judge"),

@@ -1,38 +1,37 @@
-"""torch's AdamW as one kernel, with its step taken apart (moves.py). In: gradients. Out: changed
-weights."""
+"""torch's fused AdamW, with its step in two halves (step.py). In: gradients. Out: weights."""
 
 import torch
 from torch import Tensor, optim
 from torch.optim.adamw import adamw
 
-from litebert.optim.moves import Part, Scalars
+from litebert.optim.step import Scalars, StepGroup
 
 
 class AdamW(optim.AdamW):
-    """torch's in every respect, its state too. Where it is fused, the number of steps is on the
-    device and counted there."""
+    """torch's in every respect, its state too. Where it is fused, steps are counted on the
+    device."""
 
-    def parts(self) -> list[Part]:
-        found = []
+    def step_groups(self) -> list[StepGroup]:
+        groups = []
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-            found += [Part(group=group, parameters=parameters)] if parameters else []
-        return found
+            groups += [StepGroup(group=group, parameters=parameters)] if parameters else []
+        return groups
 
-    def scalars(self, part: Part) -> list[float]:
-        return [part.group["lr"]]
+    def scalars(self, step_group: StepGroup) -> list[float]:
+        return [step_group.group["lr"]]
 
     @torch.no_grad()
-    def move(self, part: Part, scalars: Scalars) -> None:
-        states = [self.state[parameter] for parameter in part.parameters]
+    def apply(self, step_group: StepGroup, scalars: Scalars) -> None:
+        states = [self.state[parameter] for parameter in step_group.parameters]
         columns: list[list[Tensor]] = [
             [state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")
         ]
-        group, (first, second, steps) = part.group, columns
+        group, (first, second, steps) = step_group.group, columns
         (beta1, beta2), (rate,) = group["betas"], scalars
         adamw(
-            part.parameters,
-            part.gradients,
+            step_group.parameters,
+            step_group.gradients,
             first,
             second,
             [],
@@ -48,5 +47,5 @@ class AdamW(optim.AdamW):
             maximize=False,
         )
 
-    def count(self, part: Part) -> None:
-        """`move` did."""
+    def advance(self, step_group: StepGroup) -> None:
+        """`apply` did."""

@@ -16,20 +16,20 @@ from litebert.optim.lamb import Lamb
 from litebert.optim.muon import Muon
 from litebert.recipes import OptimizerSpec
 
-FUSED = ("cpu", "cuda")
+_FUSED = ("cpu", "cuda")
 """Devices for which torch has AdamW as one kernel, on every version we support."""
 
 
-def is_exempt(name: str) -> bool:
+def _is_exempt(name: str) -> bool:
     """Whether a parameter of this name is a bias or belongs to a norm:
     `encoder.embedding.norm.weight` does."""
     *owners, last = name.split(".")
     return last == "bias" or any(owner == "norm" or owner.endswith("_norm") for owner in owners)
 
 
-def is_inner(name: str, parameter: Tensor) -> bool:
-    """Whether this is a matrix between two hidden widths: no table of embeddings, and no head's
-    last product."""
+def _is_inner(name: str, parameter: Tensor) -> bool:
+    """Whether this is a matrix between two hidden widths: no embedding table, and no head's last
+    linear layer."""
     table = any(f"embedding.{kind}." in name for kind in ("token", "position", "segment"))
     last = name.startswith("heads.") and not name.startswith("heads.masked.dense.")
     return parameter.ndim == 2 and not table and not last
@@ -48,12 +48,12 @@ def parameter_groups(
         raise ConfigError(
             "no parameter asks for a gradient, so there is nothing to train; unfreeze some"
         )
-    decayed = [(name, parameter) for name, parameter in trained if not is_exempt(name)]
-    exempt = [(name, parameter) for name, parameter in trained if is_exempt(name)]
+    decayed = [(name, parameter) for name, parameter in trained if not _is_exempt(name)]
+    exempt = [(name, parameter) for name, parameter in trained if _is_exempt(name)]
     matrices = [
         (name, parameter)
         for name, parameter in decayed
-        if spec.name == "muon" and is_inner(name, parameter)
+        if spec.name == "muon" and _is_inner(name, parameter)
     ]
     names = {name for name, _ in matrices}
     decayed = [(name, parameter) for name, parameter in decayed if name not in names]
@@ -73,8 +73,8 @@ def parameter_groups(
 def make_optimizer(
     named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec
 ) -> Lamb | AdamW:
-    """The optimizer that `spec` describes, its rate still at the peak: the loop sets it with
-    `set_rate` before each step."""
+    """The optimizer that `spec` describes, its learning rate still at the peak: the loop sets it with
+    `set_learning_rate` before each step."""
     groups = parameter_groups(named_parameters, spec)
     if spec.name == "muon":
         return Muon(
@@ -99,13 +99,13 @@ def make_optimizer(
         del group["adapt"]
     # One kernel on a GPU, and on a CPU one pass over memory where foreach takes a dozen.
     fused = all(
-        parameter.device.type in FUSED for group in groups for _, parameter in group["params"]
+        parameter.device.type in _FUSED for group in groups for _, parameter in group["params"]
     )
     kernel = {"fused": True} if fused else {"foreach": True}
     return AdamW(groups, lr=spec.learning_rate, betas=spec.betas, eps=spec.epsilon, **kernel)
 
 
-def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Give every group the rate of this step."""
+def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
+    """Give every group the learning rate of this step."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = learning_rate

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litebert.errors import ConfigError
-from litebert.optim.moves import Part, Scalars
+from litebert.optim.step import Scalars, StepGroup
 
 
 class Lamb(Optimizer):
@@ -78,38 +78,39 @@ class Lamb(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for part in self.parts():
-            self.move(part, self.scalars(part))
-            self.count(part)
+        for step_group in self.step_groups():
+            self.apply(step_group, self.scalars(step_group))
+            self.advance(step_group)
         return loss
 
-    def parts(self) -> list[Part]:
-        """What has gradients, those of one group and age together: a layer that joined later is
-        younger."""
-        found = []
+    def step_groups(self) -> list[StepGroup]:
+        """Parameters with gradients by group and age: a layer that joined later is younger."""
+        groups = []
         for group in self.param_groups:
             ages: dict[int, list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     ages.setdefault(self._age_of(parameter, group), []).append(parameter)
-            found += [Part(group=group, parameters=parameters) for parameters in ages.values()]
-        return found
+            groups += [
+                StepGroup(group=group, parameters=parameters) for parameters in ages.values()
+            ]
+        return groups
 
-    def scalars(self, part: Part) -> list[float]:
-        """The rate, and with bias correction the divisors of √v and m."""
-        group = part.group
+    def scalars(self, step_group: StepGroup) -> list[float]:
+        """The learning rate, and with bias correction the divisors of √v and m."""
+        group = step_group.group
         if not group["bias_correction"]:
             return [group["lr"]]
-        (beta1, beta2), step = group["betas"], self._age_of(part.parameters[0], group) + 1
+        (beta1, beta2), step = group["betas"], self._age_of(step_group.parameters[0], group) + 1
         return [group["lr"], (1 - beta2**step) ** 0.5, 1 - beta1**step]
 
-    def count(self, part: Part) -> None:
-        for parameter in part.parameters:
+    def advance(self, step_group: StepGroup) -> None:
+        for parameter in step_group.parameters:
             self.state[parameter]["step"] += 1
 
     @torch.no_grad()
-    def move(self, part: Part, scalars: Scalars) -> None:
-        group, parameters = part.group, part.parameters
+    def apply(self, step_group: StepGroup, scalars: Scalars) -> None:
+        group, parameters = step_group.group, step_group.parameters
         states = [self._state_of(parameter) for parameter in parameters]
         weights = [
             state.get("master", parameter)
@@ -118,7 +119,7 @@ class Lamb(Optimizer):
         first, second = [state["first"] for state in states], [state["second"] for state in states]
         gradients = [
             gradient.to(moment.dtype)
-            for gradient, moment in zip(part.gradients, first, strict=True)
+            for gradient, moment in zip(step_group.gradients, first, strict=True)
         ]
         beta1, beta2 = group["betas"]
         rate, *divisors = scalars
@@ -186,8 +187,8 @@ def _ratios(
 def _descend(
     weights: list[Tensor], updates: tuple[Tensor, ...], ratios: Tensor | None, rate: float | Tensor
 ) -> None:
-    """w ← w − rate · ratio · u. A rate on the device cannot be a kernel's argument, so there it is
-    multiplied in before."""
+    """w ← w − rate · ratio · u. A learning rate on the device cannot be a kernel's argument, so it
+    is multiplied in first."""
     if isinstance(rate, Tensor):
         if ratios is None:
             torch._foreach_mul_(updates, rate)

@@ -1,13 +1,15 @@
 """Muon (Jordan et al. 2024) for the matrices inside the layers, AdamW for everything else. In:
 gradients. Out: weights.
- A matrix moves along the nearest orthogonal matrix to its momentum, so that every direction of it
-moves alike:
 
-    m ← μ m + (1 − μ) g        u = orthogonal((1 − μ) g + μ m)        w ← (1 − rate · λ) w − rate ·
-    0.2 √max(rows, columns) · u
- The factor gives an update the size that AdamW's have, so one rate serves both (Liu et al. 2025,
-arXiv 2502.16982). Not in ALBERT's paper: there a layer is used a dozen times over, and what counts
-is that no direction of it runs away.
+A matrix is updated by the orthogonal matrix nearest to its momentum, so that all its singular
+directions move by the same amount:
+
+    m ← μ m + (1 − μ) g        u = orthogonal((1 − μ) g + μ m)
+    w ← (1 − rate · λ) w − rate · 0.2 √max(rows, columns) · u
+
+The factor gives updates the size of AdamW's, so one learning rate serves both (Liu et al. 2025,
+arXiv 2502.16982). Not in ALBERT's paper: its layer is applied a dozen times, so it matters that no
+direction of a matrix grows away from the others.
 """
 
 from typing import Any
@@ -16,7 +18,7 @@ import torch
 from torch import Tensor
 
 from litebert.optim.lamb import Lamb
-from litebert.optim.moves import Part, Scalars
+from litebert.optim.step import Scalars, StepGroup
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic whose five-fold application takes singular values from (0, 1] to near 1 (Jordan et
@@ -29,34 +31,36 @@ UPDATE_SIZE = 0.2
 class Muon(Lamb):
     """Groups with `momentum` are moved by Muon, the others by AdamW."""
 
-    def scalars(self, part: Part) -> list[float]:
-        """Of matrices: what decay leaves of a weight, and the factor of each one's update."""
-        if not _is_turned(part.group):
-            return super().scalars(part)
-        rate = part.group["lr"]
-        sizes = [-rate * UPDATE_SIZE * max(parameter.shape) ** 0.5 for parameter in part.parameters]
-        return [1 - rate * part.group["weight_decay"], *sizes]
+    def scalars(self, step_group: StepGroup) -> list[float]:
+        """Of matrices: the factor of weight decay, and the factor of each update."""
+        if not _is_muon(step_group.group):
+            return super().scalars(step_group)
+        rate = step_group.group["lr"]
+        sizes = [
+            -rate * UPDATE_SIZE * max(parameter.shape) ** 0.5 for parameter in step_group.parameters
+        ]
+        return [1 - rate * step_group.group["weight_decay"], *sizes]
 
-    def count(self, part: Part) -> None:
-        if not _is_turned(part.group):  # matrices have no age: nothing of theirs is corrected
-            super().count(part)
+    def advance(self, step_group: StepGroup) -> None:
+        if not _is_muon(step_group.group):  # matrices have no age: nothing of theirs is corrected
+            super().advance(step_group)
 
     @torch.no_grad()
-    def move(self, part: Part, scalars: Scalars) -> None:
-        if not _is_turned(part.group):
-            super().move(part, scalars)
+    def apply(self, step_group: StepGroup, scalars: Scalars) -> None:
+        if not _is_muon(step_group.group):
+            super().apply(step_group, scalars)
             return
-        momentum, gradients = part.group["momentum"], part.gradients
+        momentum, gradients = step_group.group["momentum"], step_group.gradients
         left, *sizes = scalars
-        moments = [self._moment_of(parameter) for parameter in part.parameters]
+        moments = [self._moment_of(parameter) for parameter in step_group.parameters]
         torch._foreach_lerp_(moments, gradients, 1 - momentum)
         updates = orthogonal_all(torch._foreach_lerp(gradients, moments, momentum))
-        torch._foreach_mul_(part.parameters, left)
+        torch._foreach_mul_(step_group.parameters, left)
         torch._foreach_mul_(updates, sizes)
-        torch._foreach_add_(part.parameters, updates)
+        torch._foreach_add_(step_group.parameters, updates)
 
     def _age_of(self, parameter: Tensor, group: dict[str, Any]) -> int:
-        if not _is_turned(group):
+        if not _is_muon(group):
             return super()._age_of(parameter, group)
         self._moment_of(parameter)
         return 0
@@ -69,7 +73,7 @@ class Muon(Lamb):
         return moment
 
 
-def _is_turned(group: dict[str, Any]) -> bool:
+def _is_muon(group: dict[str, Any]) -> bool:
     return group.get("momentum") is not None
 
 

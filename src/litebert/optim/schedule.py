@@ -1,9 +1,10 @@
 """The learning rate as a pure function of the step. In: a spec, the step, the length of the run.
-Out: the rate.
- Steps count from 0: `rate_at(spec, 0, steps)` is the rate of the first update. Google's schedule
-(ALBERT §A.4 and its optimization.py) begins with a rate of exactly 0 and counts decay from step 0,
-so that where warm-up ends the rate drops from almost the peak to peak · (1 − warmup/steps); the
-other forms waste no step and join.
+Out: the learning rate.
+
+Steps count from 0: `learning_rate_at(spec, 0, steps)` is that of the first update. Google's schedule
+(ALBERT §A.4 and its optimization.py) begins with a learning rate of exactly 0 and counts decay from
+step 0, so at the end of warm-up it drops from almost the peak to peak · (1 − warmup/steps); the
+other schedules are continuous.
 """
 
 import math
@@ -12,12 +13,11 @@ from collections.abc import Callable
 from litebert.errors import ConfigError
 from litebert.recipes import OptimizerSpec, Schedule, Stages
 
-__all__ = ["Stages", "rate_at", "scaled_rate"]
+__all__ = ["Stages", "learning_rate_at", "scaled_learning_rate"]
 
 
-def rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:
-    """The learning rate of update `step` in a run of `steps` updates; after the last one the rate
-    stays where it ended."""
+def learning_rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:
+    """The learning rate of update `step` in a run of `steps` updates, constant after the last."""
     warmup = spec.warmup_steps(steps)
     if spec.schedule == "reference":
         if step < warmup:
@@ -33,7 +33,7 @@ def rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:
     )
 
 
-def scaled_rate(rate: float, batch_size: int, reference_batch_size: int) -> float:
+def scaled_learning_rate(rate: float, batch_size: int, reference_batch_size: int) -> float:
     """The √batch rule: `rate`, stated for `reference_batch_size` sequences, for a batch of another
     size.
 

@@ -11,7 +11,7 @@ from litebert.data.stream import Position
 from litebert.train.working import WorkingCopy
 
 
-class Sums(Protocol):
+class _Sums(Protocol):
     """Losses of a microbatch as sums, so that they add up."""
 
     def __add__(self, other: Self) -> Self: ...
@@ -19,17 +19,17 @@ class Sums(Protocol):
     def numbers(self) -> dict[str, Tensor]: ...
 
 
-class Rows(Protocol):
+class _Rows(Protocol):
     """A batch that can be cut into microbatches of rows."""
 
     def __len__(self) -> int: ...
     def rows(self, start: int, stop: int) -> Self: ...
 
 
-B = TypeVar("B", bound=Rows)
-S = TypeVar("S", bound=Sums)
-B_contra = TypeVar("B_contra", bound=Rows, contravariant=True)
-S_co = TypeVar("S_co", bound=Sums, covariant=True)
+B = TypeVar("B", bound=_Rows)
+S = TypeVar("S", bound=_Sums)
+B_contra = TypeVar("B_contra", bound=_Rows, contravariant=True)
+S_co = TypeVar("S_co", bound=_Sums, covariant=True)
 M = TypeVar("M", bound=nn.Module)
 M_contra = TypeVar("M_contra", bound=nn.Module, contravariant=True)
 
@@ -57,7 +57,7 @@ class Job(Protocol[M_contra, B, S]):
     def mean(self, sums: S, counts: dict[str, float]) -> Tensor:
         """What is minimized, given the counts of all ranks."""
 
-    def rate(self, step: int) -> float:
+    def learning_rate(self, step: int) -> float:
         """The learning rate of `step`."""
 
     def describe(

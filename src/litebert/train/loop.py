@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol
 import torch
 
 from litebert.errors import DivergedError, InterruptedRunError, LitebertError
-from litebert.optim.groups import set_rate
+from litebert.optim.groups import set_learning_rate
 from litebert.train.guard import Guard
 from litebert.train.job import B, Learner, M, S
 from litebert.train.runtime import Runtime
@@ -30,7 +30,7 @@ class State:
     """Tokens read in them."""
     seconds: float = 0.0
     """Time spent in them, over all processes of the run."""
-    rate_scale: float = 1.0
+    learning_rate_scale: float = 1.0
     """Factor of the learning rate, halved by every rollback."""
 
 
@@ -86,7 +86,7 @@ Event = BetweenSteps | StepDone | Incident | Evaluated | BeforeSnapshot
 Subscriber = Callable[[Event], None]
 
 
-class Snapshots(Protocol):
+class _Snapshots(Protocol):
     """Where the loop saves on a stop request and returns to after a divergence."""
 
     def save(self, state: State) -> bool:
@@ -105,7 +105,7 @@ class Loop(Generic[M, B, S]):
         *,
         runtime: Runtime,
         guard: Guard,
-        snapshots: Snapshots | None = None,
+        snapshots: _Snapshots | None = None,
         emit: Subscriber = lambda event: None,
         max_grad_norm: float,
     ) -> None:
@@ -151,8 +151,8 @@ class Loop(Generic[M, B, S]):
             self.passes.prefetch(state.step + 1)
         self.runtime.sum_gradients(self.parameters)
         gradient_norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm)
-        rate = self.job.rate(state.step) * state.rate_scale
-        set_rate(self.optimizer, rate)
+        learning_rate = self.job.learning_rate(state.step) * state.learning_rate_scale
+        set_learning_rate(self.optimizer, learning_rate)
         if self.update is not None:
             self.update.ready()
         by_name = losses.numbers()
@@ -173,12 +173,13 @@ class Loop(Generic[M, B, S]):
             self.emit(Incident(step=state.step, kind=verdict, message=message))
             if verdict == "stop":
                 raise DivergedError(
-                    f"diverged at step {state.step:,}: {message}; lower the rate or lengthen the "
-                    "warm-up, and see metrics.jsonl"
+                    f"diverged at step {state.step:,}: {message}; lower the learning rate or "
+                    "lengthen the warm-up, and see metrics.jsonl"
                 )
         seconds = state.seconds + time.monotonic() - began
         tokens = state.tokens + metrics.pop("tokens")
-        metrics |= {"norm": norm, "rate": rate, "tokens": tokens, "seconds": round(seconds, 3)}
+        metrics |= {"gradient_norm": norm, "learning_rate": learning_rate}
+        metrics |= {"tokens": tokens, "seconds": round(seconds, 3)}
         self.emit(StepDone(step=state.step, metrics=metrics))
         return replace(state, step=state.step + 1, tokens=tokens, seconds=seconds)
 
@@ -251,10 +252,10 @@ class Loop(Generic[M, B, S]):
                 f"diverged at step {state.step:,}: {why}; and no snapshot was saved to go back to"
             )
         assert self.snapshots is not None
-        scale = min(before.rate_scale, state.rate_scale) / 2
-        message = f"step {state.step:,}: {why}; back at step {before.step:,} with rate × {scale:g}"
+        scale = min(before.learning_rate_scale, state.learning_rate_scale) / 2
+        message = f"step {state.step:,}: {why}; back at step {before.step:,} with learning rate × {scale:g}"
         self.emit(Incident(step=before.step, kind="rollback", message=message))
-        state = replace(before, rate_scale=scale)
+        state = replace(before, learning_rate_scale=scale)
         self.snapshots.save(state)  # a run that is killed soon must not forget the lower rate
         return state
 

@@ -52,7 +52,7 @@ def to_stderr(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-class Stateful(Protocol):
+class _Stateful(Protocol):
     """What a snapshot stores beside weights, optimizer and counters."""
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -78,7 +78,7 @@ class Run(Generic[B, S]):
         self.learner, self.job = learner, learner.job
         self.subscribers: list[Subscriber] = []
         """Called with every event, in this order, after it was logged and before a snapshot."""
-        self.stateful: dict[str, Stateful] = {}
+        self.stateful: dict[str, _Stateful] = {}
         """What a snapshot stores, by its name there."""
         self.guard = self.new_guard()
         self.saved = -1
@@ -151,7 +151,7 @@ class Run(Generic[B, S]):
         """Write a snapshot while the other ranks wait; whether it was written."""
         self.emit(BeforeSnapshot())
         is_written = self.runtime.is_main and self._write_snapshot(state)
-        is_written = bool(self.runtime.told(is_written))
+        is_written = bool(self.runtime.broadcast(is_written))
         self.saved = state.step if is_written else self.saved
         self.write_status("running", state, steps=self.job.steps)
         return is_written
@@ -176,7 +176,9 @@ class Run(Generic[B, S]):
         self.progress.lengthen(self.job.steps)
         if not self.guard.rollbacks:  # a run that rolls back must not forget how often it did
             self.guard.load_state_dict(snapshot.extra["guard"])
-        return State(step=snapshot.step, **snapshot.extra["state"])
+        counters = dict(snapshot.extra["state"])
+        scale = counters.pop("rate_scale")
+        return State(step=snapshot.step, learning_rate_scale=scale, **counters)
 
     def new_guard(self) -> Guard:
         recipe = self.recipe
@@ -246,7 +248,7 @@ class Run(Generic[B, S]):
         reports: list[str] = []
         self.store.report = reports.append
         snapshot = self.store.latest() if self.runtime.is_main else None
-        first = round(self.runtime.told(-1 if snapshot is None else snapshot.step))
+        first = round(self.runtime.broadcast(-1 if snapshot is None else snapshot.step))
         if not self.runtime.is_main and first >= 0:
             snapshot = self.store.latest(set_aside=False)
         step = -1 if snapshot is None else snapshot.step
@@ -285,7 +287,7 @@ class Run(Generic[B, S]):
         counters = {
             "tokens": state.tokens,
             "seconds": state.seconds,
-            "rate_scale": state.rate_scale,
+            "rate_scale": state.learning_rate_scale,
         }
         snapshot = Snapshot.capture(
             self.learner.model,

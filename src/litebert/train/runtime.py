@@ -132,7 +132,7 @@ class Runtime:
         dist.all_reduce(summed)
         return dict(zip(numbers, summed.tolist(), strict=True))
 
-    def told(self, number: float) -> float:
+    def broadcast(self, number: float) -> float:
         """The number that the first rank has."""
         return self.total({"number": number if self.is_main else 0.0})["number"]
 

@@ -157,7 +157,9 @@ class DevEvaluation:
         run, state, patience = self.run, event.state, self.job.recipe.patience
         card, predictions = self.predict(stop_check(run.runtime, event.stop))
         scores = score(card.task, self.prepared.dev.examples, predictions)
-        first = run.runtime.told(scores[card.task.scores[0]])  # ranks must not decide differently
+        first = run.runtime.broadcast(
+            scores[card.task.scores[0]]
+        )  # ranks must not decide differently
         threshold = {} if card.null_threshold is None else {"null_threshold": card.null_threshold}
         run.emit(Evaluated(state=state, scores={"score": first, **scores, **threshold}))
         self.evaluated = state.step
@@ -194,7 +196,7 @@ class DevEvaluation:
                 "a number"
             )
         questions = cast(list[AnswerExample], searched.examples)
-        threshold = self.run.runtime.told(best_threshold(questions, spans))
+        threshold = self.run.runtime.broadcast(best_threshold(questions, spans))
         answered = at_threshold(cast(list[SpanPrediction], predictions), threshold)
         return replace(card, null_threshold=threshold), cast(list[Prediction], answered)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from litebert.data.stream import Position
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.optim.schedule import rate_at
+from litebert.optim.schedule import learning_rate_at
 from litebert.packing import HostBatch
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.tasks.encode.batch import TaskBatch, epoch_batches
@@ -27,7 +27,7 @@ LOWER, LONGER = 3, 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Drawn:
+class _Draw:
     """The batch of a step."""
 
     place: Position
@@ -56,7 +56,7 @@ class FinetuneJob:
         """Steps from a beginning to its end."""
         self.begin(0, 0)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
-        self._prefetched: Drawn | None = None
+        self._prefetched: _Draw | None = None
 
     def begin(self, attempt: int, step: int) -> None:
         """From `step` on it is attempt number `attempt`."""
@@ -102,14 +102,14 @@ class FinetuneJob:
         self._prefetched = None
         return self.drawn.batch
 
-    def draw(self, step: int) -> Drawn:
+    def draw(self, step: int) -> _Draw:
         """This rank's part of the batch of a step."""
         units = self.units(step)
         mine = units[self.runtime.rank :: self.runtime.world_size]
         if len(mine):
-            return Drawn(place=self.position(step), units=mine, batch=self.inputs.batch(mine))
+            return _Draw(place=self.position(step), units=mine, batch=self.inputs.batch(mine))
         spare = units[:1]  # fewer than ranks: this one reads along
-        return Drawn(
+        return _Draw(
             place=self.position(step),
             units=spare,
             batch=replace(self.inputs.batch(spare), is_spare=True),
@@ -142,7 +142,7 @@ class FinetuneJob:
     def microbatch_rows(self, step: int) -> int:
         return self.at_once(self.drawn)
 
-    def at_once(self, drawn: Drawn) -> int:
+    def at_once(self, drawn: _Draw) -> int:
         """As many units as the recipe's tokens allow, and about as many in every microbatch."""
         units, (rows, width) = len(drawn.units), drawn.shape
         most = max(self.recipe.microbatch_tokens * units // (rows * width), 1)
@@ -181,8 +181,8 @@ class FinetuneJob:
         """What is minimized."""
         return sums.loss / divisors[0]
 
-    def rate(self, step: int) -> float:
-        return rate_at(self.spec, step - self.began, self.length)
+    def learning_rate(self, step: int) -> float:
+        return learning_rate_at(self.spec, step - self.began, self.length)
 
     def describe(
         self, step: int, sums: dict[str, float], counts: dict[str, float]

@@ -152,7 +152,7 @@ class Finetuning:
         self.chance.begin()
         self.evaluation.begin()
         self.run.progress.lengthen(self.job.steps)
-        state = replace(state, rate_scale=1.0)
+        state = replace(state, learning_rate_scale=1.0)
         self.run.save(state)
         return state
 

@@ -28,7 +28,7 @@ SHAPES = 24
 """Shapes recorded at most; batches of others run as usual."""
 
 
-class Recordable(Protocol):
+class GraphJob(Protocol):
     """What a job of the loop offers beside, to be recorded: its losses as a function of tensors on
     the device alone."""
 
@@ -74,7 +74,7 @@ class Graphs:
     """Calls with a microbatch give its losses; the gradients are those of the model's parameters
     afterwards."""
 
-    def __init__(self, job: Recordable, model: Model, say: Callable[[str], None]) -> None:
+    def __init__(self, job: GraphJob, model: Model, say: Callable[[str], None]) -> None:
         self.job, self.model, self.say = job, model, say
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.seen: dict[object, int] = {}

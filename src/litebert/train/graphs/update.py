@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.optim.moves import Movable, Part
+from litebert.optim.step import SplitStep, StepGroup
 from litebert.train.working import WorkingCopy
 
 WARM = 2
@@ -37,7 +37,7 @@ class RecordedUpdate:
     working copy."""
 
     def __init__(
-        self, optimizer: Movable, working: WorkingCopy[Any], say: Callable[[str], None]
+        self, optimizer: SplitStep, working: WorkingCopy[Any], say: Callable[[str], None]
     ) -> None:
         self.optimizer, self.working, self.say = optimizer, working, say
         self.tensors: list[Tensor | None] = []
@@ -45,7 +45,7 @@ class RecordedUpdate:
         them."""
         self.seen = 0
         """Steps over those tensors."""
-        self.parts: list[Part] | None = None
+        self.parts: list[StepGroup] | None = None
         """What the step moves that all is ready for."""
         self.recorded: RecordedStep | None = None
         self.is_on = True
@@ -56,7 +56,7 @@ class RecordedUpdate:
         and send the numbers."""
         if not self.is_on:
             return
-        self.parts = parts = self.optimizer.parts()
+        self.parts = parts = self.optimizer.step_groups()
         self.look(parts)
         if parts and self.recorded is None and self.seen >= WARM:
             self.try_record(parts)
@@ -78,14 +78,14 @@ class RecordedUpdate:
         else:
             self.recorded.graph.replay()
             for part in parts:
-                self.optimizer.count(part)
+                self.optimizer.advance(part)
 
     def run(self) -> None:
         """As without recording."""
         self.optimizer.step()
         self.working.refresh()
 
-    def look(self, parts: list[Part]) -> None:
+    def look(self, parts: list[StepGroup]) -> None:
         """Forget what was recorded over other tensors than those of this step."""
         tensors = self.touched(parts)
         if len(tensors) != len(self.tensors) or any(
@@ -93,7 +93,7 @@ class RecordedUpdate:
         ):
             self.tensors, self.seen, self.recorded = tensors, 0, None
 
-    def touched(self, parts: list[Part]) -> list[Tensor | None]:
+    def touched(self, parts: list[StepGroup]) -> list[Tensor | None]:
         """Weights, gradients and moments in order, a None after each part."""
         found: list[Tensor | None] = []
         for part in parts:
@@ -107,7 +107,7 @@ class RecordedUpdate:
             found.append(None)
         return found
 
-    def try_record(self, parts: list[Part]) -> None:
+    def try_record(self, parts: list[StepGroup]) -> None:
         """Recording runs nothing on the device and counts nothing on the host: where it fails, the
         step is still to do."""
         try:
@@ -119,7 +119,7 @@ class RecordedUpdate:
                 f"{str(error).splitlines()[0]}"
             )
 
-    def record(self, parts: list[Part]) -> RecordedStep:
+    def record(self, parts: list[StepGroup]) -> RecordedStep:
         count = sum(len(self.optimizer.scalars(part)) for part in parts)
         scalars = torch.zeros(count, device=parts[0].parameters[0].device)
         graph = torch.cuda.CUDAGraph()
@@ -128,9 +128,9 @@ class RecordedUpdate:
             self.move(parts, scalars)
         return RecordedStep(graph=graph, scalars=scalars)
 
-    def move(self, parts: list[Part], scalars: Tensor) -> None:
+    def move(self, parts: list[StepGroup], scalars: Tensor) -> None:
         """What is recorded: the whole update, with its numbers on the device."""
         numbers = iter(scalars.unbind())
         for part in parts:
-            self.optimizer.move(part, [next(numbers) for _ in self.optimizer.scalars(part)])
+            self.optimizer.apply(part, [next(numbers) for _ in self.optimizer.scalars(part)])
         self.working.refresh()

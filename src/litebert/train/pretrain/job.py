@@ -20,7 +20,7 @@ from litebert.errors import LitebertError
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import Losses, Tail, pretrain_losses
-from litebert.optim.schedule import rate_at, scaled_rate
+from litebert.optim.schedule import learning_rate_at, scaled_learning_rate
 from litebert.packing import PACKED_MULTIPLE, HostBatch
 from litebert.recipes import PretrainRecipe
 from litebert.train.runtime import Runtime
@@ -192,12 +192,12 @@ class PretrainJob:
         batch = self.feed.prefetch(step)
         return None if batch is None else batch.rows(0, self.microbatch_rows(step))
 
-    def rate(self, step: int) -> float:
+    def learning_rate(self, step: int) -> float:
         rate, stated = (
-            rate_at(self.recipe.optimizer, step, self.steps),
+            learning_rate_at(self.recipe.optimizer, step, self.steps),
             self.recipe.reference_batch_size,
         )
-        return rate if stated is None else scaled_rate(rate, self.feed.at(step)[1], stated)
+        return rate if stated is None else scaled_learning_rate(rate, self.feed.at(step)[1], stated)
 
     def describe(
         self, step: int, sums: dict[str, float], counts: dict[str, float]

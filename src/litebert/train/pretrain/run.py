@@ -140,7 +140,7 @@ class Pretraining:
         self.recipe, self.runtime = recipe, runtime
         check_ranks(recipe, runtime)
         if runtime.fp8:
-            check_sizes(recipe)
+            _check_sizes(recipe)
         say = say if runtime.is_main else lambda message: None
         torch.manual_seed(recipe.seed)  # every rank starts from the same weights
         heads = (
@@ -269,7 +269,7 @@ def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:
         )
 
 
-def check_sizes(recipe: PretrainRecipe) -> None:
+def _check_sizes(recipe: PretrainRecipe) -> None:
     """8-bit products are of sizes that are multiples of 16."""
     for name in ("hidden_size", "ffn_size"):
         size = getattr(recipe.encoder, name)

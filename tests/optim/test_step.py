@@ -54,10 +54,10 @@ def train(
         if is_young:  # torch's AdamW makes its state in a whole step
             optimizer.step()
             continue
-        for part in optimizer.parts():
+        for part in optimizer.step_groups():
             numbers = optimizer.scalars(part)
-            optimizer.move(part, numbers if way == "floats" else torch.tensor(numbers).unbind())
-            optimizer.count(part)
+            optimizer.apply(part, numbers if way == "floats" else torch.tensor(numbers).unbind())
+            optimizer.advance(part)
     return {name: parameter.detach() for name, parameter in named.items()}, optimizer.state_dict()
 
 
@@ -91,7 +91,7 @@ def test_asking_for_numbers_changes_nothing(spec: OptimizerSpec) -> None:
     weight.grad = torch.randn(4, 6)
     optimizer.step()
     before = copy.deepcopy(optimizer.state_dict())
-    (part,) = optimizer.parts()
+    (part,) = optimizer.step_groups()
     assert optimizer.scalars(part) == optimizer.scalars(part)
     torch.testing.assert_close(optimizer.state_dict()["state"], before["state"], rtol=0, atol=0)
 
@@ -102,7 +102,7 @@ def test_one_part_is_of_one_age() -> None:
     old.grad = torch.ones(2)
     optimizer.step()
     young.grad = torch.ones(2)
-    first, second = optimizer.parts()
+    first, second = optimizer.step_groups()
     assert (first.parameters, second.parameters) == ([old], [young])
     assert optimizer.scalars(first) == [0.5, (1 - 0.75**2) ** 0.5, 0.75]
     assert optimizer.scalars(second) == [0.5, 0.5, 0.5]
