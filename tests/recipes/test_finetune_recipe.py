@@ -170,6 +170,16 @@ def test_a_recipe_of_another_kind_is_not_taken_for_one() -> None:
         FinetuneRecipe.from_dict(PretrainRecipe().to_dict())
 
 
+def test_another_optimizer_keeps_the_learning_rate_of_the_task() -> None:
+    usual = base("rte", 500)
+    assert usual.changed({"optimizer": "lamb"}) == replace(
+        usual, optimizer=replace(usual.optimizer, name="lamb", bias_correction=False)
+    )
+    assert usual.changed({"optimizer": "muon", "betas": (0.9, 0.95)}).optimizer == replace(
+        usual.optimizer, name="muon", betas=(0.9, 0.95)
+    )
+
+
 def test_fingerprints_are_those_of_the_first_release() -> None:
     first = "c789c3e53041f23693e4c6af81962c5c2cfd8f72bbdd20f7cf9feccfbbf6e1f6"
     assert base("rte", 500, hidden_size=64, max_positions=128).fingerprint == first

@@ -16,6 +16,7 @@ import pytest
 from litebert.errors import ConfigError
 from litebert.recipes import (
     NAMED,
+    OPTIMIZERS,
     PRACTICAL,
     OptimizerSpec,
     PretrainRecipe,
@@ -300,6 +301,25 @@ def test_fingerprints_are_those_of_the_first_release(
 ) -> None:
     """Snapshots hold them: a run of 0.1.0 is known again, whatever was renamed or added since."""
     assert recipe.fingerprint == fingerprint
+
+
+def test_another_optimizer_brings_its_own_defaults() -> None:
+    usual = named("affordable")
+    lamb = usual.changed({"optimizer": "lamb"})
+    reference = replace(named("paper").optimizer, warmup=0.025)
+    assert (lamb.optimizer, lamb.reference_batch_size) == (reference, 4096)
+    assert replace(lamb, optimizer=usual.optimizer, reference_batch_size=None) == usual
+    stated = usual.changed(
+        {"optimizer": "lamb", "learning_rate": 1e-3, "bias_correction": True, "schedule": "cosine"}
+    )
+    assert stated.optimizer == replace(
+        reference, learning_rate=1e-3, bias_correction=True, schedule="cosine"
+    )
+    assert stated.reference_batch_size is None
+    assert usual.changed({"optimizer": "muon"}) == usual
+    back = named("paper").changed({"optimizer": "adamw"})
+    assert back.optimizer == OPTIMIZERS["adamw"]
+    assert back.reference_batch_size is None
 
 
 def test_a_budget_replaces_the_other() -> None:

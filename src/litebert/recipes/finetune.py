@@ -2,13 +2,13 @@
 each task are in table14.py."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from litebert.checks import check_choice, check_number, check_type, check_whole
 from litebert.config import MAX_DROPOUT
 from litebert.errors import ConfigError
-from litebert.recipes.optimizer import LIMIT, OptimizerSpec
+from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
 from litebert.recipes.pretrain import Compile, DType
 from litebert.recipes.recipe import Recipe, known_settings, plain_settings
 
@@ -136,6 +136,21 @@ class FinetuneRecipe(Recipe):
                 f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten "
                 "the warm-up"
             )
+
+    def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
+        """The optimizer's own constants, with the task's learning rate and schedule."""
+        spec = self.optimizer
+        return replace(
+            OPTIMIZERS[name],
+            learning_rate=spec.learning_rate,
+            betas=spec.betas,
+            warmup=spec.warmup,
+            schedule=spec.schedule,
+            decay_power=spec.decay_power,
+            decay_end=spec.decay_end,
+            decay_fraction=spec.decay_fraction,
+            max_grad_norm=spec.max_grad_norm,
+        )
 
     def total_steps(self, num_units: int) -> int:
         """Optimizer steps over that many texts, questions or windows."""

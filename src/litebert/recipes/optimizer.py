@@ -20,7 +20,7 @@ class OptimizerSpec:
 
     name: OptimizerName = "adamw"
     """lamb (the paper's, for large batches), adamw, or muon (orthogonalized momentum for matrices,
-    adamw for the rest)."""
+    adamw for the rest). Another one than the recipe's brings its own defaults."""
     learning_rate: float = 5e-4
     """Peak learning rate."""
     betas: tuple[float, float] = (0.9, 0.98)

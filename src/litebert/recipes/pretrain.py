@@ -10,8 +10,10 @@ from litebert.checks import check_choice, check_number, check_type, check_whole
 from litebert.config import EncoderConfig, preset
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import (
+    LAMB_BATCH_SIZE,
     LIMIT,
     OPTIMIZERS,
+    OptimizerName,
     OptimizerSpec,
 )
 from litebert.recipes.recipe import Recipe, json_object, known_settings, plain_settings
@@ -237,7 +239,13 @@ class PretrainRecipe(Recipe):
         own["overrides"] = tuple((overrides | encoder).items())
         if "learning_rate" in own:
             own.setdefault("reference_batch_size", None)
+        elif own.get("optimizer", self.optimizer.name) != self.optimizer.name:
+            stated = LAMB_BATCH_SIZE if own["optimizer"] == "lamb" else None
+            own.setdefault("reference_batch_size", stated)
         return super().changed(own)
+
+    def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
+        return OPTIMIZERS[name]
 
     @property
     def total_steps(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from litebert.checks import check_known
 from litebert.errors import ConfigError
-from litebert.recipes.optimizer import OptimizerSpec
+from litebert.recipes.optimizer import OptimizerName, OptimizerSpec
 
 RENAMED = {
     "rate": "learning_rate",
@@ -46,17 +46,22 @@ class Recipe(ABC):
     @abstractmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
 
+    @abstractmethod
+    def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
+        """What `optimizer` stands for where it is not the recipe's own."""
+
     def changed(self, settings: Mapping[str, Any]) -> Self:
         """This recipe with other settings, named as flags are: those of the optimizer beside the
-        others, `optimizer` its name. One budget replaces the other."""
+        others, `optimizer` its name, which brings its own defaults. One budget replaces the other."""
         own = dict(settings)
         names = {each.name for each in fields(OptimizerSpec)} & own.keys()
         spec = {name: own.pop(name) for name in names}
-        spec["name"] = own.pop("optimizer", self.optimizer.name)
+        name = own.pop("optimizer", self.optimizer.name)
+        base = self.optimizer if name == self.optimizer.name else self.default_optimizer(name)
         if any(own.get(budget) is not None for budget in self.budgets):
             own = dict.fromkeys(self.budgets) | own
         recipe: Any = self  # every recipe is a dataclass, which this base cannot say
-        result: Self = replace(recipe, **own, optimizer=replace(self.optimizer, **spec))
+        result: Self = replace(recipe, **own, optimizer=replace(base, **spec))
         return result
 
     @property
