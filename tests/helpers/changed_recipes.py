@@ -1,4 +1,9 @@
-"""A recipe of each kind in which every setting has a value that is not its default."""
+"""A recipe of each kind in which every setting has a value that is not its default; the docstrings
+of settings."""
+
+import ast
+import inspect
+from itertools import pairwise
 
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, Stages
 
@@ -85,3 +90,13 @@ FINETUNE = FinetuneRecipe(
     max_rollbacks=0,
     spike_factor=10.0,
 )
+
+
+def docstrings(settings: type) -> dict[str, str]:
+    """The docstring under each field of a settings class, on one line."""
+    body = ast.parse(inspect.getsource(settings)).body[0].body  # type: ignore[attr-defined]
+    return {
+        node.target.id: " ".join(after.value.value.split())
+        for node, after in pairwise(body)
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr)
+    }

@@ -9,9 +9,9 @@ import pytest
 
 from litebert import cli
 from litebert.commands import finetune, pretrain
-from litebert.commands.flags import call, field_docs
+from litebert.commands.flags import call
 from litebert.recipes import FinetuneRecipe, OptimizerSpec, Recipe, named
-from tests.helpers.changed_recipes import FINETUNE, PRETRAIN
+from tests.helpers.changed_recipes import FINETUNE, PRETRAIN, docstrings
 
 RECIPES = {
     "pretrain": (named("affordable"), PRETRAIN, pretrain.Settings),
@@ -88,7 +88,7 @@ def test_help_explains_every_field_by_its_docstring(
 ) -> None:
     text = shown(command, "--help")
     start, _, _ = RECIPES[command]
-    docs = field_docs(type(start)) | field_docs(OptimizerSpec)
+    docs = docstrings(type(start)) | docstrings(OptimizerSpec)
     for name in settings_of(start):
         flag = SPECIAL.get(name, name).replace("_", "-")
         position = text.index(f"--{flag} ") if f"--{flag} " in text else text.index(f"--{flag},")

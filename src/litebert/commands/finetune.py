@@ -18,14 +18,14 @@ BY_TASK = frozenset(
 """Settings of ALBERT Table 14."""
 
 
-def shown_recipe(name: str | None) -> FinetuneRecipe:
+def _shown_recipe(name: str | None) -> FinetuneRecipe:
     """The recipe whose values help shows: the file's, or the defaults that no task changes."""
     return FinetuneRecipe(task="", steps=1) if name is None else FinetuneRecipe.load(name)
 
 
 TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 Settings = Annotated[
-    dict[str, Any], RecipeFlags(shown_recipe, omitted=frozenset({"task"}), by_task=BY_TASK)
+    dict[str, Any], RecipeFlags(_shown_recipe, omitted=frozenset({"task"}), by_task=BY_TASK)
 ]
 
 

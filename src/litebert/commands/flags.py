@@ -88,7 +88,7 @@ def call(command: Callable[..., Any], args: Sequence[str], *, prog: str) -> None
         _options(plain | titled),
         prog=prog,
         description=_paragraphs(_summary(command)),
-        args=_renewed(args, flags_of(command)),
+        args=_renewed(args, _flags_of(command)),
         default={flag: each for one in parameters.values() for flag, each in one.defaults.items()},
     )
     for title in titled:
@@ -103,7 +103,7 @@ def call(command: Callable[..., Any], args: Sequence[str], *, prog: str) -> None
     command(*positional, **named)
 
 
-def flags_of(command: Callable[..., Any]) -> dict[str, Any]:
+def _flags_of(command: Callable[..., Any]) -> dict[str, Any]:
     """Annotation by flag of everything that a command reads."""
     parameters = _parameters(command, ()).values()
     groups = [group for parameter in parameters for group in parameter.groups.values()]
@@ -156,7 +156,7 @@ def _plain_parameter(
 
 
 def _settings_parameter(name: str, settings: Any) -> _Parameter:
-    hints, help_of = get_type_hints(settings), field_docs(settings)
+    hints, help_of = get_type_hints(settings), _field_docs(settings)
     flags = {}
     for each in fields(settings):
         shown = "(optional)" if each.default is None else f"(default: {_shown(each.default)})"
@@ -180,7 +180,7 @@ def _recipe_parameter(marked: RecipeFlags, named: str | None) -> _Parameter:
 
 def _recipe_group(owner: Any, marked: RecipeFlags, *, shows_all: bool) -> dict[str, Any]:
     settings: Any = type(owner)
-    hints, help_of = get_type_hints(settings), field_docs(settings)
+    hints, help_of = get_type_hints(settings), _field_docs(settings)
     flags: dict[str, Any] = {}
     for each in fields(owner):
         if each.name in marked.omitted or hints[each.name] is OptimizerSpec:
@@ -325,7 +325,7 @@ def _shown(value: Any) -> str:
 
 
 @functools.cache
-def field_docs(settings: Any) -> dict[str, str]:
+def _field_docs(settings: Any) -> dict[str, str]:
     """The docstring under each field of a settings class, on one line."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(settings))).body
     assert isinstance(tree, ast.ClassDef)

@@ -15,7 +15,7 @@ from litebert.recipes.pretrain import shape_settings
 DEFAULT = "affordable"
 
 
-def load_recipe(
+def _load_recipe(
     name: str | None, on_note: Callable[[str], None] = lambda text: None
 ) -> PretrainRecipe:
     """A named recipe, or one from a file."""
@@ -24,7 +24,7 @@ def load_recipe(
     return PretrainRecipe.load(name, note=on_note)
 
 
-Settings = Annotated[dict[str, Any], RecipeFlags(load_recipe)]
+Settings = Annotated[dict[str, Any], RecipeFlags(_load_recipe)]
 
 
 def pretrain(
@@ -61,7 +61,7 @@ def pretrain(
             write nothing.
         json: Print one JSON object at the end.
     """
-    chosen = load_recipe(recipe, on_note=note)
+    chosen = _load_recipe(recipe, on_note=note)
     if workers < 0:
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     if init is not None:

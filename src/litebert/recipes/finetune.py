@@ -1,16 +1,15 @@
 """A fine-tuning run as frozen data: named values in; a checked recipe out. The paper's values for
 each task are in table14.py."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from litebert.checks import check_choice, check_number, check_type, check_whole
 from litebert.config import MAX_DROPOUT
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
 from litebert.recipes.pretrain import Compile, DType
-from litebert.recipes.recipe import Recipe, known_settings, plain_settings
+from litebert.recipes.recipe import Recipe
 
 NullSearch = Literal["dev", "train"]
 
@@ -158,10 +157,3 @@ class FinetuneRecipe(Recipe):
             return self.steps
         assert self.epochs is not None
         return max(round(self.epochs * -(-num_units // self.batch_size)), 1)
-
-    def to_dict(self) -> dict[str, Any]:
-        return plain_settings(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "FinetuneRecipe":
-        return cls(**known_settings("recipe", cls, data))

@@ -16,7 +16,7 @@ from litebert.recipes.optimizer import (
     OptimizerName,
     OptimizerSpec,
 )
-from litebert.recipes.recipe import Recipe, json_object, known_settings, plain_settings
+from litebert.recipes.recipe import Recipe
 from litebert.recipes.stages import Stages
 
 Order = Literal["sop", "nsp", "none"]
@@ -274,23 +274,6 @@ class PretrainRecipe(Recipe):
             for start, end in pairwise(bounds)
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        staged = {
-            name: None if getattr(self, name) is None else str(getattr(self, name))
-            for name in _STAGED
-        }
-        return plain_settings(self) | staged | {"overrides": dict(self.overrides)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "PretrainRecipe":
-        values = known_settings("recipe", cls, data)
-        for name in _STAGED & values.keys():
-            if values[name] is not None:
-                values[name] = Stages.parse(str(values[name]))
-        if "overrides" in values:
-            values["overrides"] = tuple(json_object("overrides", values["overrides"]).items())
-        return cls(**values)
-
 
 def shape_settings(encoder: EncoderConfig) -> dict[str, Any]:
     """The settings of a recipe for an encoder of this shape: a preset and what differs from it. The
@@ -303,6 +286,3 @@ def shape_settings(encoder: EncoderConfig) -> dict[str, Any]:
         if name != "vocab_size" and value != base[name]
     }
     return {"preset": preset_name, "overrides": overrides}
-
-
-_STAGED = {"batch_size", "sequence_length", "depth"}

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from litebert.checks import check_known
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import OptimizerName, OptimizerSpec
+from litebert.recipes.stages import Stages
 
 RENAMED = {
     "rate": "learning_rate",
@@ -38,13 +39,13 @@ class Recipe(ABC):
     max_rollbacks: int
     spike_factor: float
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """JSON types only; `from_dict` returns an equal recipe."""
+        return _write(self)
 
     @classmethod
-    @abstractmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**_read("recipe", cls, data))
 
     @abstractmethod
     def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
@@ -52,7 +53,7 @@ class Recipe(ABC):
 
     def changed(self, settings: Mapping[str, Any]) -> Self:
         """This recipe with other settings, named as flags are: those of the optimizer beside the
-        others, `optimizer` its name, which brings its own defaults. One budget replaces the other."""
+        others, `optimizer` its name, which brings its defaults. One budget replaces the other."""
         own = dict(settings)
         names = {each.name for each in fields(OptimizerSpec)} & own.keys()
         spec = {name: own.pop(name) for name in names}
@@ -89,7 +90,7 @@ class Recipe(ABC):
             data = json.loads(text)
         except ValueError as error:
             raise ConfigError(f"a recipe is one JSON object; this is not JSON: {error}") from error
-        return cls.from_dict(json_object("recipe", data))
+        return cls.from_dict(_json_object("recipe", data))
 
     @classmethod
     def load(cls, path: Path | str, *, note: Callable[[str], None] = lambda text: None) -> Self:
@@ -124,32 +125,9 @@ def difference(then: Recipe, now: Recipe) -> list[str]:
     ]
 
 
-def plain_settings(settings: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, tuples as lists and an optimizer as an object."""
-    return {setting.name: _plain(getattr(settings, setting.name)) for setting in fields(settings)}
-
-
-def known_settings(what: str, cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of `data` by current names, all of which must be fields of `cls`; its optimizer, if
-    any, is read."""
-    names = [setting.name for setting in fields(cls)]
-    values = _renamed(data, {old: new for old, new in RENAMED.items() if new in names})
-    for name in values:
-        check_known(f"{what} setting", name, names)
-    if "optimizer" in values:
-        values["optimizer"] = _optimizer(json_object("optimizer", values["optimizer"]))
-    return values
-
-
 def current_names(data: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a recipe file by the names of this release."""
     return _renamed(data, RENAMED)
-
-
-def json_object(what: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{what} is a JSON object; got {value!r}")
-    return value
 
 
 def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -162,20 +140,56 @@ def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
     }
 
 
-def _optimizer(data: dict[str, Any]) -> OptimizerSpec:
-    spec = known_settings("optimizer", OptimizerSpec, data)
-    for name in ("betas", "norm_clamp"):
-        if isinstance(spec.get(name), list):
-            spec[name] = tuple(spec[name])
-    return OptimizerSpec(**spec)
+def _write(settings: Any) -> dict[str, Any]:
+    """The fields of a settings dataclass as JSON types."""
+    hints = get_type_hints(type(settings))
+    return {
+        each.name: _to_json(getattr(settings, each.name), hints[each.name])
+        for each in fields(settings)
+    }
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, OptimizerSpec):
-        return plain_settings(value)
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+def _to_json(value: Any, hint: Any) -> Any:
+    match value:
+        case OptimizerSpec():
+            return _write(value)
+        case Stages():
+            return str(value)
+        case tuple():
+            return dict(value) if _holds_pairs(hint) else list(value)
+        case _:
+            return value
+
+
+def _read(what: str, settings: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a settings dataclass from JSON, by current names; unknown ones are
+    refused."""
+    names = [each.name for each in fields(settings)]
+    values = _renamed(data, {old: new for old, new in RENAMED.items() if new in names})
+    for name in values:
+        check_known(f"{what} setting", name, names)
+    hints = get_type_hints(settings)
+    return {name: _from_json(name, value, hints[name]) for name, value in values.items()}
+
+
+def _from_json(name: str, value: Any, hint: Any) -> Any:
+    if hint is OptimizerSpec:
+        return OptimizerSpec(**_read(name, OptimizerSpec, _json_object(name, value)))
+    if Stages in (hint, *get_args(hint)) and value is not None:
+        return Stages.parse(str(value))
+    if _holds_pairs(hint):
+        return tuple(_json_object(name, value).items())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _holds_pairs(hint: Any) -> bool:
+    return get_origin(hint) is tuple and get_origin(get_args(hint)[0]) is tuple
+
+
+def _json_object(what: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{what} is a JSON object; got {value!r}")
+    return value
 
 
 def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
