@@ -27,7 +27,7 @@ from typing import Any
 import sentencepiece
 
 from litebert.data.corpus import CorpusOptions, find_files, read_documents
-from litebert.data.encode import Encoder, EncoderRecipe, parcels
+from litebert.data.encode import EncoderRecipe, ParcelEncoder, parcels
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -149,7 +149,7 @@ def encode_ratio(plain: Path, tokenizer: str) -> dict[str, float]:
     loaded = Tokenizer.load(tokenizer)
     processor = sentencepiece.SentencePieceProcessor(model_proto=loaded.model)
     options = CorpusOptions()
-    encoder = Encoder(
+    encoder = ParcelEncoder(
         EncoderRecipe(model=loaded.model, rules=loaded.rules, options=options, split="rules")
     )
     ratios = []

@@ -11,9 +11,7 @@ from litebert.data.masking import (
     MaskedRows,
     Rows,
     Vocabulary,
-    choose_positions,
     mask_rows,
-    num_to_mask,
 )
 from litebert.data.random import Purpose, keys, seeded
 from litebert.data.spec import ExampleSpec
@@ -103,10 +101,10 @@ def test_fifteen_percent_are_hidden(max_length: int, fraction: float) -> None:
 
 def test_budgets_follow_the_references_rounding() -> None:
     sizes = np.arange(4, 513)
-    assert num_to_mask(ExampleSpec(), sizes).tolist() == [
+    assert ExampleSpec().num_to_mask(sizes).tolist() == [
         max(1, round(int(size) * 0.15)) for size in sizes
     ]
-    assert num_to_mask(ExampleSpec(max_masked=20), sizes).max() == 20
+    assert ExampleSpec(max_masked=20).num_to_mask(sizes).max() == 20
     rows = make_rows(100, 256, ragged=True)
     for spec in (
         ExampleSpec(),
@@ -114,8 +112,8 @@ def test_budgets_follow_the_references_rounding() -> None:
         ExampleSpec(mask_fraction=0.3, max_ngram=5),
     ):
         counts = np.bincount(masked(spec, rows).masked_positions // 256, minlength=100)
-        assert (counts <= num_to_mask(spec, rows.sizes)).all()
-        assert counts.sum() > 0.97 * num_to_mask(spec, rows.sizes).sum()
+        assert (counts <= spec.num_to_mask(rows.sizes)).all()
+        assert counts.sum() > 0.97 * spec.num_to_mask(rows.sizes).sum()
 
 
 @pytest.mark.parametrize(
@@ -153,12 +151,8 @@ def test_ngrams_end_with_their_segment() -> None:
         a_sizes=np.full(400, 3), b_sizes=np.full(400, 3)
     )
     rows.token_ids[:, 4] = vocabulary.sep_id
-    positions = choose_positions(
-        ExampleSpec(max_length=9, mask_fraction=0.33),
-        vocabulary.word_starts,
-        rows,
-        row_keys(400)[0],
-    )
+    spec = ExampleSpec(max_length=9, mask_fraction=0.33)
+    positions = masked(spec, rows, vocabulary).masked_positions
     columns = positions % 9
     assert set(columns.tolist()) == {1, 2, 3, 5, 6, 7}
 

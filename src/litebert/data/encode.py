@@ -1,7 +1,7 @@
 """Parcels of chunks become arrays of token ids: the work that is done in parallel.
 
 In: a Parcel, some chunks of one file or of several small ones. Out: Encoded, its token ids with the
-lengths of sentences and documents, and its bad rows. Pure, given an Encoder, so that any process on
+lengths of sentences and documents, and its bad rows. Pure, given a ParcelEncoder, so that any process on
 any machine may do it.
 """
 
@@ -22,7 +22,7 @@ from litebert.text.tokenizer import Tokenizer
 _BATCH_PARAGRAPHS = 8192
 """Encoded at once: few enough that their tokens stay in the processor's cache."""
 
-Position = tuple[int, int]
+CorpusPosition = tuple[int, int]
 """A place in the corpus between two chunks: number of the file, number of the chunk in it."""
 
 
@@ -30,14 +30,14 @@ Position = tuple[int, int]
 class Parcel:
     """The unit of work: consecutive chunks, about as many bytes as one has."""
 
-    start: Position
+    start: CorpusPosition
     chunks: list[Chunk]
     files: list[int]
     """The number of each chunk's file."""
 
 
 def parcels(
-    files: list[CorpusFile], options: CorpusOptions, start: Position = (0, 0)
+    files: list[CorpusFile], options: CorpusOptions, start: CorpusPosition = (0, 0)
 ) -> Iterator[Parcel]:
     """The corpus from `start` on. Where parcels end does not depend on where among their ends one
     starts."""
@@ -101,7 +101,7 @@ class EncoderRecipe:
         return f"rules-{RULES_VERSION}" if self.split == "rules" else "lines"
 
 
-class Encoder:
+class ParcelEncoder:
     """Encodes parcels; holds a tokenizer."""
 
     def __init__(self, recipe: EncoderRecipe) -> None:

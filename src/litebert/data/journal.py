@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.data.chunks import CorpusFile
-from litebert.data.encode import EncoderRecipe, Position, token_dtype
+from litebert.data.encode import CorpusPosition, EncoderRecipe, token_dtype
 from litebert.data.shards import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, VERSION, read_index
 from litebert.errors import DataError
 from litebert.files import remove_leftovers, sha256, write_json
@@ -140,7 +140,7 @@ class Journal:
         shutil.rmtree(self.out / TOKENIZER_FOLDER, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def find(self, number: int, start: Position) -> Record | None:
+    def find(self, number: int, start: CorpusPosition) -> Record | None:
         """The record of shard `number`, if it begins at `start` and its files are what the record
         says."""
         try:

@@ -73,13 +73,6 @@ class MaskedRows(NamedTuple):
     masked_labels: Int[np.ndarray, " num_masked"]
 
 
-def num_to_mask(spec: ExampleSpec, sizes: Int[np.ndarray, " batch"]) -> Int[np.ndarray, " batch"]:
-    """Tokens to predict in rows of these sizes: round(fraction × size), at least 1, at most
-    max_masked."""
-    wanted = np.maximum(1, np.rint(sizes * spec.mask_fraction).astype(np.int64))
-    return wanted if spec.max_masked is None else np.minimum(wanted, spec.max_masked)
-
-
 def mask_rows(
     spec: ExampleSpec,
     vocabulary: Vocabulary,
@@ -88,7 +81,7 @@ def mask_rows(
     replace_keys: UInt64[np.ndarray, " batch"],
 ) -> MaskedRows:
     """Choose n-grams and replace them; the rows' own array is written to."""
-    positions = choose_positions(spec, vocabulary.word_starts, rows, choose_keys)
+    positions = _choose_positions(spec, vocabulary.word_starts, rows, choose_keys)
     seq = rows.token_ids.shape[1]
     flat = rows.token_ids.reshape(-1)
     labels = flat[positions]
@@ -140,7 +133,7 @@ def _find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> _Words:
     return _Words(flat_positions, np.flatnonzero(is_word), counts)
 
 
-def choose_positions(
+def _choose_positions(
     spec: ExampleSpec,
     word_starts: Bool[np.ndarray, " vocab"],
     rows: Rows,
@@ -148,7 +141,7 @@ def choose_positions(
 ) -> Int[np.ndarray, " num_masked"]:
     """Flat positions of the tokens to mask, ascending."""
     words = _find_words(word_starts, rows)
-    taken = np.flatnonzero(_take_ngrams(spec, words, num_to_mask(spec, rows.sizes), keys))
+    taken = np.flatnonzero(_take_ngrams(spec, words, spec.num_to_mask(rows.sizes), keys))
     firsts = words.breaks[taken]
     return ranges(firsts, words.breaks[taken + 1] - firsts)
 

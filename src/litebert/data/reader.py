@@ -118,7 +118,7 @@ class _Workers:
                 sys.executable,
                 "-P",
                 "-c",
-                f"from litebert.data.reader import run_worker; run_worker({theirs.fileno()})",
+                f"from litebert.data.reader import _run_worker; _run_worker({theirs.fileno()})",
             ]
             processes.append(
                 subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment())
@@ -194,7 +194,7 @@ def _environment() -> dict[str, str]:
     )
 
 
-def run_worker(file_descriptor: int) -> None:
+def _run_worker(file_descriptor: int) -> None:
     """A worker process: make every n-th batch of a stream and send it, until the pipe ends."""
     # the parent decides when to stop, saves, and then closes the pipe
     signal.signal(signal.SIGINT, signal.SIG_IGN)

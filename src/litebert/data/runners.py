@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import cast
 
-from litebert.data.encode import Encoded, Encoder, EncoderRecipe, Parcel
+from litebert.data.encode import Encoded, EncoderRecipe, Parcel, ParcelEncoder
 from litebert.errors import LitebertError, MissingExtraError
 
 _Ask = Callable[[Parcel], Encoded]
@@ -40,7 +40,7 @@ def open_runner(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]
     """A function that encodes a stream of parcels; with one worker of `processes`, in this
     process."""
     if name == "processes" and workers == 1:
-        encoder = Encoder(recipe)
+        encoder = ParcelEncoder(recipe)
         yield lambda parcels: ((parcel, encoder(parcel)) for parcel in parcels)
         return
     with _processes(recipe, workers) if name == "processes" else _ray(recipe, workers) as asks:
@@ -101,7 +101,7 @@ class _Child:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
         with theirs:
             number = theirs.fileno()
-            code = f"from litebert.data.runners import run_worker; run_worker({number})"
+            code = f"from litebert.data.runners import _run_worker; _run_worker({number})"
             # A process group of its own: Ctrl-C at the terminal is for the parent alone.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],
@@ -159,7 +159,7 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
             logging_level=logging.ERROR,
         )
     try:
-        remote = ray.remote(num_cpus=1)(Encoder)
+        remote = ray.remote(num_cpus=1)(ParcelEncoder)
         actors = [remote.remote(recipe) for _ in range(workers)]
 
         def asking(actor: object) -> _Ask:
@@ -181,7 +181,7 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
             ray.shutdown()
 
 
-def run_worker(descriptor: int) -> None:
+def _run_worker(descriptor: int) -> None:
     """A worker process: recipe in, then parcels in and Encoded out on the connection behind
     `descriptor`, until it ends.
 
@@ -196,7 +196,7 @@ def run_worker(descriptor: int) -> None:
     gc.disable()
     connection = Connection(descriptor)
     try:
-        encoder = Encoder(connection.recv())
+        encoder = ParcelEncoder(connection.recv())
         while True:
             connection.send(encoder(connection.recv()))
     except (EOFError, ConnectionError):

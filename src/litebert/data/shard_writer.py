@@ -18,7 +18,7 @@ import numpy as np
 
 from litebert.data.bad_rows import BadRowPolicy, BadRows
 from litebert.data.corpus import CorpusFile, CorpusOptions
-from litebert.data.encode import Encoded, Parcel, Position, parcels
+from litebert.data.encode import CorpusPosition, Encoded, Parcel, parcels
 from litebert.data.journal import SHARD_PARTS, Journal, Record, shard_name
 from litebert.data.runners import Run
 from litebert.files import publish, sha256
@@ -76,7 +76,7 @@ class Assembler:
                 number, position = number + 1, (record["end"][0], record["end"][1])
                 tokens += record["tokens"]
 
-    def _make(self, number: int, start: Position, tokens: int, run: Run) -> Iterator[Record]:
+    def _make(self, number: int, start: CorpusPosition, tokens: int, run: Run) -> Iterator[Record]:
         """Shards from `start` on, up to one that is finished, or to the end of the corpus."""
         shard = self._open(number, start)
         try:
@@ -95,7 +95,7 @@ class Assembler:
         finally:
             shard.abandon()
 
-    def _open(self, number: int, start: Position) -> "_OpenShard":
+    def _open(self, number: int, start: CorpusPosition) -> "_OpenShard":
         return _OpenShard(self._journal, number, start, self._dtype, self._options.bad_rows)
 
     def _add(self, shard: "_OpenShard", parcel: Parcel, encoded: Encoded, tokens: int) -> None:
@@ -114,7 +114,7 @@ class _OpenShard:
     """A shard and its bad rows, until they are published."""
 
     def __init__(
-        self, journal: Journal, number: int, start: Position, dtype: str, policy: BadRowPolicy
+        self, journal: Journal, number: int, start: CorpusPosition, dtype: str, policy: BadRowPolicy
     ) -> None:
         name = shard_name(number)
         self._journal = journal
@@ -133,7 +133,7 @@ class _OpenShard:
             self._bad.add(row.location, row.reason, row.data)
         self._writer.add(encoded)
 
-    def finish(self, end: Position) -> Record:
+    def finish(self, end: CorpusPosition) -> Record:
         self._finished = True
         self._bad.finish()
         location = {

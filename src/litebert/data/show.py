@@ -38,7 +38,7 @@ class _Token:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class ShownExample:
     """One row of a batch."""
 
     number: int
@@ -119,7 +119,9 @@ def _join(tokens: Iterable[str]) -> str:
     return "".join(tokens).replace(_UNDERLINE, " ").strip()
 
 
-def describe(batch: Batch, tokens: Sequence[str], *, mask_id: int, order: Order) -> list[Example]:
+def describe(
+    batch: Batch, tokens: Sequence[str], *, mask_id: int, order: Order
+) -> list[ShownExample]:
     """Every row of a batch, ready to be shown."""
     originals = batch.token_ids.copy()
     originals.reshape(-1)[batch.masked_positions] = batch.masked_labels
@@ -140,7 +142,7 @@ def describe(batch: Batch, tokens: Sequence[str], *, mask_id: int, order: Order)
         a, b = segments
         label = int(batch.order_labels[row])
         examples.append(
-            Example(
+            ShownExample(
                 number=int(batch.indices[row]),
                 label=label,
                 order=_ORDERS[order][label],

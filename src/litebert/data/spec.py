@@ -4,6 +4,9 @@ ALBERT §3.1, §4.1."""
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+from jaxtyping import Int
+
 from litebert.errors import ConfigError
 from litebert.packing import num_special
 from litebert.recipes.pretrain import Cutting, OneSegment, Order
@@ -73,6 +76,12 @@ class ExampleSpec:
     def max_text(self) -> int:
         """Tokens of text in an example, at most: all but [CLS] and twice [SEP]."""
         return self.max_length - num_special(True)
+
+    def num_to_mask(self, sizes: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
+        """Tokens to predict in rows of these sizes: round(fraction × size), at least 1, at most
+        max_masked."""
+        counts = np.maximum(1, np.rint(sizes * self.mask_fraction).astype(np.int64))
+        return counts if self.max_masked is None else np.minimum(counts, self.max_masked)
 
     def drawn_epoch(self, epoch: int) -> int:
         """The epoch whose draws `epoch` shows: itself, or the copy that it repeats."""
