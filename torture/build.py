@@ -9,7 +9,6 @@ the number of workers changes from start to start.
 
 import argparse
 import hashlib
-import json
 import random
 import signal
 import subprocess
@@ -18,6 +17,8 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+
+from bench.common.results import add_out, begin, publish
 
 
 def main() -> None:
@@ -29,8 +30,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--shard-tokens", type=int, default=400_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="write the figures to this JSON file")
+    add_out(parser)
     options = parser.parse_args()
+    begin(options.out)
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="litebert-torture-") as folder:
         whole = Path(folder) / "whole"
@@ -64,9 +66,7 @@ def main() -> None:
             "workers_of_killed_builds": len(orphans),
             "of_these_still_there": sum(map(is_worker, orphans)),
         }
-    print(json.dumps(figures, indent=1))
-    if options.out:
-        Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
+    publish(figures, options.out)
     sys.exit(not identical)
 
 

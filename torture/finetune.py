@@ -10,7 +10,6 @@ compared bit for bit with those of an undisturbed run.
 """
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import torch
 
+from bench.common import results as results_file
 from litebert.errors import InterruptedRunError
 from litebert.recipes import FinetuneRecipe
 from litebert.testing import tiny_task
@@ -86,7 +86,9 @@ def main() -> int:
     parser.add_argument("--signals", type=int, default=50)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    results_file.add_out(parser)
     args = parser.parse_args()
+    results_file.begin(args.out)
     torch.set_num_threads(1)
     draw, began = random.Random(args.seed), time.monotonic()
     os.environ["PYTHONUNBUFFERED"] = "1"
@@ -116,17 +118,9 @@ def main() -> int:
             results[name].get(word) == number for word, number in words.items() if number
         )
         good = good and not results[name].get("broken")
-    print(
-        json.dumps(
-            {
-                "seed": args.seed,
-                "seconds": round(time.monotonic() - began, 1),
-                **results,
-                "good": good,
-            },
-            indent=2,
-        )
-    )
+    seconds = round(time.monotonic() - began, 1)
+    record = {"seed": args.seed, "seconds": seconds, **results, "good": good}
+    results_file.publish(record, args.out)
     return int(not good)
 
 

@@ -30,6 +30,7 @@ import pyarrow as arrow
 import pyarrow.parquet
 import zstandard
 
+from bench.common.results import add_out, begin, publish
 from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.errors import DataError
 
@@ -52,17 +53,16 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time"
     )
-    parser.add_argument("--out", help="write the figures to this JSON file")
+    add_out(parser)
     options = parser.parse_args()
+    begin(options.out)
     figures = {
         "generated": campaign(
             generated(options.generated, random.Random(options.seed)), options.seconds
         ),
         "made": campaign(made(), options.seconds),
     }
-    print(json.dumps(figures, indent=1))
-    if options.out:
-        Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
+    publish(figures, options.out)
     raise SystemExit(
         any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow"))
     )

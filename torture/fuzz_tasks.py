@@ -15,12 +15,12 @@ import json
 import random
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as arrow
 import pyarrow.parquet
 
+from bench.common.results import add_out, begin, publish
 from litebert.errors import DataError
 from litebert.tasks.registry import OWN, TableOptions, open_task
 from litebert.testing.files import OWN as MAKERS
@@ -39,17 +39,16 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time"
     )
-    parser.add_argument("--out", help="write the figures to this JSON file")
+    add_out(parser)
     options = parser.parse_args()
+    begin(options.out)
     figures = {
         "generated": campaign(
             generated(options.generated, random.Random(options.seed)), options.seconds, read_task
         ),
         "made": campaign(made(), options.seconds, read_task),
     }
-    print(json.dumps(figures, indent=1))
-    if options.out:
-        Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
+    publish(figures, options.out)
     raise SystemExit(
         any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow"))
     )

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from bench.common.results import add_out, begin, publish
 from bench.cpu.predict import made_texts, save
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
@@ -34,8 +35,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="write the figures to this JSON file")
+    add_out(parser)
     options = parser.parse_args()
+    begin(options.out)
     draw = random.Random(options.seed)
     kills, files, identical, found = 0, 0, 0, Counter[str]()
     with tempfile.TemporaryDirectory(prefix="litebert-torture-") as name:
@@ -64,9 +66,7 @@ def main() -> None:
         "exit_codes": dict(found),
         "rows": options.rows,
     }
-    print(json.dumps(figures, indent=1))
-    if options.out:
-        Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
+    publish(figures, options.out)
     sys.exit(identical != files)
 
 

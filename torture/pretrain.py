@@ -10,7 +10,6 @@ of an undisturbed run.
 """
 
 import argparse
-import json
 import os
 import random
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from bench.common import results as results_file
 from litebert.errors import InterruptedRunError
 from litebert.testing import tiny_shards
 from tests.helpers.launch import finish, start
@@ -65,7 +65,9 @@ def main() -> int:
     parser.add_argument("--signals", type=int, default=50)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    results_file.add_out(parser)
     args = parser.parse_args()
+    results_file.begin(args.out)
     torch.set_num_threads(1)
     draw, began = random.Random(args.seed), time.monotonic()
     os.environ["PYTHONUNBUFFERED"] = "1"
@@ -99,17 +101,9 @@ def main() -> int:
         if number
     )
     good = good and not any(result.get("broken") for result in results.values())
-    print(
-        json.dumps(
-            {
-                "seed": args.seed,
-                "seconds": round(time.monotonic() - began, 1),
-                **results,
-                "good": good,
-            },
-            indent=2,
-        )
-    )
+    seconds = round(time.monotonic() - began, 1)
+    record = {"seed": args.seed, "seconds": seconds, **results, "good": good}
+    results_file.publish(record, args.out)
     return int(not good)
 
 

@@ -8,7 +8,6 @@ if nothing had happened.
 """
 
 import argparse
-import json
 import os
 import random
 import signal
@@ -18,6 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from bench.common import results as results_file
 from litebert.testing import tiny_shards
 from tests.helpers.launch import finish, ranks_of, start, state, wait_for_step
 from tests.helpers.pretraining import assert_same_run, losses
@@ -75,7 +75,9 @@ def main() -> int:
     parser.add_argument(
         "--folder", help="where runs and their logs are kept; a temporary one otherwise"
     )
+    results_file.add_out(parser)
     args = parser.parse_args()
+    results_file.begin(args.out)
     draw, began = random.Random(args.seed), time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(args.folder or temporary)
@@ -101,7 +103,7 @@ def main() -> int:
         "seconds": round(time.monotonic() - began, 1),
         "largest_loss_difference_1_and_2_ranks": apart,
     }
-    print(json.dumps(result | {kind: dict(counter) for kind, counter in found.items()}, indent=2))
+    results_file.publish(result | {kind: dict(each) for kind, each in found.items()}, args.out)
     return int(not good or apart > 1e-5)
 
 

@@ -10,7 +10,6 @@ snapshot before. Exit code 1 if any trial broke the law.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import random
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import torch
 
+from bench.common import results as results_file
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 
 
@@ -145,7 +145,9 @@ def main() -> int:
         help="numbers in a tensor; a snapshot is 12 bytes for each",
     )
     parser.add_argument("--seed", type=int, default=0)
+    results_file.add_out(parser)
     args = parser.parse_args()
+    results_file.begin(args.out)
     draw = random.Random(args.seed)
 
     def flip(content: bytes) -> bytes:
@@ -166,12 +168,8 @@ def main() -> int:
                 lambda content: content[: draw.randrange(len(content))],
             ),
         }
-    print(
-        json.dumps(
-            {"seed": args.seed, "seconds": round(time.perf_counter() - begin, 1), **results},
-            indent=2,
-        )
-    )
+    seconds = round(time.perf_counter() - begin, 1)
+    results_file.publish({"seed": args.seed, "seconds": seconds, **results}, args.out)
     return int(any(result["broken"] for result in results.values()))
 
 

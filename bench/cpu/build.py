@@ -26,6 +26,7 @@ from typing import Any
 
 import sentencepiece
 
+from bench.common.results import add_out, begin, publish
 from litebert.data.corpus import CorpusOptions, find_files, read_documents
 from litebert.data.encode import EncoderRecipe, ParcelEncoder, parcels
 from litebert.text.tokenizer import Tokenizer
@@ -39,7 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--tokenizer", required=True, help="tokenizer folder or SentencePiece model"
     )
-    parser.add_argument("--out", help="write the figures to this JSON file")
+    add_out(parser)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=48, help="text of each file that is timed")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
@@ -51,6 +52,7 @@ def main() -> None:
         help="sizes in GB of the builds whose memory is taken",
     )
     options = parser.parse_args()
+    begin(options.out)
     figures: dict[str, Any] = {
         "data": [Path(name).name for name in options.data],
         "turns": options.turns,
@@ -66,10 +68,7 @@ def main() -> None:
             peaks = [each["peak_pss_mib"] for each in figures["memory"]]
             figures["memory_ratio"] = peaks[-1] / peaks[0]
     figures["load_average"] = os.getloadavg()
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
+    publish(figures, options.out)
 
 
 def speed(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:

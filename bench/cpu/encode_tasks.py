@@ -12,17 +12,17 @@ again; the others begin or end inside of a token ("gold" in "golden").
 """
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.common.results import add_out, begin, publish
+from bench.common.timing import in_turns, ratios
 from litebert.tasks.encode.encode import encode, fill_in
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import AnswerExample, ChoiceExample
@@ -122,12 +122,7 @@ def compare(
         "ours": lambda: encode(card, examples, tokenizer),
         "theirs": lambda: theirs(peer, card, examples),
     }
-    spent: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):
-        for name, work in ways.items():
-            begun = time.process_time()
-            work()
-            spent[name].append(time.process_time() - begun)
+    times = in_turns(ways, repeats)
     arrays = (
         inputs.pool,
         inputs.first,
@@ -143,10 +138,8 @@ def compare(
         "tokens_in_rows": int(inputs.row_lengths.sum()),
         "tokens_held": int(inputs.pool.size),
         "megabytes_held": sum(array.nbytes for array in arrays if array is not None) / 1e6,
-        "seconds": {name: statistics.median(each) for name, each in spent.items()},
-        "ratio": statistics.median(
-            b / a for a, b in zip(spent["ours"], spent["theirs"], strict=True)
-        ),
+        "seconds": {name: each.cpu_seconds for name, each in times.items()},
+        "ratio": statistics.median(ratios(times["theirs"], times["ours"])),
     }
     return result | ({"gold": surviving(inputs, examples)} if data.task.kind == "answer" else {})
 
@@ -167,8 +160,9 @@ def main() -> None:
     )
     parser.add_argument("--examples", type=int, default=4000, help="the first so many of each file")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", help="write the JSON here, too")
+    add_out(parser)
     given = parser.parse_args()
+    begin(given.out)
     tokenizer = Tokenizer.load(given.tokenizer)
     result = {}
     for path in given.squad:
@@ -182,10 +176,7 @@ def main() -> None:
             given.examples,
             given.repeats,
         )
-    text = json.dumps(result, indent=1)
-    print(text)
-    if given.out:
-        Path(given.out).write_text(text + "\n", encoding="utf-8")
+    publish(result, given.out)
 
 
 if __name__ == "__main__":

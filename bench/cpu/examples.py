@@ -13,7 +13,6 @@ processes, in wall time.
 
 import argparse
 import itertools
-import json
 import random
 import statistics
 import time
@@ -21,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.cpu import python_builder as baseline
+from bench.common import python_builder as baseline
+from bench.common.results import add_out, begin, publish
 from litebert.data.shards import Shard, Shards
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
@@ -129,7 +129,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--batch-tokens", type=int, default=131_072)
     parser.add_argument("--workers", type=int, default=2)
+    add_out(parser)
     arguments = parser.parse_args()
+    begin(arguments.out)
     shards = Shards.open(arguments.data)
     tokenizer = Tokenizer.load(shards.tokenizer_folder)
     model = sentencepiece.SentencePieceProcessor(
@@ -138,6 +140,7 @@ def main() -> None:
     shard = sample(shards.arrays(0), arguments.documents)
     documents = as_lists(shard, tokenizer.tokens)
     report: dict[str, Any] = vars(arguments) | {"tokens": len(shard.tokens)}
+    del report["out"]
     for max_length in (128, 512):
         stream = Stream.open(arguments.data, ExampleSpec(max_length=max_length))
         settings = baseline.Settings(max_length=max_length)
@@ -159,7 +162,7 @@ def main() -> None:
                 for workers in sorted({0, 1, arguments.workers})
             },
         }
-    print(json.dumps(report, indent=2))
+    publish(report, arguments.out)
 
 
 if __name__ == "__main__":

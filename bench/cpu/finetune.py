@@ -14,11 +14,11 @@ Trainer needs accelerate: pip install 'litebert[bench]'.
 
 import argparse
 import contextlib
+import itertools
 import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,9 @@ import numpy as np
 import torch
 import transformers
 
+from bench.common.peers import huggingface_settings
+from bench.common.results import add_out, begin, publish
+from bench.common.timing import in_turns
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
@@ -61,17 +64,13 @@ def theirs(
     prepared: Prepared, recipe: FinetuneRecipe, encoder: EncoderConfig, tokenizer_folder: Path
 ) -> Run:
     config = transformers.AlbertConfig(
-        vocab_size=encoder.vocab_size,
-        embedding_size=encoder.embedding_size,
-        hidden_size=encoder.hidden_size,
-        num_attention_heads=encoder.num_attention_heads,
-        num_hidden_layers=encoder.num_layers,
-        intermediate_size=encoder.ffn_size,
-        max_position_embeddings=encoder.max_positions,
-        hidden_dropout_prob=DROPOUT,
-        attention_probs_dropout_prob=DROPOUT,
-        classifier_dropout_prob=DROPOUT,
-        num_labels=2,
+        **huggingface_settings(encoder)
+        | {
+            "hidden_dropout_prob": DROPOUT,
+            "attention_probs_dropout_prob": DROPOUT,
+            "classifier_dropout_prob": DROPOUT,
+            "num_labels": 2,
+        }
     )
     inputs = prepared.train.inputs
     rows = [inputs.batch(np.array([number])) for number in range(len(inputs))]
@@ -132,7 +131,9 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32)
+    add_out(parser)
     args = parser.parse_args()
+    begin(args.out)
     torch.set_num_threads(args.threads)
     transformers.logging.set_verbosity_error()
     tokenizer = Tokenizer.load(args.tokenizer)
@@ -162,27 +163,24 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         tokenizer.save(folder / "tokenizer")
-        contenders: dict[str, Run] = {
+        runs: dict[str, Run] = {
             "litebert": ours(prepared, recipe, source),
             "huggingface": theirs(prepared, recipe, encoder, folder / "tokenizer"),
         }
-        found = {name: SimpleNamespace(cpu=[], clock=[], last={}) for name in contenders}
-        for number in range(args.rounds):
-            for name, run in contenders.items():
-                cpu, clock = time.process_time(), time.perf_counter()
-                found[name].last = run(folder / f"{name}-{number}")
-                found[name].cpu.append(time.process_time() - cpu)
-                found[name].clock.append(time.perf_counter() - clock)
-                print(name, round(found[name].clock[-1], 1), "s", file=sys.stderr, flush=True)
+        numbers = itertools.count()
+        contenders = {
+            name: lambda run=run: run(folder / str(next(numbers))) for name, run in runs.items()
+        }
+        times = in_turns(contenders, args.rounds, verbose=True)
     table = {
         name: {
-            "cpu_seconds": round(statistics.median(each.cpu), 2),
-            "seconds": round(statistics.median(each.clock), 2),
+            "cpu_seconds": round(each.cpu_seconds, 2),
+            "seconds": round(each.seconds, 2),
             "steps": each.last["steps"],
             "padded_tokens": each.last["tokens"],
             "mean_loss": round(each.last["loss"], 3),
         }
-        for name, each in found.items()
+        for name, each in times.items()
     }
     ratios = {
         unit: round(table["litebert"][unit] / table["huggingface"][unit], 3)
@@ -199,7 +197,7 @@ def main() -> int:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-    print(json.dumps(about | {"litebert / huggingface": ratios, "epochs": table}, indent=2))
+    publish(about | {"litebert / huggingface": ratios, "epochs": table}, args.out)
     return int(ratios["cpu_seconds"] > 0.5)
 
 

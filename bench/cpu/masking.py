@@ -8,7 +8,6 @@ are counted with [CLS] and [SEP], without padding.
 """
 
 import argparse
-import json
 import random
 import statistics
 import time
@@ -16,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.cpu import python_builder as baseline
+from bench.common import python_builder as baseline
+from bench.common.results import add_out, begin, publish
 from litebert.data.batch import assemble_rows
 from litebert.data.masking import Rows, mask_rows
 from litebert.data.pairs import make_pairs
@@ -106,7 +106,9 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--batch-tokens", type=int, default=131_072)
     parser.add_argument("--repeats", type=int, default=7)
+    add_out(parser)
     arguments = parser.parse_args()
+    begin(arguments.out)
     report: dict[str, Any] = {
         "data": arguments.data,
         "batch_tokens": arguments.batch_tokens,
@@ -121,7 +123,7 @@ def main() -> None:
             batch_size=arguments.batch_tokens // max_length,
             repeats=arguments.repeats,
         )
-    print(json.dumps(report, indent=2))
+    publish(report, arguments.out)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.common.results import add_out, begin, publish
+from bench.common.timing import in_turns, ratios
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.infer.files import PredictOptions, predict_file
 from litebert.infer.predictor import Predictor, load
@@ -53,7 +55,9 @@ def main() -> None:
     parser.add_argument(
         "--measure", nargs=3, metavar=("MODEL", "INPUT", "OUT"), help=argparse.SUPPRESS
     )
+    add_out(parser)
     options = parser.parse_args()
+    begin(options.out, threads=1)
     torch.set_num_threads(1)
     if options.measure:
         print(json.dumps(memory_here(*options.measure)))
@@ -63,7 +67,7 @@ def main() -> None:
             "speed": speed(options, Path(folder)),
             "memory": [memory(rows, Path(folder)) for rows in options.rows],
         }
-    print(json.dumps(report, indent=2))
+    publish(report, options.out)
 
 
 def speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -81,17 +85,10 @@ def speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "predictor": lambda: model.embed(texts),
         "plain": lambda: plain(model, texts, options.batch_size),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
     vectors: dict[str, np.ndarray] = {name: way() for name, way in ways.items()}
-    for _ in range(options.repeats):
-        for name, way in ways.items():
-            begun = time.process_time()
-            way()
-            seconds[name].append(time.process_time() - begun)
+    times = in_turns(ways, options.repeats)
     lengths = [min(len(ids) + 2, 512) for ids in pieces.encode_batch(texts)]
-    ratios = [
-        slow / fast for slow, fast in zip(seconds["plain"], seconds["predictor"], strict=True)
-    ]
+    speed_ups = ratios(times["plain"], times["predictor"])
     return {
         "texts": len(texts),
         "tokens": {
@@ -100,10 +97,10 @@ def speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "most": max(lengths),
         },
         "texts_per_cpu_second": {
-            name: len(texts) / statistics.median(times) for name, times in seconds.items()
+            name: len(texts) / each.cpu_seconds for name, each in times.items()
         },
-        "ratio": statistics.median(ratios),
-        "spread": [min(ratios), max(ratios)],
+        "ratio": statistics.median(speed_ups),
+        "spread": [min(speed_ups), max(speed_ups)],
         "largest_difference": float(np.abs(vectors["plain"] - vectors["predictor"]).max()),
     }
 

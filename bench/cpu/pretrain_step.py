@@ -10,18 +10,16 @@ process's CPU time, which a busy machine disturbs least, and by the clock.
 """
 
 import argparse
-import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 import transformers
 from torch import Tensor
 
+from bench.common.results import add_out, begin, publish
+from bench.common.timing import in_turns
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.batch import Batch
 from litebert.model.batch import DeviceBatch
@@ -134,7 +132,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
+    add_out(parser)
     args = parser.parse_args()
+    begin(args.out, threads=args.threads)
     torch.set_num_threads(args.threads)
     batch = make_batch()
     contenders: dict[str, Step] = {
@@ -144,24 +144,16 @@ def main() -> int:
         FUSED: theirs(batch, fused=True, compiled=False),
         COMPILED: theirs(batch, fused=True, compiled=True),
     }
-    first = {
-        name: SimpleNamespace(loss=step(), cpu=[], clock=[])
-        for name, step in list(contenders.items())
-    }
-    for _ in range(args.rounds):
-        for name, step in contenders.items():
-            cpu, clock = time.process_time(), time.perf_counter()
-            step()
-            first[name].cpu.append(time.process_time() - cpu)
-            first[name].clock.append(time.perf_counter() - clock)
+    losses = {name: step() for name, step in contenders.items()}
+    times = in_turns(contenders, args.rounds)
     tokens = ROWS * SEQ
     table = {
         name: {
-            "tokens_per_cpu_second": round(tokens / statistics.median(found.cpu)),
-            "tokens_per_second": round(tokens / statistics.median(found.clock)),
-            "first_loss": round(found.loss, 3),
+            "tokens_per_cpu_second": round(tokens / each.cpu_seconds),
+            "tokens_per_second": round(tokens / each.seconds),
+            "first_loss": round(losses[name], 3),
         }
-        for name, found in first.items()
+        for name, each in times.items()
     }
     ratios = {
         f"{mine} / {peer}": {
@@ -178,7 +170,7 @@ def main() -> int:
         "transformers": transformers.__version__,
         "masked_tokens": batch.num_masked,
     }
-    print(json.dumps(about | {"ratios": ratios, "steps": table}, indent=2))
+    publish(about | {"ratios": ratios, "steps": table}, args.out)
     return 0
 
 

@@ -11,7 +11,7 @@ it is cut by title or pair: 80 % for the baselines to learn from, 20 % to score.
 """
 
 import argparse
-import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +21,7 @@ import scipy.stats
 import sklearn.metrics
 from torchmetrics.functional.text import squad
 
+from bench.common.results import add_out, begin, publish
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -155,9 +156,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name in ("glue", "squad1", "squad1-train", "squad2", "race", "out"):
+    for name in ("glue", "squad1", "squad1-train", "squad2", "race"):
         parser.add_argument(f"--{name}")
+    add_out(parser)
     flags = parser.parse_args()
+    begin(flags.out)
     places = dict.fromkeys(WHOLE, flags.glue) | {
         "squad1": flags.squad1,
         "squad2": flags.squad2,
@@ -177,9 +180,8 @@ def main() -> None:
         )
         learned = train.splits.get("train", read.splits["dev"])
         rows[name] = row(read.task, learned, read.splits["dev"], read.notes)
-        print(json.dumps({name: rows[name]}), flush=True)
-    if flags.out:
-        Path(flags.out).write_text(json.dumps(rows, indent=1) + "\n")
+        print(name, "done", file=sys.stderr, flush=True)
+    publish(rows, flags.out)
 
 
 if __name__ == "__main__":

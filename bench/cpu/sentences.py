@@ -8,14 +8,13 @@ and we disagree on real text; `--show N` prints some such paragraphs.
 """
 
 import argparse
-import json
 import random
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
+from bench.common.results import add_out, begin, publish
 from litebert.data.corpus import read_documents
 from litebert.text.sentences import split_sentences
 
@@ -61,8 +60,9 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="a corpus file")
     parser.add_argument("--megabytes", type=float, default=1.0, help="text that is timed")
     parser.add_argument("--show", type=int, default=0)
-    parser.add_argument("--out", help="write the figures to this JSON file")
+    add_out(parser)
     options = parser.parse_args()
+    begin(options.out)
     from tests.text.test_sentences import GOLDEN
 
     golden = [(param.values[0], param.values[1], str(param.id).split(":")[0]) for param in GOLDEN]
@@ -113,9 +113,7 @@ def main() -> None:
         "megabytes": size,
         "splitters": figures,
     }
-    print(json.dumps(result, indent=1))
-    if options.out:
-        Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
+    publish(result, options.out)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ package `tokenizers` is there.
 
 import argparse
 import itertools
-import json
 import random
 import statistics
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 
 import sentencepiece
 
+from bench.common.results import add_out, begin, publish
 from litebert.data.corpus import read_documents
 from litebert.text.tokenizer import Tokenizer
 
@@ -113,8 +113,9 @@ def main() -> None:
     )
     parser.add_argument("--lines", type=int, default=20_000, help="paragraphs that are read")
     parser.add_argument("--repeats", type=int, default=200, help="chunks that are timed")
-    parser.add_argument("--out", help="write the JSON here, too")
+    add_out(parser)
     given = parser.parse_args()
+    begin(given.out)
     lines, tokenizer = read_lines(given.data, given.lines), Tokenizer.load(given.tokenizer)
     result = {
         "vocab_size": tokenizer.vocab_size,
@@ -124,10 +125,7 @@ def main() -> None:
         "speed": speed(tokenizer, lines, given.repeats),
         "huggingface": same_ids(tokenizer, lines),
     }
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    print(text)
-    if given.out:
-        Path(given.out).write_text(text + "\n", encoding="utf-8")
+    publish(result, given.out)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bench.common.peers import huggingface_settings
 from bench.gpu.table import FILLED
-from litebert.config import EncoderConfig
 from litebert.data.batch import Batch
 from litebert.data.shards import Shards
 from litebert.data.stream import Position, Stream
@@ -221,24 +221,6 @@ class Theirs:
         self.optimizer.step()
         self.loss = loss.detach()
         return self.sizes[place]
-
-
-def huggingface_settings(encoder: EncoderConfig) -> dict[str, Any]:
-    return {
-        "vocab_size": encoder.vocab_size,
-        "embedding_size": encoder.embedding_size,
-        "hidden_size": encoder.hidden_size,
-        "num_hidden_layers": encoder.num_layers,
-        "num_attention_heads": encoder.num_attention_heads,
-        "intermediate_size": encoder.ffn_size,
-        "max_position_embeddings": encoder.max_positions,
-        "hidden_act": {"gelu_tanh": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[
-            encoder.activation
-        ],
-        "hidden_dropout_prob": encoder.ffn_dropout,
-        "attention_probs_dropout_prob": encoder.attention_dropout,
-        "classifier_dropout_prob": 0.0,
-    }
 
 
 def huggingface_inputs(batch: Batch, device: str, *, masked: bool) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ in the same process.
     bench/gpu/step.py --tiny                                               the same code on a CPU,
     in seconds
  One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
-others go on. With --out also environment.json, rows.jsonl and table.md.
+others go on. With --out also run.json, rows.jsonl and table.md.
  Speed: a step is what `litebert pretrain` does (contenders.py): losses, gradients, clipping,
 optimizer, log, loader. First its gradient is checked against float32: it may err 1.1 times as much
 as plain bfloat16. Times are medians of three blocks. `real` tokens are those of the text;
@@ -36,13 +36,13 @@ from typing import Any
 
 import torch
 
+from bench.common.results import begin
 from bench.gpu.cases import CASES, MEMORY, MODES, PARTS, TINY, needs
 from bench.gpu.contenders import PEERS, Case, Ours, Theirs
 from bench.gpu.meter import GIB, Meter, search
 from bench.gpu.profiling import record, summary
 from bench.gpu.table import ratios
 from litebert.data.stream import Stream
-from litebert.files import write_json
 from litebert.kernels.fp8 import linear as fp8
 from litebert.model.count import flops_per_token
 from litebert.testing import tiny_shards
@@ -376,9 +376,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, help="for all of it; what does not fit is left out"
     )
-    parser.add_argument(
-        "--out", type=Path, help="folder for environment.json, rows.jsonl and table.md"
-    )
+    parser.add_argument("--out", type=Path, help="folder for run.json, rows.jsonl and table.md")
     parser.add_argument("--tiny", action="store_true", help="a tiny model on a CPU")
     parser.add_argument("--start", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
@@ -400,12 +398,11 @@ def conduct(options: argparse.Namespace, kind: type[Bench], words: list[str]) ->
         if options.tiny:
             options.data = str(tiny_shards(Path(folder), documents=200))
             options.workers, options.steps = min(options.workers, 1), min(options.steps, 3)
-        bench = kind(options)
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+        begin(options.out, arguments=words, device=device, cuda=torch.version.cuda)
+        bench = kind(options)
         here = environment(device=device, cuda=torch.version.cuda, arguments=words)
         bench.note(part="environment", **here)
-        if bench.out is not None:
-            write_json(bench.out / "environment.json", here)
         bench.run()
         for found in ratios(bench.rows):
             print(

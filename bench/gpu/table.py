@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.common.tables import markdown
+
 GOALS = {
     "base-512": (2.0, 900),
     "base-128": (1.7, 1050),
@@ -186,12 +188,7 @@ def grid(rows: list[Row], names: tuple[str, ...] | None) -> str:
     names = tuple(
         name for name in names or tuple(rows[0]) if any(row.get(name, "") != "" for row in rows)
     )
-    lines = [
-        names,
-        ["---"] * len(names),
-        *([str(row.get(name, "")) for name in names] for row in rows),
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown(names, ([row.get(name, "") for name in names] for row in rows))
 
 
 if __name__ == "__main__":

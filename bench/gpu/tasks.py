@@ -43,6 +43,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from bench.common.peers import huggingface_settings
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
 from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
@@ -360,17 +361,13 @@ def our_epoch(setting: Setting, name: str, **changes: Any) -> dict[str, Any]:
 
 def their_config(encoder: EncoderConfig) -> Any:
     return transformers.AlbertConfig(
-        vocab_size=encoder.vocab_size,
-        embedding_size=encoder.embedding_size,
-        hidden_size=encoder.hidden_size,
-        num_attention_heads=encoder.num_attention_heads,
-        num_hidden_layers=encoder.num_layers,
-        intermediate_size=encoder.ffn_size,
-        max_position_embeddings=encoder.max_positions,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        classifier_dropout_prob=HEAD_DROPOUT,
-        num_labels=2,
+        **huggingface_settings(encoder)
+        | {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "classifier_dropout_prob": HEAD_DROPOUT,
+            "num_labels": 2,
+        }
     )
 
 

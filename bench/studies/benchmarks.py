@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bench.common.results import begin
+from bench.common.tables import markdown
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.predictions import load_predictions
 from litebert.tasks.registry import open_task
@@ -173,11 +175,8 @@ def row(name: str, place: Path, out: Path) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """For people: percentages; the correlations and Matthews's times 100."""
-    lines = [
-        "| run | score | train | dev | majority | bag of words | fine-tuned | other scores | note "
-        "|",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    columns = "run,score,train,dev,majority,bag of words,fine-tuned,other scores,note"
+    lines = []
     for found in rows:
         main = found["score"]
         others = {name: value for name, value in found["found"].items() if name != main}
@@ -197,8 +196,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             *numbers[:2],
             f"**{numbers[2]}**",
         ]
-        lines.append(f"| {' | '.join(cells)} | {', '.join(shown)} | {note} |")
-    return "\n".join(lines) + "\n"
+        lines.append([*cells, ", ".join(shown), note])
+    return markdown(columns.split(","), lines)
 
 
 def main() -> int:
@@ -213,7 +212,7 @@ def main() -> int:
         "--table", action="store_true", help="train nothing, only tabulate what is there"
     )
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
+    begin(args.out)
     places = arrange(args.data, args.out)
     if not args.table:
         seeds = {name: range(args.seeds) if name in APART else [None] for name in args.tasks}

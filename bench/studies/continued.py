@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.common.results import begin
 from litebert.recipes import PretrainRecipe, named
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
+    begin(args.out)
 
     def recipe(tokens: int) -> PretrainRecipe:
         chosen = replace(named(args.recipe), tokens=tokens, steps=None)

@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
+from bench.common.results import begin
 from litebert.files import write_json
 from litebert.recipes import PretrainRecipe, Stages
 from litebert.testing import SHAPE, tiny_shards
-from litebert.train.folder import environment
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Arithmetic, Runtime
 
@@ -164,6 +164,8 @@ def main() -> None:
     parser.add_argument("--plot", action="store_true", help="only draw what is there")
     parser.add_argument("--tiny", action="store_true", help="a tiny model on a CPU")
     args = parser.parse_args()
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    begin(args.out, device=device, cuda=torch.version.cuda)
     place = args.out / "curves.json"
     if not args.plot:
         with tempfile.TemporaryDirectory(prefix="litebert-bench-") as folder:
@@ -186,13 +188,9 @@ def main() -> None:
                     ),
                     flush=True,
                 )
-        args.out.mkdir(parents=True, exist_ok=True)
-        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-        here = environment(device=device, cuda=torch.version.cuda)
         write_json(
             place,
             {
-                "environment": here,
                 "recipe": recipe(args).to_dict(),
                 "runs": runs,
                 "above_bfloat16": compare(runs),

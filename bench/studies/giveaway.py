@@ -9,7 +9,6 @@ last sentence, seen with all features and by lengths alone.
 """
 
 import argparse
-import json
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from bench.common.results import add_out, begin, publish
 from litebert.data.giveaway import expand, features, fit
 from litebert.data.plan import is_heldout
 from litebert.data.spec import ExampleSpec
@@ -75,7 +75,9 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=int, default=100_000, help="examples of each epoch, at most"
     )
+    add_out(parser)
     arguments = parser.parse_args()
+    begin(arguments.out)
     report = {
         folder: {
             cutting: {
@@ -88,9 +90,7 @@ def main() -> None:
         }
         for folder in arguments.data
     }
-    print(
-        json.dumps({"epochs": arguments.epochs, "limit": arguments.limit, "data": report}, indent=2)
-    )
+    publish({"epochs": arguments.epochs, "limit": arguments.limit, "data": report}, arguments.out)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ the standard error of the mean difference, token by token.
 """
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from bench.common.results import add_out, begin, publish
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.model.batch import DeviceBatch
@@ -46,7 +46,9 @@ def main() -> None:
     )
     parser.add_argument("--tokens", type=int, default=50_000, help="of text, about")
     parser.add_argument("--seq", type=int, default=128, help="tokens of an example")
+    add_out(parser)
     options = parser.parse_args()
+    begin(options.out)
     model = Checkpoint.load(options.model).model
     stream = Stream.open(
         options.data, ExampleSpec(max_length=options.seq, short_probability=0.0), split="all"
@@ -72,11 +74,8 @@ def main() -> None:
         for name, (weights, size) in stored.items()
     }
     masked = sum(len(batch.head_inputs["masked_labels"]) for batch in batches)
-    print(
-        json.dumps(
-            {"masked": masked, "tokens": count * ROWS * options.seq, "ways": report}, indent=2
-        )
-    )
+    tokens = count * ROWS * options.seq
+    publish({"masked": masked, "tokens": tokens, "ways": report}, options.out)
 
 
 @torch.inference_mode()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.common.results import begin
 from litebert.recipes import NAMED, OptimizerName, OptimizerSpec, PretrainRecipe, Stages
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
@@ -137,6 +138,7 @@ def main() -> None:
     )
     parser.add_argument("--miniature", action="store_true", help="small enough for a CPU")
     args = parser.parse_args()
+    begin(Path(args.out))
     runtime, table = Runtime.start(), []
     for name in args.variants:
         for seed in args.seeds:

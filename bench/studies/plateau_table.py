@@ -14,6 +14,9 @@ from typing import Any
 
 import matplotlib
 
+from bench.common.results import begin
+from bench.common.tables import markdown
+
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
@@ -50,11 +53,8 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| run | tokens | steps | minutes | held-out loss | accuracy | order accuracy | below 6.5 "
-        "after |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    columns = "run,tokens,steps,minutes,held-out loss,accuracy,order accuracy,below 6.5 after"
+    lines = []
     for row in sorted(rows, key=lambda row: (-row["heldout_at_tokens"], row["heldout_loss"])):
         left = "never" if row["left_at_tokens"] is None else f"{row['left_at_tokens'] / 1e6:.0f} M"
         early = (
@@ -63,11 +63,18 @@ def table(rows: list[dict[str, Any]]) -> str:
             else f" (at {row['heldout_at_tokens'] / 1e6:.0f} M)"
         )
         lines.append(
-            f"| {row['run']} | {row['tokens'] / 1e6:.0f} M | {row['steps']:,} | {row['minutes']} | "
-            f"{row['heldout_loss']}{early} | {row['heldout_accuracy']} | {row['sop_accuracy']} | "
-            f"{left} |"
+            [
+                row["run"],
+                f"{row['tokens'] / 1e6:.0f} M",
+                f"{row['steps']:,}",
+                row["minutes"],
+                f"{row['heldout_loss']}{early}",
+                row["heldout_accuracy"],
+                row["sop_accuracy"],
+                left,
+            ]
         )
-    return "\n".join(lines) + "\n"
+    return markdown(columns.split(","), lines)
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
@@ -99,7 +106,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     rows = [read(path) for path in args.metrics]
-    args.out.mkdir(parents=True, exist_ok=True)
+    begin(args.out)
     (args.out / "table.md").write_text(table(rows))
     (args.out / "curves.json").write_text(
         "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"

@@ -23,11 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench.common.results import begin
+from bench.common.tables import markdown
 from litebert.data.stream import Stream
 from litebert.files import write_json
 from litebert.recipes import NAMED, OptimizerSpec, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
-from litebert.train.folder import environment
 from litebert.train.log import read_records
 from litebert.train.pretrain.evaluate import HeldoutScorer
 from litebert.train.pretrain.init import extend_positions
@@ -167,16 +168,13 @@ def before_training(args: argparse.Namespace, runtime: Runtime) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        f"| new positions | seed | held-out loss at {SHORT} tokens | at {LONG}, before the first "
-        "step there | at the end |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {r['start']} | {r['seed']} | {r['before']:.3f} | {r['first']:.3f} | {r['end']:.3f} |"
-        for r in rows
-    ]
-    return "\n".join(lines) + "\n"
+    columns = ["new positions", "seed", f"held-out loss at {SHORT} tokens"]
+    columns += [f"at {LONG}, before the first step there", "at the end"]
+    losses = ("before", "first", "end")
+    return markdown(
+        columns,
+        [[row["start"], row["seed"], *(f"{row[loss]:.3f}" for loss in losses)] for row in rows],
+    )
 
 
 def main() -> None:
@@ -200,7 +198,7 @@ def main() -> None:
     )
     parser.add_argument("--tokens", type=int, default=20_000, help="of --model: held-out tokens")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
+    begin(args.out, threads=torch.get_num_threads())
     runtime: Runtime = Runtime.start(device="cpu")
     if args.model is not None:
         before_training(args, runtime)
@@ -211,7 +209,6 @@ def main() -> None:
             rows.append(measure(name, seed, args, runtime))
             print(json.dumps(rows[-1]), flush=True)
     write_json(args.out / "positions.json", rows)
-    write_json(args.out / "environment.json", environment(threads=torch.get_num_threads()))
     (args.out / "table.md").write_text(table(rows))
 
 

@@ -10,7 +10,7 @@ for equal compute, and asked for the same hidden words of the same held-out docu
 (bench/studies/hidden_words.py). `--steps` are those of the first vocabulary. What compute means is
 `--count`: FLOPs of this preset, layers and head, by model/count.py; "miniature" counts the small
 model's own, of which a head of 30,000 pieces is half, where it is 1 % of albert-base's. Writes
-vocabulary.json, environment.json and table.md; a finished run is not run again.
+vocabulary.json, run.json and table.md; a finished run is not run again.
 
 A score is worth something only below the unigram column: there a model has begun to look around.
 """
@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.common.results import begin
+from bench.common.tables import markdown
 from bench.studies.hidden_words import HIDDEN, Scores, Window, hidden_words, make_windows, score
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
 from litebert.data.build import build_shards
@@ -38,7 +40,6 @@ from litebert.model.model import Model
 from litebert.recipes import NAMED, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.folder import environment
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
 
@@ -185,36 +186,37 @@ def differences(found: dict[str, list[np.ndarray]]) -> dict[str, dict[str, float
 
 def table(result: dict[str, Any]) -> str:
     """What a person reads."""
-    lines = [
-        "| pieces | per word | per character | embedding | parameters | int8 MB |",
-        "|---|---|---|---|---|---|",
+    columns = "pieces,per word,per character,embedding,parameters,int8 MB"
+    sizes = [
+        [
+            f"{each['vocab_size']:,}",
+            f"{each['pieces_per_word']:.3f}",
+            f"{each['pieces_per_character']:.4f}",
+            f"{each['embedding_parameters'] / 1e6:.2f} M",
+            f"{each['parameters'] / 1e6:.2f} M",
+            f"{each['int8_bytes'] / 1e6:.2f}",
+        ]
+        for each in result["vocabularies"].values()
     ]
-    for each in result["vocabularies"].values():
-        lines.append(
-            f"| {each['vocab_size']:,} | {each['pieces_per_word']:.3f} | "
-            f"{each['pieces_per_character']:.4f} | "
-            f"{each['embedding_parameters'] / 1e6:.2f} M | {each['parameters'] / 1e6:.2f} M | "
-            f"{each['int8_bytes'] / 1e6:.2f} |"
-        )
-    lines += [
-        "",
-        "| pieces | seed | tokens in a sequence | steps | words read | nats per hidden word: "
-        "unigram | at once | in turn | "
-        "and the count of pieces | per character | words guessed |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    more = "pieces,seed,tokens in a sequence,steps,words read,nats per hidden word: unigram,at once"
+    more += ",in turn,and the count of pieces,per character,words guessed"
+    losses = ("nats_per_word_at_once", "nats_per_word_in_turn", "nats_per_word")
+    runs = []
     for run in result["runs"]:
-        told = result["vocabularies"][run["vocabulary"]]
-        lines.append(
-            f"| {told['vocab_size']:,} | {run['seed']} | {run['sequence_length']} | "
-            f"{run['steps']:,} | "
-            f"{run['words'] / 1e6:.2f} M | {told['unigram_nats_per_word']:.3f} | "
-            f"{run['nats_per_word_at_once']:.3f} | "
-            f"{run['nats_per_word_in_turn']:.3f} | {run['nats_per_word']:.3f} | "
-            f"{run['nats_per_character']:.3f} | "
-            f"{run['words_right']:.1%} |"
+        vocabulary = result["vocabularies"][run["vocabulary"]]
+        runs.append(
+            [
+                f"{vocabulary['vocab_size']:,}",
+                run["seed"],
+                run["sequence_length"],
+                f"{run['steps']:,}",
+                f"{run['words'] / 1e6:.2f} M",
+                f"{vocabulary['unigram_nats_per_word']:.3f}",
+                *(f"{run[loss]:.3f}" for loss in (*losses, "nats_per_character")),
+                f"{run['words_right']:.1%}",
+            ]
         )
-    return "\n".join(lines) + "\n"
+    return markdown(columns.split(","), sizes) + "\n" + markdown(more.split(","), runs)
 
 
 def parse() -> argparse.Namespace:
@@ -257,10 +259,10 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     given = parse()
     torch.set_num_threads(given.threads)
+    begin(given.out, threads=given.threads)
     text, shards = given.out / "text", given.out / "shards"
     if not (text / "train.txt").exists():
         draw_text(given.data, text, megabytes=given.megabytes, rng=np.random.default_rng(0))
-    write_json(given.out / "environment.json", environment(threads=given.threads))
     tokenizers = {folder.name: Tokenizer.load(folder) for folder in given.tokenizers}
     vocabularies, plans = {}, {}
     counted = recipe_of(0, 1, 16).encoder if given.count == "miniature" else preset(given.count)

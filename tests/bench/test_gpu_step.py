@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from bench.common.peers import huggingface_settings
 from bench.gpu.cases import CASES, MEMORY, MODES, NEEDS, TINY, needs
-from bench.gpu.contenders import Theirs, huggingface_settings
+from bench.gpu.contenders import Theirs
 from bench.gpu.meter import Meter, search
 from bench.gpu.step import arguments
 from bench.gpu.table import ratios, table
@@ -28,7 +29,9 @@ def test_every_part_runs_on_a_cpu(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[: len(rows)] == [
         json.dumps(row, ensure_ascii=False) for row in rows
     ]
-    assert json.loads((tmp_path / "environment.json").read_text())["packages"]["torch"]
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["packages"]["torch"]
+    assert record["command"].startswith("python -m bench.gpu.step --tiny")
     speed = {(row["shape"], row["who"]): row for row in rows if row["part"] == "speed"}
     assert list(speed) == [
         ("tiny", w) for w in ("litebert", "huggingface padded", "huggingface full")

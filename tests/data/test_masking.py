@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from bench.cpu import python_builder as builder
+from bench.common import python_builder as builder
 from litebert.data.masking import (
     MaskedRows,
     Rows,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from bench.gpu.kernels.short_attention import in_turns, record
+from bench.common.gpu_timing import in_turns, record
 from litebert.kernels import cublaslt as lt
 from litebert.kernels import linear as products
 from litebert.kernels.feed_forward import _matmul_gelu

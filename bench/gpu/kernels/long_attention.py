@@ -23,7 +23,8 @@ import triton
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bench.gpu.kernels.short_attention import Case, Layer, Ways, in_turns, record
+from bench.common.gpu_timing import in_turns, record
+from bench.gpu.kernels.short_attention import Case, Layer, Ways
 from litebert.kernels.attention import long
 from litebert.kernels.attention.long import Tile, Tiles
 from litebert.kernels.gate import Gate

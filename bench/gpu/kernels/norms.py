@@ -26,7 +26,8 @@ import torch.nn.functional as F
 import triton
 from torch import Tensor, nn
 
-from bench.gpu.kernels.short_attention import Rows, flat, in_turns, record
+from bench.common.gpu_timing import in_turns, record
+from bench.gpu.kernels.short_attention import Rows, flat
 from litebert.config import PRESETS
 from litebert.kernels import norm as fused_norm
 from litebert.kernels.gate import Gate

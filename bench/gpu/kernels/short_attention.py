@@ -15,7 +15,6 @@ Errors are of the output and all gradients together.
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +27,7 @@ import triton
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
+from bench.common.gpu_timing import in_turns, record
 from litebert.config import PRESETS
 from litebert.kernels.attention import short
 from litebert.kernels.gate import Gate
@@ -37,8 +37,6 @@ from litebert.model.layers import Attention
 from litebert.model.positions import Needed, Packing
 
 DEVICE, DTYPE = "cuda", torch.bfloat16
-CALLS = 20
-"""In one graph: the time of its start does not count."""
 CASES = {
     "128 tokens": (256, 128, 0, 12, 64),
     "128 tokens, 21 needed": (256, 128, 21, 12, 64),
@@ -193,36 +191,6 @@ class Layer(Rows):
 
 def flat(tensors: list[Tensor]) -> Tensor:
     return torch.cat([tensor.double().flatten() for tensor in tensors])
-
-
-def record(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):  # compiles the kernels
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            call()
-    return graph
-
-
-def in_turns(graphs: dict[Any, torch.cuda.CUDAGraph], rounds: int) -> dict[Any, float]:
-    """Milliseconds of one call, after a round that does not count."""
-    times: dict[Any, list[float]] = {key: [] for key in graphs}
-    for _ in range(rounds + 1):
-        for key, graph in graphs.items():
-            times[key].append(milliseconds(graph))
-    return {key: round(statistics.median(taken[1:]), 4) for key, taken in times.items()}
-
-
-def milliseconds(graph: torch.cuda.CUDAGraph) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    graph.replay()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end) / CALLS
 
 
 @contextmanager

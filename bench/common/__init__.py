@@ -1,0 +1,1 @@
+"""What several benchmarks use, written once."""
