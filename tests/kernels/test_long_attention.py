@@ -178,23 +178,6 @@ def test_torch_takes_it_for_an_operator_of_its_own(
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "dtype", "longest", "is_supported"),
-    [
-        (64, torch.bfloat16, 512, True),
-        (64, torch.bfloat16, 1, True),
-        (64, torch.bfloat16, 513, False),
-        (48, torch.bfloat16, 300, False),
-        (8, torch.bfloat16, 300, False),
-        (128, torch.float16, 300, True),
-        (256, torch.float16, 300, False),
-        (64, torch.float32, 300, False),
-    ],
-)
-def test_what_is_supported(size: int, dtype: torch.dtype, longest: int, is_supported: bool) -> None:
-    assert long.supports(torch.empty(4, 2, size, dtype=dtype), longest) is is_supported
-
-
 @needs_gpu
 @pytest.mark.parametrize("size", [64, 128])
 @pytest.mark.parametrize("is_needed", [False, True])

@@ -268,7 +268,7 @@ def test_gelu_and_its_input_come_from_one_product(stand_in: StandIn) -> None:
 
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
 @pytest.mark.parametrize("fault", ["it will not do", "another version"])
-def test_the_proposal_is_taken_where_our_choice_is_none(
+def test_the_proposal_is_taken_where_our_choiceis_none(
     stand_in: StandIn, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if fault == "another version":
@@ -366,7 +366,7 @@ def test_each_product_errs_no_more_than_torch(
     not HAS_GPU or torch.cuda.get_device_capability()[0] != 9, reason="needs a Hopper GPU"
 )
 @pytest.mark.parametrize("size", [768, 1024, 4096])
-def test_our_choice_will_do(size: int) -> None:
+def test_our_choicewill_do(size: int) -> None:
     if lt.version() != lt.VERSION:
         pytest.skip(f"the algorithms of version {lt.VERSION} are known, and this is {lt.version()}")
     for columns, inner in ((3 * size, size), (size, size), (4 * size, size), (size, 4 * size)):
@@ -384,10 +384,12 @@ def test_our_choice_will_do(size: int) -> None:
         )
         for changes in kinds:
             asked = shape._replace(**changes)
-            made, wish = lt._plan(asked), lt.choice(asked)
-            assert wish is not None
-            assert bytes(made.algorithm) == bytes(
-                lt._made(lt.library(), made.handle, made.description, made.layouts, wish)
+            plan, choice = lt._plan(asked), lt.choice(asked)
+            assert choice is not None
+            assert bytes(plan.algorithm) == bytes(
+                lt._chosen_algorithm(
+                    lt.library(), plan.handle, plan.description, plan.layouts, choice
+                )
             )
 
 

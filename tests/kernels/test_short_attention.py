@@ -96,7 +96,7 @@ def test_it_equals_attention_written_out(
     queries: list[int], keys: list[int], size: int, dtype: torch.dtype
 ) -> None:
     inputs = make_inputs(queries, keys, size=size, dtype=dtype)
-    if not short.supports(inputs[0], max(*queries, *keys)):
+    if size * inputs[0].element_size() > 256:
         pytest.skip("heads too large for shared memory")
     found = errors(outcome(ours(queries, keys), inputs), truth_of(inputs, queries, keys))
     assert max(found.values()) < EXACT[dtype], found

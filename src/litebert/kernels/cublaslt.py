@@ -1,9 +1,10 @@
-"""One product by NVIDIA's cuBLASLt, by its C interface, with a say in which of its algorithms is
-used. Matrices in; one out.
- torch takes the first algorithm that the library proposes. On a Hopper GPU others that it has are
-up to a fifth faster for the products of an encoder, always the same ones, and one of them writes
-GELU and its input at once: docs/decisions/products.md. Whatever cannot be done here is answered
-with False, and torch multiplies.
+"""One matmul by NVIDIA's cuBLASLt, through its C interface, by an algorithm of our choice. Matrices
+in; one out.
+
+torch takes the first algorithm that the library proposes. On a Hopper GPU others are up to a fifth
+faster for the matmuls of an encoder, always the same ones, and one of them writes GELU and its
+input at once: docs/decisions/products.md. Where cuBLASLt cannot do it, `multiply` returns False and
+torch multiplies.
 """
 
 import ctypes
@@ -15,12 +16,12 @@ import torch
 from torch import Tensor
 
 WORKSPACE = 32 << 20
-"""Bytes that an algorithm may use to add up parts of a sum."""
+"""Bytes that an algorithm may use for partial sums."""
 VERSION = 13
-"""Of the library whose algorithms were looked at. Another one may number them otherwise: there its
-own proposal is taken."""
+"""Of the library whose algorithms were measured. Another one may number them otherwise: there its
+own proposal is used."""
 ALIGNMENTS = (256, 16)
-"""Bytes that all matrices start at a multiple of: torch's own memory, and a part of it."""
+"""Bytes at whose multiples all matrices start: torch's own allocations, and slices of them."""
 
 
 class Algorithm(NamedTuple):
@@ -38,10 +39,10 @@ SQUARE = Algorithm(20, 1, 3)
 GELU = Algorithm(28, 0, 3)
 """96 × 128."""
 LONG = 2048
-"""A sum of so many terms is SQUARE's."""
+"""Terms of a sum from which SQUARE is faster."""
 ENOUGH = 1 << 23
-"""A gradient of so many weights has tiles for all multiprocessors; of fewer, its sums are cut into
-parts, and the library knows best into how many."""
+"""Weights whose gradient has tiles for all multiprocessors; with fewer, sums are split, and the
+library knows best into how many."""
 
 # from cublasLt.h and library_types.h
 BFLOAT16, FLOAT32, SUMS_IN_FLOAT32 = 14, 0, 68
@@ -60,11 +61,11 @@ MOST_WORKSPACE, FIRST_ALIGNMENT = 1, 5
 HOPPERS, TILE, SPLITS, CUSTOM_OPTION, STAGES, CLUSTER = 66, 1, 2, 5, 6, 8
 AS_MANY_AS_FIT = 35
 SOMEWHERE = ctypes.c_void_p(256)
-"""Where nobody looks before it is known where to."""
+"""A pointer that is replaced before it is read."""
 
 
 class Shape(NamedTuple):
-    """What decides how to multiply: (rows × inner) · (inner × columns)."""
+    """What the algorithm depends on: (rows × inner) · (inner × columns)."""
 
     device: int
     rows: int
@@ -92,7 +93,7 @@ class Plan(NamedTuple):
     handle: ctypes.c_void_p
     description: ctypes.c_void_p
     layouts: tuple[ctypes.c_void_p, ...]
-    """Of the right matrix, the left one and the product: the library counts columns first."""
+    """Of the right matrix, the left one and the result: the library is column-major."""
     algorithm: Any
 
 
@@ -107,9 +108,9 @@ def multiply(
     transpose_left: bool = False,
     transpose_right: bool = False,
 ) -> bool:
-    """`out` = left · right (+ bias) (+ residual), each of the two as it lies or turned; with `gelu_input`
-    that goes there, and GELU by tanh to `out`. False, and nothing is done, where the library is not
-    there or does not know how."""
+    """`out` = left · right (+ bias) (+ residual), each factor as it is or transposed; with
+    `gelu_input` the sum goes there, and its GELU by tanh to `out`. False, and nothing is done,
+    where the library is missing or refuses."""
     tensors = [
         tensor for tensor in (out, left, right, bias, residual, gelu_input) if tensor is not None
     ]
@@ -126,7 +127,7 @@ def multiply(
     if alignment is None or library() is None:
         return False
     inner = left.shape[0 if transpose_left else 1]
-    found = plan(
+    chosen = plan(
         Shape(
             out.device.index,
             rows,
@@ -139,8 +140,8 @@ def multiply(
         )
     )
     with torch.cuda.device_of(out):  # type: ignore[no-untyped-call]
-        return found is not None and _run(
-            found,
+        return chosen is not None and _run(
+            chosen,
             out,
             left,
             right,
@@ -150,7 +151,7 @@ def multiply(
 
 
 def _run(
-    made: Plan,
+    chosen: Plan,
     out: Tensor,
     left: Tensor,
     right: Tensor,
@@ -159,17 +160,17 @@ def _run(
 ) -> bool:
     lib = library()
     workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=out.device)
-    one, share = ctypes.c_float(1), ctypes.c_float(residual is not out)
-    of_right, of_left, of_out = made.layouts
+    alpha, beta = ctypes.c_float(1), ctypes.c_float(residual is not out)
+    right_layout, left_layout, out_layout = chosen.layouts
     with (
         LOCK
-    ):  # the description has the addresses of bias and gelu_input until the product is on its way
-        places = {name: place(tensor) for name, tensor in others.items() if tensor is not None}
-        _give(lib.cublasLtMatmulDescSetAttribute, made.description, places)
+    ):  # the description has the addresses of bias and gelu_input until the matmul is enqueued
+        pointers = {name: _pointer(tensor) for name, tensor in others.items() if tensor is not None}
+        _set(lib.cublasLtMatmulDescSetAttribute, chosen.description, pointers)
         status = lib.cublasLtMatmul(
-            made.handle, made.description, ctypes.byref(one), place(right), of_right, place(left), of_left,
-            ctypes.byref(share), place(residual), of_out, place(out), of_out, ctypes.byref(made.algorithm),
-            place(workspace), ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
+            chosen.handle, chosen.description, ctypes.byref(alpha), _pointer(right), right_layout, _pointer(left), left_layout,
+            ctypes.byref(beta), _pointer(residual), out_layout, _pointer(out), out_layout, ctypes.byref(chosen.algorithm),
+            _pointer(workspace), ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
         )  # fmt: skip
     return int(status) == 0
 
@@ -177,7 +178,7 @@ def _run(
 LOCK = threading.Lock()
 
 
-def place(tensor: Tensor) -> ctypes.c_void_p:
+def _pointer(tensor: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
 
 
@@ -199,22 +200,22 @@ def version() -> int:
 
 @cache
 def handle(device: int) -> ctypes.c_void_p:
-    made = ctypes.c_void_p()
+    created = ctypes.c_void_p()
     with torch.cuda.device(device):
-        _check(library().cublasLtCreate(ctypes.byref(made)))
-    return made
+        _check(library().cublasLtCreate(ctypes.byref(created)))
+    return created
 
 
 @cache
 def plan(shape: Shape) -> Plan | None:
-    """How to multiply matrices of this shape, found once."""
+    """How to multiply matrices of this shape; resolved once."""
     try:
         return _plan(shape)
-    except RefusedError:
+    except _RefusedError:
         return None
 
 
-class RefusedError(Exception):
+class _RefusedError(Exception):
     """The library does not do it."""
 
 
@@ -234,18 +235,18 @@ def _plan(shape: Shape) -> Plan:
             AUX_TYPE: ctypes.c_int32(BFLOAT16),
             AUX_STRIDE: ctypes.c_int64(shape.columns),
         }
-    _give(lib.cublasLtMatmulDescSetAttribute, description, settings)
+    _set(lib.cublasLtMatmulDescSetAttribute, description, settings)
     layouts = tuple(_layout(lib, *size) for size in _sizes(shape))
-    wish = choice(shape) if version() == VERSION else None
+    wanted = choice(shape) if version() == VERSION else None
     try:
-        algorithm = _made(lib, owner, description, layouts, wish) if wish else None
-    except RefusedError:
+        algorithm = _chosen_algorithm(lib, owner, description, layouts, wanted) if wanted else None
+    except _RefusedError:
         algorithm = None
     return Plan(
         owner,
         description,
         layouts,
-        algorithm or _proposed(lib, owner, description, layouts, shape.alignment),
+        algorithm or _proposed_algorithm(lib, owner, description, layouts, shape.alignment),
     )
 
 
@@ -258,69 +259,71 @@ def choice(shape: Shape) -> Algorithm | None:
     return SQUARE if shape.inner >= LONG else WIDE
 
 
-def _made(lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], wish: Algorithm) -> Any:
-    """The algorithm that is wished for, if it will do."""
-    algorithm, found = (ctypes.c_uint64 * 8)(), Proposal()
+def _chosen_algorithm(
+    lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], wanted: Algorithm
+) -> Any:
+    """The algorithm of our choice, if the library accepts it."""
+    algorithm, proposal = (ctypes.c_uint64 * 8)(), Proposal()
     kinds = SUMS_IN_FLOAT32, FLOAT32, BFLOAT16, BFLOAT16, BFLOAT16, BFLOAT16
     _check(lib.cublasLtMatmulAlgoInit(owner, *kinds, HOPPERS, ctypes.byref(algorithm)))
     settings: dict[int, Any] = {
-        TILE: ctypes.c_uint32(wish.tile),
-        CUSTOM_OPTION: ctypes.c_uint32(wish.option),
+        TILE: ctypes.c_uint32(wanted.tile),
+        CUSTOM_OPTION: ctypes.c_uint32(wanted.option),
     }
     settings |= {
         STAGES: ctypes.c_uint32(AS_MANY_AS_FIT),
         SPLITS: ctypes.c_int32(1),
-        CLUSTER: ctypes.c_uint16(wish.cluster),
+        CLUSTER: ctypes.c_uint16(wanted.cluster),
     }
-    _give(lib.cublasLtMatmulAlgoConfigSetAttribute, ctypes.byref(algorithm), settings)
+    _set(lib.cublasLtMatmulAlgoConfigSetAttribute, ctypes.byref(algorithm), settings)
     matrices = *layouts, layouts[-1]
     _check(
         lib.cublasLtMatmulAlgoCheck(
-            owner, description, *matrices, ctypes.byref(algorithm), ctypes.byref(found)
+            owner, description, *matrices, ctypes.byref(algorithm), ctypes.byref(proposal)
         )
     )
-    if found.status or found.workspace > WORKSPACE:
-        raise RefusedError
+    if proposal.status or proposal.workspace > WORKSPACE:
+        raise _RefusedError
     return algorithm
 
 
-def _proposed(
+def _proposed_algorithm(
     lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], alignment: int
 ) -> Any:
     """The library's own first choice."""
-    preference, found, count = ctypes.c_void_p(), Proposal(), ctypes.c_int()
+    preference, proposal, count = ctypes.c_void_p(), Proposal(), ctypes.c_int()
     _check(lib.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))
     settings: dict[int, Any] = {MOST_WORKSPACE: ctypes.c_uint64(WORKSPACE)}
     settings |= {FIRST_ALIGNMENT + matrix: ctypes.c_uint32(alignment) for matrix in range(4)}
-    _give(lib.cublasLtMatmulPreferenceSetAttribute, preference, settings)
-    where = *layouts, layouts[-1], preference, 1, ctypes.byref(found), ctypes.byref(count)
+    _set(lib.cublasLtMatmulPreferenceSetAttribute, preference, settings)
+    where = *layouts, layouts[-1], preference, 1, ctypes.byref(proposal), ctypes.byref(count)
     _check(lib.cublasLtMatmulAlgoGetHeuristic(owner, description, *where))
     lib.cublasLtMatmulPreferenceDestroy(preference)
-    if not count.value or found.status:
-        raise RefusedError
-    return found.algorithm
+    if not count.value or proposal.status:
+        raise _RefusedError
+    return proposal.algorithm
 
 
 def _sizes(shape: Shape) -> list[tuple[int, int]]:
-    """(length of a line, lines) of the right matrix, the left one and the product, as they lie."""
+    """(length of a line, lines) of the right matrix, the left one and the result, in memory."""
     right = (shape.inner, shape.columns) if shape.transpose_right else (shape.columns, shape.inner)
     left = (shape.rows, shape.inner) if shape.transpose_left else (shape.inner, shape.rows)
     return [right, left, (shape.columns, shape.rows)]
 
 
 def _layout(lib: Any, length: int, lines: int) -> ctypes.c_void_p:
-    made = ctypes.c_void_p()
+    created = ctypes.c_void_p()
     numbers = ctypes.c_uint64(length), ctypes.c_uint64(lines), ctypes.c_int64(length)
-    _check(lib.cublasLtMatrixLayoutCreate(ctypes.byref(made), BFLOAT16, *numbers))
-    return made
+    _check(lib.cublasLtMatrixLayoutCreate(ctypes.byref(created), BFLOAT16, *numbers))
+    return created
 
 
-def _give(setter: Any, target: Any, settings: dict[int, Any]) -> None:
-    """Set what is to be known of a product, an algorithm or a preference."""
+def _set(setter: Any, target: Any, settings: dict[int, Any]) -> None:
+    """Set attributes of a matmul, an algorithm or a preference."""
     for name, value in settings.items():
         _check(setter(target, name, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))))
 
 
 def _check(status: int) -> None:
     if status:
-        raise RefusedError(f"cuBLASLt says {status}")
+        raise _RefusedError(f"cuBLASLt says {status}")

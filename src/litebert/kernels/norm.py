@@ -1,28 +1,26 @@
-# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
-"""The way back through layer norm and GELU on a GPU, each in one pass with the sums that biases
-need.
- States in; states out, as without it. Going back, the gradient of a bias is the sum of a gradient
-over all tokens, and some kernel has just read or written that gradient: these add it up while they
-have it in their registers. So each takes over the bias of a linear map next to it, which is then
-applied as a constant. docs/decisions/fused_norms.md counts what that saves.
- Needs Triton, which comes with torch's CUDA builds: import it where it is used. With
-TRITON_INTERPRET=1 it runs on a CPU.
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call, untyped-decorator"
+"""Backward of layer norm and GELU on a GPU, each in one pass with the gradients of biases beside
+it.
+
+States in; states out, as without it. The gradient of a bias is the sum of a gradient over all
+tokens, and some kernel has just read or written that gradient: these kernels sum it while it is in
+registers. So each takes over the bias of a linear layer next to it, which is a constant there.
+docs/decisions/fused_norms.md has the numbers.
+
+A program walks over blocks of rows with its sums in registers, in float32. It writes them as one
+row of `sums`, and `total_kernel` adds up the few hundred rows: no atomics, so the same input gives
+the same bits. `columns` is a power of two; columns beyond the width are read as zeros and not
+written. Needs Triton; with TRITON_INTERPRET=1 it runs on a CPU.
 """
 
-from typing import Any
+from typing import Any, no_type_check
 
 import torch
 import triton
+import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-
-from litebert.kernels.norm_kernels import (
-    gelu_gradient_kernel,
-    gelu_kernel,
-    norm_gradient_kernel,
-    total_kernel,
-)
 
 LANES = 256
 """Columns that a warp reads at once, 16 bytes a thread."""
@@ -46,9 +44,9 @@ def forked_norm(
     last: nn.Linear,
     before: Float[Tensor, " inputs"] | None = None,
 ) -> tuple[Float[Tensor, "*batch size"], Float[Tensor, "*batch size"]]:
-    """The states, and the states normed. To the first is added what `last` gives, with its bias as
-    a constant: their gradient's sum is the bias's. `before` is a bias that the inputs of `last`
-    have in them, whole, at each token: it gets its gradient too."""
+    """The states, and the states normed. Added to the first is the output of `last` with its bias
+    as a constant: the sum of their gradient is the bias's. `before` is a bias that the inputs of
+    `last` contain unchanged at each token: it gets its gradient too."""
     weight = None if before is None else last.weight.detach()
     around, normed, *_ = ForkedNorm.apply(
         states, norm.weight, norm.bias, last.bias, norm.eps, before, weight
@@ -57,8 +55,8 @@ def forked_norm(
 
 
 class ForkedNorm(torch.autograd.Function):
-    """apply(states, weight, bias, bias of what is added, epsilon, bias before that map or None,
-    that map's weight or None): states, normed states, their means and scales"""
+    """apply(states, weight, bias, bias of the last linear layer, epsilon, bias before that layer or
+    None, that layer's weight or None): states, normed states, their means and scales"""
 
     @staticmethod
     def forward(
@@ -179,3 +177,134 @@ def add_up(sums: Tensor, totals: Tensor) -> None:
 
 def warps(columns: int) -> int:
     return max(1, columns // LANES)
+
+
+# Kernels. no_type_check: Triton reads their source, which shape checks in tests must not wrap.
+
+CUBE = tl.constexpr(0.044715)
+SLOPE = tl.constexpr(2 * (2 / 3.141592653589793) ** 0.5)
+"""GELU by tanh is x σ(SLOPE (x + CUBE x³)): (1 + tanh u) / 2 is σ(2u), which has no difference to
+lose small numbers in."""
+LOG2_E = tl.constexpr(1.4426950408889634)
+ROOT_HALF = tl.constexpr(0.5**0.5)
+DENSITY = tl.constexpr((2 * 3.141592653589793) ** -0.5)
+
+
+@triton.jit
+@no_type_check
+def _both(sum_a, sum_b, a, b):
+    return sum_a + a, sum_b + b
+
+
+@triton.jit
+@no_type_check
+def total_kernel(sums, out, count, width: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
+    """Rows of `sums` in; their sum out."""
+    column = tl.program_id(0) * columns + tl.arange(0, columns)
+    total = tl.zeros([columns], tl.float32)
+    for first in range(0, count, rows):
+        row = first + tl.arange(0, rows)
+        is_there = (row < count)[:, None] & (column < width)[None, :]
+        total += tl.sum(tl.load(sums + row[:, None] * width + column[None, :], is_there, 0.0), 0)
+    tl.store(out + column, total.to(out.dtype.element_ty), column < width)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+@no_type_check
+def norm_gradient_kernel(
+    gradient, states, residual, means, scales, weight, out, sums, num_rows, width: tl.constexpr,
+    rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr,
+):  # fmt: skip
+    """Gradients of a norm's output and of the residual in; their sum, the gradient of the states,
+    out.
+
+    `sums` has three rows a program: gradients of the norm's weight and bias, and the sum of
+    `residual`.
+    """
+    column = tl.arange(0, columns)
+    is_column = column < width
+    gain = tl.load(weight + column, is_column, 0.0).to(tl.float32)
+    of_weight = tl.zeros([columns], tl.float32)
+    of_bias = tl.zeros([columns], tl.float32)
+    of_residual = tl.zeros([columns], tl.float32)
+    for first in tl.range(
+        tl.program_id(0) * rows, num_rows, tl.num_programs(0) * rows, num_stages=stages
+    ):
+        row = first + tl.arange(0, rows)
+        is_row = row < num_rows
+        offset = row.to(tl.int64)[:, None] * width + column[None, :]
+        is_there = is_row[:, None] & is_column[None, :]
+        dy = tl.load(gradient + offset, is_there, 0.0).to(tl.float32)
+        x = tl.load(states + offset, is_there, 0.0).to(tl.float32)
+        around = tl.load(residual + offset, is_there, 0.0).to(tl.float32)
+        mean, scale = (
+            tl.load(means + row, is_row, 0.0)[:, None],
+            tl.load(scales + row, is_row, 0.0)[:, None],
+        )
+        normed = (
+            x - mean
+        ) * scale  # not 0 beyond the width, where dy is: each term below has dy in it
+        of_weight += tl.sum(dy * normed, 0)
+        of_bias += tl.sum(dy, 0)
+        of_residual += tl.sum(around, 0)
+        dy *= gain[None, :]
+        along, level = tl.reduce((dy * normed, dy), 1, _both)
+        dx = (dy - (level[:, None] + normed * along[:, None]) / width) * scale + around
+        tl.store(out + offset, dx.to(out.dtype.element_ty), is_there)
+    mine = sums + tl.program_id(0) * 3 * width + column
+    tl.store(mine, of_weight, is_column)
+    tl.store(mine + width, of_bias, is_column)
+    tl.store(mine + 2 * width, of_residual, is_column)
+
+
+@triton.jit
+@no_type_check
+def _gelu(x, is_tanh: tl.constexpr):
+    """What x is multiplied with, and the derivative of the result."""
+    if is_tanh:
+        part = 1.0 / (1.0 + tl.exp2(x * (x * x * (-SLOPE * CUBE * LOG2_E) - SLOPE * LOG2_E)))
+        slope = part + x * part * (1.0 - part) * (SLOPE + x * x * (3 * SLOPE * CUBE))
+    else:
+        part = 0.5 + 0.5 * tl.erf(x * ROOT_HALF)
+        slope = part + x * tl.exp2(x * x * (-0.5 * LOG2_E)) * DENSITY
+    return part, slope
+
+
+@triton.jit
+@no_type_check
+def gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
+    offset = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    x = tl.load(states + offset, offset < count, 0.0).to(tl.float32)
+    part, _ = _gelu(x, is_tanh)
+    tl.store(out + offset, (x * part).to(out.dtype.element_ty), offset < count)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+@no_type_check
+def gelu_gradient_kernel(
+    gradient, states, out, activated, sums, num_rows, width: tl.constexpr, is_tanh: tl.constexpr,
+    rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr,
+):  # fmt: skip
+    """The gradient of GELU's output in; that of its input out, and its sum over rows: one row of
+    `sums` a program.
+
+    GELU's output is recomputed into `activated`: the matmul after it needs it, and it was not
+    saved.
+    """
+    column = tl.program_id(1) * columns + tl.arange(0, columns)
+    is_column = column < width
+    total = tl.zeros([columns], tl.float32)
+    for first in tl.range(
+        tl.program_id(0) * rows, num_rows, tl.num_programs(0) * rows, num_stages=stages
+    ):
+        row = first + tl.arange(0, rows)
+        offset = row.to(tl.int64)[:, None] * width + column[None, :]
+        is_there = (row < num_rows)[:, None] & is_column[None, :]
+        dy = tl.load(gradient + offset, is_there, 0.0).to(tl.float32)
+        x = tl.load(states + offset, is_there, 0.0).to(tl.float32)
+        part, slope = _gelu(x, is_tanh)
+        dx = dy * slope
+        total += tl.sum(dx, 0)
+        tl.store(out + offset, dx.to(out.dtype.element_ty), is_there)
+        tl.store(activated + offset, (x * part).to(out.dtype.element_ty), is_there)
+    tl.store(sums + tl.program_id(0) * width + column, total, is_column)

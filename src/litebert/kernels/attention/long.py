@@ -1,14 +1,14 @@
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
 """Attention over packed rows of up to 512 tokens on a GPU, a block of queries or keys at a time.
- Queries, keys and values of rows that lie end to end in; attended values out, as in
-short_attention.py, where a row is a block. Here forward leaves a note (the logarithm of a query's
-softmax denominator), and two kernels go back: one over blocks of queries, one over blocks of keys.
-Each computes the scores anew, seven products in place of five; but nothing is added up in memory,
-so there are no passes before and after, and the same input gives the same bits.
-docs/decisions/long_attention.md has the predicted and the measured time.
- What a loop reads comes by descriptors: the GPU copies whole tiles without a thread's help. The
-tile at the end of a row then has tokens of the next row too; their weights are 0. Needs Triton:
-import it where it is used.
+
+Queries, keys and values of packed rows in; attended values out, as in short.py, where a row is one
+block. Forward saves the logarithm of each query's softmax denominator. Backward is two kernels, one
+over blocks of queries, one over blocks of keys. Each recomputes the scores, seven matmuls instead
+of five; but nothing is accumulated in memory, so there are no passes before and after, and the same
+input gives the same bits. docs/decisions/long_attention.md has the numbers.
+
+Loops read by descriptors (TMA): the GPU copies whole tiles without a thread's help. The tile at the
+end of a row then has tokens of the next row too; their weights are 0. Needs Triton.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from litebert.kernels.attention.long_kernels import forward_kernel, key_kernel, query_kernel
-from litebert.kernels.attention.short import apart, empty_like, strides, with_whole_heads
+from litebert.kernels.attention.short import empty_like, split_parts, strides, with_dense_heads
 
 LONGEST = 512
 """Rows of more tokens would do too; they were neither measured nor tested."""
@@ -69,9 +69,9 @@ def long_attention(
     seed: Int[Tensor, ""] | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "queries heads size"]:
-    """What comes in, what goes out and what nobody checks: as `short_attention`. With a `seed`
-    (int64, on the device, so that a replayed graph has another each time) weights are dropped, by
-    chance `dropout`; those that stay are scaled up."""
+    """As `short_attention`, with dropout: with a `seed` (int64, on the device, so that a replayed
+    graph has another each time) weights are dropped with probability `dropout`, and the others
+    scaled up."""
     assert max(longest_query, longest_key) <= LONGEST, "longer rows are for torch's attention"
     attended, _ = _forward(
         parts, query_bounds, key_bounds, longest_query, longest_key, seed, dropout
@@ -85,7 +85,7 @@ def _forward(
     parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
     seed: Tensor | None, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    query, key, value = apart(parts)
+    query, key, value = split_parts(parts)
     heads, size = query.shape[1:]
     out, logs, tile = (
         query.new_empty(query.shape),
@@ -107,13 +107,13 @@ def _backward(
     query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int, seed: Tensor | None, dropout: float,
 ) -> list[Tensor]:  # fmt: skip
     gradients = empty_like(parts)
-    query, key, value = apart(parts)
-    dq, dk, dv = apart(gradients)
-    gradient, dots = with_whole_heads(gradient), torch.empty_like(logs)
+    query, key, value = split_parts(parts)
+    dq, dk, dv = split_parts(gradients)
+    gradient, dots = with_dense_heads(gradient), torch.empty_like(logs)
     heads, size = query.shape[1:]
-    maps = (
-        {"query_maps": dq.stride(0) // (heads * size)},
-        {"key_maps": dk.stride(0) // (heads * size)},
+    groups = (
+        {"query_group": dq.stride(0) // (heads * size)},
+        {"key_group": dk.stride(0) // (heads * size)},
     )
     _, of_queries, of_keys = _tiles(size)
     if seed is not None:  # to draw numbers takes registers of its own
@@ -123,20 +123,20 @@ def _backward(
         grid, blocks = _grid(query_bounds, heads, longest_query, of_queries.queries)
         query_kernel[grid](
             query, *_tokens(of_queries.keys, key, value), out, gradient, logs, dots, dq, query_bounds, key_bounds,
-            seed, dropout, *common, blocks, size**-0.5, **maps[0], **of_queries.settings(size),
+            seed, dropout, *common, blocks, size**-0.5, **groups[0], **of_queries.settings(size),
         )  # fmt: skip
         grid, blocks = _grid(key_bounds, heads, longest_key, of_keys.keys)
         q, g = _tokens(of_keys.queries, query, gradient)
         key_kernel[grid](
             q, key, value, g, *_notes(of_keys.queries, logs, dots), dk, dv, query_bounds, key_bounds,
-            seed, dropout, *common, blocks, size**-0.5, **maps[1], **of_keys.settings(size),
+            seed, dropout, *common, blocks, size**-0.5, **groups[1], **of_keys.settings(size),
         )  # fmt: skip
     return gradients
 
 
 @_forward.register_fake
 def _(parts: Sequence[Tensor], query_bounds: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    tokens, _maps, heads, size = parts[0].shape
+    tokens, _group, heads, size = parts[0].shape
     out = parts[0].new_empty(tokens, heads, size)
     return out, _notes_like(out, query_bounds)
 
@@ -154,10 +154,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _gradients(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[list[Tensor] | None, ...]:
     out, logs, seed, query_bounds, key_bounds, *parts = ctx.saved_tensors
-    found = _backward(
+    gradients = _backward(
         parts, out, logs, gradient, query_bounds, key_bounds, *ctx.longest, seed, ctx.dropout
     )
-    return found, *[None] * 6
+    return gradients, *[None] * 6
 
 
 _forward.register_autograd(_gradients, setup_context=_save)
@@ -200,7 +200,7 @@ def _descriptor(tensor: Tensor, *block: int) -> TensorDescriptor:
 
 def _with_aligned_heads(tensor: Tensor) -> Tensor:
     """What a descriptor can describe: heads side by side, tokens any distance apart, as in a slice
-    of a wide product."""
+    of a wide tensor."""
     is_aligned = (
         tensor.data_ptr() % ALIGNED == 0 == tensor.stride(0) * tensor.element_size() % ALIGNED
     )

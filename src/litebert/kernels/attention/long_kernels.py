@@ -1,12 +1,14 @@
 # mypy: ignore-errors
-"""The kernels of long_attention.py: a block of queries or of keys of one row and head in, with a
-loop over what they meet.
- `queries`, `keys` and `size` are the tile: powers of two, of 16 and more. What lies beyond the end
-of a row is masked or zero, and not written. Products take operands of the inputs' type and add up
-in float32. Scores have queries as rows where the sum over keys is wanted (forward, gradient of
-queries), and keys as rows where the sum over queries is: so they enter the next product from
-registers. What a loop reads is a tensor or a descriptor of it.
- `logs` has the binary logarithm of each query's softmax denominator, and `dots` each query's
+"""The kernels of long.py: a block of queries or of keys of one row and head in, with a loop over
+the keys or queries that they meet.
+
+`queries`, `keys` and `size` are the tile: powers of two from 16. What is beyond the end of a row is
+masked or zero, and not written. Matmuls take operands of the inputs' dtype and sum in float32.
+Scores have queries as rows where the sum over keys is wanted (forward, gradient of queries), and
+keys as rows where the sum over queries is: so they enter the next matmul from registers. A loop
+reads a tensor or a descriptor of it.
+
+`logs` has the binary logarithm of each query's softmax denominator, and `dots` each query's dot
 product of output and gradient, in float32, `room` of them for each head; `note_of` says where a
 row's begin.
 """
@@ -18,15 +20,15 @@ from typing import (
 import triton
 import triton.language as tl
 
-from litebert.kernels.attention.short_kernels import LOG2_E, LOWEST, span
+from litebert.kernels.attention.short import LOG2_E, LOWEST, span
 
-PLACES = tl.constexpr(512)
+POSITIONS = tl.constexpr(512)
 """No row has more tokens."""
 
 
 @triton.jit
 @no_type_check
-def _places(
+def _pointers(
     tensor, start, head, token_stride, head_stride, block: tl.constexpr, size: tl.constexpr
 ):
     """Pointers to one head of `block` tokens: one far offset for all, and near ones that stay the
@@ -54,7 +56,7 @@ def _read(
     else:
         is_there = start + tl.arange(0, block)[:, None] < count
         tile = tl.load(
-            _places(tensor, first + start, head, token_stride, head_stride, block, size),
+            _pointers(tensor, first + start, head, token_stride, head_stride, block, size),
             is_there,
             0.0,
         )
@@ -76,8 +78,8 @@ def _write(
     size: tl.constexpr,
 ):
     is_there = start + tl.arange(0, block)[:, None] < count
-    places = _places(tensor, first + start, head, token_stride, head_stride, block, size)
-    tl.store(places, tile.to(tensor.dtype.element_ty), is_there)
+    pointers = _pointers(tensor, first + start, head, token_stride, head_stride, block, size)
+    tl.store(pointers, tile.to(tensor.dtype.element_ty), is_there)
 
 
 @triton.jit
@@ -90,10 +92,10 @@ def note_of(first_query, row):
 
 @triton.jit
 @no_type_check
-def _is_kept(seed, dropout, unit, queries, keys):
-    """Which weights are not dropped, by the places of their query and key in a row and head (a
+def _keep_mask(seed, dropout, unit, queries, keys):
+    """Which weights are not dropped, by the positions of their query and key in a row and head (a
     unit): the same forward and backward, whatever the tiles."""
-    return tl.rand(tl.load(seed) + unit, queries * PLACES + keys) >= dropout
+    return tl.rand(tl.load(seed) + unit, queries * POSITIONS + keys) >= dropout
 
 
 @triton.jit
@@ -136,7 +138,7 @@ def forward_kernel(
     top = tl.full([queries], LOWEST, tl.float32)
     total = tl.zeros([queries], tl.float32)
     attended = tl.zeros([queries, size], tl.float32)
-    places = start + tl.arange(0, queries)
+    positions = start + tl.arange(0, queries)
     for key_start in tl.range(0, num_keys, keys, num_stages=stages):
         k = _read(
             key, first_key, key_start, num_keys, head, key_token_stride, key_head_stride, keys, size
@@ -158,14 +160,16 @@ def forward_kernel(
         decay = tl.exp2((top - new_top) * scale)
         total = total * decay + tl.sum(weights, 1)
         if seed is not None:
-            kept = _is_kept(
-                seed, dropout, unit, places[:, None], key_start + tl.arange(0, keys)[None, :]
+            keep = _keep_mask(
+                seed, dropout, unit, positions[:, None], key_start + tl.arange(0, keys)[None, :]
             )
-            weights = tl.where(kept, weights / (1.0 - dropout), 0.0)
+            weights = tl.where(keep, weights / (1.0 - dropout), 0.0)
         attended = tl.dot(weights.to(v.dtype), v, attended * decay[:, None])
         top = new_top
     total = tl.where(total == 0, 1.0, total)  # a row without keys gives zeros
-    tl.store(logs + head * room + note + places, top * scale + tl.log2(total), places < num_queries)
+    tl.store(
+        logs + head * room + note + positions, top * scale + tl.log2(total), positions < num_queries
+    )
     _write(
         out,
         attended / total[:, None],
@@ -187,7 +191,7 @@ def query_kernel(
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
     gradient_token_stride, gradient_head_stride,
     heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
-    query_maps: tl.constexpr, stages: tl.constexpr,
+    query_group: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """Gradient of a block of queries; and their dots, for the kernel below."""
     start, unit = tl.program_id(0) % blocks * queries, tl.program_id(0) // blocks
@@ -221,9 +225,9 @@ def query_kernel(
     )
     o = _read(out, first_query, start, num_queries, head, heads * size, size, queries, size)
     dot = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
-    places = start + tl.arange(0, queries)
-    tl.store(dots + head * room + note + places, dot, places < num_queries)
-    log = tl.load(logs + head * room + note + places, places < num_queries, 0.0)
+    positions = start + tl.arange(0, queries)
+    tl.store(dots + head * room + note + positions, dot, positions < num_queries)
+    log = tl.load(logs + head * room + note + positions, positions < num_queries, 0.0)
     dq = tl.zeros([queries, size], tl.float32)
     for key_start in tl.range(0, num_keys, keys, num_stages=stages):
         k = _read(
@@ -245,10 +249,10 @@ def query_kernel(
         scores = _masked(scores, key_start, num_keys, keys)
         weights = tl.exp2(scores * (scale * LOG2_E) - log[:, None])
         if seed is not None:
-            kept = _is_kept(
-                seed, dropout, unit, places[:, None], key_start + tl.arange(0, keys)[None, :]
+            keep = _keep_mask(
+                seed, dropout, unit, positions[:, None], key_start + tl.arange(0, keys)[None, :]
             )
-            dw = tl.where(kept, dw / (1.0 - dropout), 0.0)
+            dw = tl.where(keep, dw / (1.0 - dropout), 0.0)
         ds = weights * (dw - dot[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq)
     _write(
@@ -258,7 +262,7 @@ def query_kernel(
         start,
         num_queries,
         head,
-        heads * size * query_maps,
+        heads * size * query_group,
         size,
         queries,
         size,
@@ -272,7 +276,7 @@ def key_kernel(
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
     gradient_token_stride, gradient_head_stride,
     heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
-    key_maps: tl.constexpr, stages: tl.constexpr,
+    key_group: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a block of keys and their values. A query that is not there has an infinite
     denominator; a key that is not there spoils nothing but its own gradients."""
@@ -312,27 +316,29 @@ def key_kernel(
             queries,
             size,
         )
-        places = query_start + tl.arange(0, queries)
+        positions = query_start + tl.arange(0, queries)
         if isinstance(logs, tl.tensor_descriptor):
             log = logs.load([head, note + query_start]).reshape([queries])
             dot = dots.load([head, note + query_start]).reshape([queries])
             if query_start + queries > num_queries:
-                log = tl.where(places < num_queries, log, float("inf"))
-                dot = tl.where(places < num_queries, dot, 0.0)
+                log = tl.where(positions < num_queries, log, float("inf"))
+                dot = tl.where(positions < num_queries, dot, 0.0)
         else:
-            log = tl.load(logs + head * room + note + places, places < num_queries, float("inf"))
-            dot = tl.load(dots + head * room + note + places, places < num_queries, 0.0)
+            log = tl.load(
+                logs + head * room + note + positions, positions < num_queries, float("inf")
+            )
+            dot = tl.load(dots + head * room + note + positions, positions < num_queries, 0.0)
         scores = tl.dot(k, tl.trans(q))
         dw = tl.dot(v, tl.trans(g))
         weights = tl.exp2(scores * (scale * LOG2_E) - log[None, :])
         dropped = weights
         if seed is not None:
-            kept = _is_kept(
-                seed, dropout, unit, places[None, :], start + tl.arange(0, keys)[:, None]
+            keep = _keep_mask(
+                seed, dropout, unit, positions[None, :], start + tl.arange(0, keys)[:, None]
             )
             dropped, dw = (
-                tl.where(kept, weights / (1.0 - dropout), 0.0),
-                tl.where(kept, dw / (1.0 - dropout), 0.0),
+                tl.where(keep, weights / (1.0 - dropout), 0.0),
+                tl.where(keep, dw / (1.0 - dropout), 0.0),
             )
         dv = tl.dot(dropped.to(g.dtype), g, dv)
         ds = weights * (dw - dot[None, :])
@@ -344,7 +350,7 @@ def key_kernel(
         start,
         num_keys,
         head,
-        heads * size * key_maps,
+        heads * size * key_group,
         size,
         keys,
         size,
@@ -356,7 +362,7 @@ def key_kernel(
         start,
         num_keys,
         head,
-        heads * size * key_maps,
+        heads * size * key_group,
         size,
         keys,
         size,

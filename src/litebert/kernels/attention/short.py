@@ -1,25 +1,30 @@
-# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
-"""Attention over short packed rows on a GPU: all scores of a row and head at once, in the registers
-of one program.
- Queries, keys and values of rows that lie end to end in; attended values out. Softmax over all keys
-of the query's row; none of its weights is dropped (long_attention.py's does that). General kernels
-walk over blocks of keys and keep notes (log-sums, the output) for the way back. A row of at most
-128 tokens is one block: it is read once, and going back its scores are computed anew, which costs
-less than notes would. Sums are in float32 and in a fixed order, so the same input gives the same
-bits. docs/decisions/short_attention.md has the predicted and the measured time.
- Needs Triton, which comes with torch's CUDA builds: import it where it is used. With
-TRITON_INTERPRET=1 it runs on a CPU.
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call, untyped-decorator"
+"""Attention over packed rows of at most 128 tokens on a GPU: all scores of a row and head at once,
+in the registers of one program.
+
+Queries, keys and values of packed rows in; attended values out. Softmax over all keys of the
+query's row, without dropout (long.py has it). General kernels walk over blocks of keys and save
+log-sums and the output for backward. A row of at most 128 tokens is one block: it is read once, and
+backward recomputes its scores, which costs less than saving them. Sums are in float32 and in a
+fixed order, so the same input gives the same bits. docs/decisions/short_attention.md has the
+numbers.
+
+`queries`, `keys` and `size` are the tile: powers of two from 16. Queries and keys beyond the end of
+a row are read as zeros, add nothing to any sum, and are not written. Matmuls take operands of the
+inputs' dtype and sum in float32; float32 operands go through the tensor cores in three parts
+(tf32x3). `query_group` and `key_group` are the numbers of gradients side by side in a row of the
+output. (The inputs' strides would serve too, but would stay in registers from a unit's loads to its
+stores.) Needs Triton; with TRITON_INTERPRET=1 it runs on a CPU.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, no_type_check
 
 import torch
 import triton
+import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
-
-from litebert.kernels.attention.short_kernels import backward_kernel, forward_kernel
 
 LONGEST = 128
 """Rows of more tokens have more scores than a program has registers."""
@@ -38,13 +43,13 @@ def short_attention(
     longest_query: int,
     longest_key: int,
 ) -> Float[Tensor, "queries heads size"]:
-    """`parts` are query, key and value in this order, side by side (tokens, number of maps, heads,
-    size) in one tensor, the last two of them in one, or each in its own. Gradients come in as many,
-    so what was one product forward is one backward.
+    """`parts` are query, key and value in this order: side by side in one tensor (tokens, 3, heads,
+    size), the last two in one, or each in its own. Their gradients have the same form, so what was
+    one matmul forward is one backward.
 
     Row r has the queries from query_bounds[r] to query_bounds[r + 1], and so the keys; a row may
-    lack either. The bounds (int32) begin at 0 and end with the number of tokens, and no row is
-    longer than is said: nobody looks.
+    lack either. The bounds (int32) begin at 0 and end with the number of tokens, and lengths
+    are not checked: a longer row is undefined behavior.
     """
     assert max(longest_query, longest_key) <= LONGEST, "longer rows are for long_attention"
     attended = _forward(parts, query_bounds, key_bounds, longest_query, longest_key)
@@ -60,7 +65,7 @@ def _forward(
     longest_query: int,
     longest_key: int,
 ) -> Tensor:
-    query, key, value = apart(parts)
+    query, key, value = split_parts(parts)
     out = query.new_empty(query.shape)
     heads, size = query.shape[1:]
     with torch.cuda.device_of(query):
@@ -81,27 +86,27 @@ def _backward(
     longest_key: int,
 ) -> list[Tensor]:
     gradients = empty_like(parts)
-    query, key, value = apart(parts)
-    dq, dk, dv = apart(gradients)
-    gradient = with_whole_heads(gradient)
+    query, key, value = split_parts(parts)
+    dq, dk, dv = split_parts(gradients)
+    gradient = with_dense_heads(gradient)
     heads, size = query.shape[1:]
-    maps = {
-        "query_maps": dq.stride(0) // (heads * size),
-        "key_maps": dk.stride(0) // (heads * size),
+    groups = {
+        "query_group": dq.stride(0) // (heads * size),
+        "key_group": dk.stride(0) // (heads * size),
     }
     units, blocks = (len(key_bounds) - 1) * heads, _blocks(query, longest_query, longest_key)
     programs, stages = _room(query, blocks)
     with torch.cuda.device_of(query):
         backward_kernel[(min(units, programs),)](
             query, key, value, gradient, dq, dk, dv, query_bounds, key_bounds,
-            *strides(query, key, value, gradient), heads, units, size**-0.5, **maps, **blocks, stages=stages,
+            *strides(query, key, value, gradient), heads, units, size**-0.5, **groups, **blocks, stages=stages,
         )  # fmt: skip
     return gradients
 
 
 @_forward.register_fake
 def _(parts: Sequence[Tensor], *_: Any) -> Tensor:
-    tokens, _maps, heads, size = parts[0].shape
+    tokens, _group, heads, size = parts[0].shape
     return parts[0].new_empty(tokens, heads, size)
 
 
@@ -117,21 +122,23 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradients(ctx: Any, gradient: Tensor) -> tuple[list[Tensor] | None, ...]:
     query_bounds, key_bounds, *parts = ctx.saved_tensors
-    found = _backward(parts, gradient, query_bounds, key_bounds, ctx.longest_query, ctx.longest_key)
-    return found, None, None, None, None
+    gradients = _backward(
+        parts, gradient, query_bounds, key_bounds, ctx.longest_query, ctx.longest_key
+    )
+    return gradients, None, None, None, None
 
 
 _forward.register_autograd(_gradients, setup_context=_save)
 
 
-def apart(parts: Sequence[Tensor]) -> list[Tensor]:
+def split_parts(parts: Sequence[Tensor]) -> list[Tensor]:
     """Query, key and value, or their gradients: views."""
-    return [side for part in parts for side in with_whole_heads(part).unbind(1)]
+    return [side for part in parts for side in with_dense_heads(part).unbind(1)]
 
 
-def with_whole_heads(tensor: Tensor) -> Tensor:
-    """A slice of a wider product will do; the gradient of a sum, which is one number seen from
-    everywhere, will not."""
+def with_dense_heads(tensor: Tensor) -> Tensor:
+    """A slice of a wider tensor is dense enough; an expanded scalar, the gradient of a sum, is
+    not."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
@@ -169,3 +176,149 @@ def _room(query: Tensor, blocks: dict[str, Any]) -> tuple[int, int]:
     weights = blocks["queries"] * blocks["keys"] * query.element_size()
     stages = STAGES if BUFFERS * tiles + weights + 1024 <= device["max_shared_mem"] else 1
     return device["multiprocessor_count"] * (1 if blocks["num_warps"] == 8 else 4), stages
+
+
+# Kernels. no_type_check: Triton reads their source, which shape checks in tests must not wrap.
+
+LOWEST = tl.constexpr(-(2.0**100))
+"""Score of a key that is not there: finite, so that a row without keys gives zeros and not NaN; and
+a power of two, so that the fused product and difference below give exactly 0 there."""
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+@no_type_check
+def span(bounds, row):
+    start = tl.load(bounds + row)
+    return start, tl.load(bounds + row + 1) - start
+
+
+@triton.jit
+@no_type_check
+def _tile(tensor, start, head, token_stride, head_stride, block: tl.constexpr, size: tl.constexpr):
+    """Pointers to one head of `block` tokens. Computed anew for each row: a stride hoisted out of a
+    loop costs registers."""
+    tokens = (start + tl.arange(0, block)).to(tl.int64)
+    return (
+        tensor + head * head_stride + tokens[:, None] * token_stride + tl.arange(0, size)[None, :]
+    )
+
+
+@triton.jit
+@no_type_check
+def _softmax(query, key, count, scale, keys: tl.constexpr):
+    """Softmax as numerators, at most 1, and what to multiply them with."""
+    scores = tl.dot(query, tl.trans(key), input_precision="tf32x3")
+    scores = tl.where(tl.arange(0, keys)[None, :] < count, scores, LOWEST)
+    # for exp2; scaled after the maximum is taken, so that the compiler fuses product and difference
+    scale *= LOG2_E
+    weights = tl.exp2(scores * scale - tl.max(scores, 1)[:, None] * scale)
+    return weights, 1.0 / tl.sum(weights, 1)[:, None]
+
+
+@triton.jit
+@no_type_check
+def forward_kernel(
+    query, key, value, out, query_bounds, key_bounds,
+    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
+    heads, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    """One row and head; two programs share a multiprocessor, and one computes while the other
+    loads."""
+    row, head = tl.program_id(0) // heads, tl.program_id(0) % heads
+    first_query, num_queries = span(query_bounds, row)
+    first_key, num_keys = span(key_bounds, row)
+    is_query = tl.arange(0, queries)[:, None] < num_queries
+    is_key = tl.arange(0, keys)[:, None] < num_keys
+    q = tl.load(
+        _tile(query, first_query, head, query_token_stride, query_head_stride, queries, size),
+        is_query,
+        0.0,
+    )
+    k = tl.load(
+        _tile(key, first_key, head, key_token_stride, key_head_stride, keys, size), is_key, 0.0
+    )
+    v = tl.load(
+        _tile(value, first_key, head, value_token_stride, value_head_stride, keys, size),
+        is_key,
+        0.0,
+    )
+    weights, norm = _softmax(q, k, num_keys, scale, keys)
+    o = tl.dot(weights.to(v.dtype), v, input_precision="tf32x3") * norm
+    tl.store(
+        _tile(out, first_query, head, heads * size, size, queries, size), o.to(v.dtype), is_query
+    )
+
+
+@triton.jit
+@no_type_check
+def backward_kernel(
+    query, key, value, gradient, query_gradient, key_gradient, value_gradient, query_bounds, key_bounds,
+    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
+    gradient_token_stride, gradient_head_stride,
+    heads, units, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
+    query_group: tl.constexpr, key_group: tl.constexpr, stages: tl.constexpr,
+):  # fmt: skip
+    """Weights and their gradient fill the registers of a multiprocessor, so a second program cannot
+    hide the loads of the first: one program walks over units, and fetches those to come while it
+    computes.
+
+    Queries and keys that are not there are zeros, and so are their gradients' terms: no further
+    masks.
+    """
+    for unit in tl.range(tl.program_id(0), units, tl.num_programs(0), num_stages=stages):
+        row, head = unit // heads, unit % heads
+        first_query, num_queries = span(query_bounds, row)
+        first_key, num_keys = span(key_bounds, row)
+        is_query = tl.arange(0, queries)[:, None] < num_queries
+        is_key = tl.arange(0, keys)[:, None] < num_keys
+        q = tl.load(
+            _tile(query, first_query, head, query_token_stride, query_head_stride, queries, size),
+            is_query,
+            0.0,
+        )
+        k = tl.load(
+            _tile(key, first_key, head, key_token_stride, key_head_stride, keys, size), is_key, 0.0
+        )
+        v = tl.load(
+            _tile(value, first_key, head, value_token_stride, value_head_stride, keys, size),
+            is_key,
+            0.0,
+        )
+        g = tl.load(
+            _tile(
+                gradient,
+                first_query,
+                head,
+                gradient_token_stride,
+                gradient_head_stride,
+                queries,
+                size,
+            ),
+            is_query,
+            0.0,
+        )
+        weights, norm = _softmax(q, k, num_keys, scale, keys)
+        weights *= norm
+        dv = tl.dot(tl.trans(weights.to(g.dtype)), g, input_precision="tf32x3")
+        tl.store(
+            _tile(value_gradient, first_key, head, heads * size * key_group, size, keys, size),
+            dv.to(v.dtype),
+            is_key,
+        )
+        dw = tl.dot(g, tl.trans(v), input_precision="tf32x3")
+        ds = (weights * (dw - tl.sum(weights * dw, 1)[:, None])).to(q.dtype)
+        dk = tl.dot(tl.trans(ds), q, input_precision="tf32x3") * scale
+        tl.store(
+            _tile(key_gradient, first_key, head, heads * size * key_group, size, keys, size),
+            dk.to(k.dtype),
+            is_key,
+        )
+        dq = tl.dot(ds, k, input_precision="tf32x3") * scale
+        tl.store(
+            _tile(
+                query_gradient, first_query, head, heads * size * query_group, size, queries, size
+            ),
+            dq.to(q.dtype),
+            is_query,
+        )

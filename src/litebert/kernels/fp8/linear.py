@@ -1,11 +1,11 @@
-"""Linear maps multiplied in 8-bit floats, where asked for: states in; the maps' outputs side by
-side out, and gradients.
- States and weights are rounded to e4m3 (3 bits of mantissa), gradients to e5m2 (2 bits, more
-range), each tensor divided by a scale of its own, in float32, that takes its largest number to the
-format's. Sums are wide; outputs are as the states are. Weights are rounded once a step, by
-`refresh`, and all applications of a shared layer use them (ALBERT §3.1). The hardware reads both
-factors along the axis that is summed over, so each is kept or made in two orders.
-docs/decisions/fp8.md says why.
+"""Linear layers multiplied in 8-bit floats (`--dtype fp8`): states in; outputs side by side out,
+and gradients.
+
+States and weights are rounded to e4m3 (3 bits of mantissa), gradients to e5m2 (2 bits, more range),
+each tensor divided by a float32 scale of its own that takes its largest number to the format's.
+Sums are wide; outputs have the states' dtype. Weights are rounded once a step, by `refresh`, and
+all applications of a shared layer use them (ALBERT §3.1). The hardware reads both factors along the
+axis that is summed over, so each is stored as is and transposed. docs/decisions/fp8.md says why.
 """
 
 from typing import Any
@@ -47,11 +47,11 @@ def quantize_layer(
 
 
 class QuantizedLinear(nn.Module):
-    """Linear maps of the same states as one product. Their parameters stay theirs: this holds the
+    """Linear layers of the same states as one matmul. Their parameters stay theirs: this holds the
     rounded weights alone."""
 
     values: Tensor
-    """(outputs, inputs), of all maps one under another."""
+    """(outputs, inputs), of all layers, stacked."""
     transposed: Tensor
     """The same, transposed."""
     scale: Tensor
@@ -82,7 +82,7 @@ class QuantizedLinear(nn.Module):
     def forward(
         self, states: Float[Tensor, "*batch inputs"], *, is_constant: bool = False
     ) -> Float[Tensor, "*batch outputs_of_all"]:
-        """The outputs of all maps side by side; biases may be constants."""
+        """The outputs of all layers side by side; `is_constant`: biases get no gradient here."""
         biases = [part.bias.detach() if is_constant else part.bias for part in self.parts]
         parameters = [
             parameter
@@ -100,8 +100,8 @@ class QuantizedLinear(nn.Module):
 
 
 class ScaledMatmul(torch.autograd.Function):
-    """apply(states, values, transposed, scale, kernels, weight, bias, weight, bias, …); weights only receive
-    their gradients."""
+    """apply(states, values, transposed, scale, kernels, weight, bias, weight, bias, …); weights
+    only receive their gradients."""
 
     @staticmethod
     def forward(
@@ -112,8 +112,8 @@ class ScaledMatmul(torch.autograd.Function):
         kernels: bool,
         *parameters: Tensor,
     ) -> tuple[Tensor, ...]:
-        """The rounded states, turned, and their scale come last: backward needs them, at half of
-        the memory."""
+        """The rounded states, transposed, and their scale come last: backward needs them, at half
+        of the memory."""
         rows = states.flatten(0, -2)
         rounded, saved, states_scale, _ = round_both(rows, FORWARD, kernels=kernels)
         wide = multiply(
@@ -169,8 +169,8 @@ def round_both(
     adds: bool = False,
     kernels: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Numbers rounded to `dtype`, as they lie and turned, filled up to a number of rows that can be
-    summed over; their scale; and the sum of the rows, if wanted."""
+    """Numbers rounded to `dtype`, as they are and transposed, padded to a number of rows that can
+    be summed over; their scale; and the sum of the rows, if wanted."""
     if kernels:
         from litebert.kernels.fp8 import rounding
 
