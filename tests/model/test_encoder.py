@@ -12,6 +12,8 @@ from torch import nn
 from litebert.config import PRESETS, EncoderConfig
 from litebert.errors import ConfigError, DataError
 from litebert.model.encoder import Encoder
+from litebert.model.layers import Attention
+from litebert.model.positions import Needed, Packing
 
 TINY = PRESETS["tiny"]
 SWITCHES: list[dict[str, Any]] = [
@@ -277,3 +279,66 @@ def test_an_encoder_without_pooler_says_so() -> None:
     encoder = make(replace(TINY, pooler=False))
     with pytest.raises(ConfigError, match="this encoder has no pooler"):
         encoder.pool(encoder(token_ids=ids()))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_attention_weights_are_the_softmax_that_the_layer_applies(norm: Any) -> None:
+    """Weights times values through the output layer are what attention adds to the residual."""
+    encoder = make(replace(TINY, norm=norm, share="none")).double().eval()
+    mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
+    weights = encoder.attention_weights(token_ids=ids(), mask=mask)
+    states = encoder.all_states(token_ids=ids(), mask=mask)
+    assert len(weights) == TINY.num_layers
+    for attention, given, before in zip(encoder.attentions, weights, states, strict=False):
+        assert isinstance(attention, Attention)
+        assert given.shape == (2, TINY.num_attention_heads, 9, 9)
+        torch.testing.assert_close(given.sum(-1), torch.ones_like(given[..., 0]))
+        assert not given[1, :, :, 5:].any()
+        x = attention.norm(before) if norm == "pre" else before
+        values = attention.heads(attention.value(x)).transpose(1, 2)
+        attended = (given @ values).transpose(1, 2).flatten(2)
+        expected = attention.attend(x, mask[:, None, None, :])
+        torch.testing.assert_close(attended, expected, rtol=0, atol=1e-12)
+
+
+def test_packed_rows_are_the_rows_alone() -> None:
+    encoder = make().double().eval()
+    rows = [ids(1, 5), ids(1, 9), ids(1, 2)]
+    bounds = torch.tensor([0, 5, 14, 16], dtype=torch.int32)
+    positions = torch.cat([torch.arange(row.shape[1]) for row in rows])[None]
+    packed = encoder(
+        token_ids=torch.cat(rows, 1), mask=Packing(bounds=bounds, longest=9), positions=positions
+    )
+    for row, first, last in zip(rows, bounds[:-1], bounds[1:], strict=True):
+        torch.testing.assert_close(
+            packed[:, first:last], encoder(token_ids=row), rtol=0, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("changes", SWITCHES)
+def test_needed_positions_are_those_of_the_full_layer(changes: dict[str, Any]) -> None:
+    encoder = make(replace(TINY, **changes)).double().eval()
+    positions = torch.tensor([[0, 3], [9, 17]])
+    chosen = encoder(token_ids=ids(), needed=Needed(places=positions))
+    every = encoder(token_ids=ids()).flatten(0, 1)
+    torch.testing.assert_close(chosen, every[positions], rtol=0, atol=1e-12)
+
+
+def test_stored_names_are_those_of_0_1_0() -> None:
+    """Checkpoints are read by these names."""
+    assert list(make(replace(TINY, norm="pre")).state_dict()) == [
+        *(f"embedding.{name}.weight" for name in ("token", "position", "segment")),
+        *(f"embedding.{name}" for name in ("norm.weight", "norm.bias")),
+        *(f"embedding.{name}" for name in ("mapping.weight", "mapping.bias")),
+        *(
+            f"attentions.0.{name}.{kind}"
+            for name in ("query", "key", "value", "output", "norm")
+            for kind in ("weight", "bias")
+        ),
+        *(
+            f"feed_forwards.0.{name}.{kind}"
+            for name in ("inner", "outer", "norm")
+            for kind in ("weight", "bias")
+        ),
+        *("norm.weight", "norm.bias", "pooler.weight", "pooler.bias"),
+    ]
