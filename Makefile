@@ -28,7 +28,7 @@ test: setup check
 
 # the GPU kernels in Triton's interpreter, where there is no GPU that the tests above have used; not among the constraints, for a
 # torch that is made for GPUs brings its own
-KERNELS := short_attention long_attention attention_dropout fused_norm layer fp8_rounding
+KERNELS := short_attention long_attention attention_dropout fused_norm layer fp8_rounding label_loss
 test-kernels: setup
 	$(BIN)/python -c "import triton" 2> /dev/null || $(PIP) triton==3.7.1
 	$(BIN)/python -c "import torch; exit(not torch.cuda.is_available())" || \

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from litebert.kernels.gate import gate_of
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 
@@ -55,16 +56,21 @@ def pretrain_losses(
     model: Model, batch: DeviceBatch, *, depth: int | None = None, tail: "Tail | None" = None
 ) -> Losses:
     """The losses of a batch; `tail` may be a compiled `head_losses`."""
-    return (tail or head_losses)(model, needed_states(model, batch, depth=depth), batch)
+    states = needed_states(model, batch, depth=depth)
+    return (tail or head_losses)(model, states, batch, gate_of(model).cross_entropy)
 
 
-def head_losses(model: Model, states: Float[Tensor, "needed hidden"], batch: DeviceBatch) -> Losses:
-    """From the last states of the needed tokens to losses, in float32 whatever the states are
-    in."""
+def head_losses(
+    model: Model,
+    states: Float[Tensor, "needed hidden"],
+    batch: DeviceBatch,
+    fused: bool = False,
+) -> Losses:
+    """From the last states of the needed tokens to losses, in float32 whatever the states are in;
+    `fused`: the masked tokens' by our own kernel."""
     inputs = batch.head_inputs
-    masked, masked_correct = _sums(
-        model.masked_logits(states[:, None], inputs["masked"]), inputs["masked_labels"]
-    )
+    logits = model.masked_logits(states[:, None], inputs["masked"])
+    masked, masked_correct = (_fused_sums if fused else _sums)(logits, inputs["masked_labels"])
     order = order_correct = masked.new_zeros(())
     if "order" in model.heads:
         order, order_correct = _sums(
@@ -75,7 +81,7 @@ def head_losses(model: Model, states: Float[Tensor, "needed hidden"], batch: Dev
     )
 
 
-Tail = Callable[[Model, Tensor, DeviceBatch], Losses]
+Tail = Callable[[Model, Tensor, DeviceBatch, bool], Losses]
 
 
 def needed_states(
@@ -83,6 +89,12 @@ def needed_states(
 ) -> Float[Tensor, "needed hidden"]:
     """The last states of the tokens that the losses read, in the order of `batch.needed`."""
     return batch.states(model.encoder, depth=depth).flatten(0, 1)
+
+
+def _fused_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    from litebert.kernels.cross_entropy import cross_entropy
+
+    return cross_entropy(logits, labels)
 
 
 def _sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,8 @@ from tests.helpers.kernels import (  # skips all of this where kernels cannot ru
 pytestmark = quiet
 CONFIG = replace(PRESETS["tiny"], hidden_size=64, num_attention_heads=4)
 ALL = Gate(
-    attention=True, norm=True, linear=True, feed_forward=True, fp8=HAS_GPU, varlen=HAS_GPU,
+    attention=True, norm=True, linear=True, feed_forward=True, cross_entropy=True, fp8=HAS_GPU,
+    varlen=HAS_GPU,
 )  # fmt: skip
 ALONE = {
     name: Gate(**{name: True, "varlen": HAS_GPU})  # type: ignore[arg-type]

@@ -33,6 +33,7 @@ FAMILIES = {
     "norm": "pre-norm whose backward has the bias gradients next to it",
     "linear": "query, key and value in one matmul; cuBLASLt algorithms chosen by measurement",
     "feed_forward": "both matmuls and GELU as one operator",
+    "cross_entropy": "cross entropy over a vocabulary",
     "fp8": "rounding to 8-bit floats",
 }
 """Family → what it computes."""
@@ -45,6 +46,8 @@ LONGEST = 512
 HEAD_SIZES = (16, 32, 64, 128)
 WIDEST = 4096
 """Numbers of a row that a norm's program can hold."""
+MANY_LABELS = 1024
+"""Labels from which the cross-entropy kernel was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,7 @@ class Gate:
     norm: bool = False
     linear: bool = False
     feed_forward: bool = False
+    cross_entropy: bool = False
     fp8: bool = False
     varlen: bool = False
     """Whether torch's variable-length attention reads packed rows: on a GPU, in half precision."""
@@ -182,4 +186,6 @@ def _config_lacks(family: str, config: EncoderConfig) -> str | None:
         return "post-norm"
     if family == "feed_forward" and not config.activation.startswith("gelu"):
         return f"activation {config.activation}"
+    if family == "cross_entropy" and (config.vocab_size < MANY_LABELS or config.vocab_size % 8):
+        return f"{config.vocab_size} tokens, not a multiple of 8 from {MANY_LABELS}"
     return None

@@ -136,7 +136,7 @@ def _kernel(
     """Our attention for these rows, or None for torch's."""
     if not gate.attention or not isinstance(mask, Packing):
         return None
-    longest = max(mask.longest, mask.queries(needed)[1])
+    longest = max(mask.longest, _queries(mask, needed)[1])
     if longest <= SHORT and not dropout:
         from litebert.kernels.attention.short import short_attention
 
@@ -146,6 +146,14 @@ def _kernel(
 
         return long_attention
     return None
+
+
+def _queries(mask: Packing, needed: Needed | None) -> tuple[Tensor, int]:
+    """Bounds of the queries of packed rows, and the most of a row."""
+    if needed is None:
+        return mask.bounds, mask.longest
+    assert needed.bounds is not None, "the needed positions of a packed batch have bounds"
+    return needed.bounds, needed.longest
 
 
 def _attend(
@@ -163,7 +171,7 @@ def _attend(
         from torch.nn.attention.varlen import varlen_attn
 
         assert not dropout, "Gate.packs says where packed rows have attention dropout"
-        bounds, longest = mask.queries(needed)
+        bounds, longest = _queries(mask, needed)
         query, key, value = (
             each.flatten(0, 1) for each in heads
         )  # views; indexing would copy in backward
@@ -183,7 +191,7 @@ def _call(
 ) -> Heads:
     """Our attention of tensors (batch, seq, number of them, heads, size) that have query, key and
     value side by side in one, two or three."""
-    bounds, longest = mask.queries(needed)
+    bounds, longest = _queries(mask, needed)
     flat = [part.flatten(0, 1) for part in parts]
     # a seed on the device: the same weights are dropped forward and backward
     drops = (

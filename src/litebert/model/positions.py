@@ -42,18 +42,12 @@ class Packing(NamedTuple):
     longest: int
     """Most tokens of a row."""
 
-    def queries(self, needed: Needed | None) -> tuple[Int[Tensor, " rows_and_one"], int]:
-        """Bounds of the queries, and the most of a row."""
-        if needed is None:
-            return self.bounds, self.longest
-        assert needed.bounds is not None, "the needed positions of a packed batch have bounds"
-        return needed.bounds, needed.longest
-
     def mask(
         self, needed: Needed | None, num_queries: int, num_keys: int
     ) -> Bool[Tensor, "queries keys"]:
         """True where query and key are of the same row."""
-        query_bounds, _ = self.queries(needed)
+        query_bounds = self.bounds if needed is None else needed.bounds
+        assert query_bounds is not None, "the needed positions of a packed batch have bounds"
         return _row_of(query_bounds, num_queries)[:, None] == _row_of(self.bounds, num_keys)
 
 

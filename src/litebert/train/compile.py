@@ -55,11 +55,11 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
     over them costs."""
     compiled = torch.compile(head_losses, dynamic=False)
 
-    def call(model: Model, states: Tensor, batch: DeviceBatch) -> Losses:
+    def call(model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False) -> Losses:
         if isinstance(batch.mask, Packing):  # the number of masked tokens follows that of tokens
             for name in ("masked", "masked_labels"):
                 torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)
-        return compiled(model, states, batch)
+        return compiled(model, states, batch, fused)
 
     return guarded("heads", call, head_losses, say)
 
