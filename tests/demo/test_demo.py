@@ -104,12 +104,12 @@ def quiet() -> Show:
 
 
 def scores(facts: dict[str, Any]) -> dict[str, Any]:
-    """What must not depend on time and place."""
-    kept = {
+    """What must not depend on time and demo."""
+    stable = {
         name: facts[name]
         for name in ("text", "embedded", "vocabulary", "shards", "finetuning", "predictions")
     }
-    return kept | {
+    return stable | {
         "pretraining": {
             name: value for name, value in facts["pretraining"].items() if "seconds" not in name
         }
@@ -245,15 +245,15 @@ def test_an_interrupted_walk_goes_on_and_ends_alike(
 
 
 def test_another_demo_gives_way_and_other_files_do_not(tmp_path: Path) -> None:
-    place = DemoFolder(tmp_path / "demo")
-    assert place.claim({"corpus": "a"}) == "new"
-    (place.text / "x").mkdir(parents=True)
-    (place.path / "notes.txt").write_text("mine")
-    assert place.claim({"corpus": "a"}) == "again"
-    assert place.text.exists()
-    assert place.claim({"corpus": "b"}) == "over"
-    assert not place.text.exists()
-    assert (place.path / "notes.txt").exists()
+    demo = DemoFolder(tmp_path / "demo")
+    assert demo.claim({"corpus": "a"}) == "new"
+    (demo.text / "x").mkdir(parents=True)
+    (demo.path / "notes.txt").write_text("mine")
+    assert demo.claim({"corpus": "a"}) == "again"
+    assert demo.text.exists()
+    assert demo.claim({"corpus": "b"}) == "over"
+    assert not demo.text.exists()
+    assert (demo.path / "notes.txt").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("mine")
     with pytest.raises(ConfigError, match="is not empty and holds no demo; choose another --out"):

@@ -1,5 +1,5 @@
 """fill and embed: equal to a plain reference, whatever the batch, the order and the form of the
-question."""
+input."""
 
 from pathlib import Path
 
@@ -18,48 +18,48 @@ def states(model: Predictor, text: str) -> torch.Tensor:
     """The last states of one text alone, without padding."""
     ids = model.tokenizer.pair(text, max_length=64, truncate="first").token_ids
     with torch.no_grad():
-        found: torch.Tensor = model.model.encoder(token_ids=torch.tensor([ids]))[0]
-    return found
+        last: torch.Tensor = model.model.encoder(token_ids=torch.tensor([ids]))[0]
+    return last
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_a_vector_is_the_mean_or_the_first_of_the_last_states(
     model: Predictor, pooling: str
 ) -> None:
-    asked = texts(40)
-    found = model.embed(asked, pooling=pooling)
+    inputs = texts(40)
+    vectors = model.embed(inputs, pooling=pooling)
     expected = np.stack(
         [
             (s.mean(0) if pooling == "mean" else s[0]).numpy()
-            for s in (states(model, each) for each in asked)
+            for s in (states(model, each) for each in inputs)
         ]
     )
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected, atol=2e-6)
 
 
 def test_vectors_do_not_depend_on_batch_order_or_form(
     model: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = texts(50)
-    together = model.embed(asked)
+    inputs = texts(50)
+    together = model.embed(inputs)
     for tokens in (1, 100, 100_000):
         model.engine.batch_tokens = tokens
-        np.testing.assert_allclose(model.embed(asked[::-1]), together[::-1], atol=2e-6)
+        np.testing.assert_allclose(model.embed(inputs[::-1]), together[::-1], atol=2e-6)
     np.testing.assert_array_equal(
-        np.stack(list(model.embed(iter(asked)))), model.embed(asked)
+        np.stack(list(model.embed(iter(inputs)))), model.embed(inputs)
     )  # bit for bit
-    np.testing.assert_allclose(model.embed(asked[0]), together[0], atol=2e-6)
-    assert model.embed(asked[0]).shape == (32,)
+    np.testing.assert_allclose(model.embed(inputs[0]), together[0], atol=2e-6)
+    assert model.embed(inputs[0]).shape == (32,)
     monkeypatch.setattr(streaming, "WINDOW_ITEMS", 7)
-    np.testing.assert_allclose(np.stack(list(model.embed(iter(asked)))), together, atol=2e-6)
+    np.testing.assert_allclose(np.stack(list(model.embed(iter(inputs)))), together, atol=2e-6)
 
 
 def test_normalized_vectors_have_length_one(model: Predictor) -> None:
-    asked = texts(5)
-    unit = model.embed(asked, normalize=True)
+    inputs = texts(5)
+    unit = model.embed(inputs, normalize=True)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
-    plain = model.embed(asked)
+    plain = model.embed(inputs)
     np.testing.assert_allclose(
         unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6
     )
@@ -79,23 +79,23 @@ def test_embed_refuses_what_is_no_text_and_no_pooling(model: Predictor) -> None:
 
 
 def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
-    """Whatever is around it: with the word itself in its place, every other piece is the same."""
-    pieces = model.tokenizer
-    word = pieces.tokens.index("▁whale")
+    """With the word itself instead of the mask, every other token is the same."""
+    tokenizer = model.tokenizer
+    word = tokenizer.tokens.index("▁whale")
     for before in ("", "the ", "first the goat "):
         for after in ("", ".", " sails", " 中", "中", " [MASK] .", " ."):
-            row = encode_masked(pieces, f"{before}[MASK]{after}", max_length=64)
+            row = encode_masked(tokenizer, f"{before}[MASK]{after}", max_length=64)
             if "[MASK]" in after:
-                assert (row == pieces.mask_id).sum() == 2
+                assert (row == tokenizer.mask_id).sum() == 2
                 continue
-            whole = pieces.pair(f"{before}whale{after}").token_ids
-            expected = [pieces.mask_id if id == word else id for id in whole]
+            full = tokenizer.pair(f"{before}whale{after}").token_ids
+            expected = [tokenizer.mask_id if id == word else id for id in full]
             assert row.tolist() == expected, (before, after)
 
 
 def test_guesses_are_the_head_s_softmax(model: Predictor) -> None:
-    asked = [sentence.replace("the", "[MASK]", 1) for sentence in SENTENCES[:30]] + ["[MASK]"]
-    for text, (guesses,) in zip(asked, model.fill(asked, top=3), strict=True):
+    inputs = [sentence.replace("the", "[MASK]", 1) for sentence in SENTENCES[:30]] + ["[MASK]"]
+    for text, (guesses,) in zip(inputs, model.fill(inputs, top=3), strict=True):
         row = encode_masked(model.tokenizer, text, max_length=64)
         with torch.no_grad():
             last = model.model.encoder(token_ids=torch.tensor(row)[None])
@@ -131,7 +131,7 @@ def test_fill_says_what_is_wrong_with_a_text(model: Predictor) -> None:
         model.fill("the whale")
     with pytest.raises(
         DataError,
-        match=r"a \[MASK\] is token 71 of the text .*, the model reads 64; shorten what comes before it",
+        match=r"a \[MASK\] is token 71 of the text .*, the model reads 64; shorten what comes",
     ):
         model.fill("the " * 69 + "[MASK]")
     with pytest.raises(ConfigError, match="top is at least 1; got 0"):

@@ -46,12 +46,12 @@ def test_a_hugging_face_folder_answers_the_same(tmp_path: Path, kind: str) -> No
     ours = save_model(tmp_path / "ours", kind)  # type: ignore[arg-type]
     convert_folder(ours, tmp_path / "theirs", to="huggingface")
     first, second = load(ours), load(tmp_path / "theirs")
-    asked = texts(6)
-    np.testing.assert_array_equal(first.embed(asked), second.embed(asked))
+    inputs = texts(6)
+    np.testing.assert_array_equal(first.embed(inputs), second.embed(inputs))
     if kind == "masked":
         assert first.fill("the [MASK] sails") == second.fill("the [MASK] sails")
     elif kind == "classify":
-        assert first.classify(asked) == second.classify(asked)
+        assert first.classify(inputs) == second.classify(inputs)
         assert second.pair("the whale", "a ship").label in LABELS
 
 
@@ -60,7 +60,10 @@ def test_a_card_says_what_the_model_is_for(tmp_path: Path) -> None:
     model = load(save_model(tmp_path / "m", "classify", card=card))
     assert model.card == card
     assert model.verbs == ("embed", "classify")
-    message = r"this model cannot pair \(it was fine-tuned for sst2\); it can embed and classify; fine-tune one: .*finetune pair"
+    message = (
+        r"this model cannot pair \(it was fine-tuned for sst2\); it can embed and classify; "
+        "fine-tune one: .*finetune pair"
+    )
     with pytest.raises(ConfigError, match=message):
         model.pair("a", "b")
 

@@ -1,4 +1,4 @@
-"""A GPU's way of asking, on a CPU: rows end to end give what rows side by side do, in order; the
+"""Packed inference, as on a GPU, run on a CPU: packed rows give what padded rows do, in order; the
 arithmetic can be chosen."""
 
 import subprocess
@@ -29,21 +29,21 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("packed")
-    tokenizer = Tokenizer.load(tiny_tokenizer(place / "tokenizer"))
+    path = tmp_path_factory.mktemp("packed")
+    tokenizer = Tokenizer.load(tiny_tokenizer(path / "tokenizer"))
     torch.manual_seed(0)
     encoder = replace(
         PRESETS["tiny"], vocab_size=tokenizer.vocab_size, max_positions=64, init_std=0.2
     )
     model = Model(ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"),)))
-    return Checkpoint(model=model, tokenizer=tokenizer).save(place / "model")
+    return Checkpoint(model=model, tokenizer=tokenizer).save(path / "model")
 
 
 @pytest.fixture
 def predictor(folder: Path) -> Predictor:
-    found = load(folder, device="cpu", batch_tokens=300)
-    found.model.double()
-    return found
+    predictor = load(folder, device="cpu", batch_tokens=300)
+    predictor.model.double()
+    return predictor
 
 
 @pytest.mark.parametrize("texts", [1, 7, 60])
@@ -71,14 +71,14 @@ def test_a_vector_does_not_depend_on_its_neighbors_or_stretch(
 def test_the_first_token_alone_is_the_first_of_all(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = encode_texts(predictor.tokenizer, TEXTS, max_length=64)
+    inputs = encode_texts(predictor.tokenizer, TEXTS, max_length=64)
     settings: dict[str, Any] = {"pad_id": 0, "batch_tokens": 300, "device": torch.device("cpu")}
     with torch.no_grad():
         for packs in (False, True):
             monkeypatch.setattr(rows, "can_pack", lambda *_, packs=packs: packs)
-            whole = rows.encode_rows(predictor.model, made, **settings)
-            first = rows.encode_rows(predictor.model, made, **settings, first_only=True)
-            for one, other in zip(whole, first, strict=True):
+            full = rows.encode_rows(predictor.model, inputs, **settings)
+            first = rows.encode_rows(predictor.model, inputs, **settings, first_only=True)
+            for one, other in zip(full, first, strict=True):
                 (numbers, states, _), (same_numbers, first_states, mask) = one, other
                 assert first_states.shape[1] == 1
                 assert mask is None

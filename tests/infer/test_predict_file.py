@@ -88,9 +88,9 @@ def test_every_kind_of_input_is_answered_in_order(
     report = predict_file(labeller, make(tmp_path), tmp_path / "out" / "p.jsonl", CLASSIFY)
     rows = read_jsonl(tmp_path / "out" / "p.jsonl")
     expected = labeller.classify(TEXTS)
-    assert [row["label"] for row in rows] == [said.label for said in expected]
-    for row, said in zip(rows, expected, strict=True):
-        assert row["probabilities"] == pytest.approx(said.probabilities, abs=2e-6)
+    assert [row["label"] for row in rows] == [prediction.label for prediction in expected]
+    for row, prediction in zip(rows, expected, strict=True):
+        assert row["probabilities"] == pytest.approx(prediction.probabilities, abs=2e-6)
     first = {"in.csv": 2, "in.tsv": 2, "in.txt.gz": 1, "in.parquet": 1}[make(tmp_path).name]
     unit = "row" if make is parquet_file else "line"
     assert [row[unit] for row in rows] == list(range(first, 60 + first))
@@ -117,7 +117,7 @@ def test_tables_hold_what_json_holds(
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_kept_columns_never_share_a_name(tmp_path: Path, labeller: Predictor, suffix: str) -> None:
-    """What a model said may be asked again, with its columns beside the new ones."""
+    """Predictions can be the input of another run, with their columns beside the new ones."""
     row = {
         "text": "the whale",
         "label": "a",
@@ -130,15 +130,15 @@ def test_kept_columns_never_share_a_name(tmp_path: Path, labeller: Predictor, su
         verb="classify", keep=("label", "input:label", "probability:good", "line")
     )
     predict_file(labeller, source, tmp_path / f"p{suffix}", options)
-    ((_, found),) = read_rows(tmp_path / f"p{suffix}")
-    kept = {
+    ((_, row),) = read_rows(tmp_path / f"p{suffix}")
+    copied = {
         "input:label": "a",
         "input:input:label": "b",
         "input:probability:good": "0.25",
         "input:line": "c",
     }
-    assert kept.items() <= found.items()
-    assert found["label"] == labeller.classify("the whale").label
+    assert copied.items() <= row.items()
+    assert row["label"] == labeller.classify("the whale").label
 
 
 def test_columns_are_known_by_more_than_the_first_row(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_columns_are_known_by_more_than_the_first_row(tmp_path: Path) -> None:
         predict_file(model, source, tmp_path / "p.jsonl")
     options = PredictOptions(keep=("id",), table=TableOptions(bad_rows="skip"))
     predict_file(model, source, tmp_path / "p.jsonl", options)
-    (found,) = read_jsonl(tmp_path / "p.jsonl")
-    assert (found["line"], found["id"]) == (2, 7)
-    assert found["value"] == pytest.approx(model.regress("the whale", "a ship"), abs=1e-6)
+    (row,) = read_jsonl(tmp_path / "p.jsonl")
+    assert (row["line"], row["id"]) == (2, 7)
+    assert row["value"] == pytest.approx(model.regress("the whale", "a ship"), abs=1e-6)
 
 
 VERBS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
@@ -227,8 +227,8 @@ def test_stopped_anywhere_it_ends_with_the_same_bytes(
 ) -> None:
     draw = random.Random(0)
     for name in ("p.jsonl", "p.csv"):
-        predict_file(labeller, source, tmp_path / f"whole-{name}", CLASSIFY)
-        whole = (tmp_path / f"whole-{name}").read_bytes()
+        predict_file(labeller, source, tmp_path / f"undisturbed-{name}", CLASSIFY)
+        undisturbed = (tmp_path / f"undisturbed-{name}").read_bytes()
         for stop in (1, 2, 4, 5, 9):
             out = tmp_path / str(stop) / name
             note, partial = Path(f"{out}.progress.json"), Path(f"{out}.partial")
@@ -237,7 +237,7 @@ def test_stopped_anywhere_it_ends_with_the_same_bytes(
             assert not out.exists()
             if (
                 stop < 6
-            ):  # the note is of some windows earlier, and more was written, the last line not whole
+            ):  # the note is of some windows earlier, and more was written, the last line incomplete
                 older = shutil.copy(note, tmp_path / "note")
                 with pytest.raises(StoppedError):
                     predict_file(
@@ -246,7 +246,7 @@ def test_stopped_anywhere_it_ends_with_the_same_bytes(
                 shutil.copy(older, note)
             partial.write_bytes(partial.read_bytes() + b'{"line": 12, "lab')
             report = predict_file(labeller, source, out, CLASSIFY)
-            assert out.read_bytes() == whole
+            assert out.read_bytes() == undisturbed
             assert report.rows_before == min(7 * stop, 60)
             assert not partial.exists()
 
@@ -261,7 +261,7 @@ def test_a_finished_file_is_left_alone(tmp_path: Path, labeller: Predictor, sour
     out.rename(tmp_path / "p.jsonl.partial")  # killed after the last note and before the name
     predict_file(labeller, source, out, CLASSIFY)
     assert out.stat().st_size == before.st_size
-    out.unlink()  # removed by someone: made again
+    out.unlink()  # removed by someone: written again
     assert predict_file(labeller, source, out, CLASSIFY).rows_before == 0
     assert out.stat().st_size == before.st_size
 
@@ -286,7 +286,7 @@ def test_another_model_or_question_is_refused_with_the_difference(
     before = out.read_bytes()
     with pytest.raises(StoppedError):
         predict_file(labeller, source, out, begin_again, on_progress=stop_after(2))
-    assert out.read_bytes() == before  # the old one stays until the new one is whole
+    assert out.read_bytes() == before  # the old one stays until the new one is complete
     assert predict_file(labeller, source, out, CLASSIFY).rows_before == 14
     assert out.read_bytes() != before
 
@@ -376,9 +376,9 @@ def test_wrong_requests_leave_nothing_behind(
         (tmp_path / "absent.csv", out, CLASSIFY, r"absent\.csv: cannot be opened"),
         (tmp_path / "absent.doc", out, CLASSIFY, r"the name does not say what the file holds"),
     ]
-    for given, target, options, message in cases:
+    for input_file, target, options, message in cases:
         with pytest.raises((ConfigError, DataError), match=message):
-            predict_file(labeller, given, target, options)
+            predict_file(labeller, input_file, target, options)
     assert not out.parent.exists() or not list(out.parent.iterdir())
     out.parent.mkdir(exist_ok=True)
     out.write_text("mine")
@@ -419,7 +419,7 @@ def test_a_full_disk_is_said_and_survived(
     tmp_path: Path, labeller: Predictor, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "p.jsonl"
-    predict_file(labeller, source, tmp_path / "whole.jsonl", CLASSIFY)
+    predict_file(labeller, source, tmp_path / "undisturbed.jsonl", CLASSIFY)
     begin = ResumableFile.__init__
 
     def on_filling_disk(self: ResumableFile, *args: Any, **kwargs: Any) -> None:
@@ -433,7 +433,7 @@ def test_a_full_disk_is_said_and_survived(
         ):
             predict_file(labeller, source, out, CLASSIFY)
     assert 0 < predict_file(labeller, source, out, CLASSIFY).rows_before < 60
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert out.read_bytes() == (tmp_path / "undisturbed.jsonl").read_bytes()
 
 
 def test_a_damaged_note_is_refused(tmp_path: Path, labeller: Predictor, source: Path) -> None:
@@ -491,7 +491,8 @@ model, source, out = load(sys.argv[1]), *sys.argv[2:]
 for seconds in sys.stdin:
     child = os.fork()  # torch is imported once
     if child == 0:
-        predict_file(model, source, out, PredictOptions(verb="classify"), on_progress=lambda rows: time.sleep(0.002))
+        slow = lambda rows: time.sleep(0.002)
+        predict_file(model, source, out, PredictOptions(verb="classify"), on_progress=slow)
         os._exit(0)
     time.sleep(float(seconds))
     os.kill(child, signal.SIGKILL)
@@ -501,7 +502,7 @@ for seconds in sys.stdin:
 
 def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path: Path, classifier: Path) -> None:
     source = write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS * 8])
-    predict_file(load(classifier), source, tmp_path / "whole.jsonl", CLASSIFY)
+    predict_file(load(classifier), source, tmp_path / "undisturbed.jsonl", CLASSIFY)
     out, note = tmp_path / "p.jsonl", tmp_path / "p.jsonl.progress.json"
     command = [sys.executable, "-c", PROGRAM, str(classifier), str(source), str(out)]
     draw = random.Random(0)
@@ -521,4 +522,4 @@ def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path: Path, classifier
     assert rows == sorted(rows)
     assert kills
     predict_file(load(classifier), source, out, CLASSIFY)
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert out.read_bytes() == (tmp_path / "undisturbed.jsonl").read_bytes()

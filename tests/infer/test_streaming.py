@@ -1,4 +1,4 @@
-"""One, many or a stream: forms are kept, order is kept, and no more is read than is needed."""
+"""One input, a list or an iterator: results keep form and order, and one window is read ahead."""
 
 from collections.abc import Iterator
 
@@ -22,8 +22,8 @@ def test_windows_hold_every_item_once_in_order_and_are_bounded(
     monkeypatch.setattr(streaming, "WINDOW_ITEMS", 3)
     monkeypatch.setattr(streaming, "WINDOW_CHARACTERS", 10)
     items = ["a", "b", "c", "d" * 9, "e", "f" * 50, "g"]
-    found = list(windows(items, len))
-    assert found == [["a", "b", "c"], ["d" * 9, "e"], ["f" * 50], ["g"]]
+    result = list(windows(items, len))
+    assert result == [["a", "b", "c"], ["d" * 9, "e"], ["f" * 50], ["g"]]
     assert list(windows([], len)) == []
 
 
@@ -87,7 +87,7 @@ def test_fields_that_do_not_fit_together_are_refused() -> None:
         DataError, match="expected a text, a list or an iterator of texts; got int: 3"
     ):
         to_rows({"texts": (3, is_text)})
-    form, questions = to_rows({"first": (iter("ab"), is_text), "second": (iter("abc"), is_text)})
+    form, rows = to_rows({"first": (iter("ab"), is_text), "second": (iter("abc"), is_text)})
     assert form == "stream"
     with pytest.raises(DataError, match="one of the iterators ended first"):
-        list(questions)
+        list(rows)

@@ -1,4 +1,4 @@
-"""classify, pair, regress, choose, answer, tag: forms, order, and equality with asking one example
+"""classify, pair, regress, choose, answer, tag: forms, order, and equality with predicting one example
 at a time."""
 
 import random
@@ -41,10 +41,10 @@ def test_one_many_and_a_stream_are_answered_alike(tmp_path: Path, verb: str) -> 
     assert not isinstance(stream, list)
     assert list(stream) == many  # bit for bit
     backwards = ask(**{name: values[::-1] for name, values in fields.items()})
-    for number, said in enumerate(many):
+    for number, prediction in enumerate(many):
         alone = ask(**{name: values[number] for name, values in fields.items()})
-        assert close(alone, said)
-        assert close(backwards[-1 - number], said)
+        assert close(alone, prediction)
+        assert close(backwards[-1 - number], prediction)
     for tokens in (1, 100_000):
         model.engine.batch_tokens = tokens
         assert all(close(*both) for both in zip(ask(**fields), many, strict=True))
@@ -91,8 +91,8 @@ def test_what_each_verb_gives(tmp_path: Path) -> None:
 
 def test_a_text_is_tagged_by_its_words_however_given(tmp_path: Path) -> None:
     model = load(save_model(tmp_path / "m", "tag"))
-    split, given = model.tag(["the  whale\tsails"]), model.tag([["the", "whale", "sails"]])
-    assert split == given == [model.tag("the whale sails")]
+    split, words = model.tag(["the  whale\tsails"]), model.tag([["the", "whale", "sails"]])
+    assert split == words == [model.tag("the whale sails")]
 
 
 def test_no_answer_is_none_and_json_says_null(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_no_answer_is_none_and_json_says_null(tmp_path: Path) -> None:
     silent = load(save_model(tmp_path / "m", "joint_span", card=card))
     assert silent.answer(question="who?", context="the whale sails .") is None
     example = AnswerExample(key="", question="who?", context="the whale sails .")
-    said = to_dict(next(silent.predict([example])))
-    assert said["text"] is said["start"] is said["score"] is None
-    assert said["spans"][0]["text"] in example.context
-    assert isinstance(said["null_score"], float)
+    prediction = to_dict(next(silent.predict([example])))
+    assert prediction["text"] is prediction["start"] is prediction["score"] is None
+    assert prediction["spans"][0]["text"] in example.context
+    assert isinstance(prediction["null_score"], float)
 
 
 def test_a_model_says_what_it_can_do(model: Predictor, labeller: Predictor, tmp_path: Path) -> None:

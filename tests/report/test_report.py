@@ -1,4 +1,4 @@
-"""The report: nothing of the curve is hidden, nothing hostile gets through, nothing is asked from
+"""The report: nothing of the curve is hidden, nothing hostile gets through, nothing is requested from
 outside, any run is read."""
 
 import json
@@ -127,8 +127,8 @@ def test_speed_is_tokens_over_seconds_of_each_point() -> None:
 def scale_of(page: str, title: str) -> list[tuple[float, float]]:
     """The vertical axis of a chart: how far from the top, in percent, each labelled value is."""
     scale = page.split(f"<h3>{title}</h3>")[1].split('<div class="scale">')[1].split("</div>")[0]
-    found = re.findall(r'top:([-\d.]+)%">([-\d.e]+)<', scale)
-    return [(float(top), float(label)) for top, label in found]
+    labelled = re.findall(r'top:([-\d.]+)%">([-\d.e]+)<', scale)
+    return [(float(top), float(label)) for top, label in labelled]
 
 
 def test_axes_are_linear_or_logarithmic_with_round_labels(tmp_path: Path) -> None:
@@ -271,13 +271,13 @@ def test_the_last_numbers_stand_at_the_top(tmp_path: Path) -> None:
 
 
 def test_the_best_is_among_evaluations_of_the_last_ones_length(tmp_path: Path) -> None:
-    """Another length is another question; `best/` begins anew there, too."""
+    """Scores at another length are not comparable; `best/` starts over there, too."""
     losses = [(1, 128, 4.1), (2, 128, 4.0), (3, 512, 4.6), (4, 512, 4.7)]
-    made = [
+    evaluations = [
         {"kind": "evaluation", "step": step, "masked_loss": loss, "sequence_length": length}
         for step, length, loss in losses
     ]
-    page = page_of(make_run(tmp_path / "run", records(4, evaluations=0) + made))
+    page = page_of(make_run(tmp_path / "run", records(4, evaluations=0) + evaluations))
     assert "best 4.6 at step 3" in page
     assert "at step 2" not in page
     assert re.findall(r'class="best">([^<]*)', page) == ["4.6"]
@@ -508,10 +508,11 @@ def test_a_browser_runs_the_page_under_its_own_policy_without_a_complaint(tmp_pa
     page = page_of(*folders, out=tmp_path / "both.html")
     broken = page.replace("script-src 'sha256-", "script-src 'sha256-AAAA")
     complaints = []
-    for name, content in (("whole", page), ("broken", broken)):
+    for name, content in (("intact", page), ("broken", broken)):
         (tmp_path / f"{name}.html").write_text(content, encoding="utf-8")
-        flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
+        flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-component-update"
         more = [
+            "--disable-background-networking",
             "--disable-sync",
             "--disable-quic",
             "--enable-logging=stderr",

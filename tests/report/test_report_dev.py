@@ -50,17 +50,17 @@ def page_of(*folders: Path, out: Path | None = None) -> str:
 def test_a_report_says_what_the_evaluation_says(kind: str, tmp_path: Path) -> None:
     task, examples, predictions = made(kind)
     words = Reader(page_of(tuned_run(tmp_path / "run", task, examples, predictions))).words
-    found = evaluate(task, examples, predictions, count=12)
+    evaluation = evaluate(task, examples, predictions, count=12)
     assert "Scores on dev" in words
     assert "40 examples of dev" in words
     assert ("exceeds 1.25" in words) == task.has_null
-    for name, value in found.scores.items():
+    for name, value in evaluation.scores.items():
         assert name.replace("_", " ") in words
         assert (f"{value:.3f}" if name == "mean_squared_error" else f"{100 * value:.1f}") in words
     assert "12.3" in words, "the majority baseline"
-    for part in found.slices["slice"]:
+    for part in evaluation.slices["slice"]:
         assert part.name in words
-    for each in found.worst:
+    for each in evaluation.worst:
         assert each.true in words
         assert each.predicted in words
 
@@ -106,8 +106,10 @@ def test_an_answer_is_shown_where_it_stands(tmp_path: Path) -> None:
     example = AnswerExample(
         key="1", question="Where?", context=context, answers=(Answer(text="Oslo", start=1005),)
     )
-    said = SpanPrediction(spans=(Span(text="Rome", start=0, end=4, score=0.0),), null_score=0.0)
-    page = page_of(tuned_run(tmp_path / "run", TASKS["answer"], [example], [said]))
+    prediction = SpanPrediction(
+        spans=(Span(text="Rome", start=0, end=4, score=0.0),), null_score=0.0
+    )
+    page = page_of(tuned_run(tmp_path / "run", TASKS["answer"], [example], [prediction]))
     assert '<p><span class="slot wrong">Rome</span> x x' in page
     assert 'x x <span class="slot right">Oslo</span> y y' in page
     assert len(page.split("<b>Where?</b>")[1].split("</article>")[0]) < 1200
@@ -120,14 +122,14 @@ def test_perfect_predictions_have_no_worst(tmp_path: Path) -> None:
 
 def test_seeds_are_put_side_by_side(tmp_path: Path) -> None:
     """The folder of several seeds is the comparison of its runs, and stands there."""
-    task, examples, said = made_models("classify", [0.6, 0.7, 0.8])
-    for number, predictions in enumerate(said):
+    task, examples, models = made_models("classify", [0.6, 0.7, 0.8])
+    for number, predictions in enumerate(models):
         tuned_run(tmp_path / "out" / f"seed-{number}", task, examples, predictions)
     written = write_report([tmp_path / "out"])
     assert written.path == tmp_path / "out" / "report.html"
     page = written.path.read_text(encoding="utf-8")
     compared = Reader(page.split('<section id="compare">')[1].split("</section>")[0]).words
-    scores = [evaluate(task, examples, predictions).scores["accuracy"] for predictions in said]
+    scores = [evaluate(task, examples, predictions).scores["accuracy"] for predictions in models]
     for value in (*scores, sorted(scores)[1]):
         assert f"{100 * value:.1f}" in compared
     assert "standard deviation" in compared

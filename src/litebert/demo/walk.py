@@ -1,8 +1,8 @@
-"""The whole walk on a small corpus: text → vocabulary → shards → examples → pretraining →
-fine-tuning → predictions → report.
- In: a folder to write to. Out: the numbers of every station, each beside what it has to beat.
-Before it sets out, the package's own model shows where such a walk leads. Held-out speeches are
-seen by no station that learns: not by the vocabulary, not by pretraining, not by fine-tuning.
+"""The demo, station by station: text → vocabulary → shards → examples → pretraining → fine-tuning →
+predictions → report. A folder in; the numbers of every station, each beside its baseline, out.
+
+First the embedded model shows what a pretrained model can do. No station that learns sees held-out
+speeches: not the vocabulary, not pretraining, not fine-tuning.
 """
 
 import json
@@ -174,8 +174,7 @@ class Walk:
         return speeches
 
     def embedded(self, speeches: list[Speech]) -> None:
-        """What a model can do that was pretrained before, on other text: the walk's aim, in a
-        second."""
+        """What a pretrained model can do: the embedded one fills masked words."""
         if not embedded_models():
             return
         with self.show.station(
@@ -237,7 +236,8 @@ class Walk:
 
     def examples(self, tokenizer: Tokenizer) -> None:
         with self.show.station(
-            "Examples", "words masked, and two segments perhaps swapped; made when they are read"
+            "Examples",
+            "words masked, and two segments perhaps swapped; computed when they are read",
         ):
             stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
             self.show.say(
@@ -271,8 +271,7 @@ class Walk:
         return pretrained
 
     def score(self, pretrained: Checkpoint, tokenizer: Tokenizer) -> dict[str, Any]:
-        """Held-out scores of the pretrained model beside those of guessers, and some masks that it
-        filled."""
+        """Held-out scores of the pretrained model beside their baselines, and some filled masks."""
         stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
         evaluation = HeldoutScorer(stream, self.runtime, tokens=self.settings.evaluate_tokens)
         scores = evaluation(pretrained.model, length=self.length)
@@ -296,7 +295,7 @@ class Walk:
                 [(f"majority token {token!r}", baseline)],
             ),
             (
-                "sentence order told",
+                "sentence order predicted",
                 scores["sop_accuracy"],
                 [("by lengths and edges alone", measured)],
             ),
@@ -358,7 +357,7 @@ class Walk:
                 ("majority baseline", scores["majority"]),
                 ("bag of words", scores["bag_of_words"]),
             ]
-            self.show.scores([("era told", scores["era_accuracy"], baselines)])
+            self.show.scores([("era predicted", scores["era_accuracy"], baselines)])
             self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes} | scores
 
     def predictions(self, data: TaskData) -> None:

@@ -245,7 +245,8 @@ class _Pending:
                 yield row
         if self.count < self._rows_before:
             raise _changed(
-                f"it has {self.count:,} usable rows now, {self._rows_before:,} were predicted before"
+                f"it has {self.count:,} usable rows now, {self._rows_before:,} were predicted "
+                "before"
             )
 
 
@@ -261,7 +262,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{folder} cannot be made ({error.strerror}); choose another --out"
+            f"{folder} cannot be created ({error.strerror}); choose another --out"
         ) from error
 
 

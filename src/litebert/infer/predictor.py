@@ -279,8 +279,9 @@ def load(
     compile: bool = False,
     kernels: str = "on",
 ) -> Predictor:
-    """A Predictor from a litebert checkpoint, a run folder (its final or best checkpoint), a Hugging
-    Face folder, Google's checkpoint or the name of an embedded model; None loads the default one.
+    """A Predictor from a litebert checkpoint, a run folder (its final or best checkpoint), a
+    Hugging Face folder, Google's checkpoint or the name of an embedded model; None loads the
+    default one.
 
     `device` is cpu, cuda, cuda:1 … or auto. `batch_tokens` is the largest batch in tokens; None
     chooses by device. `dtype` is float32, bfloat16 or auto: bfloat16 on a GPU that supports it.

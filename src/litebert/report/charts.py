@@ -1,4 +1,4 @@
-"""Which charts a report has: the names found in runs in; charts, the most important first, out."""
+"""Which charts a report has: measures of runs in; charts, the most important first, out."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -106,7 +106,10 @@ def _equal_table(runs: Sequence[RunData]) -> str:
         if best is not None:
             cells[best] = cell(measure(name, row[best]), class_="best")
         rows.append([cell(spaced(name), "th", scope="row"), *cells])
-    note = f"At equal tokens: {count(budget)}, where the shortest run was last evaluated; between evaluations by a straight line"
+    note = (
+        f"At equal tokens: {count(budget)}, where the shortest run was last evaluated; between "
+        "evaluations by a straight line"
+    )
     return f"<h3>{escape(note)}</h3>{table(['held-out', *(run.name for run in runs)], rows)}"
 
 

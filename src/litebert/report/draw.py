@@ -16,7 +16,7 @@ from litebert.report.markup import count, escape, number
 from litebert.report.run import AXES
 
 WIDTH, HEIGHT = 2000, 1000
-"""Units of the drawing; whole numbers of them keep a path short."""
+"""Units of the drawing, large enough for integer coordinates, which keep a path short."""
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _DOTS = 120
 """Points of a held-out line up to which each has a dot."""
@@ -97,8 +97,8 @@ def draw(
         else ""
     )
     return (
-        "<figure "
-        f'class="panel{" wide" if wide else ""}"><figcaption><h3>{escape(chart.title)}</h3>{_legend(series)}</figcaption>'
+        f'<figure class="panel{" wide" if wide else ""}">'
+        f"<figcaption><h3>{escape(chart.title)}</h3>{_legend(series)}</figcaption>"
         f'<div class="plot" data-lines="{keys}" {ends} data-share="{int(chart.is_share)}">'
         f'<div class="scale">{scale}</div><div class="area">'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
@@ -229,7 +229,8 @@ def _apart(marks: Sequence[Mark], axis: str, highest: float) -> list[Mark]:
 
 def _mark(mark: Mark, axis: str, highest: float) -> str:
     x = round(WIDTH * mark.xs[axis] / highest)
-    return f'<path class="mark {escape(mark.kind)}" data-text="{escape(mark.text)}" d="M{x} 0V{HEIGHT}"/>'
+    text = f'data-text="{escape(mark.text)}"'
+    return f'<path class="mark {escape(mark.kind)}" {text} d="M{x} 0V{HEIGHT}"/>'
 
 
 def _guide(chart: Chart, y_axis: _YAxis) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Examples as cards: filled masks with their guesses, and the most confidently wrong predictions."""
+"""Examples as cards: filled masks with guesses, and the most confidently wrong predictions."""
 
 import math
 from collections.abc import Sequence
@@ -65,7 +65,8 @@ def _example(example: dict[str, Any]) -> str:
             parts.append(escape(token.replace(_WORD_START, " "), 100))
     more = " …" if len(tokens) > _MAX_TOKENS else ""
     rows = "".join(_guesses(number, truth, guesses) for number, (truth, guesses) in slots.values())
-    return f'<article class="example"><p>{"".join(parts).strip()}{more}</p><ol class="slots">{rows}</ol></article>'
+    text = "".join(parts).strip()
+    return f'<article class="example"><p>{text}{more}</p><ol class="slots">{rows}</ol></article>'
 
 
 def _slots(example: dict[str, Any]) -> dict[int, tuple[int, tuple[str, list[tuple[str, float]]]]]:
@@ -124,7 +125,10 @@ def worst_section(dev: DevResults) -> str:
     if not dev.evaluation.worst:
         return '<p class="quiet">Every prediction is right.</p>'
     cards = "".join(_card(each, dev.predictions[each.number]) for each in dev.evaluation.worst)
-    note = "Wrong predictions that the model was most confident of, the worst first; mislabelled data gathers here."
+    note = (
+        "Wrong predictions that the model was most confident of, the worst first; mislabelled data "
+        "gathers here."
+    )
     return f'<p class="quiet">{note}</p>{cards}'
 
 
@@ -207,6 +211,7 @@ def _tagged(example: TagExample, prediction: TagPrediction) -> str:
 def _words(words: Sequence[str], true: Sequence[str], predicted: Sequence[str]) -> list[str]:
     marked = []
     for word, tag, guess in list(zip(words, true, predicted, strict=False))[:200]:
-        wrong = f'<span class="slot wrong">{escape(word, 60)} <sup>{escape(guess, 30)}, not {escape(tag, 30)}</sup></span>'
-        marked.append(wrong if tag != guess else escape(word, 60))
+        text, tags = escape(word, 60), f"{escape(guess, 30)}, not {escape(tag, 30)}"
+        wrong = f'<span class="slot wrong">{text} <sup>{tags}</sup></span>'
+        marked.append(wrong if tag != guess else text)
     return marked

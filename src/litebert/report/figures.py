@@ -209,8 +209,8 @@ def _left_out(count: int, total: int) -> str:
 
 
 def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
-    """A measure of each; NaN where sequences had another length than in the last evaluation, for the
-    two are not comparable."""
+    """A measure of each; NaN where sequences had another length than in the last evaluation, since
+    the two are not comparable."""
     length = evaluations[-1].values.get("sequence_length")
     alike = [each.values.get("sequence_length") == length for each in evaluations]
     return [

@@ -32,7 +32,8 @@ def table(head: list[str], rows: list[list[str]], *, numbers: bool = True) -> st
     top = "".join(cell(name, "th", scope="col") for name in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     kind = "scroll numbers" if numbers else "scroll"
-    return f'<div class="{kind}" tabindex="0"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    html = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="{kind}" tabindex="0">{html}</div>'
 
 
 def fold(title: str, body: str, *, open: bool = False) -> str:

@@ -52,8 +52,8 @@ class Report:
 
 
 def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -> Report:
-    """Read runs and write their report: to `out`, or into the folder of a single run, or here where there
-    are several."""
+    """Read runs and write their report: to `out`, or into the folder of a single run, or here where
+    there are several."""
     if not folders:
         raise ConfigError("a report needs the folder of at least one run")
     runs = [read_run(run) for folder in folders for run in _seeds(Path(folder))]
@@ -110,7 +110,10 @@ def _render_with(runs: Sequence[RunData], points: int) -> str:
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     script = files(__package__).joinpath("page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
     several = len(runs) > 1
     body = compare_section(runs, lines) if several else ""
     body += "".join(_run_section(run, i, lines, several=several) for i, run in enumerate(runs))
@@ -124,11 +127,9 @@ def _render_with(runs: Sequence[RunData], points: int) -> str:
         'name="color-scheme" content="light dark">'
         f"<title>{escape(title, 120)} · litebert report</title><style>{style}</style></head><body>"
         f"{_switch(runs)}<main>{body}</main>"
-        f"<footer>Written by litebert {escape(__version__)} at {_now()} from metrics.jsonl. Training "
-        "curves are means over "
-        "a window around each point, not behind it; the light band behind them spans the lowest "
-        "and the highest record."
-        "</footer>"
+        f"<footer>Written by litebert {escape(__version__)} at {_now()} from metrics.jsonl. "
+        "Training curves are means over a window around each point, not behind it; the light band "
+        "behind them spans the lowest and the highest record.</footer>"
         '<script type="application/json" '
         f'id="numbers">{lines.to_json()}</script><script>{script}</script></body></html>\n'
     )
@@ -151,7 +152,10 @@ def _switch(runs: Sequence[RunData]) -> str:
         if len(runs) > 1
         else ""
     )
-    return f'{buttons}<nav class="top"><span class="choice">curves over {choices}</span><span class="links">{links}</span></nav>'
+    return (
+        f'{buttons}<nav class="top"><span class="choice">curves over {choices}</span>'
+        f'<span class="links">{links}</span></nav>'
+    )
 
 
 def _run_section(run: RunData, index: int, lines: LineTable, *, several: bool) -> str:
@@ -192,7 +196,8 @@ def _run_section(run: RunData, index: int, lines: LineTable, *, several: bool) -
         ("Environment", environment_section(run)),
     ]
     body = "".join(f"<section><h2>{title}</h2>{html}</section>" for title, html in sections if html)
-    return f'<article class="run{" one" if several else ""}" id="run-{index}">{head}{key_figures(run)}{body}</article>'
+    kind = "run one" if several else "run"
+    return f'<article class="{kind}" id="run-{index}">{head}{key_figures(run)}{body}</article>'
 
 
 def _series(chart: Chart, run: RunData, index: int, lines: LineTable) -> list[Series]:

@@ -129,8 +129,8 @@ class RunData:
 
     @property
     def state(self) -> str:
-        """The state in status.json (finished, running, interrupted, diverged …), or silent: running,
-        but nothing was written for long."""
+        """The state in status.json (finished, running, interrupted, diverged …), or silent where it
+        is running but nothing was written for long."""
         state = str(self.status.get("state", "unknown"))
         if (
             state == "running"

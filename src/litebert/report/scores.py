@@ -42,9 +42,8 @@ def scores_section(dev: DevResults) -> str:
         rows.append(row)
     head = ["score", "times 100", "95 % interval", "majority baseline"]
     note = (
-        f"{evaluation.num_examples:,} examples of dev. The interval is a bootstrap over them: how far "
-        "other examples might move the "
-        "score, not another seed."
+        f"{evaluation.num_examples:,} examples of dev. The interval is a bootstrap over them: how "
+        "far other examples might move the score, not another seed."
     )
     return table(head, rows) + f'<p class="quiet">{escape(note)}{_threshold(dev)}</p>'
 
@@ -89,7 +88,8 @@ def compared_scores(runs: Sequence[RunData]) -> str:
                     *(cell(printed(name, of(columns[name]))) for name in names),
                 ]
             )
-    return f"<h3>Scores on dev of each run's final checkpoint, times 100</h3>{table(['run', *map(spaced, names)], rows)}"
+    head = ["run", *map(spaced, names)]
+    return f"<h3>Scores on dev of each run's final checkpoint, times 100</h3>{table(head, rows)}"
 
 
 def _slices(names: Sequence[str], overall: dict[str, float], slices: Sequence[SliceScores]) -> str:

@@ -1,5 +1,5 @@
-"""Recipes and environments as tables: all settings, what differs between runs, and what differs from
-the nearest named recipe.
+"""Recipes and environments as tables: all settings, what differs between runs, and what differs
+from the nearest named recipe.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Tiny things that behave like real ones: a corpus, a tokenizer, shards, a recipe, task files. For
+"""Tiny data that behave like real ones: a corpus, a tokenizer, shards, a recipe, task files. For
 tests, docs and benchmarks.
- The corpus is made by a small grammar whose words depend on each other, so that a model can learn
-it in seconds.
+
+A small grammar generates the corpus; its words depend on each other, so that a model learns it in
+seconds.
 """
 
 import io

@@ -88,7 +88,8 @@ def tiny_documents(count: int = 60, *, seed: int = 0) -> Iterator[list[str]]:
     draw = random.Random(seed)
     for _ in range(count):
         subjects, verbs, objects = (
-            part.split(";" if ";" in part else None) for part in WORLDS[draw.choice(sorted(WORLDS))]
+            words.split(";" if ";" in words else None)
+            for words in WORLDS[draw.choice(sorted(WORLDS))]
         )
         hero = draw.choice(subjects)
         times = ["first", *["then"] * draw.randint(2, 8), "finally"]
@@ -236,8 +237,8 @@ OWN: dict[str, Callable[[random.Random], dict[str, Any]]] = {
 
 
 def _write_glue(folder: Path, name: str, draw: random.Random, scale: int) -> None:
-    place, labels, columns, test_columns = GLUE[name]
-    (folder / place).mkdir(exist_ok=True)
+    subfolder, labels, columns, test_columns = GLUE[name]
+    (folder / subfolder).mkdir(exist_ok=True)
     roles = {column: role for role, known in _ROLES.items() for column in known}
     for split, count in TINY_SPLITS.items():
         names = (test_columns if split == "test" else columns).split()
@@ -256,7 +257,9 @@ def _write_glue(folder: Path, name: str, draw: random.Random, scale: int) -> Non
             ).replace("train_matched", "train")
             # MRPC's files begin with a byte-order mark, in the wild as here
             encoding = "utf-8-sig" if name == "mrpc" else "utf-8"
-            (folder / place / f"{file}.tsv").write_text("\n".join(lines) + "\n", encoding=encoding)
+            (folder / subfolder / f"{file}.tsv").write_text(
+                "\n".join(lines) + "\n", encoding=encoding
+            )
 
 
 def _write_table(folder: Path, kind: str, rows: Sequence[dict[str, Any]]) -> Path:

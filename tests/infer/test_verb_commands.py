@@ -62,9 +62,9 @@ def test_classify_says_what_python_says(
 ) -> None:
     assert cli.run(["classify", "the whale", "--model", folders["classify"], "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)["answers"][0]
-    said = load(folders["classify"]).classify("the whale")
-    assert answer["label"] == said.label
-    assert answer["probabilities"] == pytest.approx(said.probabilities, abs=1e-5)
+    prediction = load(folders["classify"]).classify("the whale")
+    assert answer["label"] == prediction.label
+    assert answer["probabilities"] == pytest.approx(prediction.probabilities, abs=1e-5)
     assert cli.run(["classify", "the whale", "--model", folders["classify"]]) == 0
     shown = capsys.readouterr().out
     assert all(label in shown for label in LABELS)
