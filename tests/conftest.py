@@ -8,7 +8,8 @@ import torch
 from jaxtyping import install_import_hook
 
 EVERY_TYPE = """
-    api convert demo files infer.engine infer.files infer.formats infer.output infer.streaming
+    api commands convert demo files infer.engine infer.files infer.formats infer.output
+    infer.streaming
     infer.verbs kernels.gate loading model packing storage.difference storage.int8 storage.snapshot
     tasks.benchmarks tasks.encode tasks.heads tasks.scores tasks.tables.split
 """

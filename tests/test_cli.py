@@ -43,6 +43,27 @@ def test_commands_and_flags_are_those_of_the_list(monkeypatch: pytest.MonkeyPatc
     assert surface() == (Path(__file__).parent / "command_line.txt").read_text()
 
 
+def test_the_docs_name_no_flag_that_a_command_does_not_have() -> None:
+    root = Path(__file__).parent
+    flags: dict[str, set[str]] = {}
+    for line in (root / "command_line.txt").read_text().splitlines():
+        if line.startswith("litebert "):
+            current = flags.setdefault(line.removeprefix("litebert "), {"--help"})
+        current |= set(re.findall(r"--[\w-]+", line))
+    names = "|".join(sorted(flags, key=len, reverse=True))
+    pages = [root.parent / "README.md", *(root.parent / "docs").rglob("*.md")]
+    found = 0
+    for page in pages:
+        text = page.read_text().replace("\\\n", " ")
+        for name, rest in re.findall(
+            rf"litebert (?:-m litebert.cli )?({names})\b([^`\n#|]*)", text
+        ):
+            unknown = set(re.findall(r"(?<![\w-])--[\w-]+", rest)) - flags[name]
+            assert not unknown, f"{page.name}: litebert {name}{rest}"
+            found += 1
+    assert found > 30
+
+
 def test_every_command_in_the_table_loads_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     for name in cli.COMMANDS:
         assert cli.run([*name.split(), "--help"]) == 0, name

@@ -140,7 +140,7 @@ def _print_presets(facts: dict[str, dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def _si(number: float) -> str:
+def _si(number: int | float) -> str:
     """1.9e8 as 190 M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:
@@ -148,7 +148,7 @@ def _si(number: float) -> str:
     return f"{number:.3g}"
 
 
-def _bytes(number: float) -> str:
+def _bytes(number: int | float) -> str:
     """46734336 as 44.6 MiB."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if number >= size:
