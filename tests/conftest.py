@@ -11,7 +11,8 @@ EVERY_TYPE = """
     api commands convert demo files infer.engine infer.files infer.formats infer.output
     infer.streaming
     infer.verbs kernels.gate loading model packing storage.difference storage.int8 storage.snapshot
-    tasks.benchmarks tasks.encode tasks.heads tasks.scores tasks.tables.split
+    tasks.benchmarks tasks.encode tasks.heads tasks.scores tasks.tables.split text.normalize
+    text.offsets text.sentence_words text.sentences
 """
 SHAPES = "data objective optim report storage.checkpoint text.tokenizer text.vocabulary"
 """Where only arrays are checked: many tests of these pass a wrong option on purpose."""
