@@ -135,7 +135,7 @@ def test_a_batch_drawn_ahead_of_a_new_beginning_is_drawn_again() -> None:
     before = job.prefetch(1)
     job.begin(1, 1)
     assert job.batch(1) is not before
-    assert job.drawn.place == job.position(1)
+    assert job.drawn.position == job.position(1)
 
 
 def test_a_batch_in_parts_is_not_laid_out_ahead() -> None:

@@ -141,9 +141,9 @@ def test_where_the_largest_shape_has_no_room_the_others_go_on(graphs: Small) -> 
 def test_gradients_are_left_in_one_place(graphs: Small) -> None:
     """Those that a shape has; of others none."""
     graphs.gradients = [torch.zeros(2), torch.zeros(3)]
-    first = graphs.left([torch.ones(2), None])
+    first = graphs.to_shared([torch.ones(2), None])
     assert first[0] is graphs.gradients[0]
     assert first[1] is None
-    second = graphs.left([torch.full((2,), 5.0), torch.full((3,), 7.0)])
+    second = graphs.to_shared([torch.full((2,), 5.0), torch.full((3,), 7.0)])
     assert second[0] is first[0]
     assert [tensor.tolist() for tensor in graphs.gradients] == [[5.0, 5.0], [7.0, 7.0, 7.0]]

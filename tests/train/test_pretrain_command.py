@@ -295,7 +295,7 @@ def test_continued_pretraining_starts_from_the_checkpoint(
     more = ["--device", "cpu", "--heldout-fraction", "0.1", "--workers", "0"]
     assert litebert([*command, *more]) == 0
     assert re.search(
-        r"weights start from .*final: 88 of 88 pieces keep their rows\n", capsys.readouterr().err
+        r"weights start from .*final: 88 of 88 tokens keep their rows\n", capsys.readouterr().err
     )
     mine, theirs = (
         Checkpoint.load(folder / "final").model.state_dict()
@@ -344,7 +344,7 @@ def test_a_run_and_a_model_of_the_package_are_starts_as_well(
         == 0
     )
     assert re.search(
-        r"weights start from .*final: 88 of 88 pieces keep their rows\n", capsys.readouterr().err
+        r"weights start from .*final: 88 of 88 tokens keep their rows\n", capsys.readouterr().err
     )
 
 
@@ -363,7 +363,7 @@ def test_a_new_vocabulary_keeps_the_rows_of_common_pieces(finished: Path, tmp_pa
     common = set(old.tokenizer.tokens) & set(tokenizer.tokens)
     assert 5 < len(common) < tokenizer.vocab_size
     said = load_initial_weights(model, old, tokenizer)
-    assert said == f"{len(common)} of {tokenizer.vocab_size} pieces keep their rows"
+    assert said == f"{len(common)} of {tokenizer.vocab_size} tokens keep their rows"
     table, known = model.encoder.embedding.token.weight, old.model.encoder.embedding.token.weight
     bias, known_bias = (
         model.state_dict()["heads.masked.bias"],
@@ -428,7 +428,7 @@ def test_a_checkpoint_without_heads_or_pooler_gets_new_ones(
         )
     )
     said = load_initial_weights(model, Checkpoint(model=bare, tokenizer=tokenizer), tokenizer)
-    assert said.endswith("pieces keep their rows; new: masked, order, pooler")
+    assert said.endswith("tokens keep their rows; new: masked, order, pooler")
 
 
 def test_a_converted_checkpoint_is_trained_on(shards: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def parameter_groups(
 def make_optimizer(
     named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec
 ) -> Lamb | AdamW:
-    """The optimizer that `spec` describes, its learning rate still at the peak: the loop sets it with
+    """The optimizer that `spec` describes, its learning rate still at the peak: the loop calls
     `set_learning_rate` before each step."""
     groups = parameter_groups(named_parameters, spec)
     if spec.name == "muon":

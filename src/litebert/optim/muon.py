@@ -79,19 +79,19 @@ def _is_muon(group: dict[str, Any]) -> bool:
 
 def orthogonal_all(matrices: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
     """`orthogonal` of each; those of one shape together, a tall matrix with the wide ones."""
-    found: dict[int, Tensor] = {}
+    results: dict[int, Tensor] = {}
     wide = [matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT for matrix in matrices]
     for shape in {matrix.shape for matrix in wide}:
-        places = [place for place, matrix in enumerate(wide) if matrix.shape == shape]
-        together = orthogonal(torch.stack([wide[place] for place in places]))
-        found |= dict(zip(places, together.unbind(), strict=True))
-    turned = (matrix.shape != other.shape for matrix, other in zip(matrices, wide, strict=True))
-    return [found[place].mT if is_tall else found[place] for place, is_tall in enumerate(turned)]
+        indices = [index for index, matrix in enumerate(wide) if matrix.shape == shape]
+        together = orthogonal(torch.stack([wide[index] for index in indices]))
+        results |= dict(zip(indices, together.unbind(), strict=True))
+    is_tall = (matrix.shape != other.shape for matrix, other in zip(matrices, wide, strict=True))
+    return [results[index].mT if tall else results[index] for index, tall in enumerate(is_tall)]
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, singular
-    vectors kept.
+    """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, the same
+    singular vectors.
 
     Wide matrices or square ones; three products a round and nothing between them.
     """

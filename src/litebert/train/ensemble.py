@@ -44,8 +44,8 @@ class Ensemble:
 def choose_on_dev(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Sequence[Prediction]]
 ) -> Ensemble:
-    """Choose the members of an ensemble by their score on these examples, and score it beside its
-    models."""
+    """Choose the members of an ensemble by their score on these examples, and score it and
+    each model alone."""
     members, steps = _greedy(task, examples, predictions)
     return Ensemble(
         members=members,
@@ -82,7 +82,7 @@ def _crossed(
     """Each half of the examples answered by who was chosen on the other; questions about one text
     stay together."""
     halves = np.array([group_of(example, number) & 1 for number, example in enumerate(examples)])
-    said: list[Prediction] = list(predictions[0])
+    crossed: list[Prediction] = list(predictions[0])
     for half in (0, 1):
         mine, other = (
             np.flatnonzero(halves == half).tolist(),
@@ -93,14 +93,14 @@ def _crossed(
             members, _ = _greedy(
                 task, _some(examples, other), [_some(each, other) for each in predictions]
             )
-        for place, each in zip(
+        for index, each in zip(
             mine,
             average(task, [_some(predictions[member], mine) for member in members]),
             strict=True,
         ):
-            said[place] = each
-    return score(task, examples, said)
+            crossed[index] = each
+    return score(task, examples, crossed)
 
 
-def _some(found: Sequence[One], places: Sequence[int]) -> list[One]:
-    return [found[place] for place in places]
+def _some(items: Sequence[One], indices: Sequence[int]) -> list[One]:
+    return [items[index] for index in indices]

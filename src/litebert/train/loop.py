@@ -253,7 +253,8 @@ class Loop(Generic[M, B, S]):
             )
         assert self.snapshots is not None
         scale = min(before.learning_rate_scale, state.learning_rate_scale) / 2
-        message = f"step {state.step:,}: {why}; back at step {before.step:,} with learning rate × {scale:g}"
+        back = f"back at step {before.step:,} with learning rate × {scale:g}"
+        message = f"step {state.step:,}: {why}; {back}"
         self.emit(Incident(step=before.step, kind="rollback", message=message))
         state = replace(before, learning_rate_scale=scale)
         self.snapshots.save(state)  # a run that is killed soon must not forget the lower rate

@@ -104,7 +104,8 @@ class ProgressSink:
         if end <= start:
             return ""
         left = (self.steps - last_step - 1) * (end - start) / max(last_step - first_step, 1)
-        return f"  {_count((last_tokens - first_tokens) / (end - start))} tokens/s  {duration(left)} left"
+        speed = (last_tokens - first_tokens) / (end - start)
+        return f"  {_count(speed)} tokens/s  {duration(left)} left"
 
     def _evaluation(self, record: Record) -> str:
         where, shown = "held out", [name for name in HELD_OUT if name in record]

@@ -53,7 +53,7 @@ def to_stderr(message: str) -> None:
 
 
 class _Stateful(Protocol):
-    """What a snapshot stores beside weights, optimizer and counters."""
+    """What a snapshot stores in addition to weights, optimizer and counters."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...

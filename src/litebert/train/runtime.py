@@ -1,5 +1,5 @@
-"""Where a run happens: rank, device, dtype, what ranks tell each other, and signals. Environment in,
-one Runtime out.
+"""Where a run happens: rank, device, dtype, what ranks exchange, and signals. Environment in, one
+Runtime out.
  Gradients are summed over ranks by hand, once a step, after the last microbatch: an ALBERT has few
 of them (sharing), a rank that runs out of memory can try again alone, and nothing hangs in the
 middle of a backward pass.
@@ -65,9 +65,9 @@ class Runtime:
                 "litebert doctor"
             )
         try:
-            place = torch.device(f"cuda:{local}" if device == "cuda" else device)
+            target = torch.device(f"cuda:{local}" if device == "cuda" else device)
             if cuda:
-                torch.cuda.set_device(place)
+                torch.cuda.set_device(target)
         except RuntimeError as error:
             raise ConfigError(
                 f"there is no device {device!r} here: {str(error).splitlines()[0]}; see litebert "
@@ -76,13 +76,13 @@ class Runtime:
         if world_size > 1 and not dist.is_initialized():
             _join("nccl" if cuda else "gloo", rank, world_size)
         if dtype == "fp8":
-            check_fp8(place)
+            check_fp8(target)
         names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "fp8": torch.bfloat16}
         auto = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
         return cls(
             rank=rank,
             world_size=world_size,
-            device=place,
+            device=target,
             dtype=names.get(dtype, auto),
             fp8=dtype == "fp8",
             kernels_off=kernels_off,

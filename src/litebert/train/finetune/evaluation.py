@@ -1,5 +1,5 @@
-"""Dev scores during fine-tuning: they choose the best checkpoint, end a run that no longer improves,
-and tell whether it ever learned.
+"""Scores on dev during fine-tuning: they choose the best checkpoint, end a run that no longer
+improves, and tell whether it ever learned.
 
 Small data and a high learning rate make runs that never beat the majority baseline (Mosbach et al.
 2021); a lower rate often helps. A run counts as failed if it is above chance level neither on dev,
@@ -71,8 +71,8 @@ class ChanceWatch:
             loss if self.average is None else self.decay * self.average + (1 - self.decay) * loss
         )
 
-    def see_score(self, found: float) -> None:
-        self.best = found if self.best is None else max(self.best, found)
+    def see_score(self, score: float) -> None:
+        self.best = score if self.best is None else max(self.best, score)
 
     @property
     def failed(self) -> bool:
@@ -86,7 +86,7 @@ class ChanceWatch:
         )
         return not learned
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """The numbers, for a message."""
         best = "none" if self.best is None else f"{self.best:.3f}"
         loss = (
@@ -94,7 +94,8 @@ class ChanceWatch:
             if self.chance_loss is None or self.average is None
             else (f", a loss of {self.average:.3f} where guessing has {self.chance_loss:.3f}")
         )
-        return f"{self.name} on dev at best {best} where always saying the same has {self.chance:.3f}{loss}"
+        baseline = f"where the majority baseline has {self.chance:.3f}"
+        return f"{self.name} on dev at best {best} {baseline}{loss}"
 
 
 def chance_loss(inputs: Inputs) -> float | None:

@@ -1,5 +1,5 @@
-"""Fine-tuning from files or tables to a result, with one seed or several (ALBERT §4.2: the median of
-five). A task, a model and data in; a run for each seed, and the best one's checkpoint, out."""
+"""Fine-tuning from files or tables to a result, with one seed or several (ALBERT §4.2: the median
+of five). A task, a model and data in; a run for each seed, and the best one's checkpoint, out."""
 
 import math
 import shutil

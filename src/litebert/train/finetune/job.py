@@ -1,7 +1,8 @@
-"""Fine-tuning as a job of the loop: batches of a task's inputs, the task's loss, the recipe's rate
-(ALBERT §4.1, A.3).
- Steps count through the whole run; where it begins again after a failure, the same count goes on
-with a lower rate.
+"""Fine-tuning as a job of the loop: batches of a task's inputs, the task's loss, the recipe's
+learning rate (ALBERT §4.1, A.3).
+
+Steps are counted over the whole run: where fine-tuning starts over after a failure, the count
+continues, with a lower learning rate.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ LOWER, LONGER = 3, 2
 class _Draw:
     """The batch of a step."""
 
-    place: Position
+    position: Position
     units: np.ndarray
     """This rank's units."""
     batch: TaskBatch
@@ -43,7 +44,7 @@ class _Draw:
 
 
 class FinetuneJob:
-    """A task's examples, by a recipe; `pack` where rows are read end to end (tasks/encode/batch.py)."""
+    """A task's examples, by a recipe; with `pack`, rows end to end (tasks/encode/batch.py)."""
 
     def __init__(
         self, recipe: FinetuneRecipe, inputs: Inputs, runtime: Runtime, *, pack: bool = False
@@ -75,8 +76,8 @@ class FinetuneJob:
         )
 
     def position(self, step: int) -> Position:
-        """Epoch and batch of `step`. Epochs go on counting where a run begins again, so that it
-        reads in another order."""
+        """Epoch and batch of `step`. Epochs continue counting where a run starts over, so that
+        the order of examples is another."""
         epoch, index = divmod(step - self.began, self.per_epoch)
         return Position(self.attempt * -(-self.length // self.per_epoch) + epoch, index)
 
@@ -86,16 +87,16 @@ class FinetuneJob:
 
     def units(self, step: int) -> np.ndarray:
         """The numbers of the units of a step, over all ranks."""
-        place = self.position(step)
-        if self._epoch[0] != place.epoch:
+        position = self.position(step)
+        if self._epoch[0] != position.epoch:
             batches = epoch_batches(
-                self.inputs.lengths, self.recipe.batch_size, seed=self.seed, epoch=place.epoch
+                self.inputs.lengths, self.recipe.batch_size, seed=self.seed, epoch=position.epoch
             )
-            self._epoch = (place.epoch, batches)
-        return self._epoch[1][place.index]
+            self._epoch = (position.epoch, batches)
+        return self._epoch[1][position.index]
 
     def batch(self, step: int) -> TaskBatch:
-        is_there = self._prefetched is not None and self._prefetched.place == self.position(step)
+        is_there = self._prefetched is not None and self._prefetched.position == self.position(step)
         self.drawn = (
             self._prefetched if is_there and self._prefetched is not None else self.draw(step)
         )
@@ -107,10 +108,10 @@ class FinetuneJob:
         units = self.units(step)
         mine = units[self.runtime.rank :: self.runtime.world_size]
         if len(mine):
-            return _Draw(place=self.position(step), units=mine, batch=self.inputs.batch(mine))
+            return _Draw(position=self.position(step), units=mine, batch=self.inputs.batch(mine))
         spare = units[:1]  # fewer than ranks: this one reads along
         return _Draw(
-            place=self.position(step),
+            position=self.position(step),
             units=spare,
             batch=replace(self.inputs.batch(spare), is_spare=True),
         )
@@ -191,9 +192,9 @@ class FinetuneJob:
         shown: dict[str, Any] = {"loss": sums["loss"] / targets}
         if self.inputs.head != "regress":
             shown["accuracy"] = sums["correct"] / targets
-        place = self.position(step)
+        position = self.position(step)
         shape = {
-            "epoch": place.epoch,
+            "epoch": position.epoch,
             "batch_size": int(counts["units"]),
             "sequence_length": self.drawn.shape[1],
         }

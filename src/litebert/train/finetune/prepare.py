@@ -1,5 +1,5 @@
-"""What fine-tuning starts from: a pretrained checkpoint and a task's examples in; a model with a new
-head, and encoded examples, out.
+"""What fine-tuning starts from: a pretrained checkpoint and a task's examples in; a model with a
+new head, and encoded examples, out.
 
 Examples are encoded once for all seeds. The encoder may come from pretraining or from another task:
 RTE, STS-B and MRPC start from an MNLI model in the paper.
@@ -25,7 +25,7 @@ from litebert.tasks.task import TaskCard, TaskData
 from litebert.text.tokenizer import Tokenizer
 
 ASIDE = 0.1
-"""EncodedSplit of train that the threshold for "no answer" is searched on, where that is asked for."""
+"""Fraction of train on which `null_search="train"` searches the threshold for "no answer"."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,9 +104,9 @@ def starting_model(
     torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
     model = Model(config, checkpoint_every=recipe.checkpoint_every)
     if not recipe.random_weights:
-        found = model.encoder.load_state_dict(source.model.encoder.state_dict(), strict=False)
-        assert not found.unexpected_keys
-        assert all(name.startswith("pooler.") for name in found.missing_keys), (
+        keys = model.encoder.load_state_dict(source.model.encoder.state_dict(), strict=False)
+        assert not keys.unexpected_keys
+        assert all(name.startswith("pooler.") for name in keys.missing_keys), (
             "a pooler alone may be new"
         )
     return model
@@ -150,13 +150,13 @@ def _examples(data: TaskData, split: str) -> Sequence[TaskExample]:
 def _encode(
     card: TaskCard, split: str, examples: Sequence[TaskExample], tokenizer: Tokenizer
 ) -> EncodedSplit:
-    part = EncodedSplit(examples=examples, inputs=encode(card, examples, tokenizer))
-    if part.inputs.targets is None or not len(part.inputs):
+    encoded = EncodedSplit(examples=examples, inputs=encode(card, examples, tokenizer))
+    if encoded.inputs.targets is None or not len(encoded.inputs):
         raise DataError(
             f"{split} of {card.task.name} has {len(examples)} examples, and not all have an "
             "answer; label them all"
         )
-    return part
+    return encoded
 
 
 def _shared(example: TaskExample) -> tuple[str, ...]:

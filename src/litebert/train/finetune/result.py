@@ -107,7 +107,7 @@ class BestCheckpoint:
         if wrong and checkpoint is not None:
             self._waiting = replace(
                 checkpoint, model=_copy(checkpoint.model)
-            )  # the run goes on and changes the weights
+            )  # the run continues and changes the weights
         return wrong
 
     def is_better(self, score: float) -> bool:
@@ -142,21 +142,21 @@ def conclude(
     device: torch.device,
     batch_tokens: int | None,
 ) -> dict[str, Any]:
-    """Name the best checkpoint final, ask it about dev once more, and write what it said; the
-    result, `about` among it."""
+    """Rename the best checkpoint to final, and write its predictions for dev and the result, which
+    includes `about`."""
     try:
         if folder.best.is_dir():
             shutil.rmtree(folder.final, ignore_errors=True)
             publish(folder.best, folder.final)
-        kept = Checkpoint.load(folder.final)
-        assert kept.task is not None
-        card = TaskCard.from_dict(kept.task)
-        model = kept.model.to(device)
-        said = predict_inputs(
+        final = Checkpoint.load(folder.final)
+        assert final.task is not None
+        card = TaskCard.from_dict(final.task)
+        model = final.model.to(device)
+        predictions = predict_inputs(
             model, card, dev.inputs, dev.examples, device=device, batch_tokens=batch_tokens
         )
-        save_predictions(folder.path / PREDICTIONS, card.task, dev.examples, said)
-        scores = score(card.task, dev.examples, said)
+        save_predictions(folder.path / PREDICTIONS, card.task, dev.examples, predictions)
+        scores = score(card.task, dev.examples, predictions)
         best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
         result = (
             best

@@ -123,7 +123,7 @@ class Finetuning:
                 state = self.run.steps(state)
                 if not self.chance.failed:
                     return state
-                why = f"it never left chance: {self.chance.said()}"
+                why = f"it never beat chance level: {self.chance.describe()}"
             except DivergedError as error:
                 if self.job.attempt >= self.recipe.retries:
                     raise

@@ -1,11 +1,12 @@
-"""CUDA graphs: forward and backward of a microbatch recorded once for each shape, then replayed
-without a word from Python.
- A microbatch in; its losses, and gradients where an optimizer looks for them, out. A shape that is
-new runs as usual a few times first, so that compilers and libraries have made up their minds. Where
-recording fails all goes on as before, said once. A graph keeps the memory that it was recorded
-with: where a pass outside of graphs lacks it, they are forgotten for a while. All share one pool,
-and the largest shape that there can be is recorded first: the blocks it leaves hold what any other
-needs. What is drawn (dropout) is drawn anew in each replay, from the seed that torch's generator
+"""CUDA graphs of forward and backward: recorded once for each shape of microbatch, then replayed
+without Python overhead.
+
+A microbatch in; its losses, and gradients on the model's parameters, out. A new shape runs
+unrecorded a few times first, until compilers and libraries have chosen their kernels. Where
+recording fails, steps continue unrecorded, reported once. A graph keeps the memory that it was
+recorded with: if an unrecorded pass runs out of memory, all graphs are dropped for a while. All
+graphs share one pool, and the largest possible shape is recorded first: its blocks hold whatever
+any other shape needs. Dropout is drawn anew in each replay, from the seed that torch's generator
 has then.
 """
 
@@ -23,14 +24,13 @@ from litebert.train.loop import out_of_memory
 from litebert.train.runtime import Runtime
 
 WARM = 2
-"""Times that a shape runs as usual before it is recorded."""
+"""Passes of a shape that run unrecorded before it is recorded."""
 SHAPES = 24
-"""Shapes recorded at most; batches of others run as usual."""
+"""Shapes recorded at most; batches of others run unrecorded."""
 
 
 class GraphJob(Protocol):
-    """What a job of the loop offers beside, to be recorded: its losses as a function of tensors on
-    the device alone."""
+    """What graphs need of a job: its losses as a function of tensors on the device alone."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -108,16 +108,16 @@ class Graphs:
                 self.say(
                     f"CUDA graphs failed, so steps run without them: {str(error).splitlines()[0]}"
                 )
-        found = self.recorded.get(shape)
-        if found is None or not layout.is_static:
+        recorded = self.recorded.get(shape)
+        if recorded is None or not layout.is_static:
             losses, gradients = self.plain(
                 DeviceBatch.of(layout, device), divisors.to(device), depth
             )
         else:
-            found.inputs.copy_(flat, non_blocking=True)
-            found.divisors.copy_(divisors, non_blocking=True)
-            found.graph.replay()
-            losses, gradients = found.losses.clone(), found.gradients
+            recorded.inputs.copy_(flat, non_blocking=True)
+            recorded.divisors.copy_(divisors, non_blocking=True)
+            recorded.graph.replay()
+            losses, gradients = recorded.losses.clone(), recorded.gradients
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return losses
@@ -194,17 +194,17 @@ class Graphs:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            losses, found = self.run(DeviceBatch.within(layout, inputs), divisors, depth)
-            gradients = self.left(found)
-            del found  # its memory is another graph's then
+            losses, computed = self.run(DeviceBatch.within(layout, inputs), divisors, depth)
+            gradients = self.to_shared(computed)
+            del computed  # its memory is another graph's then
         return Recorded(
             graph=graph, inputs=inputs, divisors=divisors, losses=losses, gradients=gradients
         )
 
-    def left(self, found: list[Tensor | None]) -> list[Tensor | None]:
+    def to_shared(self, computed: list[Tensor | None]) -> list[Tensor | None]:
         """Gradients where every graph leaves them: its own would each time be as large as the
         model."""
-        pairs = list(zip(self.gradients, found, strict=True))
-        there = [(kept, new) for kept, new in pairs if new is not None]
-        torch._foreach_copy_([kept for kept, _ in there], [new for _, new in there])
-        return [None if new is None else kept for kept, new in pairs]
+        pairs = list(zip(self.gradients, computed, strict=True))
+        used = [(shared, new) for shared, new in pairs if new is not None]
+        torch._foreach_copy_([shared for shared, _ in used], [new for _, new in used])
+        return [None if new is None else shared for shared, new in pairs]

@@ -104,19 +104,19 @@ def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:
     }
 
 
-def dry_run_lines(found: dict[str, Any]) -> dict[str, str]:
-    """The same for a person to read."""
-    where = "" if found["device"].startswith("cuda") else " of main memory"
+def dry_run_lines(measured: dict[str, Any]) -> dict[str, str]:
+    """The measurements for a person to read."""
+    where = "" if measured["device"].startswith("cuda") else " of main memory"
     return {
-        "device": found["device"],
-        "largest batch": f"{found['batch_size']:,} × {found['sequence_length']} tokens, {found['microbatch_rows']} at a time",
-        "memory": f"{found['memory_bytes'] / 2**30:.2f} of {found['memory_total_bytes'] / 2**30:.0f} GiB{where}",
-        "first step": f"{found['first_step_seconds']:.2f} s",
-        "later steps": f"{found['step_seconds']:.3f} s",
-        "speed": f"{found['tokens_per_second']:,} tokens/s",
-        "run": f"{found['steps']:,} steps, {found['tokens']:,} tokens",
-        "time": f"about {duration(found['run_seconds'])}, without evaluations",
-        "disk": f"{found['disk_bytes'] / 1e6:,.0f} MB, {found['disk_free_bytes'] / 1e6:,.0f} MB free",
+        "device": measured["device"],
+        "largest batch": f"{measured['batch_size']:,} × {measured['sequence_length']} tokens, {measured['microbatch_rows']} at a time",
+        "memory": f"{measured['memory_bytes'] / 2**30:.2f} of {measured['memory_total_bytes'] / 2**30:.0f} GiB{where}",
+        "first step": f"{measured['first_step_seconds']:.2f} s",
+        "later steps": f"{measured['step_seconds']:.3f} s",
+        "speed": f"{measured['tokens_per_second']:,} tokens/s",
+        "run": f"{measured['steps']:,} steps, {measured['tokens']:,} tokens",
+        "time": f"about {duration(measured['run_seconds'])}, without evaluations",
+        "disk": f"{measured['disk_bytes'] / 1e6:,.0f} MB, {measured['disk_free_bytes'] / 1e6:,.0f} MB free",
     }
 
 

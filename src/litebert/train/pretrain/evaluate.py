@@ -79,23 +79,21 @@ class HeldoutScorer:
         """Scores of `model`; `pause` is called before each batch, equally often on every rank, and
         may raise."""
         main: Order = self.stream.spec.order
-        found = self._measure(model, main, length, depth, pause)
+        sums = self._measure(model, main, length, depth, pause)
         scores = {
-            "masked_loss": found["masked"] / found["num_masked"],
-            "masked_accuracy": found["masked_correct"] / found["num_masked"],
-            "perplexity": math.exp(min(found["masked"] / found["num_masked"], 50.0)),
-            "heldout_tokens": int(found["num_tokens"]),
+            "masked_loss": sums["masked"] / sums["num_masked"],
+            "masked_accuracy": sums["masked_correct"] / sums["num_masked"],
+            "perplexity": math.exp(min(sums["masked"] / sums["num_masked"], 50.0)),
+            "heldout_tokens": int(sums["num_tokens"]),
             "sequence_length": length,
         }
         if "order" in model.heads:
-            scores["order_loss"] = found["order"] / found["num_examples"]
+            scores["order_loss"] = sums["order"] / sums["num_examples"]
             orders: tuple[Order, ...] = ("sop", "nsp")
             for order in orders:
                 try:
                     counted = (
-                        found
-                        if order == main
-                        else self._measure(model, order, length, depth, pause)
+                        sums if order == main else self._measure(model, order, length, depth, pause)
                     )
                 except DataError:  # a corpus of one document has no other to take a segment from
                     continue

@@ -33,18 +33,18 @@ Rows = Float[Tensor, "positions size"]
 def new_positions(recipe: PretrainRecipe, *, trained: int = 0) -> dict[int, range]:
     """By step: the positions that a stage which begins there reads, and no stage before it did.
 
-    `trained` are those of the checkpoint that a run starts from. The first stage has nothing to go
-    on from, and a sinusoid goes on by itself.
+    `trained` are those of the checkpoint that a run starts from. The first stage has nothing to
+    extrapolate from, and sinusoidal positions need no extrapolation.
     """
     if not recipe.extend_positions or recipe.encoder.position_init == "sinusoidal":
         return {}
-    lengths, steps, found = recipe.sequence_length, recipe.total_steps, {}
+    lengths, steps, new = recipe.sequence_length, recipe.total_steps, {}
     for start in lengths.starts(steps):
         length = lengths.at(start, steps)
         if 0 < start < steps and length > trained:
-            found[start] = range(trained, length)
+            new[start] = range(trained, length)
         trained = max(trained, length)
-    return found
+    return new
 
 
 @torch.no_grad()
@@ -75,10 +75,14 @@ def _extrapolated(rows: Rows, count: int) -> Rows:
     step = torch.linalg.solve(before.T @ before + ridge, before.T @ after)
     turns, basis = torch.linalg.eig(step)
     turns = turns / turns.abs().clamp(min=1e-12)
-    ahead = torch.arange(EDGE + 1, EDGE + 1 + count)[:, None]
-    found = (((path[-1].to(turns.dtype) @ basis) * turns**ahead) @ torch.linalg.inv(basis)).real
-    sizes = found.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    extended: Tensor = found * (inner - center).norm(dim=1).mean() / sizes @ directions + center
+    distances = torch.arange(EDGE + 1, EDGE + 1 + count)[:, None]
+    rows_ahead = (
+        ((path[-1].to(turns.dtype) @ basis) * turns**distances) @ torch.linalg.inv(basis)
+    ).real
+    sizes = rows_ahead.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    extended: Tensor = (
+        rows_ahead * (inner - center).norm(dim=1).mean() / sizes @ directions + center
+    )
     return extended
 
 
@@ -107,7 +111,7 @@ FREE = frozenset(
 
 @torch.no_grad()
 def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
-    """Copy what fits from `old` into `model`; a sentence that says what was kept."""
+    """Copy what fits from `old` into `model`; a sentence about it."""
     now, then = model.config.encoder.to_dict(), old.model.config.encoder.to_dict()
     differing = [
         f"{name}: {then[name]} there, {now[name]} here"
@@ -132,15 +136,15 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
             parameter[: then["max_positions"]] = weights[name].to(parameter)
         else:
             parameter.copy_(weights[name])
-    kept = [f"{len(rows[0]):,} of {tokenizer.vocab_size:,} pieces keep their rows"]
+    notes = [f"{len(rows[0]):,} of {tokenizer.vocab_size:,} tokens keep their rows"]
     new = range(then["max_positions"], now["max_positions"])
     if new and {now["position_init"], then["position_init"]} != {
         "sinusoidal"
-    }:  # a sinusoid goes on by itself
+    }:  # sinusoidal positions need no extrapolation
         extend_positions(model.encoder.embedding.position.weight, new)
-        kept.append(describe_positions(new))
+        notes.append(describe_positions(new))
     parts = sorted({name.split(".")[1] for name in fresh})
-    return "; ".join(kept + [f"new: {', '.join(parts)}"] * bool(parts))
+    return "; ".join(notes + [f"new: {', '.join(parts)}"] * bool(parts))
 
 
 def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

@@ -27,7 +27,7 @@ from litebert.train.runtime import Runtime
 
 
 class Feed:
-    """Batches by step, asked for in turn; workers make them ahead."""
+    """Batches by step, in order; workers prefetch them."""
 
     def __init__(
         self, stream: Stream, recipe: PretrainRecipe, runtime: Runtime, *, workers: int = 0
@@ -64,9 +64,7 @@ class Feed:
         """The batch of the step after the last one handed out, without handing it out; None where
         it is not to be had."""
         if step < self.steps and step not in self._fetched:
-            with contextlib.suppress(
-                LitebertError
-            ):  # it is met again, and told, when the batch is asked for
+            with contextlib.suppress(LitebertError):  # raised again when the batch is needed
                 self._fetched[step] = self._fetch(step)
         return self._fetched[step][0] if step in self._fetched else None
 

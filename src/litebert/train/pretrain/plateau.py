@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 ADVICE = (
-    "try muon (--optimizer muon --learning-rate 1e-3), a smaller batch (256), the pre-norm model (--encoder "
-    "norm=pre), "
-    "a lower rate, or a longer warm-up; see docs/pretrain.md"
+    "try muon (--optimizer muon --learning-rate 1e-3), a smaller batch (256), the pre-norm model "
+    "(--encoder norm=pre), a lower learning rate, or a longer warm-up; see docs/pretrain.md"
 )
 
 
