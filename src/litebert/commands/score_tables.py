@@ -67,7 +67,7 @@ def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, flo
     for each in evaluation.worst:
         console.print(f"  {_truncated(_subject(each.example))}", highlight=False)
         console.print(
-            f"    true: {each.true}   said: {each.predicted}", highlight=False, style="yellow"
+            f"    true: {each.true}   predicted: {each.predicted}", highlight=False, style="yellow"
         )
 
 

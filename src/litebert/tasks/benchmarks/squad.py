@@ -18,7 +18,7 @@ from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_json
 from litebert.tasks.task import Task
 
-LAYOUT = "SQuAD's {data: [{title, paragraphs: [{context, qas: [{id, question, answers}]}]}]}"
+_LAYOUT = "SQuAD's {data: [{title, paragraphs: [{context, qas: [{id, question, answers}]}]}]}"
 
 
 def read_squad(
@@ -56,7 +56,7 @@ def _questions(data: Any, path: Path) -> Iterator[tuple[str, str, Any]]:
                     yield str(article.get("title", "")), context, question
     except (KeyError, TypeError, AttributeError) as error:
         missing = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"{path}: {missing}; expected {LAYOUT}") from error
+        raise DataError(f"{path}: {missing}; expected {_LAYOUT}") from error
 
 
 def _example(

@@ -28,7 +28,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.task import TaskCard, shown
 from litebert.text.tokenizer import Tokenizer
 
-MAX_CHOICE = 128
+_MAX_CHOICE = 128
 """Tokens of question and option that are read; half of the row where that is less."""
 _BLANK = re.compile("_+")
 
@@ -127,7 +127,7 @@ def _encode_choices(
     pool, slices = pool_texts([*contexts, *choices], tokenizer)
     first, second = np.repeat(slices[: len(contexts)], sizes, 0), slices[len(contexts) :].copy()
     room = card.max_length - num_special(True)
-    second[:, 0] = np.maximum(second[:, 0], second[:, 1] - min(MAX_CHOICE, room // 2))
+    second[:, 0] = np.maximum(second[:, 0], second[:, 1] - min(_MAX_CHOICE, room // 2))
     first[:, 1] = np.minimum(first[:, 1], first[:, 0] + room - (second[:, 1] - second[:, 0]))
     return Inputs(
         head=card.task.head,

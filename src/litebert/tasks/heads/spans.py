@@ -32,7 +32,7 @@ N_BEST = 20
 NO_SPAN = 1e4
 """Null score of a window without a token to answer with: more than any difference of
 log-probabilities."""
-NULL_WEIGHT = 0.5
+_NULL_WEIGHT = 0.5
 """Weight of the answerability loss beside start and end."""
 
 
@@ -159,7 +159,7 @@ class JointSpan(PlainSpan):
             logits.unanswerable.float(), is_null, reduction="none"
         )
         return TaskSums(
-            loss=sums.loss + NULL_WEIGHT * without_padding(batch, null).sum(), correct=sums.correct
+            loss=sums.loss + _NULL_WEIGHT * without_padding(batch, null).sum(), correct=sums.correct
         )
 
     def _best_spans(

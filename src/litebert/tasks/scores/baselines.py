@@ -33,9 +33,9 @@ from litebert.tasks.predictions import (
 from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.task import Task
 
-FREQUENT = 1000
+_FREQUENT = 1000
 """Answers of train that are searched in a context."""
-MAX_WORDS = 10
+_MAX_WORDS = 10
 """Words of the longest answer that is given."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _SENTENCE = re.compile(r"[^.!?]+(?:[.!?](?=\S)[^.!?]*)*[.!?]*")
@@ -182,7 +182,7 @@ def _frequent_answers(
     """No answer where there may be none; else the most frequent answer of train that this context
     has, or its first word."""
     counts = Counter(answer.text for example in train for answer in example.truth())
-    frequent = [text for text, _ in counts.most_common(FREQUENT)]
+    frequent = [text for text, _ in counts.most_common(_FREQUENT)]
     threshold = 0.0 if task.has_null else None
     predictions = []
     for example in dev:
@@ -279,7 +279,7 @@ def _longest_run(sentence: str, question: set[str]) -> tuple[int, int] | None:
     lacks."""
     runs: list[list[re.Match[str]]] = [[]]
     for word in _TOKEN.finditer(sentence):
-        if word[0].lower() in question or len(runs[-1]) == MAX_WORDS:
+        if word[0].lower() in question or len(runs[-1]) == _MAX_WORDS:
             runs.append([])
         if word[0].lower() not in question:
             runs[-1].append(word)

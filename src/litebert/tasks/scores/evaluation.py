@@ -30,10 +30,10 @@ from litebert.tasks.scores.metrics import entities
 from litebert.tasks.scores.score import SliceScores, bootstrap, by_slice, score
 from litebert.tasks.task import Task
 
-LEVEL = 0.95
-MAX_LABELS = 20
+_LEVEL = 0.95
+_MAX_LABELS = 20
 """Labels up to which each is a slice."""
-NO_ANSWER = "(no answer)"
+_NO_ANSWER = "(no answer)"
 _QUESTION_WORD = re.compile(r"\b(who|whom|whose|what|when|where|why|which|how)\b", re.IGNORECASE)
 
 
@@ -59,7 +59,7 @@ class Evaluation:
     num_examples: int
     scores: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    """Confidence intervals of LEVEL, by bootstrap over the examples."""
+    """95 % confidence intervals, by bootstrap over the examples."""
     slices: Mapping[str, list[SliceScores]]
     """By kind of slice: the file's own (a genre, a title), the truth, the length, the question
     word."""
@@ -106,7 +106,7 @@ def evaluate(
         task=task,
         num_examples=len(examples),
         scores=score(task, examples, predictions),
-        intervals=bootstrap(task, examples, predictions, samples=samples, level=LEVEL),
+        intervals=bootstrap(task, examples, predictions, samples=samples, level=_LEVEL),
         slices={by: scores for by, scores in slices.items() if scores},
         worst=worst(task, examples, predictions, count=count),
     )
@@ -149,7 +149,7 @@ def _slices(
     slices = {"slice": scored(lambda example: example.slice or "(none)")}
     if task.head == "multilabel":
         slices["truth"] = scored(_num_labels, replace(task, scores=("subset_accuracy",)))
-    elif task.kind in ("classify", "pair") and len(task.labels) <= MAX_LABELS:
+    elif task.kind in ("classify", "pair") and len(task.labels) <= _MAX_LABELS:
         # within one label, accuracy is the only score with a meaning
         slices["truth"] = scored(
             lambda example: str(example.truth()), replace(task, scores=("accuracy",))
@@ -236,7 +236,7 @@ def _true_text(example: TaskExample) -> str:
             return _option(example.truth(), example.options)
         case AnswerExample():
             texts = dict.fromkeys(answer.text for answer in example.truth())
-            return " / ".join(texts) or NO_ANSWER
+            return " / ".join(texts) or _NO_ANSWER
         case TagExample():
             return _entities(example.truth(), example.words)
 
@@ -253,7 +253,7 @@ def _predicted_text(example: TaskExample, prediction: Prediction) -> str:
         case ChoiceExample(), ChoicePrediction(index=index):
             return f"{_option(index, example.options)} ({prediction.probabilities[index]:.0%})"
         case _, SpanPrediction(best=best):
-            return f"{best.text if best else NO_ANSWER} ({_confidence(prediction):.0%})"
+            return f"{best.text if best else _NO_ANSWER} ({_confidence(prediction):.0%})"
         case TagExample(), TagPrediction():
             return _entities(prediction.tags, example.words)
     raise AssertionError

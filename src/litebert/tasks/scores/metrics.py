@@ -16,7 +16,7 @@ Weights = Float[np.ndarray, "samples examples"]
 """How often each example counts; one row for each score."""
 Scores = Float[np.ndarray, " samples"]
 Numbers = Float[np.ndarray, " examples"]
-OUTSIDE = "O"
+_OUTSIDE = "O"
 _FLAT = 1e-12  # a relative variance of this size is rounding error: the numbers are all equal
 _ENTERS, _STAYS = frozenset("BI"), frozenset("IEL")
 _LETTERS = frozenset("BIELSU")
@@ -159,12 +159,12 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     stands alone; an entity without its beginning counts all the same. Tags without such letters,
     as those of parts of speech, are entities of one word. O is outside.
     """
-    spans, start, before = set(), 0, (OUTSIDE, "")
-    for position, tag in enumerate([*tags, OUTSIDE]):
+    spans, start, before = set(), 0, (_OUTSIDE, "")
+    for position, tag in enumerate([*tags, _OUTSIDE]):
         letter, name = _split_tag(tag)
         continues = before[0] in _ENTERS and letter in _STAYS and before[1] == name
         if not continues:
-            if before[0] != OUTSIDE:
+            if before[0] != _OUTSIDE:
                 spans.add((before[1], start, position))
             start = position
         before = (letter, name)
@@ -173,7 +173,7 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 def _split_tag(tag: str) -> tuple[str, str]:
     """B-PER → B, PER; a tag without a letter stands alone."""
-    if tag in (OUTSIDE, *_ENTERS):
+    if tag in (_OUTSIDE, *_ENTERS):
         return tag, ""
     letter, dash, name = tag.partition("-")
     return (letter, name) if dash and letter in _LETTERS else ("S", tag)

@@ -90,7 +90,7 @@ class TableOptions:
             raise ConfigError(f"labels are named twice; got {', '.join(self.labels)}")
 
 
-ROLES = (
+_ROLES = (
     "text",
     "second",
     "label",
@@ -198,7 +198,7 @@ def find_columns(
     options = options or TableOptions()
     usual = _NAMES[kind]
     named_by_user = {
-        role: value for role in (*ROLES, *_ALWAYS) if (value := getattr(options, role)) is not None
+        role: value for role in (*_ROLES, *_ALWAYS) if (value := getattr(options, role)) is not None
     }
     for role in named_by_user:
         if role not in usual and role not in _ALWAYS:

@@ -16,7 +16,7 @@ from litebert.tasks.examples import Kind, TagExample, TaskExample, TextExample
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.task import LABELLED
 
-SEPARATORS = (";", "|")
+_SEPARATORS = (";", "|")
 _MANY = 50  # rows from which on a label of its own for every row means a wrong column
 
 
@@ -88,7 +88,7 @@ class Labels:
         if self._is_split and self._separator in label:
             return replace(example, label=_pieces(label, self._separator))
         if self._separator == "auto" and self.names and label not in self.names:
-            for separator in SEPARATORS:
+            for separator in _SEPARATORS:
                 if set(pieces := _pieces(label, separator)) <= set(self.names):
                     return replace(example, label=pieces)
         return example
@@ -110,7 +110,7 @@ class Labels:
     def _find_separator(self, examples: Sequence[TextExample]) -> str:
         """The separator of several labels in one cell, or none."""
         cells = {example.label for example in examples if isinstance(example.label, str)}
-        for separator in SEPARATORS:
+        for separator in _SEPARATORS:
             joined = {cell for cell in cells if separator in cell}
             pieces = {piece for cell in joined for piece in _pieces(cell, separator)}
             alone = pieces & (cells - joined)
