@@ -1,6 +1,8 @@
 """Opening shards: whatever is wrong with a folder is said before anything is read from it."""
 
 import json
+import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.errors import DataError
+from litebert.files import sha256
 from litebert.text.train import VocabularyConfig, train_tokenizer
 from tests.helpers.building import (
     VOCAB_SIZE,
@@ -164,10 +167,18 @@ def test_one_changed_byte_is_found_when_looked_for(copied: Path) -> None:
         Shards.open(copied, verify=True)
 
 
-@pytest.mark.parametrize("name", ["00001.sentences.npy", "00001.documents.npy", "00001.tokens.npy"])
-def test_nonsense_with_a_right_checksum_is_found_when_looked_for(name: str, copied: Path) -> None:
-    from litebert.files import sha256
-
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("00001.sentences.npy", r"00001\.sentences\.npy holds bounds that do not rise; delete it"),
+        ("00001.documents.npy", r"00001\.documents\.npy holds bounds that do not rise; delete it"),
+        (
+            "00001.tokens.npy",
+            r"00001\.tokens\.npy holds the token id 60000, outside of the vocabulary of 80; delete",
+        ),
+    ],
+)
+def test_nonsense_with_a_right_checksum_is_detected(name: str, message: str, copied: Path) -> None:
     def edit(array: np.ndarray) -> None:
         array[1] = 60_000
 
@@ -175,7 +186,55 @@ def test_nonsense_with_a_right_checksum_is_found_when_looked_for(name: str, copi
     index = json.loads((copied / "index.json").read_text())
     index["shards"][1]["sha256"][name.split(".")[1]] = sha256(copied / name)
     (copied / "index.json").write_text(json.dumps(index))
-    with pytest.raises(
-        DataError, match="bounds that do not rise, or token ids outside of the vocabulary of 80"
-    ):
+    with pytest.raises(DataError, match=message):
         Shards.open(copied, verify=True)
+
+
+def test_any_flipped_byte_is_detected_or_changes_nothing(built: Path, copied: Path) -> None:
+    """In tokens, sentences, documents and index; never a traceback."""
+    rng = random.Random(0)
+    detected = 0
+    for number in range(100):
+        name = ("00001.tokens.npy", "00001.sentences.npy", "00001.documents.npy", "index.json")[
+            number % 4
+        ]
+        original = (copied / name).read_bytes()
+        place = rng.randrange(len(original))
+        changed = bytearray(original)
+        changed[place] ^= 1 << rng.randrange(8)
+        (copied / name).write_bytes(changed)
+        try:
+            shards = Shards.open(copied, verify=True)
+            shards.tokenizer()
+            # notes about the corpus are no part of what is trained on
+            assert name == "index.json"
+            assert shards.fingerprint == Shards.open(built).fingerprint
+        except DataError:
+            detected += 1
+        (copied / name).write_bytes(original)
+    assert detected >= 75
+
+
+def test_verified_files_are_read_again_only_after_a_change(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def recorded(path: Path) -> str:
+        read.append(path.name)
+        return sha256(path)
+
+    monkeypatch.setattr("litebert.data.shards.sha256", recorded)
+    shards = Shards.open(copied)
+    verified = json.loads(json.dumps(shards.verify()))
+    assert len(read) == 3 * len(shards)
+    read.clear()
+    shards.verify(verified)
+    assert read == []
+    path = copied / "00001.tokens.npy"
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # the time of change stays true
+    with pytest.raises(DataError, match=r"00001\.tokens\.npy does not have the sha256"):
+        shards.verify(verified)

@@ -58,6 +58,7 @@ def test_a_run_folder_holds_what_the_run_was_and_found(finished: Path) -> None:
         "best",
         "final",
         "status.json",
+        "verified.json",
         ".lock",
     }
     assert names == expected
@@ -67,6 +68,23 @@ def test_a_run_folder_holds_what_the_run_was_and_found(finished: Path) -> None:
     loaded = Checkpoint.load(finished / "final")
     assert loaded.tokenizer is not None
     assert set(loaded.model.heads) == {"masked", "order"}
+
+
+@pytest.mark.parametrize("part", ["tokens", "sentences", "documents"])
+def test_damaged_shards_are_refused_before_the_first_step(
+    part: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = Path(shutil.copytree(shards, tmp_path / "shards"))
+    path = damaged / f"00000.{part}.npy"
+    content = bytearray(path.read_bytes())
+    for position in range(136, len(content) - 8, 50):
+        content[position] ^= 1
+    path.write_bytes(content)
+    assert pretrain(damaged, tmp_path / "run") == 3
+    message = capsys.readouterr().err
+    assert f"00000.{part}.npy does not have the sha256" in message
+    assert "run the same `litebert data build` again" in message
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

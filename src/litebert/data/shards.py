@@ -6,8 +6,10 @@ the bounds of its sentences and documents. Layout and index: docs/data.md.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,11 @@ FORMAT = "litebert-shards"
 VERSION = 1
 INDEX_FILE = "index.json"
 TOKENIZER_FOLDER = "tokenizer"
+PARTS = ("tokens", "sentences", "documents")
 _MAX_INDEX_BYTES = 256 * 2**20
+_UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, TypeError, OverflowError, TokenError)
+"""What numpy raises for a damaged header."""
+_REBUILD = "delete it and run the same `litebert data build` again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +54,9 @@ class Shards:
         folder = Path(folder)
         shards = cls(folder, read_index(folder))
         for number in range(len(shards)):
-            arrays = shards.arrays(number)
-            if verify:
-                shards.verify(number)
-                _check_bounds(arrays, shards._record(number), shards.index["vocab_size"], folder)
+            shards.arrays(number)
+        if verify:
+            shards.verify()
         return shards
 
     def __len__(self) -> int:
@@ -82,6 +87,11 @@ class Shards:
             raise DataError(
                 f"{self.tokenizer_folder} is not the one that {self.folder} was built with; "
                 "run the same `litebert data build` again, it puts that back"
+            )
+        if tokenizer.vocab_size != self.index["vocab_size"]:
+            raise DataError(
+                f"{self.folder / INDEX_FILE} says {self.index['vocab_size']} tokens, its tokenizer "
+                f"has {tokenizer.vocab_size}; the index is damaged, build the shards again"
             )
         return tokenizer
 
@@ -114,16 +124,60 @@ class Shards:
             )
         return shard
 
-    def verify(self, number: int) -> None:
-        """Compare the checksums of shard `number` with the index."""
-        record = self._record(number)
-        for part, expected in record["sha256"].items():
+    def verify(self, verified: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Read every byte: checksums are those of the index, bounds rise, ids are inside of the
+        vocabulary.
+
+        The result describes each verified file by size, times and inode. Given back as `verified`,
+        files that it describes and that have not changed since are not read again.
+        """
+        known: Mapping[str, Any] = verified or {}
+        marks: dict[str, Any] = {}
+        for number in range(len(self)):
+            names = [self.path(number, part).name for part in PARTS]
+            before = {
+                name: self._mark(number, part) for name, part in zip(names, PARTS, strict=True)
+            }
+            if any(known.get(name) != mark for name, mark in before.items()):
+                self._verify_shard(number)
+            marks |= before
+        return marks
+
+    def _mark(self, number: int, part: str) -> list[Any]:
+        """A file's checksum in the index and what changes whenever the file does: ctime cannot be
+        set back."""
+        try:
+            stat = self.path(number, part).stat()
+        except OSError as error:
+            raise DataError(
+                f"{self.path(number, part)} cannot be read: {error.strerror}"
+            ) from error
+        times = (stat.st_mtime_ns, stat.st_ctime_ns)
+        facts = (stat.st_size, *times, stat.st_ino, stat.st_dev, self.index["vocab_size"])
+        return [self._record(number)["sha256"][part], *facts]
+
+    def _verify_shard(self, number: int) -> None:
+        for part, expected in self._record(number)["sha256"].items():
             path = self.path(number, part)
-            if sha256(path) != expected:
+            try:
+                actual = sha256(path)
+            except OSError as error:
+                raise DataError(f"{path} cannot be read: {error.strerror}") from error
+            if actual != expected:
                 raise DataError(
-                    f"{path} does not have the sha256 that the index says; it is damaged, build it "
-                    "again"
+                    f"{path} does not have the sha256 that the index says; it is damaged, {_REBUILD}"
                 )
+        shard, vocab_size = self.arrays(number), self.index["vocab_size"]
+        for part, bounds in (("sentences", shard.sentences), ("documents", shard.documents)):
+            if not (bounds[1:] > bounds[:-1]).all():
+                raise DataError(
+                    f"{self.path(number, part)} holds bounds that do not rise; {_REBUILD}"
+                )
+        if len(shard.tokens) and (largest := int(shard.tokens.max())) >= vocab_size:
+            raise DataError(
+                f"{self.path(number, 'tokens')} holds the token id {largest}, outside of the "
+                f"vocabulary of {vocab_size}; {_REBUILD}"
+            )
 
     def path(self, number: int, part: str) -> Path:
         """The file of one part of a shard."""
@@ -143,7 +197,7 @@ class Shards:
                 f"{path} is missing; run the same `litebert data build` again, it makes what is "
                 "missing"
             ) from error
-        except (OSError, ValueError, SyntaxError, EOFError) as error:
+        except _UNREADABLE as error:
             raise DataError(
                 f"{path} is damaged or cut off ({error}); delete it and run the same build again"
             ) from error
@@ -190,29 +244,16 @@ def read_index(folder: Path) -> dict[str, Any]:
 def _check_index(index: dict[str, Any]) -> None:
     if index["dtype"] not in ("uint16", "uint32"):
         raise ValueError(f"dtype is {index['dtype']!r}, expected uint16 or uint32")
-    if not 0 < index["vocab_size"] <= 2**32:
+    if not isinstance(index["tokenizer"], str):
+        raise ValueError("tokenizer is not a fingerprint")
+    if type(index["vocab_size"]) is not int or not 0 < index["vocab_size"] <= 2**32:
         raise ValueError(f"vocab_size is {index['vocab_size']}")
     for record in index["shards"]:
-        if not (
-            str(record["name"]).isdecimal()
-            and record["sha256"].keys() == {"tokens", "sentences", "documents"}
-        ):
+        if not (str(record["name"]).isdecimal() and record["sha256"].keys() == set(PARTS)):
             raise ValueError(f"shard {record['name']!r} is not described as expected")
         sizes = [record[part] for part in ("documents", "sentences", "tokens")]
         if (
-            not all(isinstance(size, int) for size in sizes)
+            not all(type(size) is int for size in sizes)
             or not 0 <= sizes[0] <= sizes[1] <= sizes[2]
         ):
             raise ValueError(f"shard {record['name']} has {sizes} documents, sentences, tokens")
-
-
-def _check_bounds(shard: Shard, record: dict[str, Any], vocab_size: int, folder: Path) -> None:
-    rising = all(
-        bool((bounds[1:] > bounds[:-1]).all()) for bounds in (shard.sentences, shard.documents)
-    )
-    if not rising or (len(shard.tokens) and int(shard.tokens.max()) >= vocab_size):
-        raise DataError(
-            f"shard {record['name']} of {folder}: bounds that do not rise, or token ids outside of "
-            "the vocabulary of "
-            f"{vocab_size}; build it again"
-        )

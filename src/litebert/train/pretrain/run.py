@@ -1,6 +1,7 @@
 """Pretraining: a recipe and a folder of shards in; a run folder with metrics, snapshots and a
 checkpoint out (ALBERT §4.1)."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
+from litebert.files import read_json, write_json
 from litebert.kernels.fp8.linear import MULTIPLE
 from litebert.loading import find_checkpoint
 from litebert.model.model import Model
@@ -48,6 +50,9 @@ from litebert.train.progress import tensorboard_sinks
 from litebert.train.run import Run, Say, to_stderr
 from litebert.train.runtime import Runtime
 from litebert.train.working import WorkingCopy
+
+_VERIFIED = "verified.json"
+"""In a run folder: the files of the shards that were verified, by size, times and inode."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +116,7 @@ def run_pretraining(
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     start = None if init is None else find_checkpoint(init)
     with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
-        training = Pretraining(recipe, data, runtime, init=start, workers=workers, say=say)
+        training = Pretraining(recipe, data, runtime, init=start, workers=workers, out=out, say=say)
         sinks = tensorboard_sinks(out) if tensorboard and runtime.is_main else ()
         return training.train(out, sinks=sinks, progress=progress)
 
@@ -127,10 +132,18 @@ class Pretraining:
         *,
         init: Path | str | None = None,
         workers: int = 0,
+        out: Path | str | None = None,
         say: Say = to_stderr,
     ) -> None:
+        """out: the run folder, whose earlier verification of the shards is trusted for files that
+        have not changed since."""
         shards = Shards.open(data)
         self.tokenizer = shards.tokenizer()
+        self._verified: dict[str, Any] = {}
+        """The files of the shards, as they were when they were verified."""
+        if runtime.is_main:
+            self._verified = shards.verify(None if out is None else _read_verified(Path(out)))
+        runtime.wait()
         start = str(Path(init).resolve()) if init else None
         inputs = {
             "tokenizer": self.tokenizer.fingerprint,
@@ -207,12 +220,18 @@ class Pretraining:
         try:
             return self.run.execute(
                 out,
-                lambda state: self._finish(self.run.steps(state)),
+                self._train,
                 sinks=sinks,
                 progress=progress,
             )
         finally:
             self.feed.close()
+
+    def _train(self, state: State) -> PretrainResult:
+        if self.runtime.is_main:
+            with contextlib.suppress(OSError):  # without it the next process verifies again
+                write_json(self.run.folder.path / _VERIFIED, self._verified)
+        return self._finish(self.run.steps(state))
 
     def _extend_positions(self, event: Event) -> None:
         """Before the first step of a longer stage, fill its new positions. A snapshot of that
@@ -267,6 +286,13 @@ def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:
             f"{runtime.world_size}; "
             "change batch_size or the number of processes"
         )
+
+
+def _read_verified(out: Path) -> dict[str, Any]:
+    """What an earlier process of the run verified; empty where there was none."""
+    with contextlib.suppress(CheckpointError):
+        return read_json(out / _VERIFIED)
+    return {}
 
 
 def _check_sizes(recipe: PretrainRecipe) -> None:
