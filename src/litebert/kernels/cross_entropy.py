@@ -28,11 +28,11 @@ def cross_entropy(
     logits: Float[Tensor, "rows labels"], labels: Int[Tensor, " rows"]
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """In float32. A negative label is none."""
-    loss, correct, _ = CrossEntropy.apply(logits, labels)
+    loss, correct, _ = _CrossEntropy.apply(logits, labels)
     return loss, correct
 
 
-class CrossEntropy(torch.autograd.Function):
+class _CrossEntropy(torch.autograd.Function):
     """apply(logits, labels): the sum of losses, the number of correct argmaxes, and the logarithms of
     the denominators"""
 
@@ -59,7 +59,7 @@ def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     out: tuple[Tensor, Tensor, Tensor] = _like_losses(logits, labels)
     if rows:
         with torch.cuda.device_of(logits):
-            loss_kernel[(rows,)](logits, labels.contiguous(), *out, width, **LOSS)
+            _loss_kernel[(rows,)](logits, labels.contiguous(), *out, width, **LOSS)
     return out
 
 
@@ -71,7 +71,7 @@ def _gradient(logits: Tensor, labels: Tensor, logs: Tensor, scale: Tensor) -> Te
     if rows:
         with torch.cuda.device_of(logits):
             grid = rows, triton.cdiv(width, GRADIENT["block"])
-            loss_gradient_kernel[grid](
+            _loss_gradient_kernel[grid](
                 logits, labels.contiguous(), logs, scale, out, width, **GRADIENT
             )
     return out
@@ -99,7 +99,7 @@ def _larger(a, first_a, b, first_b):
 
 @triton.jit
 @no_type_check
-def loss_kernel(
+def _loss_kernel(
     logits, labels, losses, logs, correct, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr
 ):  # fmt: skip
     """A row's loss, the binary logarithm of its softmax denominator, and 1 where its label is the
@@ -130,7 +130,7 @@ def loss_kernel(
 
 @triton.jit
 @no_type_check
-def loss_gradient_kernel(
+def _loss_gradient_kernel(
     logits, labels, logs, scale, out, width: tl.constexpr, block: tl.constexpr
 ):
     """Softmax, less 1 at the label, times `scale`."""

@@ -77,7 +77,7 @@ class Shape(NamedTuple):
     alignment: int
 
 
-class Proposal(ctypes.Structure):
+class _Proposal(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t"""
 
     _fields_ = [
@@ -89,7 +89,7 @@ class Proposal(ctypes.Structure):
     ]
 
 
-class Plan(NamedTuple):
+class _Plan(NamedTuple):
     handle: ctypes.c_void_p
     description: ctypes.c_void_p
     layouts: tuple[ctypes.c_void_p, ...]
@@ -151,7 +151,7 @@ def multiply(
 
 
 def _run(
-    chosen: Plan,
+    chosen: _Plan,
     out: Tensor,
     left: Tensor,
     right: Tensor,
@@ -207,7 +207,7 @@ def handle(device: int) -> ctypes.c_void_p:
 
 
 @cache
-def plan(shape: Shape) -> Plan | None:
+def plan(shape: Shape) -> _Plan | None:
     """How to multiply matrices of this shape; resolved once."""
     try:
         return _plan(shape)
@@ -219,7 +219,7 @@ class _RefusedError(Exception):
     """The library does not do it."""
 
 
-def _plan(shape: Shape) -> Plan:
+def _plan(shape: Shape) -> _Plan:
     lib, owner, description = library(), handle(shape.device), ctypes.c_void_p()
     _check(lib.cublasLtMatmulDescCreate(ctypes.byref(description), SUMS_IN_FLOAT32, FLOAT32))
     settings: dict[int, Any] = {
@@ -242,7 +242,7 @@ def _plan(shape: Shape) -> Plan:
         algorithm = _chosen_algorithm(lib, owner, description, layouts, wanted) if wanted else None
     except _RefusedError:
         algorithm = None
-    return Plan(
+    return _Plan(
         owner,
         description,
         layouts,
@@ -263,7 +263,7 @@ def _chosen_algorithm(
     lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], wanted: Algorithm
 ) -> Any:
     """The algorithm of our choice, if the library accepts it."""
-    algorithm, proposal = (ctypes.c_uint64 * 8)(), Proposal()
+    algorithm, proposal = (ctypes.c_uint64 * 8)(), _Proposal()
     kinds = SUMS_IN_FLOAT32, FLOAT32, BFLOAT16, BFLOAT16, BFLOAT16, BFLOAT16
     _check(lib.cublasLtMatmulAlgoInit(owner, *kinds, HOPPERS, ctypes.byref(algorithm)))
     settings: dict[int, Any] = {
@@ -291,7 +291,7 @@ def _proposed_algorithm(
     lib: Any, owner: Any, description: Any, layouts: tuple[Any, ...], alignment: int
 ) -> Any:
     """The library's own first choice."""
-    preference, proposal, count = ctypes.c_void_p(), Proposal(), ctypes.c_int()
+    preference, proposal, count = ctypes.c_void_p(), _Proposal(), ctypes.c_int()
     _check(lib.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))
     settings: dict[int, Any] = {MOST_WORKSPACE: ctypes.c_uint64(WORKSPACE)}
     settings |= {FIRST_ALIGNMENT + matrix: ctypes.c_uint32(alignment) for matrix in range(4)}

@@ -33,13 +33,13 @@ def feed_forward(
 ) -> Float[Tensor, "*batch size"]:
     """outer · GELU(inner · states + inner_bias) + outer_bias + residual; GELU by tanh, or by erf;
     `tuned`: matmuls by cuBLASLt."""
-    out: Tensor = FusedFeedForward.apply(
+    out: Tensor = _FusedFeedForward.apply(
         states, inner, inner_bias, outer, outer_bias, residual, is_tanh, tuned
     )
     return out
 
 
-class FusedFeedForward(torch.autograd.Function):
+class _FusedFeedForward(torch.autograd.Function):
     """apply(states, inner weight, its bias, outer weight, its bias, residual or None, whether GELU
     is by tanh, whether matmuls are tuned)"""
 

@@ -29,11 +29,11 @@ def linear(
     residual: Float[Tensor, "*batch outputs"] | None = None,
 ) -> Float[Tensor, "*batch outputs"]:
     """F.linear, plus `residual`."""
-    mapped: Tensor = Linear.apply(states, weight, bias, residual)
+    mapped: Tensor = _Linear.apply(states, weight, bias, residual)
     return mapped
 
 
-class Linear(torch.autograd.Function):
+class _Linear(torch.autograd.Function):
     """apply(states, weight, bias, residual or None)"""
 
     @staticmethod
@@ -75,11 +75,11 @@ def bias_gradients(
     """The same outputs, which have these biases in them as constants. In backward each bias gets
     the sum of the gradient from its offset on; zeros where the offset is None: its gradient is
     known to be zero."""
-    watched: Tensor = BiasGradients.apply(outputs, tuple(offsets), *biases)
+    watched: Tensor = _BiasGradients.apply(outputs, tuple(offsets), *biases)
     return watched
 
 
-class BiasGradients(torch.autograd.Function):
+class _BiasGradients(torch.autograd.Function):
     """apply(outputs, offsets, bias, bias, …)"""
 
     @staticmethod

@@ -8,7 +8,7 @@ registers. So each takes over the bias of a linear layer next to it, which is a 
 docs/decisions/fused_norms.md has the numbers.
 
 A program walks over blocks of rows with its sums in registers, in float32. It writes them as one
-row of `sums`, and `total_kernel` adds up the few hundred rows: no atomics, so the same input gives
+row of `sums`, and `_total_kernel` adds up the few hundred rows: no atomics, so the same input gives
 the same bits. `columns` is a power of two; columns beyond the width are read as zeros and not
 written. Needs Triton; with TRITON_INTERPRET=1 it runs on a CPU.
 """
@@ -33,9 +33,9 @@ at work at once on each of an H200's 132 multiprocessors. Of three stages one is
 its way; with two, Triton would put the loads at the end of the loop and wait for them at its
 start."""
 TOTAL: dict[str, int] = {"rows": 512, "columns": 16}
-"""That a program of `total_kernel` reads at once: most of the rows of sums."""
+"""That a program of `_total_kernel` reads at once: most of the rows of sums."""
 BLOCK = 2048
-"""Numbers that a program of `gelu_kernel` has."""
+"""Numbers that a program of `_gelu_kernel` has."""
 
 
 def forked_norm(
@@ -48,13 +48,13 @@ def forked_norm(
     as a constant: the sum of their gradient is the bias's. `before` is a bias that the inputs of
     `last` contain unchanged at each token: it gets its gradient too."""
     weight = None if before is None else last.weight.detach()
-    around, normed, *_ = ForkedNorm.apply(
+    around, normed, *_ = _ForkedNorm.apply(
         states, norm.weight, norm.bias, last.bias, norm.eps, before, weight
     )
     return around, normed
 
 
-class ForkedNorm(torch.autograd.Function):
+class _ForkedNorm(torch.autograd.Function):
     """apply(states, weight, bias, bias of the last linear layer, epsilon, bias before that layer or
     None, that layer's weight or None): states, normed states, their means and scales"""
 
@@ -101,7 +101,7 @@ def _norm_backward(
     programs = max(1, NORM["programs"] * 4 // max(4, warps(columns)))
     sums = states.new_empty(programs, 3 * width, dtype=torch.float32)
     with torch.cuda.device_of(states):
-        norm_gradient_kernel[(programs,)](
+        _norm_gradient_kernel[(programs,)](
             *inputs,
             out,
             sums,
@@ -121,7 +121,7 @@ def gelu(states: Tensor, is_tanh: bool) -> Tensor:
     states = states.contiguous()
     out = torch.empty_like(states)
     with torch.cuda.device_of(states):
-        gelu_kernel[(triton.cdiv(states.numel(), BLOCK),)](
+        _gelu_kernel[(triton.cdiv(states.numel(), BLOCK),)](
             states, out, states.numel(), is_tanh, BLOCK, num_warps=4
         )
     return out
@@ -136,7 +136,7 @@ def gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tens
     programs = max(1, GELU["programs"] // blocks)
     sums = states.new_empty(programs, width, dtype=torch.float32)
     with torch.cuda.device_of(states):
-        gelu_gradient_kernel[(programs, blocks)](
+        _gelu_gradient_kernel[(programs, blocks)](
             gradient.contiguous(), states.contiguous(), out, activated, sums, rows, width, is_tanh,
             GELU["rows"], columns, GELU["stages"], num_warps=warps(columns),
         )  # fmt: skip
@@ -170,7 +170,7 @@ def _like_gelu(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tensor,
 def add_up(sums: Tensor, totals: Tensor) -> None:
     """Rows of sums, one from each program, into one."""
     count, width = sums.shape
-    total_kernel[(triton.cdiv(width, TOTAL["columns"]),)](
+    _total_kernel[(triton.cdiv(width, TOTAL["columns"]),)](
         sums, totals, count, width, **TOTAL, num_warps=8
     )
 
@@ -198,7 +198,7 @@ def _both(sum_a, sum_b, a, b):
 
 @triton.jit
 @no_type_check
-def total_kernel(sums, out, count, width: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
+def _total_kernel(sums, out, count, width: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr):
     """Rows of `sums` in; their sum out."""
     column = tl.program_id(0) * columns + tl.arange(0, columns)
     total = tl.zeros([columns], tl.float32)
@@ -211,7 +211,7 @@ def total_kernel(sums, out, count, width: tl.constexpr, rows: tl.constexpr, colu
 
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
-def norm_gradient_kernel(
+def _norm_gradient_kernel(
     gradient, states, residual, means, scales, weight, out, sums, num_rows, width: tl.constexpr,
     rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
@@ -272,7 +272,7 @@ def _gelu(x, is_tanh: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
+def _gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
     offset = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     x = tl.load(states + offset, offset < count, 0.0).to(tl.float32)
     part, _ = _gelu(x, is_tanh)
@@ -281,7 +281,7 @@ def gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
-def gelu_gradient_kernel(
+def _gelu_gradient_kernel(
     gradient, states, out, activated, sums, num_rows, width: tl.constexpr, is_tanh: tl.constexpr,
     rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip

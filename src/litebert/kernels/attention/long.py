@@ -175,7 +175,7 @@ def _grid(bounds: Tensor, heads: int, longest: int, block: int) -> tuple[tuple[i
 
 
 def _notes_like(query: Tensor, bounds: Tensor) -> Tensor:
-    """A number for each head and query, and room between rows: long_kernels.py's `note_of`."""
+    """A number for each head and query, and room between rows: long_kernels.py's `_note_of`."""
     tokens, heads, _ = query.shape
     return query.new_empty(heads, (tokens // 4 + len(bounds)) * 4, dtype=torch.float32)
 

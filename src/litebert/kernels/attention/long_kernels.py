@@ -9,7 +9,7 @@ keys as rows where the sum over queries is: so they enter the next matmul from r
 reads a tensor or a descriptor of it.
 
 `logs` has the binary logarithm of each query's softmax denominator, and `dots` each query's dot
-product of output and gradient, in float32, `room` of them for each head; `note_of` says where a
+product of output and gradient, in float32, `room` of them for each head; `_note_of` says where a
 row's begin.
 """
 
@@ -84,7 +84,7 @@ def _write(
 
 @triton.jit
 @no_type_check
-def note_of(first_query, row):
+def _note_of(first_query, row):
     """Where a descriptor may read: at multiples of 16 bytes. The gap to the next row is of one to
     seven."""
     return (first_query // 4 + row) * 4
@@ -122,7 +122,7 @@ def forward_kernel(
     first_key, num_keys = span(key_bounds, row)
     if start >= num_queries:
         return
-    note = note_of(first_query, row)
+    note = _note_of(first_query, row)
     q = _read(
         query,
         first_query,
@@ -200,7 +200,7 @@ def query_kernel(
     first_key, num_keys = span(key_bounds, row)
     if start >= num_queries:
         return
-    note = note_of(first_query, row)
+    note = _note_of(first_query, row)
     q = _read(
         query,
         first_query,
@@ -286,7 +286,7 @@ def key_kernel(
     first_query, num_queries = span(query_bounds, row)
     if start >= num_keys:
         return
-    note = note_of(first_query, row)
+    note = _note_of(first_query, row)
     k = _read(key, first_key, start, num_keys, head, key_token_stride, key_head_stride, keys, size)
     v = _read(
         value, first_key, start, num_keys, head, value_token_stride, value_head_stride, keys, size

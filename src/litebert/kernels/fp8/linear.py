@@ -89,7 +89,7 @@ class QuantizedLinear(nn.Module):
             for part, bias in zip(self.parts, biases, strict=True)
             for parameter in (part.weight, bias)
         ]
-        wide, *_ = ScaledMatmul.apply(  # type: ignore[no-untyped-call]
+        wide, *_ = _ScaledMatmul.apply(  # type: ignore[no-untyped-call]
             states, self.values, self.transposed, self.scale, self.kernels, *parameters
         )
         mapped: Tensor = wide
@@ -99,7 +99,7 @@ class QuantizedLinear(nn.Module):
         return torch.cat([part.weight.detach() for part in self.parts])
 
 
-class ScaledMatmul(torch.autograd.Function):
+class _ScaledMatmul(torch.autograd.Function):
     """apply(states, values, transposed, scale, kernels, weight, bias, weight, bias, …); weights
     only receive their gradients."""
 

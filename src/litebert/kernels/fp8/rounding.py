@@ -39,12 +39,12 @@ def round_both(
     sums = scale.new_empty((programs, width) if adds else 0)
     filled = out.shape[0]
     with torch.cuda.device_of(numbers):
-        survey_kernel[(programs, blocks)](
+        _survey_kernel[(programs, blocks)](
             numbers, largest, sums, rows, width, SURVEY["rows"], columns, SURVEY["stages"], adds,
             num_warps=warps(columns),
         )  # fmt: skip
         grid = triton.cdiv(filled, TILE["rows"]), triton.cdiv(width, TILE["columns"])
-        round_kernel[grid](
+        _round_kernel[grid](
             numbers, largest, scale, out, transposed, rows, filled, width, programs * blocks,
             triton.next_power_of_2(programs * blocks), torch.finfo(out.dtype).max, smallest, TILE["rows"], TILE["columns"],
             num_warps=4,
@@ -78,7 +78,7 @@ def _like(
 
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
-def survey_kernel(
+def _survey_kernel(
     numbers, largest, sums, num_rows, width: tl.constexpr,
     rows: tl.constexpr, columns: tl.constexpr, stages: tl.constexpr, adds: tl.constexpr,
 ):  # fmt: skip
@@ -105,7 +105,7 @@ def survey_kernel(
 
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
-def round_kernel(
+def _round_kernel(
     numbers, largest, scale_out, out, transposed, num_rows, filled, width: tl.constexpr, programs: tl.constexpr, room: tl.constexpr,
     most: tl.constexpr, smallest: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
