@@ -26,7 +26,7 @@ CLASSES = {
     "optimizer": r"multi_tensor|foreach|[aA]dam",
     "products": r"nvjet|gemm|gemv|cutlass|cublas|splitK|scaled_mm",
     "elementwise": r"^triton_|elementwise|reduce_kernel|layer_norm|GammaBeta|[sS]oft[mM]ax|index|gather|scatter"
-    r"|^(norm|gelu|total|loss|round|survey)_\w*kernel$",
+    r"|^_?(norm|gelu|total|loss|round|survey)_\w*kernel$",
 }
 """The first that fits a kernel's name. Triton's are named after all they fuse, so what they are
 comes before what they name."""
