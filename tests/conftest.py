@@ -14,7 +14,10 @@ EVERY_TYPE = """
     tasks.benchmarks tasks.encode tasks.heads tasks.scores tasks.tables.split text.normalize
     text.offsets text.sentence_words text.sentences
 """
-SHAPES = "data objective optim report storage.checkpoint text.tokenizer text.vocabulary"
+SHAPES = """
+    data objective optim report storage.checkpoint text.tokenizer text.vocabulary train.evaluate
+    train.finetune train.folder train.guard train.job train.log train.loop train.pretrain train.run
+"""
 """Where only arrays are checked: many tests of these pass a wrong option on purpose."""
 
 

@@ -62,7 +62,7 @@ def extend_positions(table: Rows, new: range) -> None:
     table[new.start : new.stop] = rows.to(table)
 
 
-def _extrapolated(rows: Rows, count: int) -> Rows:
+def _extrapolated(rows: Rows, count: int) -> Float[Tensor, "new size"]:
     """The next `count` rows, by the linear map that best takes a row to the next: its turns alone,
     at the rows' mean size."""
     inner = rows[EDGE:-EDGE]
