@@ -9,10 +9,13 @@ setup: .venv/.ready
 
 # torch first and exactly as tested, so that nothing after it asks for another build
 .venv/.ready: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) torch
-	$(PIP) -e ".[all,dev]"
-	touch $@
+	@echo "setup 1 of 3: a virtual environment in .venv"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "setup 2 of 3: torch (a few hundred MB)"
+	@$(PIP) torch
+	@echo "setup 3 of 3: litebert and what its tests need"
+	@$(PIP) -e ".[all,dev]"
+	@touch $@
 
 # the demo's text; it asks for pandas, and is read without
 .venv/.corpus: .venv/.ready

@@ -28,7 +28,7 @@ from litebert.testing import tiny_task
 from tests.helpers.finetuning import TASKS, assert_same_tuning, recipe, source, tune
 from tests.helpers.launch import finish, start_command
 from tests.helpers.pretraining import signalled
-from torture.chain import campaign
+from torture.harness import campaign
 
 FLAGS = [
     "--max-length",

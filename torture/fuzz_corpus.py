@@ -8,109 +8,25 @@ NUL, marks, other encodings, long lines, bombs. Each is read by a child process 
 memory; for each are counted its time and what it said.
 """
 
-import argparse
-import bz2
-import gzip
 import io
 import itertools
 import json
-import lzma
-import multiprocessing
 import random
-import resource
-import tempfile
-import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
-from pathlib import Path
+from collections.abc import Iterator
 
 import pyarrow as arrow
 import pyarrow.parquet
-import zstandard
 
-from bench.common.results import add_out, begin, publish
 from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.errors import DataError
+from torture.harness import PACKS, damage, fuzz_command
 
-PACKS = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".bz2": bz2.compress,
-    ".zst": zstandard.compress,
-}
 SENTENCE = "The quick brown fox, e.g. Dr. Reynard, jumps over 3.5 lazy dogs – “really?” Yes. "
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--generated", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time"
-    )
-    add_out(parser)
-    options = parser.parse_args()
-    begin(options.out)
-    figures = {
-        "generated": campaign(
-            generated(options.generated, random.Random(options.seed)), options.seconds
-        ),
-        "made": campaign(made(), options.seconds),
-    }
-    publish(figures, options.out)
-    raise SystemExit(
-        any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow"))
-    )
-
-
-def campaign(
-    files: Iterator[tuple[str, bytes]], limit: float, read: Callable[[str], str] | None = None
-) -> dict[str, object]:
-    """Read every file in both ways, with bad rows refused and left out."""
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    child = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(theirs, read or read_corpus)
-    )
-    child.start()
-    said: Counter[str] = Counter()
-    slow, broken, longest = [], [], 0.0
-    with tempfile.TemporaryDirectory(prefix="litebert-fuzz-") as folder:
-        for number, (suffix, data) in enumerate(files):
-            path = Path(folder) / f"f{suffix}"
-            path.write_bytes(data)
-            ours.send(str(path))
-            answer, seconds = ours.recv()
-            longest = max(longest, seconds)
-            said["error told" if answer.startswith("DataError") else answer.split(":")[0]] += 1
-            if seconds > limit:
-                slow.append((number, suffix, seconds))
-            if answer.startswith("Traceback"):
-                broken.append((number, suffix, answer[-400:]))
-            path.unlink()
-    ours.send(None)
-    peak = ours.recv()
-    child.join()
-    return {
-        "files": sum(said.values()),
-        "said": dict(said),
-        "tracebacks": broken,
-        "too_slow": slow,
-        "longest_cpu_seconds": longest,
-        "peak_rss_mib": peak / 1024,
-    }
-
-
-def serve(connection: Connection, read: Callable[[str], str]) -> None:
-    while (path := connection.recv()) is not None:
-        began = time.process_time()
-        answer = read(path)
-        connection.send((answer, time.process_time() - began))
-    connection.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    fuzz_command(__doc__, generated, made, read_corpus)
 
 
 def read_corpus(path: str) -> str:
@@ -153,29 +69,6 @@ def generated(count: int, draw: random.Random) -> Iterator[tuple[str, bytes]]:
         inside = draw.random() < 0.5
         data = PACKS[packing](damage(data, draw)) if inside else damage(PACKS[packing](data), draw)
         yield kind + packing, data
-
-
-def damage(data: bytes, draw: random.Random) -> bytes:
-    harmed = bytearray(data)
-    for _ in range(draw.randint(1, 6)):
-        if not harmed:
-            break
-        at = draw.randrange(len(harmed))
-        end = min(len(harmed), at + draw.choice((1, 1, 8, 200)))
-        how = draw.randrange(5)
-        if how == 0:
-            harmed[at] = draw.randrange(256)
-        elif how == 1:
-            del harmed[at:end]
-        elif how == 2:
-            harmed[at:at] = harmed[at:end]
-        elif how == 3:
-            harmed[at:end] = draw.choice((b"\0", b"\xff", b"\n", b"{", b'"', b"\\ud800")) * (
-                end - at
-            )
-        elif draw.random() < 0.3:
-            del harmed[at:]
-    return bytes(harmed)
 
 
 def made() -> Iterator[tuple[str, bytes]]:

@@ -7,7 +7,6 @@ of task and compression, damaged at random; and made ones. Each is read with bad
 with bad rows left out.
 """
 
-import argparse
 import csv
 import io
 import itertools
@@ -20,38 +19,17 @@ from typing import Any
 import pyarrow as arrow
 import pyarrow.parquet
 
-from bench.common.results import add_out, begin, publish
 from litebert.errors import DataError
 from litebert.tasks.registry import OWN, TableOptions, open_task
 from litebert.testing.files import OWN as MAKERS
 from litebert.testing.files import article
-from torture.fuzz_corpus import PACKS, campaign, damage
+from torture.harness import PACKS, damage, fuzz_command
 
 KINDS = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--generated", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="longest time a file may take, by its CPU time"
-    )
-    add_out(parser)
-    options = parser.parse_args()
-    begin(options.out)
-    figures = {
-        "generated": campaign(
-            generated(options.generated, random.Random(options.seed)), options.seconds, read_task
-        ),
-        "made": campaign(made(), options.seconds, read_task),
-    }
-    publish(figures, options.out)
-    raise SystemExit(
-        any(figures[kind][key] for kind in figures for key in ("tracebacks", "too_slow"))
-    )
+    fuzz_command(__doc__, generated, made, read_task)
 
 
 def read_task(path: str) -> str:

@@ -25,7 +25,7 @@ from litebert.errors import InterruptedRunError
 from litebert.testing import tiny_shards
 from tests.helpers.launch import finish, start
 from tests.helpers.pretraining import assert_same_run, signalled, staged_recipe, train
-from torture.chain import campaign
+from torture.harness import campaign
 
 FLAGS = ("--steps", "240", "--save-every", "20", "--evaluate-every", "7")
 
