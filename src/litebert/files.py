@@ -147,6 +147,19 @@ def verify_folder(path: Path | str) -> tuple[str, ...]:
     return tuple(files)
 
 
+def has_manifest(path: Path | str) -> bool:
+    """Whether a folder has a manifest of ours, be it damaged; a manifest.json of another program
+    is none."""
+    file = Path(path) / MANIFEST
+    if not file.exists():
+        return False
+    try:
+        content = read_json(file)
+    except CheckpointError:
+        return True
+    return content.get("format") == _FORMAT or "sha256" in str(content.get("files"))
+
+
 def remove_folder(path: Path) -> None:
     """Delete a published folder; a process killed meanwhile leaves no half of it under its name."""
     doomed = path.with_name(_temporary(path).name + "-old")

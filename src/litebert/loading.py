@@ -19,12 +19,15 @@ RUN_CHECKPOINTS = ("final", "best")
 """Checkpoints of a run, the preferred one first."""
 
 
-def load_checkpoint(name: Path | str) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The model of a folder or an embedded model's name, and notes about its conversion."""
+def load_checkpoint(
+    name: Path | str, *, unverified: bool = False
+) -> tuple[Checkpoint, tuple[str, ...]]:
+    """The model of a folder or an embedded model's name, and notes about its conversion.
+    `unverified`: do not compare its files with manifest.json."""
     path = find_checkpoint(name)
     if not path.exists() and not find_prefix(path):
         raise CheckpointError(_no_model(str(name)))
-    return load_source(path)
+    return load_source(path, unverified=unverified)
 
 
 def find_checkpoint(name: Path | str) -> Path:

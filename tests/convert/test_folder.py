@@ -17,6 +17,8 @@ from safetensors.torch import load_file
 from litebert.cli import run
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.folder import convert_folder
+from litebert.errors import ConversionError
+from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
@@ -233,3 +235,24 @@ def test_no_pickle_in_any_conversion(albert, spiece, tmp_path):
         [sys.executable, "-c", AUDIT, *map(str, steps)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_manifest_beside_a_hugging_face_folder_is_verified(
+    albert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    convert_folder(albert, tmp_path / "ours")
+    theirs = convert_folder(tmp_path / "ours", tmp_path / "theirs").folder
+    load_checkpoint(theirs)
+    weights = bytearray((theirs / "model.safetensors").read_bytes())
+    weights[-3] ^= 1
+    (theirs / "model.safetensors").write_bytes(weights)
+    assert run(["convert", str(theirs), str(tmp_path / "again")]) == 3
+    message = capsys.readouterr().err
+    assert "does not have the sha256 that manifest.json says" in message
+    assert "if you changed the folder on purpose, delete its manifest.json" in message
+    load_checkpoint(theirs, unverified=True)
+    (theirs / "manifest.json").write_text('{"manifest_version": 3}')  # another program's
+    load_checkpoint(theirs)
+    (theirs / "manifest.json").write_text('{"format": "litebert-fol')
+    with pytest.raises(ConversionError, match="is damaged or of another kind"):
+        load_checkpoint(theirs)

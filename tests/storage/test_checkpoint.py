@@ -9,9 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from litebert.cli import run
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import CheckpointError
 from litebert.files import MANIFEST
+from litebert.infer.predictor import load
+from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.storage.checkpoint import CONFIG, WEIGHTS, Checkpoint
 
@@ -70,12 +73,12 @@ def test_missing_parts_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         CheckpointError, match=r"has no model.safetensors; the checkpoint is not complete"
     ):
-        Checkpoint.load(folder)
+        Checkpoint.load(folder, unverified=True)
     (folder / CONFIG).unlink()
     with pytest.raises(
         CheckpointError, match=r"has no config.json; expected a model folder with config.json in it"
     ):
-        Checkpoint.load(folder)
+        Checkpoint.load(folder, unverified=True)
 
 
 def test_a_foreign_config_points_to_convert(folder: Path) -> None:
@@ -143,7 +146,7 @@ def test_a_config_that_does_not_fit_its_weights_is_refused_before_anything_is_bu
         CheckpointError,
         match=r"config.json asks for [\d,]+ parameters, model.safetensors has [\d,]+",
     ):
-        Checkpoint.load(folder)
+        Checkpoint.load(folder, unverified=True)
 
 
 def test_leftover_missing_and_misshapen_weights_are_refused(folder: Path) -> None:
@@ -156,14 +159,14 @@ def test_leftover_missing_and_misshapen_weights_are_refused(folder: Path) -> Non
     with pytest.raises(
         CheckpointError, match=r"1 weights have no name here, the first is 'encoder.pooler.offset'"
     ):
-        Checkpoint.load(folder)
+        Checkpoint.load(folder, unverified=True)
     reshaped = weights | {"encoder.pooler.weight": weights["encoder.pooler.weight"].reshape(16, 64)}
     save_file(reshaped, folder / WEIGHTS)
     with pytest.raises(
         CheckpointError,
         match=r"encoder.pooler.weight has shape \(16, 64\), config.json asks for \(32, 32\)",
     ):
-        Checkpoint.load(folder)
+        Checkpoint.load(folder, unverified=True)
     two = {"heads.masked.norm.weight", "heads.masked.norm.bias"}
     missing = {name: tensor for name, tensor in weights.items() if name not in two}
     missing["encoder.pooler.bias"] = torch.zeros(32 + 2 * 16)
@@ -171,7 +174,7 @@ def test_leftover_missing_and_misshapen_weights_are_refused(folder: Path) -> Non
     with pytest.raises(
         CheckpointError, match=r"2 weights are missing, the first is 'heads.masked.norm.bias'"
     ):
-        Checkpoint.load(folder)
+        Checkpoint.load(folder, unverified=True)
 
 
 def test_damage_is_found_with_the_manifest_and_without(folder: Path) -> None:
@@ -183,4 +186,14 @@ def test_damage_is_found_with_the_manifest_and_without(folder: Path) -> None:
     (folder / MANIFEST).unlink()
     (folder / WEIGHTS).write_bytes(raw[:-100])
     with pytest.raises(CheckpointError, match="cannot be read, it is truncated or damaged"):
-        Checkpoint.load(folder)
+        Checkpoint.load(folder, unverified=True)
+
+
+def test_a_folder_without_its_manifest_is_refused(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+    for loader in (Checkpoint.load, load):
+        with pytest.raises(CheckpointError, match=r"has no manifest\.json.* add --unverified"):
+            loader(folder)
+    assert run(["fill", "--model", str(folder), "a [MASK]"]) == 3
+    names = Checkpoint.load(folder, unverified=True).model.state_dict().keys()
+    assert names == load_checkpoint(folder, unverified=True)[0].model.state_dict().keys()

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Json, note
+from litebert.commands.flags import Json, Unverified, note
 from litebert.config import Activation
 from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
 
@@ -23,6 +23,7 @@ def convert(
     head: Literal["classify", "regress", "choose"] | None = None,
     allow_pickle: bool = False,
     hf_compat: bool = False,
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Convert weights from and to Hugging Face, and from Google's checkpoints; the source's kind is
@@ -42,7 +43,11 @@ def convert(
             one in the order head.
     """
     options = ConvertOptions(
-        allow_pickle=allow_pickle, activation=activation, head=head, hf_compat=hf_compat
+        allow_pickle=allow_pickle,
+        activation=activation,
+        head=head,
+        hf_compat=hf_compat,
+        unverified=unverified,
     )
     conversion = convert_folder(source, target, to=to, options=options)
     for each in conversion.notes:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import BatchTokens, Device, Json, note
+from litebert.commands.flags import BatchTokens, Device, Json, Unverified, note
 from litebert.commands.score_tables import print_evaluation, print_scores
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.tables.columns import TableOptions
@@ -33,6 +33,7 @@ def evaluate(
     submit: str | None = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     table: TableOptions,
     json: Json = False,
 ) -> None:
@@ -70,6 +71,7 @@ def evaluate(
         unlabelled=out is not None or submit is not None,
         batch_tokens=batch_tokens,
         device=device,
+        unverified=unverified,
     )
     examples, predictions, evaluation = result.examples, result.predictions, result.evaluation
     facts: dict[str, Any] = {"model": model, "split": split, "notes": list(result.notes)}
@@ -122,6 +124,7 @@ def ensemble(
     submit_split: str = "test",
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     table: TableOptions,
     json: Json = False,
 ) -> None:
@@ -166,7 +169,9 @@ def ensemble(
         return loaded
 
     target = Runtime.start(device=device, dtype="float32").device
-    loaded, predictions = predict_all(models, open_data, device=target, batch_tokens=batch_tokens)
+    loaded, predictions = predict_all(
+        models, open_data, device=target, batch_tokens=batch_tokens, unverified=unverified
+    )
     examples = loaded.splits[split]
     choice = choose_on_dev(loaded.task, examples, predictions[split])
     members = tuple(range(len(models))) if everyone else choice.members

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags, note
+from litebert.commands.flags import Device, Kernels, RecipeFlags, Unverified, note
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
 
@@ -41,6 +41,7 @@ def finetune(
     device: Device = "auto",
     kernels: Kernels = "on",
     tensorboard: bool = False,
+    unverified: Unverified = False,
     json: bool = False,
     settings: Settings,
     table: TableOptions,
@@ -83,6 +84,7 @@ def finetune(
         device=device,
         kernels=kernels,
         tensorboard=tensorboard,
+        unverified=unverified,
     )
     if not is_main_rank():
         return

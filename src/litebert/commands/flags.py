@@ -42,6 +42,13 @@ BatchTokens = Annotated[
     int | None,
     tyro.conf.arg(help="Tokens per batch, padding included; fewer need less memory."),
 ]
+Unverified = Annotated[
+    bool,
+    tyro.conf.arg(
+        help="Load a model without verifying its files: its manifest.json is missing, or files were "
+        "changed on purpose."
+    ),
+]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]
 
 FLAG_OF = {"name": "optimizer", "overrides": "encoder"}

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import BatchTokens, Device, Json, Kernels, note
+from litebert.commands.flags import BatchTokens, Device, Json, Kernels, Unverified, note
 from litebert.commands.verbs import ModelName
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
@@ -45,6 +45,7 @@ def predict(
     dtype: Literal["auto", "float32", "bfloat16"] = "auto",
     compile: bool = False,
     overwrite: bool = False,
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Predict for every row of a file of any size. The same command again resumes an
@@ -98,6 +99,7 @@ def predict(
         dtype=dtype,
         compile=compile,
         kernels=kernels,
+        unverified=unverified,
     )
     settings = PredictOptions(
         verb=verb,

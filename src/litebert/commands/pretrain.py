@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags, note
+from litebert.commands.flags import Device, Kernels, RecipeFlags, Unverified, note
 from litebert.errors import ConfigError
 from litebert.recipes import NAMED, PretrainRecipe, named
 from litebert.recipes.pretrain import shape_settings
@@ -37,6 +37,7 @@ def pretrain(
     kernels: Kernels = "on",
     workers: int = 1,
     tensorboard: bool = False,
+    unverified: Unverified = False,
     dry_run: bool = False,
     json: bool = False,
     settings: Settings,
@@ -78,6 +79,7 @@ def pretrain(
     from litebert.train.runtime import is_main_rank
 
     common: Any = {"init": init, "device": device, "kernels": kernels, "workers": workers}
+    common["unverified"] = unverified
     result = (
         run_dry(changed, data, out, **common)
         if dry_run

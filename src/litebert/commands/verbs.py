@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Json, note
+from litebert.commands.flags import Device, Json, Unverified, note
 from litebert.errors import ConfigError, DataError
 from litebert.files import open_atomic
 from litebert.infer.formats import guesses_to_dict, to_dict
@@ -49,6 +49,7 @@ def fill(
     model: ModelName = None,
     top: int = 5,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Predict the tokens behind [MASK]: litebert fill "The capital of [MASK] is Paris."
@@ -57,7 +58,7 @@ def fill(
         top: Predictions per mask.
     """
     inputs = _read_texts(texts)
-    predictions = _load(model, device, "fill").fill(inputs, top=top)
+    predictions = _load(model, device, unverified, "fill").fill(inputs, top=top)
     rows = [
         {"text": text} | guesses_to_dict(guesses)
         for text, guesses in zip(inputs, predictions, strict=True)
@@ -82,6 +83,7 @@ def embed(
     normalize: bool = False,
     out: str | None = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Turn texts into vectors: litebert embed "a sentence" "another".
@@ -94,7 +96,9 @@ def embed(
     if out is not None and not out.endswith(".npy"):
         raise ConfigError(f"--out is a .npy file; got {out}")
     inputs = _read_texts(texts)
-    vectors = _load(model, device, "embed").embed(inputs, pooling=pooling, normalize=normalize)
+    vectors = _load(model, device, unverified, "embed").embed(
+        inputs, pooling=pooling, normalize=normalize
+    )
     if out is not None:
         try:
             with open_atomic(out) as file:
@@ -131,11 +135,12 @@ def classify(
     *,
     model: ModelName = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Label texts with a fine-tuned model: litebert classify --model DIR "great film"."""
     inputs = _read_texts(texts)
-    predictions = _load(model, device, "classify").classify(inputs)
+    predictions = _load(model, device, unverified, "classify").classify(inputs)
     _print(
         [{"text": text} | to_dict(each) for text, each in zip(inputs, predictions, strict=True)],
         lambda row: f"{row['text']}\n  {_best(row)}",
@@ -150,6 +155,7 @@ def pair(
     *,
     model: ModelName = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Label a pair of texts with a fine-tuned model: litebert pair --model DIR "A man sleeps."
@@ -159,7 +165,7 @@ def pair(
         first: The first text: a premise, a sentence.
         second: The second text: a hypothesis, another sentence.
     """
-    prediction = _load(model, device, "pair").pair(first, second)
+    prediction = _load(model, device, unverified, "pair").pair(first, second)
     row = {"first": first, "second": second} | to_dict(prediction)
     _print([row], _best, json=json)
 
@@ -171,6 +177,7 @@ def regress(
     *,
     model: ModelName = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Score a text, or a pair of texts, with a fine-tuned model: litebert regress --model DIR "A
@@ -180,7 +187,7 @@ def regress(
         first: The text, or the first of two.
         second: The second of two.
     """
-    value = _load(model, device, "regress").regress(first, second)
+    value = _load(model, device, unverified, "regress").regress(first, second)
     row = {"first": first, "second": second, "value": value}
     _print([row], lambda row: f"{row['value']:.4f}", json=json)
 
@@ -193,6 +200,7 @@ def choose(
     question: str,
     model: ModelName = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Choose among options: litebert choose --model DIR --context "…" --question "Who?" "the baker"
@@ -203,7 +211,7 @@ def choose(
         context: The text that the question is about.
         question: The question; an option replaces a "_" in it.
     """
-    prediction = _load(model, device, "choose").choose(
+    prediction = _load(model, device, unverified, "choose").choose(
         context=context, question=question, options=options
     )
     row = {"question": question, "options": list(options)} | to_dict(prediction)
@@ -226,6 +234,7 @@ def answer(
     context: str,
     model: ModelName = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Answer from a text: litebert answer --model DIR "Who sings?" --context "The baker sings."
@@ -237,7 +246,7 @@ def answer(
     """
     text = _read_input() if context == "-" else context
     example = AnswerExample(key="", question=question, context=text)
-    prediction = next(_load(model, device, "answer").predict([example], kind="answer"))
+    prediction = next(_load(model, device, unverified, "answer").predict([example], kind="answer"))
 
     def line(row: Row) -> str:
         if row["text"] is None:
@@ -254,6 +263,7 @@ def tag(
     *,
     model: ModelName = None,
     device: Device = "auto",
+    unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Tag the words of texts with a fine-tuned model: litebert tag --model DIR "Ada lives in
@@ -264,7 +274,7 @@ def tag(
             standard input.
     """
     inputs = _read_texts(texts)
-    predictions = _load(model, device, "tag").tag(inputs)
+    predictions = _load(model, device, unverified, "tag").tag(inputs)
     rows = [
         {"words": text.split()} | to_dict(each)
         for text, each in zip(inputs, predictions, strict=True)
@@ -277,12 +287,12 @@ def tag(
     _print(rows, line, json=json)
 
 
-def _load(model: str | None, device: str, verb: Verb) -> "Predictor":
+def _load(model: str | None, device: str, unverified: bool, verb: Verb) -> "Predictor":
     """The model, by default the package's own for this verb; its notes go to stderr."""
     folder = default_model(verb).folder if model is None else model
     from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
 
-    predictor = load(folder, device=device)
+    predictor = load(folder, device=device, unverified=unverified)
     for each in predictor.notes:
         note(each)
     return predictor

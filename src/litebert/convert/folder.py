@@ -15,7 +15,7 @@ from litebert.convert.huggingface_writer import to_huggingface
 from litebert.convert.tensorflow import read_google
 from litebert.convert.weights import Imported
 from litebert.errors import CheckpointError, ConfigError, ConversionError
-from litebert.files import read_json, write_folder
+from litebert.files import MANIFEST, has_manifest, read_json, verify_folder, write_folder
 from litebert.storage.checkpoint import FORMAT, Checkpoint
 from litebert.text.tokenizer import Tokenizer
 
@@ -44,6 +44,8 @@ class ConvertOptions:
     """Overrides the activation of the source's config."""
     head: HeadKind | None = None
     """Kind of a fine-tuned Google checkpoint's output, where its shape does not tell."""
+    unverified: bool = False
+    """Do not compare the source's files with its manifest.json."""
     hf_compat: bool = False
     """Keep all of Hugging Face's deviations from the paper, to train as it does."""
 
@@ -100,12 +102,12 @@ def convert_folder(
     )
 
 
-def load_source(source: Path) -> tuple[Checkpoint, tuple[str, ...]]:
+def load_source(source: Path, *, unverified: bool = False) -> tuple[Checkpoint, tuple[str, ...]]:
     """The model of a folder or checkpoint of any known kind, converted in memory, and notes."""
     kind = _recognize(source)
     if kind == "litebert":
-        return Checkpoint.load(source), ()
-    imported, tokenizer = _SOURCES[kind](source, ConvertOptions())
+        return Checkpoint.load(source, unverified=unverified), ()
+    imported, tokenizer = _SOURCES[kind](source, ConvertOptions(unverified=unverified))
     return Checkpoint(model=imported.model(), tokenizer=tokenizer), imported.notes
 
 
@@ -130,7 +132,7 @@ def _recognize(source: Path) -> Kind:
 
 
 def _from_litebert(source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
-    checkpoint = Checkpoint.load(source)
+    checkpoint = Checkpoint.load(source, unverified=options.unverified)
     config = checkpoint.model.config
     if options.activation:
         config = replace(config, encoder=replace(config.encoder, activation=options.activation))
@@ -141,6 +143,14 @@ def _from_litebert(source: Path, options: ConvertOptions) -> tuple[Imported, Tok
 
 
 def _from_huggingface(source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
+    if not options.unverified and has_manifest(source):
+        try:
+            verify_folder(source)
+        except CheckpointError as error:
+            raise ConversionError(
+                f"{error}; if you changed the folder on purpose, delete its {MANIFEST} or add "
+                "--unverified"
+            ) from error
     imported = read_huggingface(
         source,
         allow_pickle=options.allow_pickle,

@@ -278,6 +278,7 @@ def load(
     dtype: Precision = "auto",
     compile: bool = False,
     kernels: str = "on",
+    unverified: bool = False,
 ) -> Predictor:
     """A Predictor from a litebert checkpoint, a run folder (its final or best checkpoint), a
     Hugging Face folder, Google's checkpoint or the name of an embedded model; None loads the
@@ -286,14 +287,15 @@ def load(
     `device` is cpu, cuda, cuda:1 … or auto. `batch_tokens` is the largest batch in tokens; None
     chooses by device. `dtype` is float32, bfloat16 or auto: bfloat16 on a GPU that supports it.
     `compile` takes half a minute and pays from several thousand texts on. `kernels` may be off, or
-    switch families off: "attention=off,norm=off".
+    switch families off: "attention=off,norm=off". `unverified` loads a model whose manifest.json is
+    missing or does not match its files.
     """
     from litebert.infer.engine import TorchEngine
     from litebert.loading import load_checkpoint
     from litebert.models.index import default_model
 
     checkpoint, notes = load_checkpoint(
-        default_model().folder if folder is None else os.fspath(folder)
+        default_model().folder if folder is None else os.fspath(folder), unverified=unverified
     )
     engine = TorchEngine(
         checkpoint,

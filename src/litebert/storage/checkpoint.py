@@ -105,15 +105,23 @@ class Checkpoint:
             (folder / TASK).write_text(task + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path | str, *, dtype: torch.dtype = torch.float32) -> "Checkpoint":
-        """Read and verify a folder; CheckpointError says what is missing, damaged or does not
-        fit."""
+    def load(
+        cls,
+        folder: Path | str,
+        *,
+        dtype: torch.dtype = torch.float32,
+        unverified: bool = False,
+    ) -> "Checkpoint":
+        """Read and verify a folder; CheckpointError says what is missing, damaged or does not fit.
+
+        `unverified` does not compare the files with manifest.json, which may be missing.
+        """
         folder = Path(folder)
         config, stored = _read_header(folder)
-        if (folder / MANIFEST).exists():
-            verify_folder(folder)
+        if not unverified:
+            _verify(folder)
         if isinstance(stored, StoredDifference):
-            base = cls.load(_find_base(folder, stored))
+            base = cls.load(_find_base(folder, stored), unverified=unverified)
             weights = _read_difference(folder / WEIGHTS, config, stored, base.model)
             tokenizer = base.tokenizer
         else:
@@ -170,6 +178,15 @@ def read_config(folder: Path) -> ModelConfig:
 def is_difference(folder: Path) -> bool:
     """Whether a checkpoint folder needs its base to be loaded."""
     return isinstance(_read_header(folder)[1], StoredDifference)
+
+
+def _verify(folder: Path) -> None:
+    if not (folder / MANIFEST).exists():
+        raise CheckpointError(
+            f"{folder} has no {MANIFEST}, so its files cannot be verified; copy the folder again "
+            "with it, or add --unverified if you trust the files (in Python unverified=True)"
+        )
+    verify_folder(folder)
 
 
 def _read_header(folder: Path) -> tuple[ModelConfig, int | StoredDifference | None]:

@@ -66,6 +66,7 @@ def run_evaluation(
     unlabelled: bool = False,
     batch_tokens: int | None = None,
     device: str = "auto",
+    unverified: bool = False,
     say: Callable[[str], None] = to_stderr,
 ) -> EvaluationResult:
     """Score a fine-tuned model on a split of a task.
@@ -83,12 +84,13 @@ def run_evaluation(
         unlabelled: Predict a split without labels too, which cannot be scored.
         batch_tokens: Tokens in one forward, padding included; less needs less memory.
         device: cpu, cuda, cuda:1 …, or auto.
+        unverified: Do not compare the model's files with its manifest.json.
         say: Called with each note.
     """
     if samples < 1 or worst < 0:
         raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
     runtime = Runtime.start(device=device, dtype="float32")
-    finetuned = load_finetuned(model)
+    finetuned = load_finetuned(model, unverified=unverified)
     splits = (split, "train") if baselines and split != "train" else (split,)
     opened = open_task_for(finetuned, task, data, table, splits)
     examples, notes = opened.splits[split], list(opened.notes)
@@ -177,9 +179,9 @@ class FinetunedModel:
             )
 
 
-def load_finetuned(folder: Path | str) -> FinetunedModel:
+def load_finetuned(folder: Path | str, *, unverified: bool = False) -> FinetunedModel:
     """The model of a folder; ConfigError where it was not fine-tuned."""
-    checkpoint, _ = load_checkpoint(folder)
+    checkpoint, _ = load_checkpoint(folder, unverified=unverified)
     if checkpoint.task is None:
         heads = ", ".join(head.kind for head in checkpoint.model.config.heads) or "none"
         raise ConfigError(
@@ -223,14 +225,15 @@ def predict_all(
     *,
     device: torch.device | str = "cpu",
     batch_tokens: int | None = None,
+    unverified: bool = False,
 ) -> tuple[TaskData, dict[str, list[list[Prediction]]]]:
     """The predictions of each model for each split that `read` opens for the first of them. One
     model is in memory at a time."""
-    first = load_finetuned(folders[0])
+    first = load_finetuned(folders[0], unverified=unverified)
     data = read(first)
     predictions: dict[str, list[list[Prediction]]] = {split: [] for split in data.splits}
     for number, folder in enumerate(folders):
-        model = load_finetuned(folder) if number else first
+        model = load_finetuned(folder, unverified=unverified) if number else first
         model.check_task(data.task)
         for split, examples in data.splits.items():
             predictions[split].append(

@@ -40,6 +40,7 @@ def run_finetuning(
     device: str = "auto",
     kernels: str = "on",
     tensorboard: bool = False,
+    unverified: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
 ) -> FinetuneResult:
@@ -59,6 +60,7 @@ def run_finetuning(
         device: cpu, cuda, cuda:1 …, or auto.
         kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
         tensorboard: Write TensorBoard events into the run folder as well.
+        unverified: Do not compare the model's files with its manifest.json.
         progress: Show progress on standard error.
         say: Called with each message.
 
@@ -69,7 +71,7 @@ def run_finetuning(
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
     examples = open_task(task, data, options=table, splits=("train", "dev"))
-    source, loading_notes = load_checkpoint(model)
+    source, loading_notes = load_checkpoint(model, unverified=unverified)
     notes = (*examples.notes, *loading_notes, *_advice(examples.task.name, source))
     for note in notes if progress else ():
         say(f"note: {note}")

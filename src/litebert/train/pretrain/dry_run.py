@@ -36,12 +36,16 @@ def run_dry(
     device: str = "auto",
     kernels: str = "on",
     workers: int = 1,
+    unverified: bool = False,
 ) -> dict[str, Any]:
     """Run a few steps of a pretraining at the stage with most tokens in a batch; memory, speed,
     time and disk of the run. Nothing is written to `out`."""
     start = None if init is None else find_checkpoint(init)
     with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
-        return _measure(Pretraining(recipe, data, runtime, init=start, workers=workers), out)
+        training = Pretraining(
+            recipe, data, runtime, init=start, workers=workers, unverified=unverified
+        )
+        return _measure(training, out)
 
 
 def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def run_pretraining(
     kernels: str = "on",
     workers: int = 1,
     tensorboard: bool = False,
+    unverified: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
 ) -> PretrainResult:
@@ -105,6 +106,7 @@ def run_pretraining(
         kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
         workers: Processes that prefetch batches; 0 prepares them in this one.
         tensorboard: Write TensorBoard events into the run folder as well.
+        unverified: Do not compare the files of `init` with its manifest.json.
         progress: Show progress on standard error.
         say: Called with each message.
 
@@ -116,7 +118,16 @@ def run_pretraining(
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     start = None if init is None else find_checkpoint(init)
     with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
-        training = Pretraining(recipe, data, runtime, init=start, workers=workers, out=out, say=say)
+        training = Pretraining(
+            recipe,
+            data,
+            runtime,
+            init=start,
+            workers=workers,
+            out=out,
+            unverified=unverified,
+            say=say,
+        )
         sinks = tensorboard_sinks(out) if tensorboard and runtime.is_main else ()
         return training.train(out, sinks=sinks, progress=progress)
 
@@ -133,6 +144,7 @@ class Pretraining:
         init: Path | str | None = None,
         workers: int = 0,
         out: Path | str | None = None,
+        unverified: bool = False,
         say: Say = to_stderr,
     ) -> None:
         """out: the run folder, whose earlier verification of the shards is trusted for files that
@@ -166,7 +178,7 @@ class Pretraining:
         )
         trained = 0
         if init is not None:
-            old = Checkpoint.load(init)
+            old = Checkpoint.load(init, unverified=unverified)
             say(f"weights start from {init}: {load_initial_weights(model, old, self.tokenizer)}")
             trained = old.model.config.encoder.max_positions
         self.new_positions = new_positions(recipe, trained=trained)
