@@ -63,7 +63,7 @@ def table(rows: dict[str, dict[str, Any]], pretraining: dict[str, Any]) -> str:
             bold=True,
         )
     )
-    for kind, shown in (("majority", "most frequent label"), ("bag_of_words", "bag of words")):
+    for kind, shown in (("majority", "majority baseline"), ("bag_of_words", "bag of words")):
         found = {
             name: (rows.get(run) or {}).get(kind, {}).get(score)
             for name, (run, score) in COLUMNS.items()
