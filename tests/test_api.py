@@ -88,7 +88,7 @@ def test_rows_in_memory_and_their_file_give_the_same_run(
         (run.checkpoint / "model.safetensors").read_bytes() for run in (in_memory, from_file)
     ]
     assert weights[0] == weights[1]
-    assert any("columns recognised" in note for note in in_memory.notes)
+    assert any("columns recognized" in note for note in in_memory.notes)
     # the content counts, not where it is: the file resumes the run that rows began
     again = litebert.finetune(
         "classify", model=pretrained, data=file, out=in_memory.folder, **QUICK

@@ -26,9 +26,8 @@ def broken(page: Path) -> Iterator[str]:
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
-        if "://" not in link and not target.exists():
-            yield link
-        elif anchor and target.suffix == ".md" and anchor not in headings(target):
+        wrong_anchor = anchor and target.is_file() and anchor not in headings(target)
+        if "://" not in link and (not target.exists() or wrong_anchor):
             yield link
     for name in re.findall(r"`((?:\w+/)+\w+\.(?:py|md))\b", text):
         if not any((folder / name).exists() for folder in FOLDERS):

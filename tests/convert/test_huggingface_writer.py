@@ -140,7 +140,7 @@ def test_from_huggingface_and_back_is_bit_identical(name, tmp_path):
             "shares whole layers or none; this encoder has share = attention",
         ),
         ({"share": "ffn"}, (), "this encoder has share = ffn"),
-        ({"norm": "pre"}, (), "norm after each residual sum, this one before"),
+        ({"norm": "pre"}, (), "post-norm encoders only, and this one is pre-norm"),
         ({"num_layers": 36, "num_groups": 14}, (), "rounds 36 layers in 14 groups differently"),
         ({}, ("joint_span",), "no joint span head"),
         ({}, ("order",), "no class with the heads order together"),

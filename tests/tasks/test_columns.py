@@ -1,4 +1,4 @@
-"""Columns are recognised or taken as named, and rows become examples or say why they cannot."""
+"""Columns are recognized or taken as named, and rows become examples or say why they cannot."""
 
 import contextlib
 from typing import Any
@@ -83,10 +83,10 @@ from litebert.tasks.tables.example import row_to_example
         ("tag", "id tokens ner_tags", Columns(key="id", words="tokens", tags="ner_tags")),
     ],
 )
-def test_columns_are_recognised(kind: Kind, names: str, columns: Columns) -> None:
+def test_columns_are_recognized(kind: Kind, names: str, columns: Columns) -> None:
     found, told = find_columns(kind, names.split(), labelled=True)
     assert found == columns
-    assert told.startswith("columns recognised: ")
+    assert told.startswith("columns recognized: ")
     assert all(repr(name) in told for name in names.split() if name not in ("title",))
 
 
@@ -98,25 +98,25 @@ def test_columns_are_recognised(kind: Kind, names: str, columns: Columns) -> Non
             "txt lbl",
             {},
             DataError,
-            r"f\.csv: no column is recognised as the label of classify \(by names such as label,"
+            r"f\.csv: no column is recognized as the label of classify \(by names such as label,"
             r".*; the table has: 'txt', 'lbl'; say which one it is with --label NAME, or give the "
             r"table a header line",
         ),
-        ("classify", "text kind_of label2", {}, DataError, "recognised as the label of classify"),
+        ("classify", "text kind_of label2", {}, DataError, "recognized as the label of classify"),
         (
             "pair",
             "sentence1 label",
             {},
             DataError,
-            "no column is recognised as the second of pair .*--second NAME",
+            "no column is recognized as the second of pair .*--second NAME",
         ),
-        ("choose", "options answer", {}, DataError, "recognised as the question of choose"),
+        ("choose", "options answer", {}, DataError, "recognized as the question of choose"),
         (
             "answer",
             "question answer_start context",
             {},
             DataError,
-            "recognised as the answer of answer .*--answer NAME",
+            "recognized as the answer of answer .*--answer NAME",
         ),
         (
             "classify",

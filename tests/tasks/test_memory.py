@@ -92,7 +92,7 @@ def test_rows_in_memory_are_those_of_a_file(tmp_path: Path, wrap: Any) -> None:
     found = open_task("classify", wrap(ROWS), splits=("train", "dev"))
     assert content(found) == content(expected)
     assert found.task.labels == ("no", "yes")
-    assert any("columns recognised" in note for note in found.notes)
+    assert any("columns recognized" in note for note in found.notes)
 
 
 def test_a_dict_has_splits_under_their_usual_names() -> None:

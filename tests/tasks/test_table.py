@@ -56,7 +56,7 @@ def test_every_kind_reads_and_is_cut(tmp_path: Path, kind: str) -> None:
         "dev": 7,
     }
     assert data.notes[0].startswith(f"{kind}.")
-    assert "columns recognised" in data.notes[0]
+    assert "columns recognized" in data.notes[0]
     assert data.notes[1] == "dev is 7 of the 72 rows, cut from train (seed 0)"
     assert bool(data.task.labels) == (kind in ("classify", "pair", "tag"))
 

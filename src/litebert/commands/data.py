@@ -169,7 +169,7 @@ def _print_summary(facts: dict[str, Any]) -> None:
         table.add_row(key, f"{facts[key]:,}")
     table.add_row("unknown tokens", f"{facts['unknown_rate']:.3%}")
     table.add_row("bad rows", f"{facts['bad_rows']:,}")
-    table.add_row("shards (taken over)", f"{facts['shards']:,} ({facts['shards_reused']:,})")
+    table.add_row("shards (reused)", f"{facts['shards']:,} ({facts['shards_reused']:,})")
     table.add_row("text", f"{facts['text_bytes'] / 1e6:,.1f} MB")
     table.add_row(
         "encoded now", f"{facts['encoded_bytes'] / 1e6:,.1f} MB in {facts['seconds']:,.1f} s"

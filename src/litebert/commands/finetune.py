@@ -112,6 +112,6 @@ def _print_scores(result: dict[str, Any], out: Path) -> None:
         print(f"{runs} not above chance: see the events in metrics.jsonl", file=sys.stderr)
     curves = out / "seed-*" if "seeds" in result else out
     print(
-        f"on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}",
+        f"scores on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}",
         file=sys.stderr,
     )

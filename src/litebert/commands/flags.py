@@ -146,7 +146,7 @@ def _parameters(command: Callable[..., Any], args: Sequence[str]) -> dict[str, _
 def _plain_parameter(
     name: str, hint: Any, marks: tuple[Any, ...], default: Any, help: str | None
 ) -> _Parameter:
-    required, optional = default is inspect.Parameter.empty, default in (None, ())
+    required, optional = default is inspect.Parameter.empty, default in (None, (), "")
     kind, shown = _without_none(hint), None
     if kind is bool:
         marks, shown = (*marks, tyro.conf.FlagCreatePairsOff), f"(default: {_shown(default)})"

@@ -52,7 +52,10 @@ def train(
         rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
     )
     make_folder(out)
-    print(f"learning {vocab_size} tokens; a large corpus takes minutes", file=sys.stderr)
+    print(
+        f"training a vocabulary of {vocab_size:,} tokens; a large corpus takes minutes",
+        file=sys.stderr,
+    )
     bad: list[BadRow] = []
     documents = read_documents(
         corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append
@@ -75,4 +78,4 @@ def train(
     print(f"on {measured}:")
     print(f"  coverage         {report.coverage:.4%} of characters")
     print(f"  tokens per word  {report.tokens_per_word:.3f}")
-    print(f"  unknown rate     {report.unknown_rate:.4%} of tokens")
+    print(f"  unknown tokens   {report.unknown_rate:.4%} of tokens")

@@ -104,7 +104,8 @@ def _architecture(config: ModelConfig) -> str:
 def _check_encoder(encoder: EncoderConfig, family: Family) -> None:
     if encoder.norm == "pre":
         raise ConversionError(
-            "Hugging Face's encoders norm after each residual sum, this one before (norm = pre)"
+            "Hugging Face has post-norm encoders only, and this one is pre-norm (norm = pre); "
+            "a model that was trained with norm = post converts"
         )
     plan = encoder.plan()
     if any(attention != ffn for attention, ffn in plan):

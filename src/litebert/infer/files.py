@@ -200,7 +200,7 @@ class _Inputs:
         }
         if recognized:
             choices = ", ".join(f"{role} is {name!r}" for role, name in recognized.items())
-            self.notes.append(f"{self._source.name}: columns recognised by their names: {choices}")
+            self.notes.append(f"{self._source.name}: columns recognized by their names: {choices}")
         return columns
 
     def _to_input(self, location: Location, row: dict[str, Any], columns: Columns) -> _InputRow:

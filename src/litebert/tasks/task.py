@@ -59,7 +59,7 @@ class TaskData:
     """By name: train, dev, test; MNLI has dev and dev_mismatched. Only those that the files
     have."""
     notes: tuple[str, ...] = ()
-    """For the user: columns recognised, rows skipped, a split that was cut from train."""
+    """For the user: columns recognized, rows skipped, a split that was cut from train."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -235,7 +235,7 @@ def find_columns(
         for role in (*usual, *_ALWAYS)
         if role in recognized
     )
-    return columns, f"{_at(where)}columns recognised: {note}" if note else ""
+    return columns, f"{_at(where)}columns recognized: {note}" if note else ""
 
 
 def _recognize(
@@ -292,7 +292,7 @@ def _missing(kind: Kind, role: str, names: Sequence[str], where: str) -> str:
     flag = f"--{role.replace('_', '-')}"
     looks = ", ".join(_NAMES[kind][role].split()[:6])
     return (
-        f"{_at(where)}no column is recognised as the {role} of {kind} (by names such as {looks}); "
+        f"{_at(where)}no column is recognized as the {role} of {kind} (by names such as {looks}); "
         f"{_has(names)}; say which one it is with {flag} NAME, or give the table a header line"
     )
 
