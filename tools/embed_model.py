@@ -2,9 +2,11 @@
 Prints sizes as JSON.
 
     python -m tools.embed_model RUN --name base --facts facts.json [--first] [--into
-    src/litebert/models] python -m tools.embed_model RUN --name sentiment --facts facts.json
+    src/litebert/models]
+    python -m tools.embed_model RUN --name sentiment --facts facts.json
     --based-on base --labels negative positive
- RUN is the folder of a run or of a checkpoint, or the embedded folder itself, to make its card
+
+RUN is the folder of a run or of a checkpoint, or the embedded folder itself, to make its card
 anew: its weights stay as they are. With --based-on only the difference to an embedded model is
 stored, which a fine-tuned one needs little room for; `lost` is then what a weight's change misses,
 in parts of its own length. The facts are a JSON object of what only a person knows,
@@ -13,7 +15,8 @@ in parts of its own length. The facts are a JSON object of what only a person kn
     {"name": "value"},
      "scores": [{"task": "…", "score": "…", "value": 0.9, "split": "dev", "note": "…"}], "limits":
      ["…"]}
- and the rest is read off the model and its run. A model that exists under this name is replaced,
+
+and the rest is read off the model and its run. A model that exists under this name is replaced,
 and keeps its place in the index; a new one comes last, or with --first becomes the default for all
 that it can do.
 """

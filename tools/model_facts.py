@@ -2,7 +2,8 @@
 
     python -m tools.model_facts RESULTS > facts.json
     python -m tools.model_facts RESULTS --sentiment > facts.json
- RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table), pretraining.json
+
+RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table), pretraining.json
 (tools/model_record.py) and, for the sentiment classifier, sentiment.json (`litebert evaluate sst2
 --json` of it as it is stored). The words are here, the numbers there.
 """

@@ -2,7 +2,8 @@
 came to out.
 
     python -m tools.model_record RESULTS LEG[:STEP]… [--vocab-size 30000]
- A leg is the folder of a run, each started from the weights of the one before: those of its end, or
+
+A leg is the folder of a run, each started from the weights of the one before: those of its end, or
 of the evaluation at STEP. What a leg cost is what all of it cost. Writes RESULTS/pretraining.json
 (GPU minutes, tokens, FLOPs, speeds, held-out losses of every leg), curve.json and pretraining.svg
 (training loss, means of 50 steps), and each leg's recipe and environment.

@@ -1,7 +1,8 @@
 """The scores of the embedded model beside published ones, for results and for the README.
 
     python -m tools.model_table RESULTS [--readme README.md] [--check]
- RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table) and pretraining.json
+
+RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table) and pretraining.json
 (tools/model_record.py). Writes RESULTS/table.md, and the same table between the two marks in the
 README; --check changes nothing and fails where the README says something else.
 """

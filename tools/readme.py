@@ -2,7 +2,8 @@
 print now out.
 
     python -m tools.readme [README.md] [--check]
- In a block marked ```console a line that begins with "$ " is run by the shell, and the lines after
+
+In a block marked ```console a line that begins with "$ " is run by the shell, and the lines after
 it, up to the next command or the block's end, become what it prints. --check changes nothing and
 fails where a line differs by more than its last digits.
 """

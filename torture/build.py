@@ -2,7 +2,8 @@
 undisturbed one gives.
 
     python -m torture.build --data FILE --tokenizer spiece.model --kills 50 --out torture.json
- A kill is SIGKILL to the process that reads and writes, at a moment drawn evenly over what an
+
+A kill is SIGKILL to the process that reads and writes, at a moment drawn evenly over what an
 undisturbed build takes from its first file in the work folder on. Workers must end by themselves;
 the number of workers changes from start to start.
 """

@@ -2,7 +2,8 @@
 object.
 
     python -m torture.finetune --points 20 --signals 50 --kills 20
- points: in one process, a SIGTERM before a microbatch or a batch of dev, at so many places of a run
+
+points: in one process, a SIGTERM before a microbatch or a batch of dev, at so many places of a run
 of two epochs with dropout, for a task of every kind and for one that fails and begins again.
 signals and kills: through the command line, SIGTERM or Ctrl-C and SIGKILL at random moments,
 evaluation included; the same command goes on. Weights, card, predictions, metrics and result are

@@ -2,7 +2,8 @@
 bounded memory.
 
     python -m torture.fuzz_corpus --generated 5000 --out fuzz.json
- Generated files are good ones of every kind and compression, damaged at random: bytes changed,
+
+Generated files are good ones of every kind and compression, damaged at random: bytes changed,
 pieces cut out or doubled, the end cut off. Made files are 300 of the things that really come along:
 NUL, marks, other encodings, long lines, bombs. Each is read by a child process under a limit of
 memory; for each are counted its time and what it said.

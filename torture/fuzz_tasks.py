@@ -2,7 +2,8 @@
 in bounded memory.
 
     python -m torture.fuzz_tasks --generated 5000 --out fuzz.json
- As fuzz_corpus.py, for tables (CSV, TSV, JSONL, Parquet) and SQuAD's JSON: good files of every kind
+
+As fuzz_corpus.py, for tables (CSV, TSV, JSONL, Parquet) and SQuAD's JSON: good files of every kind
 of task and compression, damaged at random; and made ones. Each is read with bad rows refused and
 with bad rows left out.
 """

@@ -2,7 +2,8 @@
 run writes.
 
     python -m torture.predict --kills 50 --out torture.json
- A kill is SIGKILL at a moment drawn evenly over what an undisturbed run takes, its start included;
+
+A kill is SIGKILL at a moment drawn evenly over what an undisturbed run takes, its start included;
 one in five is SIGTERM (exit code 75 once the command runs). Input and output change kind from file
 to file.
 """

@@ -2,7 +2,8 @@
 object.
 
     python -m torture.pretrain --points 20 --signals 50 --kills 20
- points: in one process, a SIGTERM before a microbatch, at so many places of a run that crosses
+
+points: in one process, a SIGTERM before a microbatch, at so many places of a run that crosses
 stages of batch size, sequence length and depth, with 0 and with 2 data workers. signals and kills:
 through the command line, SIGTERM or Ctrl-C and SIGKILL at random moments, evaluation included; the
 same command goes on. Weights, best weights, metrics and scores are compared bit for bit with those

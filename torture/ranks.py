@@ -2,7 +2,8 @@
 one JSON object.
 
     python -m torture.ranks --signals 20 --kills 10
- Each signal goes to one of the two ranks: no hang, everything saved, and the resumed run equals the
+
+Each signal goes to one of the two ranks: no hang, everything saved, and the resumed run equals the
 undisturbed one bit for bit. Each kill (SIGKILL) hits a rank under --max-restarts: the run ends as
 if nothing had happened.
 """

@@ -1,12 +1,14 @@
 """Torture of snapshots: SIGKILL at random moments, flipped bytes, truncated files. Prints one JSON
 object.
- A child process saves snapshots one after another and is killed again and again. The law: whatever
+
+A child process saves snapshots one after another and is killed again and again. The law: whatever
 it had announced as saved, or something newer, is what `latest` gives back, bit for bit. Then single
 bytes are flipped and files cut short: each must be noticed, reported and passed over for the
 snapshot before. Exit code 1 if any trial broke the law.
 
     python -m torture.snapshot                              the campaign: 200 kills, 200
-    flips, 50 truncations python -m torture.snapshot --kills 10 --flips 20 --truncations 10
+    flips, 50 truncations
+    python -m torture.snapshot --kills 10 --flips 20 --truncations 10
 """
 
 import argparse

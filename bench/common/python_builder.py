@@ -1,6 +1,7 @@
 """A straightforward builder of masked, ordered examples in the reference's manner: the baseline of
 bench/cpu/examples.py.
- One example at a time over lists of pieces, as create_pretraining_data.py of google-research/albert
+
+One example at a time over lists of pieces, as create_pretraining_data.py of google-research/albert
 does it (its quirks are in litebert's docs/examples.md): chunks of sentences, a random B for
 one-segment chunks, overflow cut from the longer segment at either end, n-grams of whole words
 masked from shuffled candidates. Written for litebert.

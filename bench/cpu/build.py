@@ -3,7 +3,8 @@ it takes.
 
     python -m bench.cpu.build --data FILE... --tokenizer spiece.model --out build.json
     python -m bench.cpu.build --data FILE... --tokenizer spiece.model --out build.json --memory 0.5 4
- Bare SentencePiece is `SentencePieceProcessor.Encode(paragraphs, out_type=int, num_threads=1)` on
+
+Bare SentencePiece is `SentencePieceProcessor.Encode(paragraphs, out_type=int, num_threads=1)` on
 paragraphs that are in memory already, without ALBERT's clean-up: less work than any build does.
 Times are CPU seconds of all processes, so that "per core" means just that; the two are measured by
 turns, and the ratio is the median over the turns. What a build of one sentence takes, to start

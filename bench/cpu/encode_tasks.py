@@ -4,7 +4,8 @@ survive. Prints one JSON object.
     python -m bench.cpu.encode_tasks --squad dev-v1.1.json --race RACE --tokenizer DIR python
     bench/cpu/encode_tasks.py --squad dev-v2.0.json --tokenizer spiece.model --examples 2000 --repeats 5
     --out encode.json
- The peer is `tokenizers` in one thread, reading our tokenizer.json, called as the stock scripts
+
+The peer is `tokenizers` in one thread, reading our tokenizer.json, called as the stock scripts
 call it: SQuAD with overflowing windows and offsets and a search for each answer's tokens, RACE with
 the context beside every option. Both ways take turns on the same examples; the ratio of CPU seconds
 is the median. A gold answer survives when its tokens' text, cut from the context, is the answer

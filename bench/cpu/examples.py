@@ -2,8 +2,10 @@
 JSON object.
 
     python -m bench.cpu.examples --data DIR                     a folder written by `litebert data
-    build` python -m bench.cpu.examples --data DIR --documents 600 --copies 10
- Both make ten masked copies of the same documents, as the reference does: first from sentences
+    build`
+    python -m bench.cpu.examples --data DIR --documents 600 --copies 10
+
+Both make ten masked copies of the same documents, as the reference does: first from sentences
 already tokenized, then with tokenization counted too (ours: the tokenizer's fast path over all
 sentences; theirs: sentence by sentence with the reference's clean-up). CPU seconds of one core, the
 two interleaved, the median of the repeats. Examples are not equally many on the two sides, since

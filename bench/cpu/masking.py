@@ -2,8 +2,10 @@
 Prints one JSON object.
 
     python -m bench.cpu.masking --data DIR                      a folder written by `litebert data
-    build` python -m bench.cpu.masking --data DIR --repeats 9 --batch-tokens 32768
- Both mask the same rows; CPU seconds of one core, interleaved, the median of the repeats. Tokens
+    build`
+    python -m bench.cpu.masking --data DIR --repeats 9 --batch-tokens 32768
+
+Both mask the same rows; CPU seconds of one core, interleaved, the median of the repeats. Tokens
 are counted with [CLS] and [SEP], without padding.
 """
 

@@ -3,9 +3,11 @@ one JSON object.
 
     python -m bench.cpu.predict                                  texts made up here python
     bench/cpu/predict.py --data FILE [--text COLUMN]      the rows of a .csv, .tsv, .jsonl, .parquet or
-    .txt file python -m bench.cpu.predict --rows 10000 200000              rows of the files that memory
+    .txt file
+    python -m bench.cpu.predict --rows 10000 200000              rows of the files that memory
     is measured on
- Speed: the same texts of very different lengths, embedded by the Predictor and by a loop over
+
+Speed: the same texts of very different lengths, embedded by the Predictor and by a loop over
 batches of --batch-size in the order given, padded to the longest of each; both make their tokens
 themselves. CPU seconds of one thread, interleaved, the median of the repeats; the vectors must
 agree. Memory: `predict_file` in a process of its own, the most it ever held while it ran, by number

@@ -2,7 +2,8 @@
 run. Prints JSON.
 
     python -m bench.cpu.pretrain_step [--threads 1] [--rounds 5]
- H 256, 6 layers, 32 × 128 tokens, 30,000 pieces, 15 % masked, float32: forward, backward, clip and
+
+H 256, 6 layers, 32 × 128 tokens, 30,000 pieces, 15 % masked, float32: forward, backward, clip and
 AdamW, both with the same batch (made by our stream rules: 19 masked tokens a row, none padded).
 Theirs runs with SDPA and plain AdamW, with fused AdamW, and with torch.compile and fused AdamW; the
 ratio to each is printed. Contenders take turns, round after round; the figure is the median, by the

@@ -4,7 +4,8 @@ the peers'. Prints JSON.
     python -m bench.cpu.scores --glue glue --squad1 squad/dev-v1.1.json --squad1-train
     squad/shifts/new_wiki_v1.0.json \\
         --squad2 squad/dev-v2.0.json --race RACE [--out FILE]
- Of each task: scores of the truth (100 everywhere, or the run fails), of both baselines with their
+
+Of each task: scores of the truth (100 everywhere, or the run fails), of both baselines with their
 95 % intervals, and the largest difference of any score of the bag of words from scikit-learn
 (labels), scipy (numbers) and torchmetrics (SQuAD 1), in points of 100. Where a task has dev only,
 it is cut by title or pair: 80 % for the baselines to learn from, 20 % to score.

@@ -3,7 +3,8 @@ would, and how fast.
 
     python -m bench.cpu.sentences --data FILE --out sentences.json        (pip install pysbd syntok
     blingfire)
- The golden set is ours and so are the rules, so the second figure to look at is where the libraries
+
+The golden set is ours and so are the rules, so the second figure to look at is where the libraries
 and we disagree on real text; `--show N` prints some such paragraphs.
 """
 

@@ -2,9 +2,11 @@
 Face's. Prints one JSON object.
 
     python -m bench.cpu.tokenizer --data CORPUS --tokenizer DIR                 a corpus as `litebert
-    data build` reads it python -m bench.cpu.tokenizer --data CORPUS --tokenizer spiece.model --lines
+    data build` reads it
+    python -m bench.cpu.tokenizer --data CORPUS --tokenizer spiece.model --lines
     20000 --repeats 200 --out tokenizer.json
- Bare SentencePiece encodes the same raw lines, given as one list, into lists of ids, without any
+
+Bare SentencePiece encodes the same raw lines, given as one list, into lists of ids, without any
 clean-up, in as many threads (one). Chunks of a thousand lines, all ways in random order on each;
 the ratio of CPU seconds is the median over the chunks. The ids are compared over all lines when the
 package `tokenizers` is there.

@@ -3,9 +3,11 @@ seconds.
 
     python -m bench.gpu.campaign --data SHARDS --tasks GLUE --tokenizer DIR --out DIR --seconds 420
     python -m bench.gpu.campaign … --only tasks start largest                       a second visit,
-    for what the first left out python -m bench.gpu.campaign --tiny
+    for what the first left out
+    python -m bench.gpu.campaign --tiny
     the same code on a CPU
- The parts are those of step.py and tasks.py; flags of the former go through (`--batches 2`,
+
+The parts are those of step.py and tasks.py; flags of the former go through (`--batches 2`,
 `--peers padded full`). What is not expected to end in time is left out, says so in its row, and
 shorter things after it still have their turn. Each row is written when it is known. Unless told
 otherwise: one batch size on each side, Hugging Face without a mask (no work for one), and every

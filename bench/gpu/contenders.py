@@ -1,10 +1,12 @@
 """Who takes part in bench/gpu/step.py: our own pretraining run, and Hugging Face's
 AlbertForPreTraining. Cases in; steps out.
- Ours is what `litebert pretrain` does: Pretraining's job, working copy, optimizer and CUDA graphs
+
+Ours is what `litebert pretrain` does: Pretraining's job, working copy, optimizer and CUDA graphs
 in the loop, batches of real shards from the reader's worker processes. Theirs is compiled as a
 whole, with SDPA, bfloat16 and fused AdamW; its batches, the same ones, lie on the device already,
 and nobody waits for its loss.
- Without an `attention_mask` transformers 5.17 compiles a mask of nothing but True, broadcast along
+
+Without an `attention_mask` transformers 5.17 compiles a mask of nothing but True, broadcast along
 the keys (stride 0), which no fused kernel of SDPA takes: attention is then float32 products that
 keep all probabilities, 0.75 GiB a layer at 64 × 512, and a step takes twice the time
 (huggingface/transformers issue 48925, mended by 5.22). That is `usual`, what one gets. `full` asks

@@ -1,6 +1,7 @@
 """Where the time of a step goes on a GPU: some steps under torch's profiler in; kernels by class,
 the largest, and gaps out.
- Recording slows the host down, so `kernel_ms` counts device time alone, and `idle` is what no
+
+Recording slows the host down, so `kernel_ms` counts device time alone, and `idle` is what no
 kernel fills of the step as it was timed, without a profiler. Kernels of a graph follow one another
 within a few microseconds: `short_gaps` are those. `long_gaps` are waits for the host, longer here
 than without a profiler; `gaps` names the longest and what ended each of them.

@@ -2,14 +2,18 @@
 in the same process.
 
     python -m bench.gpu.step --data SHARDS --out DIR                              speed, memory and
-    loader, of every shape python -m bench.gpu.step --data SHARDS --shapes base-512 --peers full
-    a part of it: every combination stands alone python -m bench.gpu.step --data SHARDS --parts
+    loader, of every shape
+    python -m bench.gpu.step --data SHARDS --shapes base-512 --peers full
+    a part of it: every combination stands alone
+    python -m bench.gpu.step --data SHARDS --parts
     largest start                  largest batches; seconds to the first step python
     bench/gpu/step.py --tiny                                               the same code on a CPU,
     in seconds
- One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
+
+One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
 others go on. With --out also run.json, rows.jsonl and table.md.
- Speed: a step is what `litebert pretrain` does (contenders.py): losses, gradients, clipping,
+
+Speed: a step is what `litebert pretrain` does (contenders.py): losses, gradients, clipping,
 optimizer, log, loader. First its gradient is checked against float32: it may err 1.1 times as much
 as plain bfloat16. Times are medians of three blocks. `real` tokens are those of the text;
 `positions` count padding too, as rows × length. A packed step does no work for padding, so its real

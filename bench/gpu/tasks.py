@@ -1,12 +1,16 @@
 """Fine-tuning and inference on one GPU, checked and then timed, with the peers in the same process.
 
     python -m bench.gpu.tasks --data glue --tokenizer spiece.model                  all parts,
-    albert-base python -m bench.gpu.tasks --data glue --tokenizer spiece.model --parts epoch --ways
-    ours python -m bench.gpu.tasks --tiny                                                the same
+    albert-base
+    python -m bench.gpu.tasks --data glue --tokenizer spiece.model --parts epoch --ways
+    ours
+    python -m bench.gpu.tasks --tiny                                                the same
     code on a CPU, in seconds
- One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
+
+One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
 others go on.
- check: the gradient of packed and of recorded batches against float64, beside that of padded ones;
+
+check: the gradient of packed and of recorded batches against float64, beside that of padded ones;
 the vectors likewise. epoch: one epoch of SST-2 from random weights, the clock around the whole run:
 `seconds`; `per_step` is the mean step of the second half, when everything is compiled and recorded.
 Ours is `litebert finetune`'s own run with its log, snapshots, a look at dev (8 sentences) and its

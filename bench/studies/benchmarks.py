@@ -3,7 +3,8 @@ has to beat.
 
     python -m bench.studies.benchmarks --model DIR --data DIR --out DIR [--jobs 6] [--tasks sst2 rte …]
     [--seeds 5] [--table]
- DATA holds glue/ (GLUE's own folders), squad/ (dev-v1.1.json, dev-v2.0.json, shifts/) and race/
+
+DATA holds glue/ (GLUE's own folders), squad/ (dev-v1.1.json, dev-v2.0.json, shifts/) and race/
 (train, dev). Where only dev is there (MNLI, QNLI, SQuAD 2) it is cut once by title or pair: four
 fifths train, one fifth is scored, and the row says so. SQuAD 1.1 is learned from SQuAD-shifts. Each
 run is `litebert finetune` in a process of its own, --jobs at a time, with fewer epochs than the

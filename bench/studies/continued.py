@@ -3,7 +3,8 @@ begins with nothing?
 
     python -m bench.studies.continued --first SHARDS --then SHARDS --out DIR [--recipe demo] [--first-tokens
     N] [--then-tokens N]
- Three runs of one recipe: on the first corpus; on the second from that run's weights (`--init`); on
+
+Three runs of one recipe: on the first corpus; on the second from that run's weights (`--init`); on
 the second from random weights. Held-out loss on the second corpus along the way, and before the
 first step, into OUT/continued.json.
 """

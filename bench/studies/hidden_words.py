@@ -1,6 +1,7 @@
 """What a model makes of hidden words, in figures that models with different vocabularies share:
 texts in, nats per word out.
- A word is what stands between spaces, and the same words of the same windows are hidden from every
+
+A word is what stands between spaces, and the same words of the same windows are hidden from every
 model, whole. Two scores: all pieces of a word guessed at once, as `fill` sees them; and in turn,
 each piece after those before it are shown, the other word still hidden. A vocabulary of small
 pieces loses by the first (its pieces cannot agree with each other) and gains by both, for the

@@ -2,7 +2,8 @@
 share a scale.
 
     python -m bench.studies.int8 --model DIR --data SHARDS [--tokens 50000]        prints one JSON object
- The same held-out examples for every way of storing (all documents of --data, which the model must
+
+The same held-out examples for every way of storing (all documents of --data, which the model must
 not have been trained on). `divergence` is the mean Kullback-Leibler divergence in nats from what
 float32 predicts at the masked tokens, and `agreement` how often both guess the same piece: they
 tell ways apart long before the loss does. `loss_deviation` is what chance makes of `loss_change`:

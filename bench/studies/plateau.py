@@ -2,7 +2,8 @@
 one GPU.
 
     python -m bench.studies.plateau --data SHARDS --out DIR --variants pre post --seeds 0 1 2
- Held-out loss on a fixed million tokens, the tokens after which the entropy of single tokens was
+
+Held-out loss on a fixed million tokens, the tokens after which the entropy of single tokens was
 left behind, and minutes, into DIR/table.json; the curves stand in each run's metrics.jsonl. With
 --miniature the same variants on a CPU: six layers of width 128, 64 sequences of 16 tokens a step;
 the shards that `litebert demo` leaves will do.

@@ -2,7 +2,8 @@
 out.
 
     python -m bench.studies.plateau_table results/2026-11-16_plateau RUN.jsonl …
- Every number comes from the metrics that the runs wrote; a run that was stopped early is marked as
+
+Every number comes from the metrics that the runs wrote; a run that was stopped early is marked as
 such.
 """
 

@@ -2,9 +2,11 @@
 start and seed.
 
     python -m bench.studies.positions --data SHARDS --out DIR [--starts as-they-are copies …] [--seeds 0 1
-    2] [--steps 1500] python -m bench.studies.positions --data SHARDS --out DIR --model CHECKPOINT --lengths
+    2] [--steps 1500]
+    python -m bench.studies.positions --data SHARDS --out DIR --model CHECKPOINT --lengths
     128 512 [--tokens 20000]
- In miniature, on a CPU: a pre-norm model of four shared layers of width 128 reads 16 tokens at a
+
+In miniature, on a CPU: a pre-norm model of four shared layers of width 128 reads 16 tokens at a
 time, and 64 in the last 15 % of its steps, while the rate falls. Until then all runs of a seed are
 the same, bit for bit. Held-out loss before the switch, at 64 before the first step there, and at
 the end, and the training loss in between: DIR/positions.json and table.md. A run that is finished

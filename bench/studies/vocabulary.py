@@ -3,7 +3,8 @@ different sizes.
 
     python -m bench.studies.vocabulary --data CORPUS… --tokenizers DIR… --out DIR [--steps 300 500] [--seeds
     0 1]
- Documents of every file are drawn by a seed. Counted for each vocabulary: pieces per word,
+
+Documents of every file are drawn by a seed. Counted for each vocabulary: pieces per word,
 parameters, and bytes of the int8 model with its tokenizer. Then the demo's model (three shared
 layers of width 128, pre-norm, Muon) is pretrained with each, over sequences of as many words and
 for equal compute, and asked for the same hidden words of the same held-out documents

@@ -2,7 +2,8 @@
 Prints JSON, a line for each.
 
     python -m bench.gpu.kernels.linear [--sizes 768 1024 4096] [--tokens 65536] [--rounds 7]
- Milliseconds of one product, recorded and replayed; errors are relative, against float32. The
+
+Milliseconds of one product, recorded and replayed; errors are relative, against float32. The
 chip's clock falls under such a load: compare within a row, not between rows.
 """
 

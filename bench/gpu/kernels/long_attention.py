@@ -2,7 +2,8 @@
 cuDNN's. Prints JSON.
 
     python -m bench.gpu.kernels.long_attention [--parts attention variants layer] [--rounds 5]
- Measured as in bench/gpu/kernels/short_attention.py, in about a minute. The part `attention` has flash
+
+Measured as in bench/gpu/kernels/short_attention.py, in about a minute. The part `attention` has flash
 attention and ours as they are; where all rows are full also cuDNN's, which knows nothing of packed
 rows: what the GPU can do. `variants` times forward, and backward alone, with other tiles, one
 kernel changed at a time, and the best of each together ("best"); `layer` then takes those. Each

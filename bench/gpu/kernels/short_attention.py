@@ -2,13 +2,15 @@
 in the same run. Prints JSON.
 
     python -m bench.gpu.kernels.short_attention [--parts attention layer] [--rounds 7] [--variants] [--norm pre]
- Each case is a batch of rows: how many, their tokens, their queries (0: all), heads, size of a
+
+Each case is a batch of rows: how many, their tokens, their queries (0: all), heads, size of a
 head; bfloat16, query, key and value slices of one tensor as after a fused product. Errors are
 relative, of the output and the three gradients, against float64. Times are milliseconds of one call
 on the GPU alone: calls are recorded in a CUDA graph, contenders take turns, and the figure is the
 median. `--variants` times other numbers of warps, stages and programs too, by which the defaults
 were chosen.
- The part `layer` times the whole attention part of albert-base, compiled as in training, forward
+
+The part `layer` times the whole attention part of albert-base, compiled as in training, forward
 and backward: with query, key and value by one matmul, in one tensor with one gradient, and by three.
 Errors are of the output and all gradients together.
 """
