@@ -16,9 +16,12 @@ from litebert.cli import run as litebert
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.folder import convert_folder
 from litebert.errors import ConfigError, DataError
+from litebert.files import write_folder
 from litebert.model.model import Model
 from litebert.models.index import EmbeddedModel
+from litebert.recipes.recipe import ADDED
 from litebert.storage.checkpoint import Checkpoint
+from litebert.storage.snapshot import SnapshotStore
 from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import RunFolder
@@ -112,21 +115,60 @@ def test_a_changed_recipe_is_refused_with_the_difference(
     assert (finished / "status.json").read_text() == before  # the run that is there is left alone
 
 
-def test_a_recipe_edited_in_the_runs_own_folder_is_told(
+def test_a_recipe_edited_in_the_runs_own_folder_is_refused(
     finished: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Folder and command agree then; the snapshot remembers."""
+    """Folder and command agree then; the snapshot has the recipe that it was trained with."""
     run = Path(shutil.copytree(finished, tmp_path / "run"))
     assert pretrain(shards, run) == 0
-    assert "another recipe" not in capsys.readouterr().err
     wrote = json.loads((run / "recipe.json").read_text())
     wrote["recipe"]["seed"] = 5
     (run / "recipe.json").write_text(json.dumps(wrote))
-    assert pretrain(shards, run, "--seed", "5") == 0
+    assert pretrain(shards, run, "--seed", "5") == 3
     assert re.search(
-        r"snapshot of step 12 is of another recipe than .*recipe\.json: that was edited",
+        r"snapshot of step 12 in .* is of another run, or .*recipe\.json was edited: seed: 0 in the "
+        "run, 5 now",
         capsys.readouterr().err,
     )
+
+
+def test_a_snapshot_of_another_run_of_the_same_shapes_is_refused(
+    finished: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of another seed, and one of the very same recipe."""
+    for seed, reason in (("5", "seed: 0 in the run, 5 now"), ("0", "it has another run's id")):
+        run = tmp_path / seed
+        assert pretrain(shards, run, "--seed", seed) == 0
+        before = (run / "metrics.jsonl").read_bytes()
+        shutil.rmtree(run / "snapshots")
+        shutil.copytree(finished / "snapshots", run / "snapshots")
+        capsys.readouterr()
+        assert pretrain(shards, run, "--seed", seed) == 3
+        message = capsys.readouterr().err
+        assert "the snapshot of step 12 in" in message
+        assert reason in message
+        assert (run / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_snapshot_by_the_first_names_and_without_later_settings_resumes(
+    finished: Path, shards: Path, tmp_path: Path
+) -> None:
+    """Names and settings of 0.1.0's first recipes are mapped before they are compared."""
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    (newest,) = sorted((run / "snapshots").glob("step-*"))[-1:]
+    snapshot = SnapshotStore(run / "snapshots").latest()
+    assert snapshot is not None
+    recipe = dict(snapshot.run["recipe"])
+    recipe["optimizer"] = dict(recipe["optimizer"])
+    recipe["optimizer"]["rate"] = recipe["optimizer"].pop("learning_rate")
+    recipe["optimizer"]["decay"] = recipe["optimizer"].pop("schedule")
+    for added in ADDED:
+        del recipe[added]
+    older = replace(snapshot, run={**snapshot.run, "recipe": recipe})
+    write_folder(newest, older.write, replace=True)
+    before = (run / "metrics.jsonl").read_bytes()
+    assert pretrain(shards, run) == 0
+    assert (run / "metrics.jsonl").read_bytes().startswith(before)
 
 
 def test_settings_that_only_watch_are_not_refused(finished: Path, shards: Path) -> None:

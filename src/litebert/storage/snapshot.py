@@ -4,8 +4,8 @@
     model.safetensors       parameters and buffers
     optimizer.safetensors   moments, in their own dtype
     random.safetensors      states of torch's generators
-    snapshot.json           step, position in the data, fingerprint of the recipe, the optimizer's
-                            other values
+    snapshot.json           step, position in the data, the run with its recipe and inputs, the
+                            optimizer's other values
 
 A damaged snapshot is renamed to *.bad and reported. Old ones are removed, never the last valid one.
 A full disk costs a snapshot, not the run. No pickle.
@@ -53,6 +53,8 @@ class Snapshot:
     complete position in the data."""
     recipe: str
     """Fingerprint of the recipe."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """The run that it is of: its id, recipe and inputs; empty in the first snapshots of 0.1.0."""
     metrics_offset: int = 0
     """Bytes of metrics.jsonl written by the steps done; the rest is from steps that are redone."""
     model: Mapping[str, Tensor]
@@ -107,6 +109,7 @@ class Snapshot:
             "epoch": self.epoch,
             "index": self.index,
             "recipe": self.recipe,
+            "run": dict(self.run),
             "metrics_offset": self.metrics_offset,
             "extra": _flatten(self.extra, {}),
             "optimizer": _flatten(self.optimizer, moments),

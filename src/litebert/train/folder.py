@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import secrets
 import subprocess
 import time
 from collections.abc import Mapping
@@ -36,6 +37,9 @@ class RunFolder:
         self.best = self.path / "best"
         self.final = self.path / "final"
         self.status = self.path / "status.json"
+        self.run_id: str | None = None
+        """Distinguishes the run from others of the same recipe; None for one of 0.1.0's first
+        folders."""
         self._lock: Lock | None = None
         self._known: dict[str, Any] = {}
 
@@ -99,7 +103,7 @@ def claim(
     here = environment(**runtime.facts())
     changes: list[str] = []
     if folder.recipe.exists():
-        differing = _differing(folder, recipe, inputs)
+        differing = differences(_read_record(folder), recipe, inputs)
         if differing:
             raise ConfigError(
                 f"{folder.path} holds another run, so it cannot be resumed; choose another --out, "
@@ -108,21 +112,23 @@ def claim(
         changes = _environment_changes(folder, here)
     elif runtime.is_main:
         write_json(folder.environment, here)
-        write_json(
-            folder.recipe, {"recipe": recipe.to_dict(), "inputs": dict(inputs)}
-        )  # last: it marks the folder
+        record = {"recipe": recipe.to_dict(), "inputs": dict(inputs), "id": secrets.token_hex(8)}
+        write_json(folder.recipe, record)  # last: it marks the folder
     runtime.wait()
+    folder.run_id = _read_record(folder).get("id")
     return changes
 
 
-def _differing(folder: RunFolder, recipe: Recipe, inputs: Mapping[str, str | None]) -> list[str]:
-    """One readable line for each thing that differs."""
+def differences(
+    record: Mapping[str, Any], recipe: Recipe, inputs: Mapping[str, str | None]
+) -> list[str]:
+    """One readable line for each thing in which a run's record of its recipe and inputs differs
+    from these. Records of earlier releases are read by their old names."""
     try:
-        then = json.loads(folder.recipe.read_text(encoding="utf-8"))
-        before, known = type(recipe).from_dict(then["recipe"]), dict(then["inputs"])
-    except (ConfigError, ValueError, KeyError, TypeError, OSError) as error:
+        before, known = type(recipe).from_dict(record["recipe"]), dict(record["inputs"])
+    except (ConfigError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{folder.recipe} cannot be read as the recipe of a run: {error}; choose another --out"
+            f"the recipe of the run cannot be read: {error}; choose another --out"
         ) from error
     lines = [
         f"{name}: {_short(known.get(name))} in the run, {_short(value)} now"
@@ -130,6 +136,15 @@ def _differing(folder: RunFolder, recipe: Recipe, inputs: Mapping[str, str | Non
         if known.get(name) != value
     ]
     return difference(before, recipe) + lines
+
+
+def _read_record(folder: RunFolder) -> dict[str, Any]:
+    try:
+        return dict(json.loads(folder.recipe.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, OSError) as error:
+        raise ConfigError(
+            f"{folder.recipe} cannot be read as the recipe of a run: {error}; choose another --out"
+        ) from error
 
 
 def _environment_changes(folder: RunFolder, here: dict[str, Any]) -> list[str]:

@@ -26,7 +26,7 @@ from litebert.model.model import Model
 from litebert.recipes import Recipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
-from litebert.train.folder import RunFolder, claim
+from litebert.train.folder import RunFolder, claim, differences
 from litebert.train.guard import Guard
 from litebert.train.job import B, Learner, S
 from litebert.train.log import Log, Sink
@@ -162,13 +162,6 @@ class Run(Generic[B, S]):
         snapshot = self._newest_snapshot()
         if snapshot is None:
             return None
-        if snapshot.recipe != self.recipe.fingerprint:
-            # not refused: another release may have other settings
-            self.say(
-                f"the snapshot of step {snapshot.step:,} is of another recipe than "
-                f"{self.folder.recipe}: that was edited, or written by another release; the run "
-                "resumes, and is no longer what one recipe gives"
-            )
         self.learner.working.refresh()
         for name, component in self.stateful.items():
             component.load_state_dict(snapshot.extra[name])
@@ -259,12 +252,29 @@ class Run(Generic[B, S]):
                 "every machine must see the same run folder, so put it on a shared disk"
             )
         if snapshot is not None:
+            self._check_run(snapshot)
             snapshot.restore(self.learner.model, self.learner.optimizer)
             self.log.rewind(snapshot.metrics_offset)
             self.saved = snapshot.step
         for message in reports:
             self.emit(Incident(step=max(step, 0), kind="snapshot", message=message))
         return snapshot
+
+    def _check_run(self, snapshot: Snapshot) -> None:
+        """Refuse a snapshot of another run, even where its shapes fit."""
+        if snapshot.run:
+            differing = differences(snapshot.run, self.recipe, self.inputs)
+            if snapshot.run.get("id") != self.folder.run_id:
+                differing.append("it has another run's id")
+        else:  # of the first release, which knew the recipe's fingerprint alone
+            is_foreign = snapshot.recipe != self.recipe.fingerprint or self.folder.run_id
+            differing = ["it is of another recipe"] if is_foreign else []
+        if differing:
+            raise CheckpointError(
+                f"the snapshot of step {snapshot.step:,} in {self.store.folder} is of another run, "
+                f"or {self.folder.recipe} was edited: {'; '.join(differing)}. Move that snapshot "
+                "away, undo the edit, or choose another --out"
+            )
 
     def _write_snapshot(self, state: State) -> bool:
         def report(message: str) -> None:
@@ -296,6 +306,11 @@ class Run(Generic[B, S]):
             epoch=position.epoch,
             index=position.index,
             recipe=self.recipe.fingerprint,
+            run={
+                "id": self.folder.run_id,
+                "recipe": self.recipe.to_dict(),
+                "inputs": dict(self.inputs),
+            },
             metrics_offset=offset,
             extra={
                 **{name: component.state_dict() for name, component in self.stateful.items()},
