@@ -1,6 +1,7 @@
 """A published file or folder is complete or absent; every changed byte of a folder is noticed."""
 
 import json
+import math
 import os
 import random
 from pathlib import Path
@@ -16,6 +17,7 @@ from litebert.files import (
     read_json,
     remove_folder,
     remove_leftovers,
+    to_json,
     verify_folder,
     write_file,
     write_folder,
@@ -227,3 +229,12 @@ def test_one_lock_excludes_another(tmp_path: Path) -> None:
         with Lock(path), pytest.raises(OSError, match="unavailable"):
             Lock(path)
         Lock(path).release()
+
+
+def test_json_has_no_nan() -> None:
+    value = {"a": math.nan, "b": [1.5, -math.inf, ("x", math.inf)], "c": {"d": 2}}
+    assert json.loads(to_json(value), parse_constant=pytest.fail) == {
+        "a": None,
+        "b": [1.5, None, ["x", None]],
+        "c": {"d": 2},
+    }

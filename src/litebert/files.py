@@ -12,11 +12,12 @@ import fcntl
 import glob
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Any
@@ -61,7 +62,16 @@ def write_file(target: Path | str, content: bytes | str) -> Path:
 
 def write_json(target: Path | str, value: Any, *, indent: int = 2) -> Path:
     """Replace a JSON file in one step; equal values give equal bytes."""
-    return write_file(target, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    return write_file(target, to_json(value, indent=indent, ensure_ascii=False) + "\n")
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """`value` as JSON that every reader accepts: NaN and infinite numbers become null. `options`
+    are json.dumps'."""
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, **options)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -217,6 +227,14 @@ class Lock:
         trace: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _temporary(target: Path) -> Path:

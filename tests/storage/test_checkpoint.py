@@ -1,6 +1,7 @@
 """A checkpoint is a folder that comes back bit for bit, or is refused with the reason."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from litebert.cli import run
 from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.convert.folder import convert_folder
 from litebert.errors import CheckpointError
 from litebert.files import MANIFEST
 from litebert.infer.predictor import load
@@ -197,3 +199,22 @@ def test_a_folder_without_its_manifest_is_refused(folder: Path) -> None:
     assert run(["fill", "--model", str(folder), "a [MASK]"]) == 3
     names = Checkpoint.load(folder, unverified=True).model.state_dict().keys()
     assert names == load_checkpoint(folder, unverified=True)[0].model.state_dict().keys()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_not_finite_are_refused(value: float, tmp_path: Path) -> None:
+    config = ModelConfig(encoder=PRESETS["tiny"], heads=(HeadConfig(kind="masked"),))
+    checkpoint = Checkpoint(model=Model(config))
+    theirs = convert_folder(checkpoint.save(tmp_path / "ours"), tmp_path / "theirs").folder
+    with torch.no_grad():
+        checkpoint.model.encoder.pooler.bias[3] = value
+    checkpoint.save(tmp_path / "broken")
+    message = r"1 of 32 numbers of encoder\.pooler\.bias are NaN or infinite; the run .* diverged"
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path / "broken")
+    (theirs / MANIFEST).unlink()
+    weights = load_file(theirs / WEIGHTS)
+    next(iter(weights.values())).view(-1)[0] = value
+    save_file(weights, theirs / WEIGHTS, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="are NaN or infinite"):
+        load(theirs)

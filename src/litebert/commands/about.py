@@ -1,7 +1,6 @@
 """What there is: `litebert info` (presets), `litebert models` (embedded models) and `litebert
 doctor` (this machine)."""
 
-import json as jsonlib
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from litebert.commands.flags import Json
 from litebert.config import PRESETS, EncoderConfig, HeadConfig, preset
 from litebert.doctor import examine
 from litebert.errors import ConfigError
+from litebert.files import to_json
 from litebert.model.count import (
     TRAINING_BYTES,
     activation_bytes,
@@ -47,7 +47,7 @@ def info(
     names = [name] if name else list(PRESETS)
     facts = {each: _describe_preset(preset(each), seq=seq, batch=batch) for each in names}
     if json:
-        print(jsonlib.dumps(facts[name] | {"preset": name} if name else facts))
+        print(to_json(facts[name] | {"preset": name} if name else facts))
     elif name:
         _print_preset(name, facts[name])
     else:
@@ -161,7 +161,7 @@ def models(*, json: Json = False) -> None:
     Each has a card, README.md."""
     listed = [_describe_model(model) for model in embedded_models()]
     if json:
-        print(jsonlib.dumps({"models": listed}, ensure_ascii=False))
+        print(to_json({"models": listed}, ensure_ascii=False))
         return
     if not listed:
         print(
@@ -213,7 +213,7 @@ def doctor(*, folder: str = ".", json: Json = False) -> None:
     findings = examine(folder)
     if json:
         print(
-            jsonlib.dumps(
+            to_json(
                 {"litebert": __version__, "findings": [asdict(finding) for finding in findings]}
             )
         )

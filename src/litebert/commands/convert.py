@@ -1,6 +1,5 @@
 """litebert convert: a model folder or checkpoint in; a litebert or Hugging Face folder out."""
 
-import json as jsonlib
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
@@ -8,6 +7,7 @@ from tyro.conf import Positional, arg
 from litebert.commands.flags import Json, Unverified, note
 from litebert.config import Activation
 from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
+from litebert.files import to_json
 
 Source = Annotated[str, Positional, arg(metavar="SOURCE")]
 TargetFolder = Annotated[str, Positional, arg(metavar="TARGET")]
@@ -53,7 +53,7 @@ def convert(
     for each in conversion.notes:
         note(each)
     if json:
-        print(jsonlib.dumps(_report(conversion), ensure_ascii=False))
+        print(to_json(_report(conversion), ensure_ascii=False))
     else:
         heads = ", ".join(head.kind for head in conversion.config.heads) or "no head"
         tokenizer = "with its tokenizer" if conversion.has_tokenizer else "without a tokenizer"

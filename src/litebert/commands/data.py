@@ -1,7 +1,6 @@
 """litebert data build: corpus files in, a folder of shards out. litebert data show: a folder of
 shards in, some examples as a person reads them out."""
 
-import json as jsonlib
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from litebert.data.show import LEGEND, describe
 from litebert.data.spec import ExampleSpec, Split
 from litebert.data.stream import Stream
 from litebert.errors import ConfigError
+from litebert.files import to_json
 from litebert.recipes.pretrain import Order
 from litebert.text.tokenizer import Tokenizer
 
@@ -94,7 +94,7 @@ def build(
     if report.cut_lines:
         _note(f"lines longer than a chunk were cut at {report.cut_lines} places")
     if json:
-        print(jsonlib.dumps(_summary(report)))
+        print(to_json(_summary(report)))
     else:
         _print_summary(_summary(report))
 
@@ -134,7 +134,7 @@ def show(
     if json:
         shown = [example.to_dict() for example in examples]
         print(
-            jsonlib.dumps(
+            to_json(
                 {"epoch": epoch, "num_examples": num_examples, "examples": shown},
                 ensure_ascii=False,
             )

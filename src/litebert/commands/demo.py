@@ -1,10 +1,10 @@
 """litebert demo: a small corpus in; everything from tokenizer to predictions, and a report, out."""
 
-import json as jsonlib
 import os
 import sys
 
 from litebert.commands.flags import Json
+from litebert.files import to_json
 
 THREADS = 2
 """The demo's batches are too small for more, and sums are rounded alike wherever there are as
@@ -35,7 +35,7 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = Fals
     console = Console(stderr=json, highlight=False)
     facts = run_demo(out, Show(console), corpus=corpus)
     if json:
-        print(jsonlib.dumps(facts, ensure_ascii=False))
+        print(to_json(facts, ensure_ascii=False))
     else:
         console.print(
             f"\n{facts['total_seconds']:.0f} seconds in all; everything is in {out}", soft_wrap=True

@@ -1,7 +1,6 @@
 """litebert evaluate: a fine-tuned model and a task's files in; official scores, intervals, slices
 and worst examples out. litebert ensemble: the same for several models, averaged."""
 
-import json as jsonlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from tyro.conf import Positional, arg
 from litebert.commands.flags import BatchTokens, Device, Json, Unverified, note
 from litebert.commands.score_tables import print_evaluation, print_scores
 from litebert.errors import ConfigError, DataError
+from litebert.files import to_json
 from litebert.tasks.tables.columns import TableOptions
 
 TaskName = Annotated[str, Positional, arg(metavar="TASK")]
@@ -94,7 +94,7 @@ def evaluate(
             else {"task": result.task.name, "num_examples": len(examples)}
         )
         facts |= scored | {"baselines": result.baselines}
-        print(jsonlib.dumps(facts, ensure_ascii=False))
+        print(to_json(facts, ensure_ascii=False))
         return
     if evaluation:
         print_evaluation(evaluation, {model: evaluation.scores} | result.baselines)
@@ -195,7 +195,7 @@ def ensemble(
     names = [models[member] for member in members]
     if json:
         facts = evaluation.to_dict() | asdict(choice) | {"models": models, "members": names}
-        print(jsonlib.dumps(facts | {"split": split, "written": written}, ensure_ascii=False))
+        print(to_json(facts | {"split": split, "written": written}, ensure_ascii=False))
         return
     rows = dict(zip(models, choice.singles, strict=True))
     rows |= {

@@ -1,7 +1,6 @@
 """litebert finetune: a pretrained model and a task's files in; a run folder with metrics,
 predictions and a checkpoint out."""
 
-import json as jsonlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from litebert.commands.flags import Device, Kernels, RecipeFlags, Unverified, note
+from litebert.files import to_json
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
 
@@ -89,7 +89,7 @@ def finetune(
     if not is_main_rank():
         return
     if json:
-        print(jsonlib.dumps(result.to_dict(), ensure_ascii=False))
+        print(to_json(result.to_dict(), ensure_ascii=False))
     else:
         _print_scores(result.to_dict(), Path(out))
 

@@ -1,7 +1,6 @@
 """litebert predict: a file of rows and a model in; a file of predictions out, in order, in constant
 memory, restartable."""
 
-import json as jsonlib
 import sys
 import time
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.flags import BatchTokens, Device, Json, Kernels, Unverified, note
 from litebert.commands.verbs import ModelName
+from litebert.files import to_json
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
@@ -116,7 +116,7 @@ def predict(
     report = predict_file(predictor, input, out, settings, on_progress=_Progress(), on_note=note)
     seconds = time.monotonic() - began
     if json:
-        print(jsonlib.dumps(asdict(report) | {"seconds": seconds}, ensure_ascii=False))
+        print(to_json(asdict(report) | {"seconds": seconds}, ensure_ascii=False))
         return
     earlier = f", {report.rows_before:,} of them by an earlier run" if report.rows_before else ""
     new = report.rows - report.rows_before

@@ -1,7 +1,6 @@
 """litebert pretrain: a folder of shards in; a run folder with metrics, snapshots and a checkpoint
 out."""
 
-import json as jsonlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated, Any
 
 from litebert.commands.flags import Device, Kernels, RecipeFlags, Unverified, note
 from litebert.errors import ConfigError
+from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named
 from litebert.recipes.pretrain import shape_settings
 
@@ -88,7 +88,7 @@ def pretrain(
     if not is_main_rank():
         return
     if json:
-        print(jsonlib.dumps(result))
+        print(to_json(result))
     elif dry_run:
         for name, value in dry_run_lines(result).items():
             print(f"{name:<16}{value}")

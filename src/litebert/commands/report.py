@@ -1,12 +1,12 @@
 """litebert report: folders of runs in; one HTML file that opens offline out."""
 
-import json as jsonlib
 import math
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Json
+from litebert.files import to_json
 from litebert.report import RunData, write_report
 
 Runs = Annotated[tuple[str, ...], Positional, arg(metavar="RUN…")]
@@ -28,7 +28,7 @@ def report(runs: Runs, /, *, out: str = "", json: Json = False) -> None:
             "bytes": written.num_bytes,
             "runs": [describe(run) for run in written.runs],
         }
-        print(jsonlib.dumps(facts))
+        print(to_json(facts))
     else:
         print(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
 

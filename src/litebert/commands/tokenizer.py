@@ -1,6 +1,5 @@
 """litebert tokenizer train: corpus files in, a tokenizer's folder and a few figures out."""
 
-import json as jsonlib
 import sys
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -9,6 +8,7 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Json
 from litebert.data.corpus import BadRow, CorpusOptions, read_documents
+from litebert.files import to_json
 from litebert.text.normalize import TextRules
 from litebert.text.tokenizer import make_folder
 from litebert.text.train import VocabularyConfig, train_tokenizer
@@ -66,7 +66,7 @@ def train(
     if bad:
         print(f"{len(bad)} bad rows left out, the first: {bad[0]}", file=sys.stderr)
     if json:
-        print(jsonlib.dumps(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
+        print(to_json(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
         return
     measured = (
         f"{report.num_held_out:,} lines held out"

@@ -2,7 +2,6 @@
 in, from the command line or standard input; predictions out, for a person or as JSON.
 """
 
-import json as jsonlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Device, Json, Unverified, note
 from litebert.errors import ConfigError, DataError
-from litebert.files import open_atomic
+from litebert.files import open_atomic, to_json
 from litebert.infer.formats import guesses_to_dict, to_dict
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
@@ -327,7 +326,7 @@ def _read_input() -> str:
 
 def _print(rows: Sequence[Row], line: Callable[[Row], str], *, json: bool) -> None:
     if json:
-        print(jsonlib.dumps({"answers": list(rows)}, ensure_ascii=False))
+        print(to_json({"answers": list(rows)}, ensure_ascii=False))
         return
     for row in rows:
         print(line(row))

@@ -16,7 +16,7 @@ from litebert.convert.tensorflow import read_google
 from litebert.convert.weights import Imported
 from litebert.errors import CheckpointError, ConfigError, ConversionError
 from litebert.files import MANIFEST, has_manifest, read_json, verify_folder, write_folder
-from litebert.storage.checkpoint import FORMAT, Checkpoint
+from litebert.storage.checkpoint import FORMAT, Checkpoint, check_finite
 from litebert.text.tokenizer import Tokenizer
 
 Kind = Literal["litebert", "huggingface", "google"]
@@ -84,7 +84,7 @@ def convert_folder(
             raise ConfigError(
                 f"{source} is a litebert folder already; add --to huggingface, or copy it"
             )
-        imported, tokenizer = _SOURCES[kind](source, options)
+        imported, tokenizer = _read(kind, source, options)
         _check_tokenizer(imported, tokenizer)
         notes = imported.notes + _TARGETS[to](target, imported, tokenizer)
     except (
@@ -107,8 +107,14 @@ def load_source(source: Path, *, unverified: bool = False) -> tuple[Checkpoint, 
     kind = _recognize(source)
     if kind == "litebert":
         return Checkpoint.load(source, unverified=unverified), ()
-    imported, tokenizer = _SOURCES[kind](source, ConvertOptions(unverified=unverified))
+    imported, tokenizer = _read(kind, source, ConvertOptions(unverified=unverified))
     return Checkpoint(model=imported.model(), tokenizer=tokenizer), imported.notes
+
+
+def _read(kind: Kind, source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
+    imported, tokenizer = _SOURCES[kind](source, options)
+    check_finite(imported.weights, str(source))
+    return imported, tokenizer
 
 
 def _recognize(source: Path) -> Kind:

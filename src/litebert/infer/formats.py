@@ -7,13 +7,13 @@ probability of each label; vectors and guesses for masks need JSONL.
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from litebert.errors import ConfigError
+from litebert.files import to_json
 from litebert.infer.verbs import Guess, Verb
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -202,10 +202,10 @@ def _flatten(prediction: dict[str, Any]) -> dict[str, Any]:
 
 def _json(row: dict[str, Any]) -> bytes:
     # default: dates and the like in copied columns
-    return json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
+    return to_json(row, ensure_ascii=False, default=str).encode() + b"\n"
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) else to_json(value, ensure_ascii=False, default=str)

@@ -127,10 +127,10 @@ class Checkpoint:
         else:
             weights = _read_weights(folder / WEIGHTS, config, stored)
             tokenizer = Tokenizer.load(folder) if (folder / "spiece.model").exists() else None
+        weights = {name: tensor.to(dtype) for name, tensor in weights.items()}
+        check_finite(weights, str(folder))
         model = bare_model(config)
-        model.load_state_dict(
-            {name: tensor.to(dtype) for name, tensor in weights.items()}, assign=True
-        )
+        model.load_state_dict(weights, assign=True)
         task = read_json(folder / TASK) if (folder / TASK).exists() else None
         return cls(model=model.eval(), tokenizer=tokenizer, task=task)
 
@@ -159,6 +159,18 @@ class Checkpoint:
             group_size=weights.group_size,
         )
         return stored, base
+
+
+def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
+    """Refuse weights that are NaN or infinite: everything computed from them would be too."""
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            count = int((~tensor.isfinite()).sum())
+            raise CheckpointError(
+                f"{source}: {count:,} of {tensor.numel():,} numbers of {name} are NaN or infinite; "
+                "the run that wrote them diverged, or the file is damaged; take an earlier "
+                "checkpoint"
+            )
 
 
 def write_model(folder: Path, config: Mapping[str, Any], tensors: dict[str, Tensor]) -> None:
