@@ -66,6 +66,7 @@ torture: setup
 	$(BIN)/python -m torture.ranks
 	$(BIN)/python -m torture.finetune
 	$(BIN)/python -m torture.predict
+	$(BIN)/python -m torture.signals
 	$(BIN)/python -m torture.fuzz_corpus
 	$(BIN)/python -m torture.fuzz_tasks
 

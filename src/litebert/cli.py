@@ -6,12 +6,12 @@ anything else.
 """
 
 import atexit
-import difflib
 import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 from litebert import __version__
@@ -84,9 +84,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command that `args` name and exit with its code."""
-    code = run(sys.argv[1:] if args is None else list(args))
-    # the work is done: a late signal must not change the exit code
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    interrupts = _Interrupts()
+    try:
+        interrupts.catch()
+        code = run(sys.argv[1:] if args is None else list(args))
+    except KeyboardInterrupt:  # a second one, while the first was reported
+        code = INTERRUPTED
+    finally:
+        interrupts.over = True  # no call in between, so no handler runs before this
+    interrupts.ignore()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         _leave(code)
     sys.exit(code)
@@ -112,7 +118,6 @@ def run(args: list[str]) -> int:
     name, rest = _find(args)
     if name is None:
         return _unknown_command(args)
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         from litebert.commands.flags import call  # and tyro: the overview does without them
 
@@ -163,6 +168,8 @@ def _overview() -> str:
 
 def _unknown_command(args: list[str]) -> int:
     """Print what is wrong with an unknown command; the exit code."""
+    import difflib  # here: `main` is to catch signals as early as it can
+
     name = args[0]
     family = [command for command in COMMANDS if command.split()[0] == name]
     if family:
@@ -177,8 +184,52 @@ def _unknown_command(args: list[str]) -> int:
     return 2
 
 
-def _interrupt(signum: int, frame: object) -> None:
-    raise KeyboardInterrupt
+class _Interrupts:
+    """While caught, SIGTERM and SIGINT raise KeyboardInterrupt, but not inside an import.
+
+    A module that is half imported turns the exception into another error, now or later. There the
+    signal is sent again a little later, and so is one whose exception Python had to ignore, as in
+    a destructor. The interpreter's own start, before `main`, is out of reach.
+    """
+
+    _AGAIN_SECONDS = 0.05
+
+    def __init__(self) -> None:
+        self.over = False
+        """Whether the exit code is settled: signals no longer change it."""
+        self._last = signal.SIGTERM
+        self._report_ignored = sys.unraisablehook
+
+    def catch(self) -> None:
+        sys.unraisablehook = self._ignored
+        signal.signal(signal.SIGALRM, self._send_again)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, self._receive)
+
+    def ignore(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.over:
+            return
+        self._last = signal.Signals(number)
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                signal.setitimer(signal.ITIMER_REAL, self._AGAIN_SECONDS)
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    def _send_again(self, number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(self._last)  # to whoever handles it now: training saves first
+
+    def _ignored(self, unraisable: Any) -> None:
+        if unraisable.exc_type is KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, self._AGAIN_SECONDS)
+        else:
+            self._report_ignored(unraisable)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 that say what to do."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,27 +106,6 @@ def test_the_corpus_readers_own_error_comes_through() -> None:
 
     with pytest.raises(DataError, match=r"^line 2 is not text$"):
         train_tokenizer(lines(), VocabularyConfig(vocab_size=50))
-
-
-def test_a_signal_ends_the_long_part_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's handlers wait for C++ to come back, which takes minutes; while lines are read they
-    have their turn."""
-    seen: dict[str, object] = {}
-
-    def learn(*, sentence_iterator: Iterator[str], **_: object) -> None:
-        next(sentence_iterator)
-        seen["reading"] = signal.getsignal(signal.SIGTERM)
-        list(sentence_iterator)
-        seen["learning"] = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-        raise RuntimeError("enough")
-
-    monkeypatch.setattr("sentencepiece.SentencePieceTrainer.Train", learn)
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(DataError, match="could not learn a vocabulary: enough"):
-        train_tokenizer(made_lines(200))
-    assert seen["reading"] == before[1]
-    assert seen["learning"] == [signal.SIG_DFL, signal.SIG_DFL]
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_a_bad_row_names_only_what_this_command_can_do(tmp_path: Path) -> None:

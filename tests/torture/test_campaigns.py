@@ -11,3 +11,13 @@ def test_kills_and_damage_of_snapshots(tmp_path: Path) -> None:
     done = run_program("torture.snapshot", *sizes, TMPDIR=str(tmp_path), OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["sigkill"]["kills"] == 10
+
+
+def test_signals_at_any_moment_of_several_commands(tmp_path: Path) -> None:
+    done = run_program("torture.signals", "--signals", "9", TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 75 in {int(code) for codes in _codes(done.stdout) for code in codes}
+
+
+def _codes(printed: str) -> list[dict[str, int]]:
+    return list(json.loads(printed)["exit_codes"].values())

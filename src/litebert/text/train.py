@@ -5,16 +5,22 @@ text. (ALBERT §4.1)
 """
 
 import contextlib
+import ctypes
 import io
+import json
+import os
+import random
 import re
 import signal
-import threading
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import sentencepiece
 
-from litebert.errors import ConfigError, DataError
+from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.text.normalize import TextRules, clean
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.vocabulary import SPACE
@@ -119,34 +125,28 @@ def measure(
 
 
 class _Feed:
-    """Hands cleaned lines to SentencePiece, keeps some back, and remembers what went wrong on the
-    way."""
+    """Cleaned lines for SentencePiece, less those held out."""
 
     def __init__(self, lines: Iterable[str], rules: TextRules) -> None:
         self.held_out: list[str] = []
         self.first: list[str] = []
         self.num_lines = 0
-        self.error: BaseException | None = None
         self._lines = lines
         self._rules = rules
 
     def __iter__(self) -> Iterator[str]:
-        try:
-            for index, line in enumerate(self._lines):
-                if (
-                    index % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
-                    and len(self.held_out) < _HELD_OUT_MOST
-                ):
-                    self.held_out.append(line)
-                    continue
-                if len(self.first) < _HELD_OUT_EVERY:
-                    self.first.append(line)
-                self.num_lines += 1
-                # A NUL would end the line early, and ▁ is SentencePiece's own sign.
-                yield from _cut(clean(line, self._rules).replace("\0", " ").replace(SPACE, " "))
-        except BaseException as error:  # SentencePiece would turn it into a RuntimeError of its own
-            self.error = error
-            raise
+        for index, line in enumerate(self._lines):
+            if (
+                index % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
+                and len(self.held_out) < _HELD_OUT_MOST
+            ):
+                self.held_out.append(line)
+                continue
+            if len(self.first) < _HELD_OUT_EVERY:
+                self.first.append(line)
+            self.num_lines += 1
+            # A NUL would end the line early, and ▁ is SentencePiece's own sign.
+            yield from _cut(clean(line, self._rules).replace("\0", " ").replace(SPACE, " "))
 
 
 def _cut(line: str) -> Iterator[str]:
@@ -161,58 +161,99 @@ def _cut(line: str) -> Iterator[str]:
 
 
 def _train(feed: _Feed, config: VocabularyConfig) -> bytes:
+    """SentencePiece's model, trained in a process of its own: its minutes in C++ leave Python's
+    signal handlers no turn, and this process can be interrupted while it waits."""
+    settings = {
+        "seed": config.seed,
+        "vocab_size": config.vocab_size,
+        "character_coverage": config.character_coverage,
+        "user_defined_symbols": list(config.symbols),
+        "input_sentence_size": config.max_lines,
+    }
+    code = f"from {__name__} import _run_worker; _run_worker()"
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        process_group=0,  # Ctrl-C at the terminal is for the parent alone
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                worker.stdin.write(json.dumps(settings).encode() + b"\n")
+                for line in feed:
+                    worker.stdin.write(line.encode() + b"\n")
+                worker.stdin.close()
+            answer = worker.stdout.read()
+        finally:
+            worker.kill()  # before its input ends, or it would train on a part
+            with contextlib.suppress(BrokenPipeError):
+                worker.stdin.close()
+    if answer[:1] == _MODEL:
+        return answer[1:]
+    if answer[:1] == _ERROR:
+        raise _explain(answer[1:].decode(errors="replace"), config)
+    raise LitebertError(
+        f"the process that trains the vocabulary ended with code {worker.returncode}, often for "
+        "want of memory; train on fewer lines (--max-lines)"
+    )
+
+
+_MODEL, _ERROR = b"M", b"E"
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+
+
+def _run_worker() -> None:
+    """The process that trains: settings and lines in on stdin, the model or an error out on
+    stdout. It ends with its parent."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    settings = json.loads(sys.stdin.buffer.readline())
+    try:
+        answer = _MODEL + _learn(settings)
+    except RuntimeError as error:
+        answer = _ERROR + str(error).encode()
+    sys.stdout.buffer.write(answer)
+    sys.stdout.flush()
+
+
+def _learn(settings: dict[str, Any]) -> bytes:
     model = io.BytesIO()
-    sentencepiece.SetRandomGeneratorSeed(config.seed)
-    with contextlib.ExitStack() as stack:
-
-        def lines() -> Iterator[str]:
-            yield from feed
-            stack.enter_context(_ended_by_signals())
-
-        _learn(lines(), model, feed, config)
+    lines = _sample(sys.stdin.buffer, settings["input_sentence_size"], settings.pop("seed"))
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=(line[:-1].decode() for line in lines),
+        model_writer=model,
+        model_type="unigram",
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        shuffle_input_sentence=True,
+        num_threads=_THREADS,
+        minloglevel=2,
+        **settings,
+    )
     return model.getvalue()
 
 
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Minutes in which Python's own handlers have no turn: a signal ends the process at once, and
-    nothing is written yet."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {
-        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _learn(lines: Iterator[str], model: io.BytesIO, feed: _Feed, config: VocabularyConfig) -> None:
-    try:
-        sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=lines,
-            model_writer=model,
-            model_type="unigram",
-            vocab_size=config.vocab_size,
-            character_coverage=config.character_coverage,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-            user_defined_symbols=list(config.symbols),
-            shuffle_input_sentence=True,
-            input_sentence_size=config.max_lines,
-            num_threads=_THREADS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        if feed.error is not None:
-            raise feed.error from None
-        raise _explain(str(error), config) from None
+def _sample(lines: Iterable[bytes], count: int, seed: int) -> Iterator[bytes]:
+    """Of more than `count` lines a random sample, else all in order. SentencePiece's own sample
+    follows no seed: it differs from process to process (0.2.2)."""
+    draw = random.Random(seed)
+    chosen: list[bytes] = []
+    for number, line in enumerate(lines):
+        if number < count:
+            chosen.append(line)
+        elif (at := draw.randrange(number + 1)) < count:
+            chosen[at] = line
+    chosen.reverse()
+    while chosen:  # SentencePiece copies each line, so none is held twice
+        yield chosen.pop()
 
 
 def _explain(message: str, config: VocabularyConfig) -> DataError:

@@ -203,8 +203,9 @@ class StopSignal:
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        before = self._before[number]
+        if self.wanted and number == signal.SIGINT and callable(before):
+            before(number, frame)  # the command line's own, or Python's: KeyboardInterrupt
         self.wanted = True
 
 
