@@ -1,10 +1,10 @@
 """Put a trained model into the package: weights in 8 bits, its card, and its line in the index.
 Prints sizes as JSON.
 
-    python -m tools.embed_model RUN --name base --facts facts.json [--first] [--into
-    src/litebert/models]
-    python -m tools.embed_model RUN --name sentiment --facts facts.json
-    --based-on base --labels negative positive
+    python -m tools.embed_model RUN --name base --facts facts.json [--first] \\
+        [--into src/litebert/models]
+    python -m tools.embed_model RUN --name sentiment --facts facts.json --based-on base \\
+        --labels negative positive
 
 RUN is the folder of a run or of a checkpoint, or the embedded folder itself, to make its card
 anew: its weights stay as they are. With --based-on only the difference to an embedded model is

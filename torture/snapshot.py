@@ -6,8 +6,7 @@ it had announced as saved, or something newer, is what `latest` gives back, bit 
 bytes are flipped and files cut short: each must be noticed, reported and passed over for the
 snapshot before. Exit code 1 if any trial broke the law.
 
-    python -m torture.snapshot                              the campaign: 200 kills, 200
-    flips, 50 truncations
+    python -m torture.snapshot  # the campaign: 200 kills, 200 flips, 50 truncations
     python -m torture.snapshot --kills 10 --flips 20 --truncations 10
 """
 

@@ -2,7 +2,8 @@
 it takes.
 
     python -m bench.cpu.build --data FILE... --tokenizer spiece.model --out build.json
-    python -m bench.cpu.build --data FILE... --tokenizer spiece.model --out build.json --memory 0.5 4
+    python -m bench.cpu.build --data FILE... --tokenizer spiece.model --out build.json \\
+        --memory 0.5 4
 
 Bare SentencePiece is `SentencePieceProcessor.Encode(paragraphs, out_type=int, num_threads=1)` on
 paragraphs that are in memory already, without ALBERT's clean-up: less work than any build does.

@@ -1,9 +1,9 @@
 """Speed of making inputs of SQuAD and RACE against Hugging Face's way, and which gold answers
 survive. Prints one JSON object.
 
-    python -m bench.cpu.encode_tasks --squad dev-v1.1.json --race RACE --tokenizer DIR python
-    bench/cpu/encode_tasks.py --squad dev-v2.0.json --tokenizer spiece.model --examples 2000 --repeats 5
-    --out encode.json
+    python -m bench.cpu.encode_tasks --squad dev-v1.1.json --race RACE --tokenizer DIR
+    python -m bench.cpu.encode_tasks --squad dev-v2.0.json --tokenizer spiece.model \\
+        --examples 2000 --repeats 5 --out encode.json
 
 The peer is `tokenizers` in one thread, reading our tokenizer.json, called as the stock scripts
 call it: SQuAD with overflowing windows and offsets and a search for each answer's tokens, RACE with

@@ -1,8 +1,7 @@
 """Ready examples a second, against a straightforward Python builder in the same run. Prints one
 JSON object.
 
-    python -m bench.cpu.examples --data DIR                     a folder written by `litebert data
-    build`
+    python -m bench.cpu.examples --data DIR  # a folder written by `litebert data build`
     python -m bench.cpu.examples --data DIR --documents 600 --copies 10
 
 Both make ten masked copies of the same documents, as the reference does: first from sentences

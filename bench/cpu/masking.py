@@ -1,8 +1,7 @@
 """Speed and laws of n-gram masking on real text, against a plain Python masker in the same run.
 Prints one JSON object.
 
-    python -m bench.cpu.masking --data DIR                      a folder written by `litebert data
-    build`
+    python -m bench.cpu.masking --data DIR  # a folder written by `litebert data build`
     python -m bench.cpu.masking --data DIR --repeats 9 --batch-tokens 32768
 
 Both mask the same rows; CPU seconds of one core, interleaved, the median of the repeats. Tokens

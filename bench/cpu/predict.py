@@ -1,11 +1,11 @@
 """Speed and memory of predicting, against the same model fed plain batches in the same run. Prints
 one JSON object.
 
-    python -m bench.cpu.predict                                  texts made up here python
-    bench/cpu/predict.py --data FILE [--text COLUMN]      the rows of a .csv, .tsv, .jsonl, .parquet or
-    .txt file
-    python -m bench.cpu.predict --rows 10000 200000              rows of the files that memory
-    is measured on
+    python -m bench.cpu.predict  # generated texts
+    # the rows of a .csv, .tsv, .jsonl, .parquet or .txt file
+    python -m bench.cpu.predict --data FILE [--text COLUMN]
+    # rows of the files that memory is measured on
+    python -m bench.cpu.predict --rows 10000 200000
 
 Speed: the same texts of very different lengths, embedded by the Predictor and by a loop over
 batches of --batch-size in the order given, padded to the longest of each; both make their tokens

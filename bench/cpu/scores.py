@@ -1,9 +1,9 @@
 """Scores on real files: the truth said as a prediction, the majority, a bag of words; ours beside
 the peers'. Prints JSON.
 
-    python -m bench.cpu.scores --glue glue --squad1 squad/dev-v1.1.json --squad1-train
-    squad/shifts/new_wiki_v1.0.json \\
-        --squad2 squad/dev-v2.0.json --race RACE [--out FILE]
+    python -m bench.cpu.scores --glue glue --squad1 squad/dev-v1.1.json \\
+        --squad1-train squad/shifts/new_wiki_v1.0.json --squad2 squad/dev-v2.0.json \\
+        --race RACE [--out FILE]
 
 Of each task: scores of the truth (100 everywhere, or the run fails), of both baselines with their
 95 % intervals, and the largest difference of any score of the bag of words from scikit-learn

@@ -1,8 +1,8 @@
 """The sentence rules against libraries: how many of the golden paragraphs each splits as a person
 would, and how fast.
 
-    python -m bench.cpu.sentences --data FILE --out sentences.json        (pip install pysbd syntok
-    blingfire)
+    # pip install pysbd syntok blingfire
+    python -m bench.cpu.sentences --data FILE --out sentences.json
 
 The golden set is ours and so are the rules, so the second figure to look at is where the libraries
 and we disagree on real text; `--show N` prints some such paragraphs.

@@ -1,10 +1,10 @@
 """Speed of the tokenizer on real text against bare SentencePiece, and its ids against Hugging
 Face's. Prints one JSON object.
 
-    python -m bench.cpu.tokenizer --data CORPUS --tokenizer DIR                 a corpus as `litebert
-    data build` reads it
-    python -m bench.cpu.tokenizer --data CORPUS --tokenizer spiece.model --lines
-    20000 --repeats 200 --out tokenizer.json
+    # a corpus as `litebert data build` reads it
+    python -m bench.cpu.tokenizer --data CORPUS --tokenizer DIR
+    python -m bench.cpu.tokenizer --data CORPUS --tokenizer spiece.model --lines 20000 \\
+        --repeats 200 --out tokenizer.json
 
 Bare SentencePiece encodes the same raw lines, given as one list, into lists of ids, without any
 clean-up, in as many threads (one). Chunks of a thousand lines, all ways in random order on each;

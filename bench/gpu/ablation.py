@@ -1,12 +1,9 @@
 """What each speed-up of pretraining is worth on one GPU: the real step as it is, then without one
 of them at a time.
 
-    python -m bench.gpu.ablation --data SHARDS --out DIR
-    albert-base at 512 and 128 tokens
-    python -m bench.gpu.ablation --data SHARDS --shapes base-512
-    --without nothing graphs
-    python -m bench.gpu.ablation --tiny
-    the same code on a CPU
+    python -m bench.gpu.ablation --data SHARDS --out DIR  # albert-base at 512 and 128 tokens
+    python -m bench.gpu.ablation --data SHARDS --shapes base-512 --without nothing graphs
+    python -m bench.gpu.ablation --tiny  # the same code on a CPU
 
 Steps, clocks and flags are those of bench/gpu/step.py; `× step` of a row is its step's time by
 that of the step as it is. Some lean on others. Graphs need static arrays, which padded rows are

@@ -2,10 +2,9 @@
 seconds.
 
     python -m bench.gpu.campaign --data SHARDS --tasks GLUE --tokenizer DIR --out DIR --seconds 420
-    python -m bench.gpu.campaign … --only tasks start largest                       a second visit,
-    for what the first left out
-    python -m bench.gpu.campaign --tiny
-    the same code on a CPU
+    # a second visit, for what the first left out
+    python -m bench.gpu.campaign … --only tasks start largest
+    python -m bench.gpu.campaign --tiny  # the same code on a CPU
 
 The parts are those of step.py and tasks.py; flags of the former go through (`--batches 2`,
 `--peers padded full`). What is not expected to end in time is left out, says so in its row, and
@@ -68,7 +67,7 @@ class Campaign(step.Bench):
                 self.run_part(part, name)
 
     def run_tasks(self, part: str) -> None:
-        """Fine-tuning or asking; where the data cannot be had, a row says so."""
+        """Fine-tuning or inference; where the data cannot be had, a row says so."""
         from bench.gpu import tasks
 
         if "setting" not in self.__dict__:

@@ -43,7 +43,7 @@ MODES: dict[str, dict[str, Any]] = {
     "recompute": {"recompute": True},
     "checkpoint_every 1": {"checkpoint_every": 1},
 }
-"""What is kept for the way back, from all to least."""
+"""Activations that are saved for the backward pass, from most to least."""
 MEMORY = {
     "base-512": (64, "recompute", 9.0),
     "xxlarge-512": (32, "checkpoint_every 1", 24.0),

@@ -1,6 +1,6 @@
 """Does a change cost speed? Pretraining steps of two checkouts, alternately on one device, as a ratio.
 
-    python bench/gpu/commits.py --old ../before/src --new src --data SHARDS --cases 512:64 128:256
+    python -m bench.gpu.commits --old ../before/src --new src --data SHARDS --cases 512:64 128:256
 
 A run of `litebert pretrain` is started for each checkout and case, all at once, and stopped
 (SIGSTOP) as soon as it is warm. Then they run in turns, a few seconds each, and the time of a step

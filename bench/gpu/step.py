@@ -1,14 +1,13 @@
 """The real pretraining step on one GPU, checked and then timed, with Hugging Face's compiled model
 in the same process.
 
-    python -m bench.gpu.step --data SHARDS --out DIR                              speed, memory and
-    loader, of every shape
+    # speed, memory and loader, of every shape
+    python -m bench.gpu.step --data SHARDS --out DIR
+    # a part of it: every combination stands alone
     python -m bench.gpu.step --data SHARDS --shapes base-512 --peers full
-    a part of it: every combination stands alone
-    python -m bench.gpu.step --data SHARDS --parts
-    largest start                  largest batches; seconds to the first step python
-    bench/gpu/step.py --tiny                                               the same code on a CPU,
-    in seconds
+    # largest batches; seconds to the first step
+    python -m bench.gpu.step --data SHARDS --parts largest start
+    python -m bench.gpu.step --tiny  # the same code on a CPU, in seconds
 
 One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
 others go on. With --out also run.json, rows.jsonl and table.md.

@@ -1,6 +1,6 @@
 """What bench/gpu/step.py measured, as a person reads it: rows in; ratios and a page of tables out.
 
-    python -m bench.gpu.table rows.jsonl …          one page of what was measured in several goes
+    python -m bench.gpu.table rows.jsonl …  # one page of what was measured in several goes
 
 Without it, step.py writes the page of its own rows.
 """

@@ -1,11 +1,8 @@
 """Fine-tuning and inference on one GPU, checked and then timed, with the peers in the same process.
 
-    python -m bench.gpu.tasks --data glue --tokenizer spiece.model                  all parts,
-    albert-base
-    python -m bench.gpu.tasks --data glue --tokenizer spiece.model --parts epoch --ways
-    ours
-    python -m bench.gpu.tasks --tiny                                                the same
-    code on a CPU, in seconds
+    python -m bench.gpu.tasks --data glue --tokenizer spiece.model  # all parts, albert-base
+    python -m bench.gpu.tasks --data glue --tokenizer spiece.model --parts epoch --ways ours
+    python -m bench.gpu.tasks --tiny  # the same code on a CPU, in seconds
 
 One JSON line for each thing measured, as it comes; a part that fails says so in its line, and the
 others go on.
@@ -13,7 +10,7 @@ others go on.
 check: the gradient of packed and of recorded batches against float64, beside that of padded ones;
 the vectors likewise. epoch: one epoch of SST-2 from random weights, the clock around the whole run:
 `seconds`; `per_step` is the mean step of the second half, when everything is compiled and recorded.
-Ours is `litebert finetune`'s own run with its log, snapshots, a look at dev (8 sentences) and its
+Ours is `litebert finetune`'s own run with its log, snapshots, an evaluation on dev (8 sentences) and its
 checkpoint. Theirs is the Trainer with its defaults, bf16 and torch_compile; where accelerate is
 missing, a loop that does what the Trainer does (`how` says which): random order, padded to the
 longest of a batch, bf16 autocast over float32 weights, the model compiled, fused AdamW, clipping at

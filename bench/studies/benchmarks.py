@@ -1,8 +1,8 @@
 """Every benchmark for which there are files: fine-tuned from one pretrained model, beside what it
 has to beat.
 
-    python -m bench.studies.benchmarks --model DIR --data DIR --out DIR [--jobs 6] [--tasks sst2 rte …]
-    [--seeds 5] [--table]
+    python -m bench.studies.benchmarks --model DIR --data DIR --out DIR [--jobs 6] \\
+        [--tasks sst2 rte …] [--seeds 5] [--table]
 
 DATA holds glue/ (GLUE's own folders), squad/ (dev-v1.1.json, dev-v2.0.json, shifts/) and race/
 (train, dev). Where only dev is there (MNLI, QNLI, SQuAD 2) it is cut once by title or pair: four

@@ -1,8 +1,8 @@
 """Continued pretraining: does a model that has read one corpus learn another sooner than one that
 begins with nothing?
 
-    python -m bench.studies.continued --first SHARDS --then SHARDS --out DIR [--recipe demo] [--first-tokens
-    N] [--then-tokens N]
+    python -m bench.studies.continued --first SHARDS --then SHARDS --out DIR [--recipe demo] \\
+        [--first-tokens N] [--then-tokens N]
 
 Three runs of one recipe: on the first corpus; on the second from that run's weights (`--init`); on
 the second from random weights. Held-out loss on the second corpus along the way, and before the

@@ -1,14 +1,12 @@
 """Does training in 8 bits learn what bfloat16 learns? The same text, seed and steps in both
 arithmetics; two curves out.
 
-    python -m bench.studies.fp8_curve --data SHARDS --out DIR                   3,000 steps of 96 × 128
-    tokens, twice
-    python -m bench.studies.fp8_curve --data SHARDS --out DIR --other-seed      and bfloat16
-    with another seed, to know what chance does
-    python -m bench.studies.fp8_curve --out DIR --plot
-    draw again what DIR/curves.json holds
-    python -m bench.studies.fp8_curve --out DIR --tiny
-    the same on a CPU, in seconds
+    # 3,000 steps of 96 × 128 tokens, twice
+    python -m bench.studies.fp8_curve --data SHARDS --out DIR
+    # and bfloat16 with another seed, to know what chance does
+    python -m bench.studies.fp8_curve --data SHARDS --out DIR --other-seed
+    python -m bench.studies.fp8_curve --out DIR --plot  # draw again what DIR/curves.json holds
+    python -m bench.studies.fp8_curve --out DIR --tiny  # the same on a CPU, in seconds
 
 DIR/curves.json has for each run its training loss as means of some steps, its held-out losses on
 the same text, its speed, and what fp8's are above bfloat16's; curves.svg draws them where

@@ -1,6 +1,6 @@
 """How far one gets at the order of two segments without reading them. Prints one JSON object.
 
-    python -m bench.studies.giveaway --data DIR [DIR …]             folders written by `litebert data build`
+    python -m bench.studies.giveaway --data DIR [DIR …]  # folders written by `litebert data build`
 
 The features are the segments' lengths, the place of [SEP] and whether each segment begins and ends
 at a sentence boundary. Classifiers are fitted on two thirds of the documents, over several epochs,

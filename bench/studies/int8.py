@@ -1,7 +1,8 @@
 """What 8 bits cost a real model: masked loss, distance from float32 and bytes, by how many weights
 share a scale.
 
-    python -m bench.studies.int8 --model DIR --data SHARDS [--tokens 50000]        prints one JSON object
+    # prints one JSON object
+    python -m bench.studies.int8 --model DIR --data SHARDS [--tokens 50000]
 
 The same held-out examples for every way of storing (all documents of --data, which the model must
 not have been trained on). `divergence` is the mean Kullback-Leibler divergence in nats from what

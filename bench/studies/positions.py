@@ -1,10 +1,10 @@
-"""What new positions should start as where a run goes on with longer sequences: a run for each
+"""What new positions should start as where a run continues with longer sequences: a run for each
 start and seed.
 
-    python -m bench.studies.positions --data SHARDS --out DIR [--starts as-they-are copies …] [--seeds 0 1
-    2] [--steps 1500]
-    python -m bench.studies.positions --data SHARDS --out DIR --model CHECKPOINT --lengths
-    128 512 [--tokens 20000]
+    python -m bench.studies.positions --data SHARDS --out DIR [--starts as-they-are copies …] \\
+        [--seeds 0 1 2] [--steps 1500]
+    python -m bench.studies.positions --data SHARDS --out DIR --model CHECKPOINT \\
+        --lengths 128 512 [--tokens 20000]
 
 In miniature, on a CPU: a pre-norm model of four shared layers of width 128 reads 16 tokens at a
 time, and 64 in the last 15 % of its steps, while the rate falls. Until then all runs of a seed are
@@ -95,7 +95,7 @@ STARTS = {
 
 
 def make_recipe(steps: int, seed: int) -> PretrainRecipe:
-    """As many tokens in every step; weight decay and the course of the rate as in the run that
+    """As many tokens in every step; weight decay and the learning-rate schedule as in the run that
     broke."""
     return replace(
         NAMED["demo"],

@@ -1,8 +1,8 @@
 """How many pieces serve a small model best: the same text, the same compute, vocabularies of
 different sizes.
 
-    python -m bench.studies.vocabulary --data CORPUS… --tokenizers DIR… --out DIR [--steps 300 500] [--seeds
-    0 1]
+    python -m bench.studies.vocabulary --data CORPUS… --tokenizers DIR… --out DIR \\
+        [--steps 300 500] [--seeds 0 1]
 
 Documents of every file are drawn by a seed. Counted for each vocabulary: pieces per word,
 parameters, and bytes of the int8 model with its tokenizer. Then the demo's model (three shared

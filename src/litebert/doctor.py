@@ -35,30 +35,30 @@ class Finding:
 
 def examine(folder: Path | str = ".") -> list[Finding]:
     """Look at Python, packages, processor, memory, disk at `folder`, and accelerators."""
-    found = [
+    findings = [
         Finding(
             name="python", good=True, value=f"{platform.python_version()} on {platform.platform()}"
         )
     ]
-    found += [_package(name) for name in CORE]
-    found += [_extra(name, extra, purpose) for name, (extra, purpose) in OPTIONAL.items()]
+    findings += [_package(name) for name in CORE]
+    findings += [_extra(name, extra, purpose) for name, (extra, purpose) in OPTIONAL.items()]
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    found.append(Finding(name="processor", good=True, value=f"{cores} cores"))
+    findings.append(Finding(name="processor", good=True, value=f"{cores} cores"))
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        found.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
-    place = Path(folder).resolve()
+        findings.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
+    path = Path(folder).resolve()
     free = shutil.disk_usage(
-        next(path for path in (place, *place.parents) if path.exists())
+        next(each for each in (path, *path.parents) if each.exists())
     ).free  # it may be yet to come
     low = free < 2**30
     advice = "make room: a snapshot of albert-base takes about 200 MB" if low else ""
-    found.append(
+    findings.append(
         Finding(name="disk", good=not low, value=f"{free / 2**30:.1f} GiB free", advice=advice)
     )
-    return found + _accelerators() + _kernels()
+    return findings + _accelerators() + _kernels()
 
 
 def _package(name: str) -> Finding:

@@ -1,5 +1,6 @@
 """The only place that publishes a file or a folder: it is complete under its name, or absent.
- In: a target path and what to write. Out: the target. The order makes it safe: temporary sibling
+
+In: a target path and what to write. Out: the target. The order makes it safe: temporary sibling
 `.NAME.tmp-XXXX` → fsync of every file and folder → rename → fsync of the parent. A process killed
 before the rename leaves only the temporary sibling, which nobody reads and `remove_leftovers`
 deletes. Folders also get a manifest of sizes and sha256, which `verify_folder` checks.

@@ -1,5 +1,6 @@
 """A folder or a name in; a model, its tokenizer and notes about the conversion out.
- Accepted are a litebert checkpoint, the folder of a run or of several seeds, a Hugging Face folder,
+
+Accepted are a litebert checkpoint, the folder of a run or of several seeds, a Hugging Face folder,
 Google's checkpoint (both converted in memory) and, where there is no such folder, the name of an
 embedded model.
 """

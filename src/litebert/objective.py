@@ -1,6 +1,7 @@
 """States and a batch in, losses out: masked tokens (BERT's, at masked positions only) and order
 (ALBERT §3.1).
- Losses are sums with their counts, not means, so that microbatches and ranks add up to the loss of
+
+Losses are sums with their counts, not means, so that microbatches and ranks add up to the loss of
 the whole batch. This is the only place where the two are added.
 """
 

@@ -1,6 +1,7 @@
 """Attention over packed rows drops weights as torch's attention does: each with the same
 probability, those that stay are scaled up, and backward drops what forward dropped.
- Which weights were dropped is seen in the kernels' own output: a value that is 1 at one key and 0
+
+Which weights were dropped is seen in the kernels' own output: a value that is 1 at one key and 0
 at all others shows the weight of that key.
 """
 

@@ -1,4 +1,4 @@
-"""Norms and GELU with sums of their own on the way back err no more than torch's in 16 bits; the
+"""Norms and GELU with sums of their own in the backward pass err no more than torch's in 16 bits; the
 truth is float64."""
 
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def gradients(out: Tensor, leaves: Outcome, dtype: torch.dtype, *, draws: int = 
     }
 
 
-def around_a_norm(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> Outcome:
+def norm_and_skip(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> Outcome:
     """A part that is one linear map, with its norm before and its residual sum; and a bias between
     norm and map."""
     norm, shape = nn.LayerNorm(width, eps=1e-12).to(DEVICE, dtype), (1, rows, width)
@@ -86,8 +86,8 @@ def around_a_norm(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> 
         "before": before,
     }
     if fused:
-        around, normed = fused_norm.forked_norm(states, norm, last, before)
-        out = around + F.linear(normed + before.detach(), last.weight, last.bias.detach())
+        skip, normed = fused_norm.norm_with_skip(states, norm, last, before)
+        out = skip + F.linear(normed + before.detach(), last.weight, last.bias.detach())
     else:
         out = states + last(norm(states) + before)
     return gradients(out, leaves, dtype)
@@ -153,7 +153,7 @@ def assert_errs_no_more(
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_norm_with_its_sums_errs_no_more(rows: int, width: int) -> None:
-    assert_errs_no_more(lambda dtype, fused: around_a_norm(dtype, rows, width, fused=fused))
+    assert_errs_no_more(lambda dtype, fused: norm_and_skip(dtype, rows, width, fused=fused))
 
 
 @pytest.mark.parametrize("is_tanh", [True, False], ids=["tanh", "erf"])
@@ -187,7 +187,7 @@ def test_gelu_of_every_size(is_tanh: bool) -> None:
 
 def test_the_same_bits_twice() -> None:
     for outcome in (
-        lambda: around_a_norm(HALF, 100, 64, fused=True),
+        lambda: norm_and_skip(HALF, 100, 64, fused=True),
         lambda: through_gelu(HALF, 100, 48, fused=True, is_tanh=True),
     ):
         first, second = outcome(), outcome()
@@ -201,8 +201,8 @@ def test_a_gradient_without_strides_is_read_right() -> None:
         draw(5, 64, seed=7, dtype=HALF).requires_grad_(),
         nn.Linear(64, 64).to(DEVICE, HALF),
     )
-    around, normed = fused_norm.forked_norm(states, norm, last)
-    of_states, of_bias = torch.autograd.grad(around.sum() + 2 * normed.sum(), [states, last.bias])
+    skip, normed = fused_norm.norm_with_skip(states, norm, last)
+    of_states, of_bias = torch.autograd.grad(skip.sum() + 2 * normed.sum(), [states, last.bias])
     torch.testing.assert_close(
         of_states, torch.ones_like(states), rtol=0, atol=1e-2
     )  # what a norm adds up to stays the same
@@ -211,14 +211,14 @@ def test_a_gradient_without_strides_is_read_right() -> None:
 
 def test_torch_takes_them_for_operators_of_its_own() -> None:
     """Schema, and shapes without data: torch's own checks."""
-    states, gradient, around = (draw(9, 64, seed=seed, dtype=HALF) for seed in range(3))
+    states, gradient, skip = (draw(9, 64, seed=seed, dtype=HALF) for seed in range(3))
     means, scales, weight = (
         torch.zeros(9, 1, device=DEVICE),
         torch.ones(9, 1, device=DEVICE),
         states[0].clone(),
     )
     torch.library.opcheck(
-        fused_norm._norm_backward, (gradient, around, states, means, scales, weight)
+        fused_norm._norm_backward, (gradient, skip, states, means, scales, weight)
     )
     torch.library.opcheck(fused_norm.gelu, (states, True))
     torch.library.opcheck(fused_norm.gelu_backward, (gradient, states, True))

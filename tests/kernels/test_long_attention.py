@@ -1,6 +1,7 @@
 """Attention over packed rows of up to 512 tokens errs no more than attention written out, forward
 and backward; the truth is float64.
- On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton
+
+On a CPU the kernels run in Triton's interpreter (TRITON_INTERPRET=1 before the start, where triton
 is installed).
 """
 

@@ -1,5 +1,6 @@
 """Products by an algorithm of our choice are products: a map and its way back, whoever multiplies.
- Without a GPU a library in Python stands in for NVIDIA's: it knows the same calls, and reads and
+
+Without a GPU a library in Python stands in for NVIDIA's: it knows the same calls, and reads and
 writes the same memory.
 """
 

@@ -15,7 +15,7 @@ from litebert.model.model import Model
 from litebert.optim.schedule import learning_rate_at
 from litebert.packing import PACKED_MULTIPLE, round_up
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.pretrain.job import Feed, PretrainJob, filled_to
+from litebert.train.pretrain.job import Feed, PretrainJob, padding_multiple
 from litebert.train.pretrain.run import example_spec
 from tests.helpers.pretraining import CPU, staged_recipe
 
@@ -121,7 +121,7 @@ def test_the_largest_can_be_computed(shards: Path) -> None:
 
 
 def test_wide_states_are_filled_up_less() -> None:
-    assert {size: filled_to(size) for size in (64, 768, 1024, 2048, 4096)} == {
+    assert {size: padding_multiple(size) for size in (64, 768, 1024, 2048, 4096)} == {
         64: 1024,
         768: 1024,
         1024: 512,

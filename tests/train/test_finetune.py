@@ -237,7 +237,8 @@ def test_a_run_without_gain_ends_early_and_resumes_so(tmp_path: Path) -> None:
     assert (result["steps"], result["best_step"], result["ended_early"]) == (12, 4, True)
     (event,) = events(runs[0])
     assert (
-        event["message"] == "no better on dev for 2 evaluations: the run ends here, 36 steps early"
+        event["message"]
+        == "no improvement on dev in 2 evaluations: the run stops here, 36 steps early"
     )
     assert_same_tuning(*runs)
 

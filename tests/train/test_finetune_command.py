@@ -325,8 +325,8 @@ def test_what_is_not_above_chance_is_said(
     model: Path, rte: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seeds, said in {
-        "1": "the run not above chance",
-        "2": "2 of 2 runs not above chance",
+        "1": "the run did not beat the majority baseline",
+        "2": "2 of 2 runs did not beat the majority baseline",
     }.items():
         flags = ["--steps", "2", "--learning-rate", "0", "--seeds", seeds]
         assert finetune("rte", model, rte, tmp_path / seeds, *flags) == 0

@@ -90,7 +90,7 @@ def test_a_run_that_diverges_begins_again_with_a_third_of_the_rate_and_twice_the
     assert told[:3] == [("skip", 6), ("stop", 7), ("retry", 7)]
     message = next(event["message"] for event in events(tmp_path) if event["event"] == "retry")
     assert re.search(
-        r"diverged at step 7: .*; begins again from the pretrained weights with the rate / 3 "
+        r"diverged at step 7: .*; restarts from the pretrained weights with the learning rate / 3 "
         r".*attempt 2 of 2",
         message,
     )
@@ -150,10 +150,10 @@ def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(
         ("chance", 48),
     ]
     pattern = (
-        r"it never beat chance level: accuracy on dev at best 0\.\d{3} where the majority baseline has "
+        r"it never beat the majority baseline: accuracy on dev at best 0\.\d{3} where the majority baseline has "
         r"0\.225, "
-        r"a loss of 1\.\d+ where guessing has 1\.3\d\d; begins again from the pretrained weights "
-        r"with the rate / 3 and "
+        r"a loss of 1\.\d+ where guessing has 1\.3\d\d; restarts from the pretrained weights "
+        r"with the learning rate / 3 and "
         r"the warm-up × 2, attempt 2 of 3"
     )
     assert re.fullmatch(pattern, told[0]["message"])

@@ -468,7 +468,7 @@ def test_a_checkpoint_without_tokenizer_needs_the_same_number_of_pieces(
     other = Tokenizer.load(tiny_tokenizer(tmp_path / "other", vocab_size=70))
     with pytest.raises(
         ConfigError,
-        match=r"has no tokenizer and 88 pieces, the data \d+; put its spiece.model into its folder",
+        match=r"has no tokenizer and 88 tokens, the data \d+; put its spiece.model into its folder",
     ):
         load_initial_weights(old.model, Checkpoint.load(tmp_path / "bare"), other)
     assert tokenizer.vocab_size == 88

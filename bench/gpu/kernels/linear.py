@@ -43,9 +43,9 @@ def cases(size: int, tokens: int) -> Any:
             mapped,
         )
         if outputs == 1:
-            around = torch.randn(tokens, size, device="cuda").bfloat16()
-            whole = partial(products.matmul, states, weight, bias, around, transpose_right=True)
-            yield f"{name}, forward, and the states around it", whole, mapped + around.float()
+            residual = torch.randn(tokens, size, device="cuda").bfloat16()
+            whole = partial(products.matmul, states, weight, bias, residual, transpose_right=True)
+            yield f"{name}, forward, and the residual", whole, mapped + residual.float()
         yield (
             f"{name}, states",
             partial(products.matmul, gradient, weight),

@@ -1,11 +1,11 @@
-"""Norms and GELU with sums of their own on the way back, on a GPU: each kernel, and a layer with
+"""Norms and GELU with sums of their own in the backward pass, on a GPU: each kernel, and a layer with
 and without. Prints JSON.
 
     python -m bench.gpu.kernels.norms [--parts kernels layer variants] [--rounds 5] [--norm pre]
 
 Measured as in bench/gpu/kernels/short_attention.py, in well under a minute; each line has the seconds since
 the start. A kernel's line has its time beside the time that its bytes take at 4.3 TB/s ("counted");
-errors are relative, of each result against float64. Those of the way back have the sum over the few
+errors are relative, of each result against float64. Those of the backward pass have the sum over the few
 hundred rows of sums that they leave in them ("add up"). `variants` times other rows, stages and
 programs: the best of them should be the defaults (NORM and GELU in kernels/norm.py).
 
@@ -76,7 +76,7 @@ class Kernels:
 
     def __init__(self) -> None:
         torch.manual_seed(0)
-        self.states, self.gradient, self.around = (self.draw(TOKENS, SIZE) for _ in range(3))
+        self.states, self.gradient, self.skip = (self.draw(TOKENS, SIZE) for _ in range(3))
         self.inner, self.inner_gradient = self.draw(TOKENS, INNER), self.draw(TOKENS, INNER)
         self.weight, self.bias = 1 + self.draw(SIZE) / 8, self.draw(SIZE)
         _, *self.statistics = torch.native_layer_norm(
@@ -89,7 +89,7 @@ class Kernels:
 
     def norm(self) -> tuple[Tensor, ...]:
         out: tuple[Tensor, ...] = fused_norm._norm_backward(
-            self.gradient, self.around, self.states, *self.statistics, self.weight
+            self.gradient, self.skip, self.states, *self.statistics, self.weight
         )
         return out
 
@@ -123,7 +123,7 @@ class Kernels:
             out, [leaf, weight, bias], self.gradient.double()
         )
         found, totals = self.norm()
-        exact = [of_states + self.around.double(), *of_parameters, self.around.double().sum(0)]
+        exact = [of_states + self.skip.double(), *of_parameters, self.skip.double().sum(0)]
         told = {"norm": [error(*pair) for pair in zip([found, *totals], exact, strict=True)]}
         for name in ("tanh", "none"):
             leaf = self.inner.double().requires_grad_()

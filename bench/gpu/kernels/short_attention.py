@@ -1,7 +1,8 @@
 """Attention over packed rows on a GPU: our kernel for short rows against torch's flash attention,
 in the same run. Prints JSON.
 
-    python -m bench.gpu.kernels.short_attention [--parts attention layer] [--rounds 7] [--variants] [--norm pre]
+    python -m bench.gpu.kernels.short_attention [--parts attention layer] [--rounds 7] \\
+        [--variants] [--norm pre]
 
 Each case is a batch of rows: how many, their tokens, their queries (0: all), heads, size of a
 head; bfloat16, query, key and value slices of one tensor as after a fused product. Errors are

@@ -109,7 +109,10 @@ def _print_scores(result: dict[str, Any], out: Path) -> None:
     failed = result.get("failed", int(not result.get("left_chance", True)))
     if failed:
         runs = f"{failed} of {len(result['seeds'])} runs" if "seeds" in result else "the run"
-        print(f"{runs} not above chance: see the events in metrics.jsonl", file=sys.stderr)
+        print(
+            f"{runs} did not beat the majority baseline: see the events in metrics.jsonl",
+            file=sys.stderr,
+        )
     curves = out / "seed-*" if "seeds" in result else out
     print(
         f"scores on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}",

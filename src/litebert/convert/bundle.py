@@ -1,6 +1,8 @@
 """TensorFlow checkpoints without TensorFlow: a prefix in, numpy arrays out.
- The files are PREFIX.index and PREFIX.data-00000-of-00001, or several data files.
- Three formats are nested. The .index file is LevelDB's table: blocks of key-value pairs, each
+
+The files are PREFIX.index and PREFIX.data-00000-of-00001, or several data files.
+
+Three formats are nested. The .index file is LevelDB's table: blocks of key-value pairs, each
 followed by one byte for its compression and a masked CRC-32C, an index block that lists them, and a
 footer of 48 bytes that locates the index block. A key is a tensor's name; its value is a protocol
 buffer with dtype, shape, position and checksum of the tensor's bytes in a .data file. The empty key

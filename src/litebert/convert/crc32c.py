@@ -1,5 +1,6 @@
 """CRC-32C (Castagnoli), the checksum of TensorFlow's files: bytes in, a 32-bit number out.
- The checksum is the remainder of the message, read as a polynomial over GF(2), divided by P of
+
+The checksum is the remainder of the message, read as a polynomial over GF(2), divided by P of
 degree 32. Table code takes one Python step per byte. Here the message is first shortened by
 exclusive-ors of arrays: P divides the four-term polynomial
 

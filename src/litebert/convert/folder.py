@@ -1,5 +1,6 @@
 """Conversion: a folder or checkpoint of any known kind in, a litebert or Hugging Face folder out.
- Recognizes the source, converts config and weights, copies the tokenizer if there is one, and
+
+Recognizes the source, converts config and weights, copies the tokenizer if there is one, and
 writes the target atomically. Notes say what was left out, assumed or changed.
 """
 
@@ -189,7 +190,7 @@ def _check_tokenizer(imported: Imported, tokenizer: Tokenizer | None) -> None:
     size = imported.config.encoder.vocab_size
     if tokenizer and tokenizer.vocab_size > size:
         raise ConversionError(
-            f"the tokenizer has {tokenizer.vocab_size} pieces, the model only {size} embeddings: "
+            f"the tokenizer has {tokenizer.vocab_size} tokens, the model only {size} embeddings: "
             "they do not belong together"
         )
 

@@ -1,5 +1,6 @@
 """Hugging Face folders: config.json and weights of an Albert or Bert class in, an Imported out.
- The weights say which heads there are, since released files hold more than their class (a pooler
+
+The weights say which heads there are, since released files hold more than their class (a pooler
 under ForMaskedLM, an order head in Bert's); the class says what the weights called `classifier`
 are. Two kinds of names are left out: buffers that only count positions, and second names of tied
 weights if their values are equal.

@@ -1,5 +1,6 @@
 """Hugging Face folders of our models: a config and weights in, theirs out, or the reason why not.
- The folder loads in transformers with no missing and no unexpected key. A model that no class of
+
+The folder loads in transformers with no missing and no unexpected key. A model that no class of
 theirs can compute is refused; a difference in training alone, such as a dropout they do not have,
 becomes a note.
 """

@@ -1,6 +1,7 @@
 """One reversible table of names: ours, Hugging Face's Albert, Hugging Face's Bert, Google's
 TensorFlow.
- A model's config in; for each of our parameters its foreign name out, and whether it is stored
+
+A model's config in; for each of our parameters its foreign name out, and whether it is stored
 transposed. A row names a module; its kind gives the module's parameters and how each side spells
 them. `{k}` counts owners of parameters as our lists do; where two indices are needed, `{g}` is the
 group and `{i}` the layer within it.

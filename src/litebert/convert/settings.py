@@ -1,6 +1,7 @@
 """Hugging Face's config.json (and Google's albert_config.json) ↔ EncoderConfig and HeadConfig; no
 torch.
- Keys are read by whitelist, with the defaults of Hugging Face's class. A value that changes the
+
+Keys are read by whitelist, with the defaults of Hugging Face's class. A value that changes the
 computation and has no counterpart here is refused; keys without effect on it are ignored.
 """
 

@@ -1,5 +1,6 @@
 """Google's ALBERT checkpoints: a checkpoint prefix with its albert_config.json in, an Imported out.
- Reads pretraining checkpoints, TF-Hub's (`module/` before every name) and fine-tuned ones:
+
+Reads pretraining checkpoints, TF-Hub's (`module/` before every name) and fine-tuned ones:
 classification, regression, RACE, SQuAD 1.1 and the joint head of SQuAD 2. Optimizer state is left
 out and counted; any other unknown tensor is refused. TensorFlow is not needed: bundle.py reads the
 files.

@@ -1,6 +1,7 @@
 """The child process that reads a foreign pickle:
 python -m litebert.convert.unpickle SOURCE.bin TARGET.safetensors
- No other code opens a pickle, and this one never runs in the process of the user's command. It uses
+
+No other code opens a pickle, and this one never runs in the process of the user's command. It uses
 torch's loader that builds tensors and plain containers and refuses everything else.
 """
 

@@ -1,5 +1,6 @@
 """Foreign weights: files and a table of names in, tensors under our names out, or why not.
- Names, shapes and dtypes are known at once, values are read on demand: a config is compared with
+
+Names, shapes and dtypes are known at once, values are read on demand: a config is compared with
 the shapes that files declare before anything of that size is allocated. Nothing is dropped or
 invented: an unknown name, a missing one, another shape or a dtype that float32 does not hold
 exactly is refused. Pickled files (.bin) are opened by a child process only; see unpickle.py.

@@ -1,6 +1,6 @@
 """The fast layer: what model/layers.py computes, over the same modules, with the kernels of a gate.
 
-What the gate decided once is not asked again here. Four choices depend on the call and are made
+What the gate decided is not checked again here. Four choices depend on the call and are made
 here: whether gradients are wanted, whether rows are packed, how long they are, and whether dropout
 stands between a linear layer and the residual.
 
@@ -86,36 +86,36 @@ def _attention(
         return _call(kernel, parts, mask, needed, dropout).flatten(2)
 
     if fuses_norm:
-        from litebert.kernels.norm import forked_norm
+        from litebert.kernels.norm import norm_with_skip
 
         bias = module.value.bias if norm_has_value_bias else None
-        around, normed = forked_norm(states, module.norm, module.output, bias)
-        around = around if needed is None else needed.of(around)
-        return _add_linear(gate, module, "output", attend(normed), around)
+        skip, normed = norm_with_skip(states, module.norm, module.output, bias)
+        skip = skip if needed is None else needed.of(skip)
+        return _add_linear(gate, module, "output", attend(normed), skip)
     return residual(module, states, needed, lambda x: _linear(module, "output", attend(x)))
 
 
 def _feed_forward(gate: "Gate", module: FeedForward, states: Chosen) -> Chosen:
     is_fused = gate.feed_forward and not gate.quantizes and torch.is_grad_enabled()
 
-    def fused(x: Tensor, outer_bias: Tensor, around: Tensor | None = None) -> Tensor:
+    def fused(x: Tensor, outer_bias: Tensor, skip: Tensor | None = None) -> Tensor:
         from litebert.kernels.feed_forward import feed_forward
 
         is_tanh = module.activation.approximate == "tanh"
         weights = module.inner.weight, module.inner.bias, module.outer.weight, outer_bias
-        return feed_forward(x, *weights, around, is_tanh=is_tanh, tuned=gate.linear)
+        return feed_forward(x, *weights, skip, is_tanh=is_tanh, tuned=gate.linear)
 
     def activated(x: Tensor) -> Tensor:
         inner: Tensor = module.activation(_linear(module, "inner", x))
         return inner
 
     if _fuses_norm(gate, module):
-        from litebert.kernels.norm import forked_norm
+        from litebert.kernels.norm import norm_with_skip
 
-        around, normed = forked_norm(states, module.norm, module.outer)
+        skip, normed = norm_with_skip(states, module.norm, module.outer)
         if is_fused:
-            return fused(normed, module.outer.bias.detach(), around)
-        return _add_linear(gate, module, "outer", activated(normed), around)
+            return fused(normed, module.outer.bias.detach(), skip)
+        return _add_linear(gate, module, "outer", activated(normed), skip)
     if is_fused:
         return residual(module, states, None, lambda x: fused(x, module.outer.bias))
     return residual(module, states, None, lambda x: _linear(module, "outer", activated(x)))
@@ -218,15 +218,15 @@ def _linear(module: nn.Module, name: str, x: Tensor) -> Tensor:
     return out
 
 
-def _add_linear(gate: "Gate", module: nn.Module, name: str, x: Tensor, around: Tensor) -> Tensor:
-    """`around` plus a linear layer whose bias is a constant."""
+def _add_linear(gate: "Gate", module: nn.Module, name: str, x: Tensor, skip: Tensor) -> Tensor:
+    """`skip` plus a linear layer whose bias is a constant."""
     quantized, last = _quantized(module, name), getattr(module, name)
     if quantized is not None:
         mapped: Tensor = quantized(x, is_constant=True)
-        return around + mapped
+        return skip + mapped
     if gate.linear:
-        return linear(x, last.weight, last.bias.detach(), around)
-    return around + F.linear(x, last.weight, last.bias.detach())
+        return linear(x, last.weight, last.bias.detach(), skip)
+    return skip + F.linear(x, last.weight, last.bias.detach())
 
 
 def _project(

@@ -38,23 +38,23 @@ BLOCK = 2048
 """Numbers that a program of `_gelu_kernel` has."""
 
 
-def forked_norm(
+def norm_with_skip(
     states: Float[Tensor, "*batch size"],
     norm: nn.LayerNorm,
     last: nn.Linear,
     before: Float[Tensor, " inputs"] | None = None,
 ) -> tuple[Float[Tensor, "*batch size"], Float[Tensor, "*batch size"]]:
-    """The states, and the states normed. Added to the first is the output of `last` with its bias
-    as a constant: the sum of their gradient is the bias's. `before` is a bias that the inputs of
+    """The states for the skip connection, and the states normed. The output of `last`, its bias a
+    constant, is added to the first: the sum of their gradient is the bias's gradient. `before` is a bias that the inputs of
     `last` contain unchanged at each token: it gets its gradient too."""
     weight = None if before is None else last.weight.detach()
-    around, normed, *_ = _ForkedNorm.apply(
+    skip, normed, *_ = _NormWithSkip.apply(
         states, norm.weight, norm.bias, last.bias, norm.eps, before, weight
     )
-    return around, normed
+    return skip, normed
 
 
-class _ForkedNorm(torch.autograd.Function):
+class _NormWithSkip(torch.autograd.Function):
     """apply(states, weight, bias, bias of the last linear layer, epsilon, bias before that layer or
     None, that layer's weight or None): states, normed states, their means and scales"""
 
@@ -80,10 +80,10 @@ class _ForkedNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, around: Tensor, gradient: Tensor, *_: object
+        ctx: Any, skip_gradient: Tensor, gradient: Tensor, *_: object
     ) -> tuple[Tensor | None, ...]:
         *saved, last = ctx.saved_tensors
-        of_states, of_parameters = _norm_backward(gradient, around, *saved)
+        of_states, of_parameters = _norm_backward(gradient, skip_gradient, *saved)
         # a sum of products, in float32: a compiler needs no copy of the weight for it
         of_before = (
             None if last is None else (of_parameters[2][:, None] * last).sum(0).to(last.dtype)
@@ -93,11 +93,18 @@ class _ForkedNorm(torch.autograd.Function):
 
 @torch.library.custom_op("litebert::norm_backward", mutates_args=())
 def _norm_backward(
-    gradient: Tensor, around: Tensor, states: Tensor, means: Tensor, scales: Tensor, weight: Tensor
+    gradient: Tensor,
+    skip_gradient: Tensor,
+    states: Tensor,
+    means: Tensor,
+    scales: Tensor,
+    weight: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    out, totals = _like_norm(gradient, around, states)
+    out, totals = _like_norm(gradient, skip_gradient, states)
     width, columns = states.shape[-1], triton.next_power_of_2(states.shape[-1])
-    inputs = [part.contiguous() for part in (gradient, states, around, means, scales, weight)]
+    inputs = [
+        part.contiguous() for part in (gradient, states, skip_gradient, means, scales, weight)
+    ]
     programs = max(1, NORM["programs"] * 4 // max(4, warps(columns)))
     sums = states.new_empty(programs, 3 * width, dtype=torch.float32)
     with torch.cuda.device_of(states):
@@ -146,7 +153,7 @@ def gelu_backward(gradient: Tensor, states: Tensor, is_tanh: bool) -> tuple[Tens
 
 @_norm_backward.register_fake
 def _like_norm(
-    gradient: Tensor, around: Tensor, states: Tensor, *_: Tensor
+    gradient: Tensor, skip_gradient: Tensor, states: Tensor, *_: Tensor
 ) -> tuple[Tensor, Tensor]:
     return states.new_empty(states.shape), states.new_empty(
         3, states.shape[-1], dtype=torch.float32
@@ -236,7 +243,7 @@ def _norm_gradient_kernel(
         is_there = is_row[:, None] & is_column[None, :]
         dy = tl.load(gradient + offset, is_there, 0.0).to(tl.float32)
         x = tl.load(states + offset, is_there, 0.0).to(tl.float32)
-        around = tl.load(residual + offset, is_there, 0.0).to(tl.float32)
+        skip = tl.load(residual + offset, is_there, 0.0).to(tl.float32)
         mean, scale = (
             tl.load(means + row, is_row, 0.0)[:, None],
             tl.load(scales + row, is_row, 0.0)[:, None],
@@ -246,10 +253,10 @@ def _norm_gradient_kernel(
         ) * scale  # not 0 beyond the width, where dy is: each term below has dy in it
         of_weight += tl.sum(dy * normed, 0)
         of_bias += tl.sum(dy, 0)
-        of_residual += tl.sum(around, 0)
+        of_residual += tl.sum(skip, 0)
         dy *= gain[None, :]
         along, level = tl.reduce((dy * normed, dy), 1, _both)
-        dx = (dy - (level[:, None] + normed * along[:, None]) / width) * scale + around
+        dx = (dy - (level[:, None] + normed * along[:, None]) / width) * scale + skip
         tl.store(out + offset, dx.to(out.dtype.element_ty), is_there)
     mine = sums + tl.program_id(0) * 3 * width + column
     tl.store(mine, of_weight, is_column)

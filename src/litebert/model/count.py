@@ -1,6 +1,7 @@
 """Counting without building: parameters, FLOPs per token, and bytes, from a config alone (no
 torch).
- Exact to the last parameter (ALBERT Table 1); tests hold the formulas against real modules and real
+
+Exact to the last parameter (ALBERT Table 1); tests hold the formulas against real modules and real
 saved activations.
 """
 
@@ -68,9 +69,9 @@ def activation_bytes(
     size, tokens = config.hidden_size, batch * seq
     # input, query, key, value, attended; two sums before norms; the input of ffn; ffn before and
     # after its activation
-    kept = width * (8 * size + 2 * config.ffn_size)
+    activations = width * (8 * size + 2 * config.ffn_size)
     statistics = 4 * (4 + config.num_attention_heads)
-    per_application = tokens * (kept + statistics)
+    per_application = tokens * (activations + statistics)
     applications = config.num_layers * config.layers_per_group
     if not checkpoint_every:
         return applications * per_application

@@ -1,5 +1,6 @@
 """The card of an embedded model: facts as plain data in; a Markdown page out.
- The page follows from the facts alone, so that no number in it is typed by hand. An author states
+
+The page follows from the facts alone, so that no number in it is typed by hand. An author states
 data, license, recipe, scores and limits; the rest is read from the model and its run. `litebert
 models` lists the same facts.
 """

@@ -1,5 +1,6 @@
 """Embedded models, which come with the package: a name or a verb in; a checkpoint folder out.
- Beside this file are index.json and one folder per model: an int8 or difference checkpoint, the
+
+Beside this file are index.json and one folder per model: an int8 or difference checkpoint, the
 facts of its card as card.json, and the card as README.md. Where no model is named, the first of the
 index that has the verb is used. tools/embed_model.py writes all of it. No torch.
 """

@@ -1,1 +1,1 @@
-"""Gradients → weights: LAMB and AdamW, who is decayed, and the rate at each step."""
+"""Gradients → weights: LAMB, AdamW and Muon, weight-decay groups, and the learning rate at each step."""

@@ -5,7 +5,8 @@ For each tensor w with gradient g, moments m and v:
 
     m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²
     u = m / (√v + ε) + λ w       w ← w − rate · φ(‖w‖)/‖u‖ · u       (ratio 1 where a norm is 0)
- ALBERT's release has no bias correction and φ is the identity; the paper's Algorithm 2 corrects
+
+ALBERT's release has no bias correction and φ is the identity; the paper's Algorithm 2 corrects
 both moments and lets φ be a clamp: both are switches. Groups with `adapt=False` keep ratio 1, which
 makes them AdamW: with no bias correction that is exactly the optimizer Google fine-tunes with. The
 arithmetic runs over lists of tensors (`torch._foreach_*`), so a step is a few kernels, and nothing
@@ -154,7 +155,7 @@ class Lamb(Optimizer):
         state: dict[str, Any] = self.state[parameter]
         if not state:
             dtype = torch.promote_types(parameter.dtype, torch.float32)
-            state["step"] = 0  # on the host: the device never has to be asked
+            state["step"] = 0  # on the host, so that no step waits for the device
             state["first"] = torch.zeros_like(parameter, dtype=dtype)
             state["second"] = torch.zeros_like(parameter, dtype=dtype)
             if dtype != parameter.dtype:

@@ -25,7 +25,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 al. 2024)."""
 ROUNDS = 5
 UPDATE_SIZE = 0.2
-"""Root mean square of AdamW's updates, in units of the rate."""
+"""Root mean square of AdamW's updates, in units of the learning rate."""
 
 
 class Muon(Lamb):

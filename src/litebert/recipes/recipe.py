@@ -94,8 +94,8 @@ class Recipe(ABC):
 
     @classmethod
     def load(cls, path: Path | str, *, note: Callable[[str], None] = lambda text: None) -> Self:
-        """A recipe from a file: a recipe alone, or the recipe.json of a run. `note` is told what
-        the file spells as an earlier release did."""
+        """A recipe from a file: a recipe alone, or the recipe.json of a run. `note` is called
+        with the settings that the file spells as an earlier release did."""
         wanted = "a recipe file is what a run writes as recipe.json"
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """Checkpoints, to predict from: a model (and its tokenizer) in, a folder of config.json and
 model.safetensors out; and the inverse.
- Written atomically, verified when read, no pickle. Weights are stored exactly, as int8 with scales
+
+Written atomically, verified when read, no pickle. Weights are stored exactly, as int8 with scales
 (int8.py), or as a low-rank difference to another checkpoint (difference.py); config.json says
 which. Names, dtypes and shapes are compared with config.json before anything is allocated.
 Snapshots, to resume from, are in snapshot.py.

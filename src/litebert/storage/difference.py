@@ -1,6 +1,7 @@
 """Low-rank differences: a fine-tuned model's weights and its base's in, two thin int8 factors per
 matrix out; and the inverse.
- Fine-tuning changes a matrix mostly in few directions. Of the change of each matrix the largest
+
+Fine-tuning changes a matrix mostly in few directions. Of the change of each matrix the largest
 singular values are stored (the best approximation of that rank: Eckart and Young), as two factors
 in int8. The token embedding has a rank of its own: it is the largest matrix, and its change has the
 lowest rank. Biases, norms and weights that the base lacks are stored completely; unchanged weights

@@ -1,5 +1,6 @@
 """int8 weights: float tensors ↔ integers from -127 to 127 with a bfloat16 scale per group of a row.
- A weight is its integer times its group's scale: zero stays zero, and the error is at most half a
+
+A weight is its integer times its group's scale: zero stays zero, and the error is at most half a
 scale. The product of an int8 and a bfloat16 is exact in float32. Rounding a scale to bfloat16 moves
 the largest integer by less than a quarter, so it stays 127, and dequantized weights quantize to the
 same integers and scales again.

@@ -1,5 +1,6 @@
 """Snapshots, to resume from: a run's live objects in, a folder of files out; and the inverse.
- One folder per snapshot, step-00000500, step-00001000, …, of which the newest valid one wins:
+
+One folder per snapshot, step-00000500, step-00001000, …, of which the newest valid one wins:
 
     model.safetensors       parameters and buffers
     optimizer.safetensors   moments, in their own dtype

@@ -154,8 +154,8 @@ class _Widths(dict[str, int]):
         self.rules = rules
 
     def __missing__(self, char: str) -> int:
-        self[char] = found = width(char, self.rules)
-        return found
+        self[char] = count = width(char, self.rules)
+        return count
 
 
 def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Places]:
@@ -178,8 +178,8 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
     assert counts.sum() == size, "the clean-up and its widths must agree"
     places = np.arange(len(raw) + 1)
     # A character reaches up to the next one that is not a dropped mark.
-    kept = np.where(np.append(dropped, False), len(raw), places)
-    reach = np.minimum.accumulate(kept[::-1])[::-1][1:]
+    next_base = np.where(np.append(dropped, False), len(raw), places)
+    reach = np.minimum.accumulate(next_base[::-1])[::-1][1:]
     return np.repeat(places[:-1], counts), np.repeat(reach, counts)
 
 

@@ -29,7 +29,7 @@ from litebert.text.vocabulary import SPACE
 # with it the model's bytes. It is fixed, whatever the machine has, so that the same text gives the
 # same bytes everywhere.
 _THREADS = 16
-_LINE_BYTES = 4000  # SentencePiece leaves out longer lines without a word
+_LINE_BYTES = 4000  # SentencePiece silently leaves out longer lines
 _LINES_LEAST = 101  # of a choice, for SentencePiece; a corpus may have fewer
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 100, 10_000
 
@@ -257,14 +257,14 @@ def _sample(lines: Iterable[bytes], count: int, seed: int) -> Iterator[bytes]:
 
 
 def _explain(message: str, config: VocabularyConfig) -> DataError:
-    if found := re.search(r"too high.*<= (\d+)", message):
+    if match := re.search(r"too high.*<= (\d+)", message):
         return DataError(
-            f"the corpus yields at most {found[1]} tokens, {config.vocab_size} were requested; "
-            f"give more text, or a vocab size of at most {found[1]}"
+            f"the corpus yields at most {match[1]} tokens, {config.vocab_size} were requested; "
+            f"give more text, or a vocab size of at most {match[1]}"
         )
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return DataError(
-            f"the corpus has so many characters that the vocabulary needs at least {found[1]} "
+            f"the corpus has so many characters that the vocabulary needs at least {match[1]} "
             "tokens, "
             f"{config.vocab_size} were requested; raise the vocab size, or lower the character "
             "coverage"

@@ -18,9 +18,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 SHAPES = 32
 """How many shapes are compiled before torch gives up on the layer."""
 BUDGET = 0.9
-"""Of what a layer would keep for its way back, where memory counts. Anything from 0.85 to 0.95
-makes torch keep the same: what products and attention give, and nothing that norms and activations
-do (docs/decisions/memory.md)."""
+"""Fraction of a layer's activations that `recompute` saves for the backward pass. Anything from
+0.85 to
+0.95 makes torch save the same: outputs of matmuls and attention, none of norms and activations
+(docs/decisions/memory.md)."""
 
 
 def compile_model(
@@ -35,8 +36,8 @@ def compile_model(
     """Compile the layer: all layers are one layer, so a dozen applications cost one compilation.
     Whether it was done.
 
-    `dynamic` where every batch may be of another shape: one compilation that is good for all of
-    them. With `recompute` norms and activations are computed again on the way back, products never.
+    `dynamic`: every batch may have another shape, and one compilation serves all of them. With
+    `recompute` norms and activations are recomputed in the backward pass, matmuls never.
     """
     if wish == "off" or (wish == "auto" and runtime.device.type != "cuda"):
         return False

@@ -1,7 +1,8 @@
 """Who belongs to an ensemble (ALBERT §4.9): what models say of dev in; those that together say it
 best out.
- Chosen greedily: the best model, then whoever helps most, and so on to all of them; the best point
-of this path is kept. Two models may be no better than one where seven are, so the path is walked to
+
+Chosen greedily: the best model, then the one that helps most, and so on to all of them; the best
+point of this path is the ensemble. Two models may be no better than one where seven are, so the path is walked to
 its end.
 """
 

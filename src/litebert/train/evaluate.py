@@ -39,7 +39,7 @@ class EvaluationResult:
     evaluation: Evaluation | None
     """Scores with intervals, slices and the worst examples; None where labels are missing."""
     baselines: dict[str, dict[str, float]]
-    """Scores of the majority and of a bag of words, where they were asked for."""
+    """Scores of the majority and of a bag of words, if requested."""
     null_threshold: float | None
     """The threshold for "no answer" that is saved with the model."""
     best_null: dict[str, float]

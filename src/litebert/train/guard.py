@@ -1,6 +1,7 @@
 """Never step on a loss that is not a number: the loss and gradient norm of a step in, a verdict
 out.
- Skip; after too many in a row go back to the last snapshot with half the rate; after too many of
+
+Skip; after too many in a row roll back to the last snapshot with half the learning rate; after too many of
 those, stop.
 """
 

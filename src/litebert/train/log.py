@@ -1,6 +1,7 @@
 """metrics.jsonl, the only truth of a run: records in, lines out; progress, report and TensorBoard
 all read from it.
- A record is one JSON object with a `kind` (step, evaluation, examples, event) and the `step` it
+
+A record is one JSON object with a `kind` (step, evaluation, examples, event) and the `step` it
 belongs to. A snapshot remembers how long the file was; resuming cuts it there, so that what was
 redone does not stand twice.
 """

@@ -168,8 +168,8 @@ class TensorBoardSink:
         """The writer for a record after `done` steps. Where a run resumes or goes back, what stood
         after it is void.
 
-        An event goes back nowhere: it is told after its step. What stands at `done` itself only
-        that step writes again.
+        An event removes nothing: it is written after its step. Only that step itself writes again
+        what is at `done`.
         """
         if self._writer is not None and done < self._last and kind != "event":
             self._writer.close()

@@ -1,6 +1,7 @@
 """Where a run happens: rank, device, dtype, what ranks exchange, and signals. Environment in, one
 Runtime out.
- Gradients are summed over ranks by hand, once a step, after the last microbatch: an ALBERT has few
+
+Gradients are summed over ranks by hand, once a step, after the last microbatch: an ALBERT has few
 of them (sharing), a rank that runs out of memory can try again alone, and nothing hangs in the
 middle of a backward pass.
 """

@@ -1,6 +1,7 @@
 """A split as the model reads it: texts as token ids, each once, and rows that point into them;
 batches out.
- A row is [CLS] a [SEP], or [CLS] a [SEP] b [SEP]. Nothing is copied or padded before a batch asks
+
+A row is [CLS] a [SEP], or [CLS] a [SEP] b [SEP]. Nothing is copied or padded before a batch asks
 for it: RACE's train split, 126 million tokens as rows, is 15 million here.
 """
 

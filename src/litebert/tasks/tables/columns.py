@@ -21,7 +21,7 @@ Level = Literal["all", "middle", "high"]
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
     """How task files are read. Columns left at None are recognized by their names, and the choice
-    is told in the notes."""
+    is stated in the notes."""
 
     text: str | None = None
     """Column of the text, or of a pair's first text."""

@@ -71,7 +71,7 @@ class Labels:
             split = f", split at {self._separator!r}" if self._is_split else ""
             self.notes.append(
                 f"{count:,} of {len(texts):,} rows have several labels{split}: every label is "
-                "predicted by itself (multi-label)"
+                "predicted independently (multi-label)"
             )
         if self.names is None:
             self.names = self._find_names(examples, where)

@@ -174,7 +174,7 @@ class DevEvaluation:
                 run.emit(Incident(step=state.step, kind="snapshot", message=wrong))
         if patience and self.since >= patience and not event.is_last:
             message = (
-                f"no better on dev for {self.since} evaluations: the run ends here, "
+                f"no improvement on dev in {self.since} evaluations: the run stops here, "
                 f"{self.job.steps - state.step:,} steps early"
             )
             run.emit(Incident(step=state.step, kind="early", message=message))

@@ -24,7 +24,7 @@ from litebert.tasks.heads.heads import task_losses
 from litebert.train.runtime import Runtime
 
 LOWER, LONGER = 3, 2
-"""What the rate is divided by and the warm-up multiplied with for a new beginning."""
+"""For each restart the learning rate is divided by the one, the warm-up multiplied by the other."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,8 +209,8 @@ class FinetuneJob:
 
 
 def gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:
-    """The optimizer of a new beginning: a third of the rate and twice the warm-up for each; at most
-    half the run."""
+    """The optimizer of a restart: a third of the learning rate and twice the warm-up each time, the
+    warm-up at most half the run."""
     if attempt == 0:
         return spec
     warmup = min(max(spec.warmup_steps(steps), 1) * LONGER**attempt, steps // 2)

@@ -43,8 +43,8 @@ from litebert.train.runtime import Runtime
 from litebert.train.working import WorkingCopy
 
 COMPILE_TOKENS = 40_000_000
-"""Real tokens of a run from which compiling is tried by itself: half a minute is what it takes, and
-what it saves there."""
+"""Real tokens of a run from which `auto` compiles: compiling takes half a minute, and saves as
+much there."""
 
 
 class Finetuning:
@@ -117,13 +117,13 @@ class Finetuning:
         )
 
     def _attempts(self, state: State) -> State:
-        """Train until an attempt rises above chance or the recipe allows no more."""
+        """Train until an attempt beats the majority baseline or the recipe allows no more."""
         while True:
             try:
                 state = self.run.steps(state)
                 if not self.chance.failed:
                     return state
-                why = f"it never beat chance level: {self.chance.describe()}"
+                why = f"it never beat the majority baseline: {self.chance.describe()}"
             except DivergedError as error:
                 if self.job.attempt >= self.recipe.retries:
                     raise
@@ -132,14 +132,14 @@ class Finetuning:
                 message = f"{why}; look at the data, or try another --learning-rate or --epochs"
                 self.run.emit(Incident(step=state.step, kind="chance", message=message))
                 return state
-            state = self._begin_again(state, why)
+            state = self._restart(state, why)
 
-    def _begin_again(self, state: State, why: str) -> State:
-        """Start over from the pretrained weights, with a lower rate and a longer warm-up."""
+    def _restart(self, state: State, why: str) -> State:
+        """Start over from the pretrained weights, with a lower learning rate and a longer warm-up."""
         attempt = self.job.attempt + 1
         message = (
-            f"{why}; begins again from the pretrained weights with the rate / {LOWER} and the "
-            f"warm-up × {LONGER}, attempt {attempt + 1} of {self.recipe.retries + 1}"
+            f"{why}; restarts from the pretrained weights with the learning rate / {LOWER} "
+            f"and the warm-up × {LONGER}, attempt {attempt + 1} of {self.recipe.retries + 1}"
         )
         self.run.emit(Incident(step=state.step, kind="retry", message=message))
         self.job.begin(attempt, state.step)

@@ -92,7 +92,7 @@ def describe_positions(new: range) -> str:
 
 
 BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
-"""Parameters with a row for each piece of the vocabulary."""
+"""Parameters with a row for each token of the vocabulary."""
 BY_POSITION = "encoder.embedding.position.weight"
 FREE = frozenset(
     {
@@ -148,16 +148,16 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
 
 
 def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """Ids of the common pieces in the new vocabulary, and in the old."""
+    """Ids of the common tokens in the new vocabulary, and in the old."""
     size = old.model.config.encoder.vocab_size
     if old.tokenizer is None:
         if size != tokenizer.vocab_size:
             raise ConfigError(
-                f"the checkpoint given with --init has no tokenizer and {size:,} pieces, the data "
+                f"the checkpoint given with --init has no tokenizer and {size:,} tokens, the data "
                 f"{tokenizer.vocab_size:,}; "
-                "put its spiece.model into its folder, so that pieces can be told apart"
+                "put its spiece.model into its folder, so that tokens can be matched"
             )
         return list(range(size)), list(range(size))
-    known = {piece: number for number, piece in enumerate(old.tokenizer.tokens[:size])}
-    pairs = [(mine, known[piece]) for mine, piece in enumerate(tokenizer.tokens) if piece in known]
+    known = {token: number for number, token in enumerate(old.tokenizer.tokens[:size])}
+    pairs = [(mine, known[token]) for mine, token in enumerate(tokenizer.tokens) if token in known]
     return [mine for mine, _ in pairs], [theirs for _, theirs in pairs]

@@ -43,7 +43,7 @@ class Feed:
         self._fetched: dict[int, tuple[Batch, Position, Position]] = {}
 
     def seek(self, step: int, position: Position) -> None:
-        """Go on at `step`, the step before having ended at `position`."""
+        """Continue at `step`, the step before having ended at `position`."""
         self.close()
         self._ends = {step: position}
 
@@ -122,7 +122,7 @@ class PretrainJob:
         self.steps = recipe.total_steps
         self.seed = recipe.seed
         self.num_layers = recipe.encoder.num_layers
-        self.multiple = filled_to(recipe.encoder.hidden_size)
+        self.multiple = padding_multiple(recipe.encoder.hidden_size)
 
     def batch(self, step: int) -> Batch:
         return self.feed.batch(step)
@@ -235,10 +235,10 @@ class PretrainJob:
         return f"the batch at place {began.index} of epoch {began.epoch}, examples {shown}{more}"
 
 
-def filled_to(hidden_size: int) -> int:
-    """What packed tokens are filled up to a multiple of. Up to albert-base's width a token costs
-    little, and few shapes are worth more; in wider states the filling is dearer: albert-xxlarge
-    would compute 3 % for nothing."""
+def padding_multiple(hidden_size: int) -> int:
+    """The number that packed tokens are padded to a multiple of. Up to albert-base's width padding
+    costs little and few shapes save more; in wider states it costs more, 3 % of a step of
+    albert-xxlarge."""
     finer: int = 2 ** int(math.log2(PACKED_MULTIPLE * 768 / hidden_size))
     return min(max(finer, 256), PACKED_MULTIPLE)
 

@@ -1,7 +1,8 @@
 """The oldest complaint about pretraining ALBERT, said aloud: losses in, a warning out where the
 plateau was not left.
- A model that predicts frequencies and looks at nothing has the entropy of single tokens as its
-loss, near 7 for 30,000 pieces. The entropy is counted from the very tokens that were asked for.
+
+A model that predicts token frequencies and ignores the context has the unigram entropy as its
+loss, near 7 for 30,000 tokens. The entropy is that of the masked tokens of the run itself.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ class PlateauWatch:
 
     @property
     def entropy(self) -> float:
-        """Of the labels seen so far, in nats; with the Miller–Madow correction for the pieces seen
+        """Of the labels seen so far, in nats; with the Miller–Madow correction for the tokens seen
         too seldom."""
         seen = self.counts[self.counts > 0]
         total = int(seen.sum())
