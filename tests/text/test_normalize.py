@@ -1,12 +1,15 @@
 """The clean-up: equal to the reference's five lines on any text, and a worked example."""
 
+import codecs
 import unicodedata
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from litebert.text.normalize import TextRules, clean, collapse, width
+from litebert.text.normalize import TextRules, clean, clean_for_ids, collapse, width
 
 ALBERT = TextRules()
 TEXTS = st.text(
@@ -64,3 +67,43 @@ def test_widths_of_all_characters(rules: TextRules) -> None:
         # Between letters, so that spaces which come out of the decomposition stay.
         text = "a" + "a".join(chars[start : start + 256]) + "a"
         assert len(clean(text, rules)) == sum(width(char, rules) for char in text), hex(start)
+
+
+@pytest.mark.parametrize(
+    "unit", ["é", "\u0301", "漢", "😀", "한", "Σ", "λ", "\u2028", "ﬁ", "\ud800"]
+)
+def test_work_is_linear_in_the_length_of_a_run(unit: str, request: pytest.FixtureRequest) -> None:
+    """Characters that CPython's encoder reads, counted: it reads to the end of a run at each
+    error."""
+    read = 0
+
+    def counting(name: str) -> Callable[[UnicodeError], tuple[bytes | str, int]]:
+        handle = codecs.lookup_error(f"litebert.{name}")
+
+        def count(error: UnicodeError) -> tuple[bytes | str, int]:
+            nonlocal read
+            assert isinstance(error, UnicodeEncodeError)
+            read += error.end - error.start
+            return handle(error)
+
+        return count
+
+    names = ("drop_marks", "drop_marks_and_lower", "keep_marks")
+    for name in names:
+        before = codecs.lookup_error(f"litebert.{name}")
+        request.addfinalizer(partial(codecs.register_error, f"litebert.{name}", before))
+        codecs.register_error(f"litebert.{name}", counting(name))
+    work = []
+    for size in (20_000, 40_000):
+        read = 0
+        clean_for_ids(unit * size)
+        clean(unit * size, ALBERT)
+        clean(unit * size, TextRules(keep_accents=True))
+        work.append(read)
+    assert work[1] <= 2.1 * work[0]
+
+
+@pytest.mark.parametrize("rules", [TextRules(), TextRules(keep_accents=True)])
+def test_long_texts_are_cleaned_as_their_words_are(rules: TextRules) -> None:
+    words = ["Ça", "ﬁn", "e\u0301te\u0301", "한국어", "½", "ΟΔΟΣ", "plain", "漢字"] * 700
+    assert clean(" ".join(words), rules) == " ".join(clean(word, rules) for word in words)

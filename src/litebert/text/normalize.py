@@ -30,7 +30,7 @@ def clean(text: str, rules: TextRules) -> str:
     """The whole clean-up: clean("Ça  va, ﬁn ½", TextRules()) -> "ca va, fin 1⁄2"."""
     text = collapse(text)
     if not text.isascii() and _CHANGES.search(text):
-        text = text.encode("ascii", _KEEP if rules.keep_accents else _DROP).decode()
+        text = _encode(text, _KEEP if rules.keep_accents else _DROP).decode()
     return text.lower() if rules.lowercase else text
 
 
@@ -50,7 +50,7 @@ def clean_for_ids(text: str) -> str | bytes:
         return text.lower()
     if not _CHANGES_OR_ODD.search(text):
         return text.encode().lower()
-    data = text.encode("ascii", _DROP_AND_LOWER).lower()
+    data = _encode(text, _DROP_AND_LOWER).lower()
     if (
         b"\v" in data
         or b"\x1c" in data
@@ -91,12 +91,22 @@ _DROP, _DROP_AND_LOWER, _KEEP = (
 # bounds the caches in bytes; any cut is safe, since what crosses characters, the marks' order, is
 # dropped
 _LONGEST_RUN = 16
+# For each error CPython looks for the end of its run anew, so a run costs the square of its length
+# unless the text is cut.
+_CHUNK = 1 << 10
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 # ASCII and the commonest characters beyond it stay as they are, lower case aside.
 _CHANGES = re.compile("[^\x00-\x7f£€–—‘’“”]")
 _CHANGES_OR_ODD = re.compile("[^\x00-\n\f-\x1b\x20-\x7f£€–—‘’“”]")
 _SIGMA = "Σ".encode()  # the one letter whose lower case depends on its neighbours
 _ALBERT = TextRules()
+
+
+def _encode(text: str, handler: str) -> bytes:
+    if len(text) <= _CHUNK:
+        return text.encode("ascii", handler)
+    chunks = (text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK))
+    return b"".join([chunk.encode("ascii", handler) for chunk in chunks])
 
 
 @lru_cache(maxsize=1 << 13)
