@@ -7,6 +7,7 @@ anything else.
 
 import atexit
 import importlib
+import io
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 from litebert import __version__
 from litebert.errors import LitebertError
+from litebert.terminal import write_line
 
 INTERRUPTED = 75
 
@@ -87,6 +89,8 @@ def main(args: Sequence[str] | None = None) -> None:
     interrupts = _Interrupts()
     try:
         interrupts.catch()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # texts may hold lone surrogates
+            sys.stdout.reconfigure(errors="backslashreplace")
         code = run(sys.argv[1:] if args is None else list(args))
     except KeyboardInterrupt:  # a second one, while the first was reported
         code = INTERRUPTED
@@ -123,10 +127,10 @@ def run(args: list[str]) -> int:
 
         call(_load(name), rest, prog=f"litebert {name}")
     except LitebertError as error:
-        print(f"litebert {name}: {error}", file=sys.stderr)
+        write_line(f"litebert {name}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"litebert {name}: interrupted; the same command again resumes", file=sys.stderr)
+        write_line(f"litebert {name}: interrupted; the same command again resumes", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone
@@ -173,11 +177,11 @@ def _unknown_command(args: list[str]) -> int:
     name = args[0]
     family = [command for command in COMMANDS if command.split()[0] == name]
     if family:
-        print(f"litebert {name}: choose one of: {', '.join(family)}", file=sys.stderr)
+        write_line(f"litebert {name}: choose one of: {', '.join(family)}", file=sys.stderr)
     else:
         close = difflib.get_close_matches(name, [command.split()[0] for command in COMMANDS], n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        print(
+        write_line(
             f"litebert: there is no command {name!r}; {meant}litebert --help lists them",
             file=sys.stderr,
         )

@@ -523,3 +523,23 @@ def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path: Path, classifier
     assert kills
     predict_file(load(classifier), source, out, CLASSIFY)
     assert out.read_bytes() == (tmp_path / "undisturbed.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_cells_that_a_spreadsheet_would_run_are_made_inert(
+    labeller: Predictor, tmp_path: Path, suffix: str
+) -> None:
+    cells = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "-5.5", "+3", "plain", " =1"]
+    rows = [{"text": "a day", "note": cell} for cell in cells]
+    source = write_jsonl(tmp_path / "in.jsonl", rows)
+
+    def notes(**options: Any) -> list[str]:
+        out = tmp_path / f"p{len(options)}{suffix}"
+        predict_file(
+            labeller, source, out, PredictOptions(verb="classify", keep=("note",), **options)
+        )
+        return [row["note"] for _, row in read_rows(out)]
+
+    last = " =1" if suffix == ".csv" else "'=1"
+    assert notes() == ["'" + cell for cell in cells[:4]] + ["-5.5", "+3", "plain", last]
+    assert notes(raw_cells=True) == [cell.strip() if suffix == ".tsv" else cell for cell in cells]

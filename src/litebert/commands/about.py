@@ -23,6 +23,7 @@ from litebert.model.count import (
     flops_per_token,
 )
 from litebert.models.index import EmbeddedModel, embedded_models
+from litebert.terminal import write_line
 
 MASKED_FRACTION = 0.15
 
@@ -47,7 +48,7 @@ def info(
     names = [name] if name else list(PRESETS)
     facts = {each: _describe_preset(preset(each), seq=seq, batch=batch) for each in names}
     if json:
-        print(to_json(facts[name] | {"preset": name} if name else facts))
+        write_line(to_json(facts[name] | {"preset": name} if name else facts))
     elif name:
         _print_preset(name, facts[name])
     else:
@@ -161,10 +162,10 @@ def models(*, json: Json = False) -> None:
     Each has a card, README.md."""
     listed = [_describe_model(model) for model in embedded_models()]
     if json:
-        print(to_json({"models": listed}, ensure_ascii=False))
+        write_line(to_json({"models": listed}, ensure_ascii=False))
         return
     if not listed:
-        print(
+        write_line(
             "no model comes with this litebert; those of your own are named by their folders: "
             "litebert fill --model DIR …"
         )
@@ -212,7 +213,7 @@ def doctor(*, folder: str = ".", json: Json = False) -> None:
     """
     findings = examine(folder)
     if json:
-        print(
+        write_line(
             to_json(
                 {"litebert": __version__, "findings": [asdict(finding) for finding in findings]}
             )

@@ -8,6 +8,7 @@ from litebert.commands.flags import Json, Unverified, note
 from litebert.config import Activation
 from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
 from litebert.files import to_json
+from litebert.terminal import write_line
 
 Source = Annotated[str, Positional, arg(metavar="SOURCE")]
 TargetFolder = Annotated[str, Positional, arg(metavar="TARGET")]
@@ -53,11 +54,11 @@ def convert(
     for each in conversion.notes:
         note(each)
     if json:
-        print(to_json(_report(conversion), ensure_ascii=False))
+        write_line(to_json(_report(conversion), ensure_ascii=False))
     else:
         heads = ", ".join(head.kind for head in conversion.config.heads) or "no head"
         tokenizer = "with its tokenizer" if conversion.has_tokenizer else "without a tokenizer"
-        print(
+        write_line(
             f"{conversion.folder}: {conversion.num_parameters:,} parameters ({heads}), "
             f"{conversion.source} to "
             f"{conversion.target}, {tokenizer}"

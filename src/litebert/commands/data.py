@@ -24,6 +24,7 @@ from litebert.data.stream import Stream
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes.pretrain import Order
+from litebert.terminal import write_line
 from litebert.text.tokenizer import Tokenizer
 
 LINE_SECONDS = 5.0
@@ -94,7 +95,7 @@ def build(
     if report.cut_lines:
         _note(f"lines longer than a chunk were cut at {report.cut_lines} places")
     if json:
-        print(to_json(_summary(report)))
+        write_line(to_json(_summary(report)))
     else:
         _print_summary(_summary(report))
 
@@ -133,7 +134,7 @@ def show(
     examples = describe(batch, tokenizer.tokens, mask_id=tokenizer.mask_id, order=order)
     if json:
         shown = [example.to_dict() for example in examples]
-        print(
+        write_line(
             to_json(
                 {"epoch": epoch, "num_examples": num_examples, "examples": shown},
                 ensure_ascii=False,
@@ -156,7 +157,7 @@ def _summary(report: BuildReport) -> dict[str, Any]:
 
 
 def _note(text: str) -> None:
-    print(f"litebert data build: {text}", file=sys.stderr)
+    write_line(f"litebert data build: {text}", file=sys.stderr)
 
 
 def _print_summary(facts: dict[str, Any]) -> None:

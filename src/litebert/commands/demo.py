@@ -5,6 +5,7 @@ import sys
 
 from litebert.commands.flags import Json
 from litebert.files import to_json
+from litebert.terminal import write_line
 
 THREADS = 2
 """The demo's batches are too small for more, and sums are rounded alike wherever there are as
@@ -35,7 +36,7 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = Fals
     console = Console(stderr=json, highlight=False)
     facts = run_demo(out, Show(console), corpus=corpus)
     if json:
-        print(to_json(facts, ensure_ascii=False))
+        write_line(to_json(facts, ensure_ascii=False))
     else:
         console.print(
             f"\n{facts['total_seconds']:.0f} seconds in all; everything is in {out}", soft_wrap=True

@@ -15,6 +15,7 @@ from litebert.commands.score_tables import print_evaluation, print_scores
 from litebert.errors import ConfigError, DataError
 from litebert.files import to_json
 from litebert.tasks.tables.columns import TableOptions
+from litebert.terminal import write_line
 
 TaskName = Annotated[str, Positional, arg(metavar="TASK")]
 
@@ -94,7 +95,7 @@ def evaluate(
             else {"task": result.task.name, "num_examples": len(examples)}
         )
         facts |= scored | {"baselines": result.baselines}
-        print(to_json(facts, ensure_ascii=False))
+        write_line(to_json(facts, ensure_ascii=False))
         return
     if evaluation:
         print_evaluation(evaluation, {model: evaluation.scores} | result.baselines)
@@ -106,9 +107,9 @@ def evaluate(
             else f"saved with the model: {saved:.4g}"
         )
         best = f"{facts['best_threshold']:.4g} would give f1 {100 * facts['best_f1']:.1f}"
-        print(f"threshold for no answer, {used}; the best for this split, {best}")
+        write_line(f"threshold for no answer, {used}; the best for this split, {best}")
     for path in [*([out] if out else []), *facts.get("submission", [])]:
-        print(f"written: {path}", file=sys.stderr)
+        write_line(f"written: {path}", file=sys.stderr)
 
 
 def ensemble(
@@ -195,7 +196,7 @@ def ensemble(
     names = [models[member] for member in members]
     if json:
         facts = evaluation.to_dict() | asdict(choice) | {"models": models, "members": names}
-        print(to_json(facts | {"split": split, "written": written}, ensure_ascii=False))
+        write_line(to_json(facts | {"split": split, "written": written}, ensure_ascii=False))
         return
     rows = dict(zip(models, choice.singles, strict=True))
     rows |= {
@@ -204,9 +205,9 @@ def ensemble(
         "chosen, on the other half": choice.crossed,
     }
     print_scores(loaded.task, rows, {list(rows)[-3 if everyone else -2]: evaluation.intervals})
-    print(f"members: {', '.join(names)}")
+    write_line(f"members: {', '.join(names)}")
     for path in written:
-        print(f"written: {path}", file=sys.stderr)
+        write_line(f"written: {path}", file=sys.stderr)
 
 
 def _check_writable(out: str | None, submit: str | None) -> None:

@@ -11,6 +11,7 @@ from litebert.commands.flags import Device, Kernels, RecipeFlags, Unverified, no
 from litebert.files import to_json
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
+from litebert.terminal import write_line
 
 BY_TASK = frozenset(
     {"steps", "batch_size", "max_length", "encoder_dropout", "learning_rate", "warmup"}
@@ -89,7 +90,7 @@ def finetune(
     if not is_main_rank():
         return
     if json:
-        print(to_json(result.to_dict(), ensure_ascii=False))
+        write_line(to_json(result.to_dict(), ensure_ascii=False))
     else:
         _print_scores(result.to_dict(), Path(out))
 
@@ -100,21 +101,21 @@ def _print_scores(result: dict[str, Any], out: Path) -> None:
     for name, value in result["scores"].items():
         if isinstance(value, dict):
             ends = f"{printed(name, value['lowest'])} to {printed(name, value['highest'])}"
-            print(
+            write_line(
                 f"{name:<20}{printed(name, value['median']):>7}   median of {len(result['seeds'])} "
                 f"seeds, {ends}"
             )
         else:
-            print(f"{name:<20}{printed(name, value):>7}")
+            write_line(f"{name:<20}{printed(name, value):>7}")
     failed = result.get("failed", int(not result.get("left_chance", True)))
     if failed:
         runs = f"{failed} of {len(result['seeds'])} runs" if "seeds" in result else "the run"
-        print(
+        write_line(
             f"{runs} did not beat the majority baseline: see the events in metrics.jsonl",
             file=sys.stderr,
         )
     curves = out / "seed-*" if "seeds" in result else out
-    print(
+    write_line(
         f"scores on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}",
         file=sys.stderr,
     )

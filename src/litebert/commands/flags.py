@@ -23,6 +23,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from litebert.errors import ConfigError
 from litebert.recipes import RENAMED, OptimizerSpec, Recipe, Stages
+from litebert.terminal import write_line
 
 OLD_FLAGS = {
     f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}"
@@ -119,7 +120,7 @@ def _flags_of(command: Callable[..., Any]) -> dict[str, Any]:
 
 def note(text: str) -> None:
     """Tell the user something beside the result."""
-    print(f"note: {text}", file=sys.stderr)
+    write_line(f"note: {text}", file=sys.stderr)
 
 
 def _options(flags: dict[str, Any]) -> Any:

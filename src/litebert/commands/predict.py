@@ -14,6 +14,7 @@ from litebert.files import to_json
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
+from litebert.terminal import write_line
 
 Input = Annotated[str, Positional, arg(metavar="INPUT")]
 Names = Annotated[tuple[str, ...], arg(metavar="COLUMN…")]
@@ -35,6 +36,7 @@ def predict(
     options: Names = (),
     words: str | None = None,
     keep: Names = (),
+    raw_cells: bool = False,
     top: int = 5,
     pooling: Pooling = "mean",
     normalize: bool = False,
@@ -69,6 +71,8 @@ def predict(
         words: Column of the words to tag.
         keep: Columns to copy into the output; a name that predictions use, such as label, becomes
             input:label.
+        raw_cells: Write cells that begin like a formula (=, +, -, @) to .csv and .tsv as they are;
+            by default an apostrophe before them stops a spreadsheet from running them.
         top: Predictions per mask (fill).
         pooling: What a vector is: the mean of all tokens' states, or the state of [CLS] (embed).
         normalize: Scale every vector to length 1 (embed).
@@ -105,6 +109,7 @@ def predict(
         verb=verb,
         table=table,
         keep=keep,
+        raw_cells=raw_cells,
         top=top,
         pooling=pooling,
         normalize=normalize,
@@ -116,11 +121,11 @@ def predict(
     report = predict_file(predictor, input, out, settings, on_progress=_Progress(), on_note=note)
     seconds = time.monotonic() - began
     if json:
-        print(to_json(asdict(report) | {"seconds": seconds}, ensure_ascii=False))
+        write_line(to_json(asdict(report) | {"seconds": seconds}, ensure_ascii=False))
         return
     earlier = f", {report.rows_before:,} of them by an earlier run" if report.rows_before else ""
     new = report.rows - report.rows_before
-    print(
+    write_line(
         f"{out}: {report.rows:,} predictions{earlier}; {new / max(seconds, 1e-9):,.0f} a second",
         file=sys.stderr,
     )
@@ -140,4 +145,4 @@ class _Progress:
         elif now - self._printed >= LINE_SECONDS:
             self._printed = now
             speed = (rows - self._first) / max(now - self._began, 1e-9)
-            print(f"litebert predict: {rows:,} rows, {speed:,.0f} a second", file=sys.stderr)
+            write_line(f"litebert predict: {rows:,} rows, {speed:,.0f} a second", file=sys.stderr)

@@ -11,6 +11,7 @@ from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named
 from litebert.recipes.pretrain import shape_settings
+from litebert.terminal import write_line
 
 DEFAULT = "affordable"
 
@@ -88,12 +89,12 @@ def pretrain(
     if not is_main_rank():
         return
     if json:
-        print(to_json(result))
+        write_line(to_json(result))
     elif dry_run:
         for name, value in dry_run_lines(result).items():
-            print(f"{name:<16}{value}")
+            write_line(f"{name:<16}{value}")
     else:
-        print(
+        write_line(
             f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}",
             file=sys.stderr,
         )

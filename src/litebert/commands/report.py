@@ -8,6 +8,7 @@ from tyro.conf import Positional, arg
 from litebert.commands.flags import Json
 from litebert.files import to_json
 from litebert.report import RunData, write_report
+from litebert.terminal import write_line
 
 Runs = Annotated[tuple[str, ...], Positional, arg(metavar="RUN…")]
 
@@ -28,9 +29,9 @@ def report(runs: Runs, /, *, out: str = "", json: Json = False) -> None:
             "bytes": written.num_bytes,
             "runs": [describe(run) for run in written.runs],
         }
-        print(to_json(facts))
+        write_line(to_json(facts))
     else:
-        print(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
+        write_line(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
 
 
 def describe(run: RunData) -> dict[str, Any]:

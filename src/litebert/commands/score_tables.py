@@ -15,6 +15,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.scores.evaluation import Evaluation
 from litebert.tasks.scores.score import SliceScores, printed
 from litebert.tasks.task import Task
+from litebert.terminal import escape
 
 MAX_SLICES = 8
 MAX_CHARACTERS = 240
@@ -37,7 +38,7 @@ def print_scores(
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for row, scores in rows.items():
-        table.add_row(row, *(printed(name, scores[name]) for name in names))
+        table.add_row(escape(row), *(printed(name, scores[name]) for name in names))
         if row in intervals:
             ends = intervals[row]
             table.add_row(
@@ -65,9 +66,11 @@ def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, flo
         console.print()
         console.print("most confidently wrong", style="bold")
     for each in evaluation.worst:
-        console.print(f"  {_truncated(_subject(each.example))}", highlight=False)
+        console.print(f"  {escape(_truncated(_subject(each.example)))}", highlight=False)
         console.print(
-            f"    true: {each.true}   predicted: {each.predicted}", highlight=False, style="yellow"
+            escape(f"    true: {each.true}   predicted: {each.predicted}"),
+            highlight=False,
+            style="yellow",
         )
 
 
@@ -101,7 +104,7 @@ def _slice_table(task: Task, by: str, slices: Sequence[SliceScores]) -> Table:
         scores = [
             printed(name, each.scores[name]) if name in each.scores else "–" for name in names
         ]
-        table.add_row(each.name, f"{each.num_examples:,}", *scores)
+        table.add_row(escape(each.name), f"{each.num_examples:,}", *scores)
     return table
 
 

@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 from litebert.commands.flags import Json
 from litebert.data.corpus import BadRow, CorpusOptions, read_documents
 from litebert.files import to_json
+from litebert.terminal import write_line
 from litebert.text.normalize import TextRules
 from litebert.text.tokenizer import make_folder
 from litebert.text.train import VocabularyConfig, train_tokenizer
@@ -52,7 +53,7 @@ def train(
         rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
     )
     make_folder(out)
-    print(
+    write_line(
         f"training a vocabulary of {vocab_size:,} tokens; a large corpus takes minutes",
         file=sys.stderr,
     )
@@ -64,9 +65,9 @@ def train(
     tokenizer, report = train_tokenizer(paragraphs, config)
     tokenizer.save(out)
     if bad:
-        print(f"{len(bad)} bad rows left out, the first: {bad[0]}", file=sys.stderr)
+        write_line(f"{len(bad)} bad rows left out, the first: {bad[0]}", file=sys.stderr)
     if json:
-        print(to_json(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
+        write_line(to_json(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
         return
     measured = (
         f"{report.num_held_out:,} lines held out"
@@ -74,8 +75,8 @@ def train(
         else "the text itself, too short to hold lines out"
     )
     chosen = f"{max_lines:,} of " if report.num_lines > max_lines else ""
-    print(f"{report.vocab_size:,} tokens from {chosen}{report.num_lines:,} lines, in {out}")
-    print(f"on {measured}:")
-    print(f"  coverage         {report.coverage:.4%} of characters")
-    print(f"  tokens per word  {report.tokens_per_word:.3f}")
-    print(f"  unknown tokens   {report.unknown_rate:.4%} of tokens")
+    write_line(f"{report.vocab_size:,} tokens from {chosen}{report.num_lines:,} lines, in {out}")
+    write_line(f"on {measured}:")
+    write_line(f"  coverage         {report.coverage:.4%} of characters")
+    write_line(f"  tokens per word  {report.tokens_per_word:.3f}")
+    write_line(f"  unknown tokens   {report.unknown_rate:.4%} of tokens")

@@ -16,6 +16,7 @@ from litebert.infer.formats import guesses_to_dict, to_dict
 from litebert.infer.verbs import Pooling, Verb
 from litebert.models.index import default_model
 from litebert.tasks.examples import AnswerExample
+from litebert.terminal import write_line
 
 if TYPE_CHECKING:
     from litebert.infer.predictor import Predictor
@@ -106,7 +107,7 @@ def embed(
             raise DataError(
                 f"{out} cannot be written ({error.strerror}); choose another --out"
             ) from error
-        print(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
+        write_line(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
         if not json:
             return
     rows: list[Row] = [
@@ -326,10 +327,10 @@ def _read_input() -> str:
 
 def _print(rows: Sequence[Row], line: Callable[[Row], str], *, json: bool) -> None:
     if json:
-        print(to_json({"answers": list(rows)}, ensure_ascii=False))
+        write_line(to_json({"answers": list(rows)}, ensure_ascii=False))
         return
     for row in rows:
-        print(line(row))
+        write_line(line(row))
 
 
 def _percent(probability: float) -> str:

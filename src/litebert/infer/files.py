@@ -44,6 +44,8 @@ class PredictOptions:
     """Which columns to read, and what to do with bad rows."""
     keep: tuple[str, ...] = ()
     """Columns of the input to copy into the output."""
+    raw_cells: bool = False
+    """Write cells of a table that a spreadsheet would run as they are."""
     top: int = 5
     """Guesses for each mask (fill)."""
     pooling: Pooling = "mean"
@@ -93,6 +95,7 @@ def predict_file(
         inputs=inputs.columns,
         labels=card.task.labels if card else (),
         multilabel=card is not None and card.task.head == "multilabel",
+        raw_cells=options.raw_cells,
     )
     predict = _window_predictor(predictor, verb, options)
     with bad_rows:
@@ -295,6 +298,8 @@ def _identity(predictor: Predictor, verb: Verb, options: PredictOptions) -> dict
         "batch_tokens": predictor.engine.batch_tokens,
         "keep": options.keep,
     }
+    if options.raw_cells:  # only then: files started before this option resume
+        identity["raw_cells"] = True
     columns = ("text", "second", "context", "question", "options", "words")
     return (
         identity | by_verb.get(verb, {}) | {name: getattr(options.table, name) for name in columns}

@@ -37,6 +37,7 @@ _TABLE_COLUMNS: dict[Verb, tuple[str, ...]] = {
     "tag": ("tags",),
 }
 """Columns of a table, by verb; those of the labels' probabilities follow."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _KEYS: dict[Verb, tuple[str, ...]] = {
     "fill": ("masks",),
     "embed": ("vector",),
@@ -71,9 +72,11 @@ class LineWriter:
         inputs: Sequence[str],
         labels: Sequence[str] = (),
         multilabel: bool = False,
+        raw_cells: bool = False,
     ) -> None:
         """`inputs` names what precedes a prediction: the row's number and the copied columns.
-        `multilabel`: a prediction has any number of the `labels`.
+        `multilabel`: a prediction has any number of the `labels`. `raw_cells`: cells that a
+        spreadsheet would run as a formula are written as they are, without an apostrophe.
 
         A copied column whose name is taken, as a prediction's label takes that of the true one, is
         renamed to input:label.
@@ -86,6 +89,7 @@ class LineWriter:
                 f"what {verb} gives does not fit into a table; write it to a .jsonl file"
             )
         self._kind = kind
+        self._raw_cells = raw_cells
         has_labels = verb in ("classify", "pair")
         label_columns = [f"probability:{label}" for label in labels] if has_labels else []
         columns = ("labels",) if multilabel else _TABLE_COLUMNS.get(verb, ())
@@ -111,12 +115,13 @@ class LineWriter:
         )
 
     def _table(self, rows: Iterable[Sequence[str]]) -> bytes:
-        if (
-            self._kind == "tsv"
-        ):  # has no quoting, so a tab or line end inside a cell becomes a space
-            return b"".join(
-                "\t".join(" ".join(cell.split()) for cell in row).encode() + b"\n" for row in rows
-            )
+        if self._kind == "tsv":
+            # has no quoting, so a tab or line end inside a cell becomes a space
+            rows = [[" ".join(cell.split()) for cell in row] for row in rows]
+        if not self._raw_cells:
+            rows = [[_inert(cell) for cell in row] for row in rows]
+        if self._kind == "tsv":
+            return b"".join("\t".join(row).encode() + b"\n" for row in rows)
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
         return text.getvalue().encode()
@@ -203,6 +208,17 @@ def _flatten(prediction: dict[str, Any]) -> dict[str, Any]:
 def _json(row: dict[str, Any]) -> bytes:
     # default: dates and the like in copied columns
     return to_json(row, ensure_ascii=False, default=str).encode() + b"\n"
+
+
+def _inert(cell: str) -> str:
+    """A cell that no spreadsheet runs: an apostrophe comes before what looks like a formula."""
+    if not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return "'" + cell
+    return cell
 
 
 def _cell(value: Any) -> str:

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from litebert.errors import MissingExtraError
+from litebert.terminal import escape
 from litebert.train.log import Record, Sink
 
 if TYPE_CHECKING:
@@ -71,11 +72,11 @@ class ProgressSink:
             self._step(record)
         elif record["kind"] == "evaluation":
             self.console.print(
-                self._evaluation(record), highlight=False, markup=False, soft_wrap=True
+                escape(self._evaluation(record)), highlight=False, markup=False, soft_wrap=True
             )
         elif record["kind"] == "event":
             self.console.print(
-                f"step {record['step']:,}: {record['message']}",
+                escape(f"step {record['step']:,}: {record['message']}"),
                 highlight=False,
                 markup=False,
                 soft_wrap=True,

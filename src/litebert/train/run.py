@@ -26,6 +26,7 @@ from litebert.model.model import Model
 from litebert.recipes import Recipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
+from litebert.terminal import write_line
 from litebert.train.folder import RunFolder, claim, differences
 from litebert.train.guard import Guard
 from litebert.train.job import B, Learner, S
@@ -49,7 +50,7 @@ Result = TypeVar("Result")
 
 
 def to_stderr(message: str) -> None:
-    print(message, file=sys.stderr)
+    write_line(message, file=sys.stderr)
 
 
 class _Stateful(Protocol):

@@ -1,0 +1,26 @@
+"""Text for a terminal: control characters in, their escapes out.
+
+Labels, texts and file names are anyone's. A control sequence among them would move the cursor, set
+the window's title or hide what follows.
+"""
+
+import sys
+from typing import TextIO
+
+_BIDIRECTIONAL = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {
+    code: f"\\u{code:04x}"  # as JSON writes them, which stays JSON
+    for code in (*range(0x20), *range(0x7F, 0xA0), *_BIDIRECTIONAL)
+    if chr(code) not in "\n\t"
+}
+
+
+def escape(text: str) -> str:
+    """The text with control characters escaped, line feeds and tabs aside."""
+    return text.translate(_ESCAPES)
+
+
+def write_line(text: str, *, file: TextIO | None = None) -> None:
+    """Print a text, by default to standard output; escaped where that is a terminal."""
+    stream = sys.stdout if file is None else file
+    print(escape(text) if stream.isatty() else text, file=stream)
