@@ -19,9 +19,8 @@ SHAPES = 32
 """How many shapes are compiled before torch gives up on the layer."""
 BUDGET = 0.9
 """Fraction of a layer's activations that `recompute` saves for the backward pass. Anything from
-0.85 to
-0.95 makes torch save the same: outputs of matmuls and attention, none of norms and activations
-(docs/decisions/memory.md)."""
+0.85 to 0.95 makes torch save the same: outputs of matmuls and attention, none of norms and
+activations (docs/decisions/memory.md)."""
 
 
 def compile_model(
