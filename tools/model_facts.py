@@ -58,7 +58,9 @@ def facts(
         "data": DATA,
         "recipe": {
             "vocabulary": "30,000 pieces, learned from 300,000 lines of the same text",
-            "objective": "masked tokens (n-grams of up to 3 words, 15 %) and the order of sentences",
+            "objective": (
+                "masked tokens (n-grams of up to 3 words, 15 %) and the order of sentences"
+            ),
             "optimizer": "Muon, no dropout",
             "tokens": tokens,
             "steps": pretraining["steps"],
@@ -79,7 +81,10 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
     row = next(row for row in rows if row["run"] == "sst2")
     best = max(row["seeds"])
     return {
-        "summary": "Tells whether a sentence speaks well or badly of its subject: `base`, fine-tuned on SST-2.",
+        "summary": (
+            "Tells whether a sentence speaks well or badly of its subject: `base`, fine-tuned on "
+            "SST-2."
+        ),
         "license": "Apache-2.0",
         "data": [
             {
@@ -95,8 +100,12 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
         ],
         "recipe": {
             "from": "base",
-            "optimizer": f"AdamW, rate {row['rate']:.1e}, {row['steps']:,} steps of 64 phrases, dropout 0.1",
-            "seed": f"the best on dev of {len(row['seeds'])}, {100 * best:.1f} before it was stored",
+            "optimizer": (
+                f"AdamW, rate {row['rate']:.1e}, {row['steps']:,} steps of 64 phrases, dropout 0.1"
+            ),
+            "seed": (
+                f"the best on dev of {len(row['seeds'])}, {100 * best:.1f} before it was stored"
+            ),
             "stored as": "the 32 strongest directions of each matrix's change, in 8 bits",
         },
         "scores": [

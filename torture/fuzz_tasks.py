@@ -104,7 +104,11 @@ def made() -> Iterator[tuple[str, bytes]]:
         b"[" * 200_000 + b"]" * 200_000,
         b'{"text": ' + b"9" * 100_000 + b', "label": 1}\n' + b'{"text": "\\ud83d", "label": NaN}\n',
         b'{"text": "a", "label": 1e999}\n{"text": "b", "label": -1e999}\n' * 9,
-        b'{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "", "answers": [{"text": "a"}]}]}]}]}',
+        (
+            b'{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "", '
+            b'"answers": '
+            b'[{"text": "a"}]}]}]}]}'
+        ),
         b'{"data": {"paragraphs": 3}}',
     ]
     for content, kind, packing in itertools.product(contents, KINDS, PACKS):

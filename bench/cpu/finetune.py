@@ -4,12 +4,12 @@ defaults. Prints JSON.
     python -m bench.cpu.finetune --data glue --tokenizer spiece.model [--hidden-size 128] \\
         [--layers 6] [--threads 1] [--rounds 3]
 
-A vocabulary of 30,000, dropout 0.1, float32, batches of 32 pairs, the same token ids in both, encoded
-before the clock starts; both start from random weights of the same shape. Theirs is the Trainer
-with its defaults: AdamW, SDPA, random order, padded to the longest of a batch by
+A vocabulary of 30,000, dropout 0.1, float32, batches of 32 pairs, the same token ids in both,
+encoded before the clock starts; both start from random weights of the same shape. Theirs is the
+Trainer with its defaults: AdamW, SDPA, random order, padded to the longest of a batch by
 DataCollatorWithPadding, a checkpoint at the end. Ours is the whole run, with its snapshots, its
-evaluation on dev (8 pairs) and its checkpoint. Contenders take turns, round after round; the figure is
-the median, by the process's CPU time, which a busy machine disturbs least, and by the clock. The
+evaluation on dev (8 pairs) and its checkpoint. Contenders take turns, round after round; the figure
+is the median, by the process's CPU time, which a busy machine disturbs least, and by the clock. The
 Trainer needs accelerate: pip install 'litebert[bench]'.
 """
 

@@ -1,4 +1,5 @@
-"""Does a change cost speed? Pretraining steps of two checkouts, alternately on one device, as a ratio.
+"""Does a change cost speed? Pretraining steps of two checkouts, alternately on one device, as a
+ratio.
 
     python -m bench.gpu.commits --old ../before/src --new src --data SHARDS --cases 512:64 128:256
 

@@ -23,10 +23,14 @@ LONG_GAP = 10.0
 """Microseconds. Kernels of one graph, or started well ahead, are nearer to one another."""
 CLASSES = {
     "copies": r"^Mem(cpy|set)|copy_kernel|CatArray",
-    "attention": r"flash|fmha|sdpa|softmax_warp|cudnn::fusion|attention|^\w*(forward|backward|query|key)\w*_kernel$",
+    "attention": (
+        r"flash|fmha|sdpa|softmax_warp|cudnn::fusion|attention|"
+        r"^\w*(forward|backward|query|key)\w*_kernel$"
+    ),
     "optimizer": r"multi_tensor|foreach|[aA]dam",
     "products": r"nvjet|gemm|gemv|cutlass|cublas|splitK|scaled_mm",
-    "elementwise": r"^triton_|elementwise|reduce_kernel|layer_norm|GammaBeta|[sS]oft[mM]ax|index|gather|scatter"
+    "elementwise": r"^triton_|elementwise|reduce_kernel|layer_norm|GammaBeta|[sS]oft[mM]ax|"
+    r"index|gather|scatter"
     r"|^_?(norm|gelu|total|loss|round|survey)_\w*kernel$",
 }
 """The first that fits a kernel's name. Triton's are named after all they fuse, so what they are

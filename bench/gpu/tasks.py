@@ -10,17 +10,17 @@ others go on.
 check: the gradient of packed and of recorded batches against float64, beside that of padded ones;
 the vectors likewise. epoch: one epoch of SST-2 from random weights, the clock around the whole run:
 `seconds`; `per_step` is the mean step of the second half, when everything is compiled and recorded.
-Ours is `litebert finetune`'s own run with its log, snapshots, an evaluation on dev (8 sentences) and its
-checkpoint. Theirs is the Trainer with its defaults, bf16 and torch_compile; where accelerate is
-missing, a loop that does what the Trainer does (`how` says which): random order, padded to the
-longest of a batch, bf16 autocast over float32 weights, the model compiled, fused AdamW, clipping at
-1, linear decay, and the loss read every 500 steps. Token ids are made before the clock starts,
-dropout is off in both encoders (ALBERT's own for SST-2) and 0.1 before the head. `--most-steps`
-ends both early, and seconds are then scaled up by steps: said in the line. embed: texts a second,
-from texts to vectors on the host, mean pooled. Theirs is sentence-transformers, or where it is
-missing transformers with what it does: sorted by length, batches, padded to the longest, mean over
-the mask, back in order. Both in bfloat16, theirs at its default batch of 32 and at the best of a
-few.
+Ours is `litebert finetune`'s own run with its log, snapshots, an evaluation on dev (8 sentences)
+and its checkpoint. Theirs is the Trainer with its defaults, bf16 and torch_compile; where
+accelerate is missing, a loop that does what the Trainer does (`how` says which): random order,
+padded to the longest of a batch, bf16 autocast over float32 weights, the model compiled, fused
+AdamW, clipping at 1, linear decay, and the loss read every 500 steps. Token ids are made before the
+clock starts, dropout is off in both encoders (ALBERT's own for SST-2) and 0.1 before the head.
+`--most-steps` ends both early, and seconds are then scaled up by steps: said in the line. embed:
+texts a second, from texts to vectors on the host, mean pooled. Theirs is sentence-transformers, or
+where it is missing transformers with what it does: sorted by length, batches, padded to the
+longest, mean over the mask, back in order. Both in bfloat16, theirs at its default batch of 32 and
+at the best of a few.
 """
 
 import argparse

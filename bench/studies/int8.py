@@ -119,11 +119,8 @@ def summary(told: Tensor) -> dict[str, float]:
 def distance(exact: Weights, weights: Weights) -> dict[str, float]:
     """Of all weights, the length of what was lost in parts of their own."""
     lost = sum((exact[name] - weights[name]).double().square().sum().item() for name in exact)
-    return {
-        "weights_lost": float(
-            f"{(lost / sum(part.double().square().sum().item() for part in exact.values())) ** 0.5:.3g}"
-        )
-    }
+    total = sum(part.double().square().sum().item() for part in exact.values())
+    return {"weights_lost": float(f"{(lost / total) ** 0.5:.3g}")}
 
 
 def in_float(dtype: torch.dtype) -> Callable[[Weights], tuple[Weights, int]]:

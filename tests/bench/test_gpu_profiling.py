@@ -1,5 +1,7 @@
 """Where a step's time goes: kernels by the names that they have on a GPU, gaps by when they ran."""
 
+# ruff: noqa: E501 (names of kernels)
+
 import pytest
 
 from bench.gpu.profiling import Kernel, group, summary

@@ -1,9 +1,11 @@
-"""Write the fixtures of test_old_files.py. Run with the package of commit 15a5f4d, in an empty folder:
+"""Write the fixtures of test_old_files.py. Run with the package of commit 15a5f4d, in an empty
+folder:
 
     git worktree add /tmp/old 15a5f4d
     PYTHONPATH=/tmp/old/src python make_fixtures.py fixtures
 
-The files are those of version 0.1.0 and are never made again; this program says how they came about.
+The files are those of version 0.1.0 and are never made again; this program says how they came
+about.
 """
 
 # ruff: noqa: I001 — it imports modules of that commit
@@ -38,14 +40,15 @@ SHAPE = {
 }
 PRETRAIN = f"""
     --data shards --encoder {" ".join(f"{name}={value}" for name, value in SHAPE.items())}
-    --preset albert-base-v2 --recipe affordable --steps 12 --batch-size 0:6,4:8 --order sop --seed 3 --device cpu
-    --sequence-length 0:16,6:24,9:16 --depth 0:1,7:2 --microbatch-tokens 64 --rate 5e-3
+    --preset albert-base-v2 --recipe affordable --steps 12 --batch-size 0:6,4:8 --order sop
+    --seed 3 --device cpu --sequence-length 0:16,6:24,9:16 --depth 0:1,7:2 --microbatch-tokens 64
+    --rate 5e-3
     --heldout-fraction 0.1 --evaluate-every 5 --save-every 4 --workers 0
 """.split()
 FINETUNE = f"""
     classify --model pretrained --data {TABLE} --steps 24 --batch-size 8 --max-length 32 --rate 2e-2
-    --encoder-dropout 0.1 --head-dropout 0.1 --evaluations 4 --patience 0 --retries 0 --save-every 4 --seed 3
-    --microbatch-tokens 96 --dev-fraction 0.3 --device cpu
+    --encoder-dropout 0.1 --head-dropout 0.1 --evaluations 4 --patience 0 --retries 0 --save-every 4
+    --seed 3 --microbatch-tokens 96 --dev-fraction 0.3 --device cpu
 """.split()
 DROPPED = ("pid", "time", "platform")
 """Of the machine that made them."""
@@ -121,7 +124,8 @@ def make_tokenizer(folder: Path) -> None:
 
 
 def run(*args: str, stop_after: int | None = None) -> None:
-    """`litebert …` in this process; with `stop_after` it gets a SIGTERM after so many optimizer steps."""
+    """`litebert …` in this process; with `stop_after` it gets a SIGTERM after so many optimizer
+    steps."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     from litebert.cli import run as command

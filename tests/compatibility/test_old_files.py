@@ -1,4 +1,5 @@
-"""Files that an earlier version wrote (fixtures/, see README.md) load, answer and resume as they did.
+"""Files that an earlier version wrote (fixtures/, see README.md) load, answer and resume as they
+did.
 
 Numbers are compared with a tolerance, for CPUs round differently.
 """

@@ -59,7 +59,10 @@ def test_another_tokenizer_in_its_place_is_refused_and_mended(built: Path, copie
     for open_it in (Shards.tokenizer, lambda shards: Stream.open(shards.folder, ExampleSpec())):
         with pytest.raises(
             DataError,
-            match=r"tokenizer is not the one that .* was built with; run the same `litebert data build`",
+            match=(
+                r"tokenizer is not the one that .* was built with; run the same `litebert data "
+                r"build`"
+            ),
         ):
             open_it(Shards.open(copied))
     small_build([built.parent / "a.txt"], built.parent / "tokenizer", copied)

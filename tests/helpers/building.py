@@ -9,7 +9,10 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
 
 VOCAB_SIZE = 80
-_TEXT = "river stone Dr. Amber walks slowly toward the 1998, old mill and sings U.S. (again) café “yes” no one two"
+_TEXT = (
+    "river stone Dr. Amber walks slowly toward the 1998, old mill and sings U.S. (again) "
+    "café “yes” no one two"
+)
 _WORDS = _TEXT.split()
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from litebert.recipes import NAMED, PretrainRecipe, Stages
 
 TEXT = """
-    [CLS] ▁the ▁congress ▁of ▁the ▁united ▁states ▁has ▁approved ▁the ▁treaty ▁with ▁spain , ▁and ▁our ▁commerce
-    ▁with ▁that ▁nation ▁is ▁now ▁un molest ed . [SEP] ▁i ▁recommend ▁to ▁your ▁early ▁attention ▁the ▁state ▁of ▁the
-    ▁public ▁debt . [SEP]
+    [CLS] ▁the ▁congress ▁of ▁the ▁united ▁states ▁has ▁approved ▁the ▁treaty ▁with ▁spain , ▁and
+    ▁our ▁commerce ▁with ▁that ▁nation ▁is ▁now ▁un molest ed . [SEP] ▁i ▁recommend ▁to ▁your
+    ▁early ▁attention ▁the ▁state ▁of ▁the ▁public ▁debt . [SEP]
 """.split()  # noqa: SIM905 — a sentence reads better than a list
 MASKED = (2, 9, 12, 16, 24, 31)
 

@@ -237,7 +237,8 @@ def test_stopped_anywhere_it_ends_with_the_same_bytes(
             assert not out.exists()
             if (
                 stop < 6
-            ):  # the note is of some windows earlier, and more was written, the last line incomplete
+                # the note is some windows old, and more was written, the last line incomplete
+            ):
                 older = shutil.copy(note, tmp_path / "note")
                 with pytest.raises(StoppedError):
                     predict_file(

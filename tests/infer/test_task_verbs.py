@@ -1,5 +1,5 @@
-"""classify, pair, regress, choose, answer, tag: forms, order, and equality with predicting one example
-at a time."""
+"""classify, pair, regress, choose, answer, tag: forms, order, and equality with predicting one
+example at a time."""
 
 import random
 from pathlib import Path

@@ -220,7 +220,7 @@ def gradients(seed, tail=None):
     tensors = DeviceBatch.of(t.make_batch(seed).packed(most_masked=4, fraction=0.2, multiple=16))
     total = pretrain_losses(model, tensors, tail=tail).mean(num_masked=27, num_examples=9)
     found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
-    return tensors.token_ids.shape[1], torch.cat([each.flatten() for each in found if each is not None])
+    return tensors.token_ids.shape[1], torch.cat([g.flatten() for g in found if g is not None])
 plain = [gradients(seed) for seed in range(5)]
 assert len({size for size, _ in plain}) > 2
 runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)

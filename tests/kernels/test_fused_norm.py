@@ -1,5 +1,5 @@
-"""Norms and GELU with sums of their own in the backward pass err no more than torch's in 16 bits; the
-truth is float64."""
+"""Norms and GELU with sums of their own in the backward pass err no more than torch's in 16 bits;
+the truth is float64."""
 
 from collections.abc import Callable
 from typing import Any

@@ -92,7 +92,8 @@ def test_a_cpu_runs_the_plain_layer() -> None:
         ({"num_attention_heads": 16}, {"attention"}),
         ({"vocab_size": 1000}, {"cross_entropy"}),
         ({"vocab_size": 30_001}, {"cross_entropy"}),
-        ({"hidden_size": 1032, "num_attention_heads": 8}, {"attention", "norm", "linear", "feed_forward"}),
+        ({"hidden_size": 1032, "num_attention_heads": 8},
+         {"attention", "norm", "linear", "feed_forward"}),
         ({"hidden_size": 8192, "num_attention_heads": 64}, {"norm", "linear", "feed_forward"}),
     ],
 )  # fmt: skip

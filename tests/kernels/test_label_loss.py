@@ -116,13 +116,15 @@ import torch
 from litebert import objective
 device = "cuda" if torch.cuda.is_available() else "cpu"
 def gradient(sums, rows):
-    logits = (3 * torch.linspace(-9, 9, rows * 1024).sin()).view(rows, 1024).to(device).requires_grad_()
+    logits = (3 * torch.linspace(-9, 9, rows * 1024).sin()).view(rows, 1024)
+    logits = logits.to(device).requires_grad_()
     labels = torch.arange(rows, device=device)
     for tensor in (logits, labels):
         torch._dynamo.mark_dynamic(tensor, 0)
     loss, correct = sums(logits, labels)
     return torch.autograd.grad(loss / rows, logits)[0], loss, correct
-compiled = torch.compile(objective._fused_sums, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
+backend = "inductor" if device == "cuda" else "aot_eager"
+compiled = torch.compile(objective._fused_sums, fullgraph=True, backend=backend)
 for rows in (4, 9):
     for mine, other in zip(gradient(compiled, rows), gradient(objective._fused_sums, rows)):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-7)

@@ -267,33 +267,40 @@ if device == "cpu":
 torch.manual_seed(0)
 config = replace(PRESETS["tiny"], hidden_size=64, num_attention_heads=4, norm=norm)
 encoder = Encoder(config).to(device, dtype)
-gate = Gate(attention=True, norm=norm == "pre", linear=True, feed_forward=True, varlen=device == "cuda")
+gate = Gate(
+    attention=True, norm=norm == "pre", linear=True, feed_forward=True, varlen=device == "cuda"
+)
 encoder.layer = eager = gate.layer()
 def bounds(sizes):
     return torch.tensor([0, *sizes]).cumsum(0).to(device, torch.int32)
 def gradients(*sizes):
-    packing, chosen = Packing(bounds(sizes), longest), torch.arange(0, sum(sizes), sizes[0], device=device)
+    packing = Packing(bounds(sizes), longest)
+    chosen = torch.arange(0, sum(sizes), sizes[0], device=device)
     ends = [int((chosen < end).sum()) for end in bounds(sizes)[1:]]
     needed = Needed(chosen[None], bounds([b - a for a, b in zip([0, *ends], ends)]), longest)
     ids = torch.arange(sum(sizes), device=device)[None] % 50
     states = encoder(token_ids=ids, mask=packing, positions=ids % 8, needed=needed)
-    parameters = [parameter for name, parameter in encoder.named_parameters() if "pooler" not in name]
-    return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(states.sin().sum(), parameters)])
+    parameters = [each for name, each in encoder.named_parameters() if "pooler" not in name]
+    tensors = torch.autograd.grad(states.sin().sum(), parameters)
+    return torch.cat([tensor.flatten() for tensor in tensors])
 batches = (7, 20, 3), (9, longest, 1), (4, 4, longest - 2)
 plain = [gradients(*sizes) for sizes in batches]
 compiled = torch.compile(eager, backend=backend, fullgraph=True)
 encoder.layer = guarded("layers", _mark_packed(compiled), eager, print)
 for sizes, expected in zip(batches, plain):
-    assert (gradients(*sizes) - expected).norm() <= (3e-2 if device == "cuda" else 1e-5) * expected.norm(), sizes
+    tolerance = 3e-2 if device == "cuda" else 1e-5
+    assert (gradients(*sizes) - expected).norm() <= tolerance * expected.norm(), sizes
 counters = torch._dynamo.utils.counters["stats"]
 # a full layer, and the last one when the needed tokens are found to vary
 assert counters["unique_graphs"] <= 3, counters
 if device == "cuda":
     encoder.layer, graph = eager, torch.cuda.CUDAGraph()
-    ids, weight = torch.arange(9 + longest, device=device)[None] % 50, encoder.attentions[0].query.weight
+    ids = torch.arange(9 + longest, device=device)[None] % 50
+    weight = encoder.attentions[0].query.weight
     packing = Packing(bounds((9, longest)), longest)
     def step():
-        return torch.autograd.grad(encoder(token_ids=ids, mask=packing, positions=ids % 8).sin().sum(), weight)[0]
+        states = encoder(token_ids=ids, mask=packing, positions=ids % 8)
+        return torch.autograd.grad(states.sin().sum(), weight)[0]
     expected = step()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
@@ -335,10 +342,13 @@ config = replace(PRESETS["tiny"], hidden_size=64, num_attention_heads=4, norm="p
 parts = nn.ModuleList([Attention(config), FeedForward(config)])
 fast = Gate(attention=True, norm=True, linear=True, feed_forward=True).layer()
 def operators(graph):
-    return sorted(str(node.target).split(".")[1] for node in graph.graph.nodes if "litebert" in str(node.target))
+    targets = [str(node.target) for node in graph.graph.nodes]
+    return sorted(target.split(".")[1] for target in targets if "litebert" in target)
 def saved(graph):
-    tensors = [value.meta["val"] for node in graph.graph.nodes if node.op == "output" for value in node.args[0][1:]]
-    return sum(tensor.numel() // (40 * 64) for tensor in tensors if isinstance(tensor, torch.Tensor) and 40 in tensor.shape)
+    outputs = [node for node in graph.graph.nodes if node.op == "output"]
+    values = [value.meta["val"] for node in outputs for value in node.args[0][1:]]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return sum(tensor.numel() // (40 * 64) for tensor in tensors if 40 in tensor.shape)
 for wrap, expected in ((lambda layer: layer, 12), (_sparing, 10)):
     torch._dynamo.reset()
     seen = {}
@@ -351,7 +361,9 @@ for wrap, expected in ((lambda layer: layer, 12), (_sparing, 10)):
     layer = wrap(torch.compile(fast, fullgraph=True, backend=backend))
     layer(*parts, states, Packing(torch.tensor([0, 8, 40], dtype=torch.int32), 32)).sum().backward()
     assert seen["saved"] == expected, seen
-    assert seen["backward"] == sorted(["gelu_backward", "short_attention_backward", *["norm_backward"] * 2, *["matmul"] * 8])
+    assert seen["backward"] == sorted(
+        ["gelu_backward", "short_attention_backward", *["norm_backward"] * 2, *["matmul"] * 8]
+    )
 """
 
 

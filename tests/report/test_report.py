@@ -1,5 +1,5 @@
-"""The report: nothing of the curve is hidden, nothing hostile gets through, nothing is requested from
-outside, any run is read."""
+"""The report: nothing of the curve is hidden, nothing hostile gets through, nothing is requested
+from outside, any run is read."""
 
 import json
 import math

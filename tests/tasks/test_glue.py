@@ -110,7 +110,10 @@ def test_mnli_has_two_devs_and_two_tests_with_other_columns(tmp_path: Path) -> N
         "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n0\tfiction\ta\tb\tneutral\tneutral\n",
     )
     labels = "label1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label"
-    dev = f"index\tgenre\tsentence1\tsentence2\t{labels}\n0\ttravel\tc\td\tneutral\t\t\t\t\tentailment\n"
+    dev = (
+        f"index\tgenre\tsentence1\tsentence2\t{labels}\n"
+        "0\ttravel\tc\td\tneutral\t\t\t\t\tentailment\n"
+    )
     write(tmp_path / "dev_matched.tsv", dev)
     write(tmp_path / "dev_mismatched.tsv", dev.replace("travel", "letters"))
     write(tmp_path / "test_matched.tsv", "index\tsentence1\tsentence2\n0\te\tf\n")
@@ -125,7 +128,10 @@ def test_mnli_has_two_devs_and_two_tests_with_other_columns(tmp_path: Path) -> N
 
 
 def test_the_diagnostic_set_with_its_labels(tmp_path: Path) -> None:
-    header = "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel\n"
+    header = (
+        "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\t"
+        "Premise\tHypothesis\tLabel\n"
+    )
     write(
         tmp_path / "diagnostic-full.tsv",
         header + "Quantifiers\t\t\t\tNews\tAll.\tSome.\tentailment\n",
@@ -149,13 +155,18 @@ def test_broken_lines_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
     )
     data = open_task("qqp", tmp_path)
     assert texts(data, "train") == [("1", "Why?", "How?", "0"), ("6", "Who?", "What?", "1")]
-    assert data.notes == (f"1 bad row was left out; the first: {tmp_path}/train.tsv, line 3: the row has 3 fields, "
-                          "the header names 6; the separators do not fit",)  # fmt: skip
+    assert data.notes == (
+        f"1 bad row was left out; the first: {tmp_path}/train.tsv, line 3: the row has 3 fields, "
+        "the header names 6; the separators do not fit",
+    )
 
 
 @pytest.mark.parametrize("bad_rows", ["skip", "quarantine"])
 def test_bad_rows_are_left_out_and_kept(tmp_path: Path, bad_rows: str) -> None:
-    rows = "0\ta\tb\tentailment\n1\tc\td\tperhaps\n2\te\n3\tf\tg\xff\tentailment\n4\th\ti\tnot_entailment\n"
+    rows = (
+        "0\ta\tb\tentailment\n1\tc\td\tperhaps\n2\te\n3\tf\tg\xff\tentailment\n"
+        "4\th\ti\tnot_entailment\n"
+    )
     write(tmp_path / "dev.tsv", (NLI_HEADER + rows).encode("latin-1"))
     kept = tmp_path / "kept.jsonl"
     data = open_task("rte", tmp_path, options=TableOptions(bad_rows=bad_rows, quarantine=str(kept)))  # type: ignore[arg-type]
@@ -206,7 +217,7 @@ def test_missing_splits_are_named_with_what_was_looked_for(tmp_path: Path) -> No
     assert list(open_task("rte", parent).splits) == ["dev", "test"]
     with pytest.raises(
         DataError,
-        match=r"holds no train \(train.tsv\) of rte, .* folder RTE, rte; there is: dev, test; --split-dev",
+        match=r"holds no train \(train.tsv\) of rte, .* RTE, rte; there is: dev, test; --split-dev",
     ):
         open_task("rte", parent, splits=["train", "dev"])
     with pytest.raises(DataError, match=r"holds no train \(train.tsv\); dev \(dev_matched.tsv\)"):

@@ -133,18 +133,27 @@ def test_what_pythons_writer_wrote_is_read_back(tmp_path: Path, cells: list[list
     ("name", "data", "message"),
     [
         ("a.csv", b"", r"a\.csv, line 1: the file is empty"),
-        ("a.tsv", "a\tb\n".encode("utf-16"), "line 1: the file is UTF-16, expected UTF-8; convert it with: iconv"),
-        ("a.csv", b"a,b\n1,2,3\n", "line 2: the row has 3 fields, the header names 2; the separators do not fit"),
-        ("a.csv", b'a,b\n1,2\n"3,4\n5,6\n', r"line 3: the row breaks CSV's rules \(unexpected end of data\); a quote that"),
-        ("a.csv", b'a,b\n1,2\n"3"x,4\n', r"line 3: the row breaks CSV's rules \(',' expected after '\"'\)"),
-        ("a.csv", b"a,b\n1,2\n3\xff,4\n", r"line 3: byte 0xff at byte 2 of the line is not UTF-8 \(invalid start byte\)"),
+        ("a.tsv", "a\tb\n".encode("utf-16"),
+         "line 1: the file is UTF-16, expected UTF-8; convert it with: iconv"),
+        ("a.csv", b"a,b\n1,2,3\n",
+         "line 2: the row has 3 fields, the header names 2; the separators do not fit"),
+        ("a.csv", b'a,b\n1,2\n"3,4\n5,6\n',
+         r"line 3: the row breaks CSV's rules \(unexpected end of data\); a quote that"),
+        ("a.csv", b'a,b\n1,2\n"3"x,4\n',
+         r"line 3: the row breaks CSV's rules \(',' expected after '\"'\)"),
+        ("a.csv", b"a,b\n1,2\n3\xff,4\n",
+         r"line 3: byte 0xff at byte 2 of the line is not UTF-8 \(invalid start byte\)"),
         ("a.csv", b"a,a\n1,2\n", "the header names the column 'a' more than once; give each"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n', r"line 2: the row is not JSON"),
         ("a.jsonl", b"[" * 100_000, r"line 1: the row is not JSON"),
-        ("a.jsonl", b"[1]\n", "line 1: the row is JSON of type list, expected an object with a field for each column"),
-        ("a.tsv.gz", gzip.compress(b"a\tb\n" + b"1\t2\n" * 999, mtime=0)[:-9], "cannot be read further"),
+        ("a.jsonl", b"[1]\n",
+         "line 1: the row is JSON of type list, expected an object with a field for each column"),
+        ("a.tsv.gz", gzip.compress(b"a\tb\n" + b"1\t2\n" * 999, mtime=0)[:-9],
+         "cannot be read further"),
         ("a.parquet", b"PAR1 no", r"a\.parquet, row 1: cannot be read further"),
-        ("a.xls", b"", r"a\.xls: the name does not say what the file holds; expected \.csv, \.tsv, \.jsonl or \.parquet"),
+        ("a.xls", b"",
+         r"a\.xls: the name does not say what the file holds; expected \.csv, \.tsv, \.jsonl or "
+         r"\.parquet"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(
@@ -227,7 +236,8 @@ def test_parquet_keeps_types_lists_and_categories(tmp_path: Path) -> None:
     )
     arrow.parquet.write_table(table, tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == [
-        {"words": ["x"], "label": "a", "n": 1}, {"words": [], "label": None, "n": 2}, {"words": None, "label": "b", "n": 3},
+        {"words": ["x"], "label": "a", "n": 1}, {"words": [], "label": None, "n": 2},
+        {"words": None, "label": "b", "n": 3},
     ]  # fmt: skip
 
 
@@ -260,7 +270,7 @@ def test_a_quarantine_that_cannot_be_written(tmp_path: Path) -> None:
     assert len((tmp_path / "new/folder/kept.jsonl").read_text().splitlines()) == 2
     with pytest.raises(
         DataError,
-        match=r"a\.csv/kept\.jsonl: bad rows cannot be written there \(.*\); make room, or name another",
+        match=r"a\.csv/kept\.jsonl: bad rows cannot be written there \(.*\); make room, or name",
     ):
         read(path, policy="quarantine", quarantine=path / "kept.jsonl")
 

@@ -193,7 +193,10 @@ def test_train_needs_answers_and_bad_questions_can_be_left_out(tmp_path: Path) -
     )
     with pytest.raises(
         DataError,
-        match=r"train\.json, question 2: the question has no answers, from which a model could learn",
+        match=(
+            r"train\.json, question 2: the question has no answers, from which a model could "
+            r"learn"
+        ),
     ):
         read(tmp_path, content, split="train")
     assert [example.key for example in read(tmp_path, content, split="train", bad_rows="skip")] == [

@@ -262,7 +262,10 @@ def test_files_and_folders_that_are_no_tables(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text,label\n,x\n,y\n")
     with pytest.raises(
         DataError,
-        match=r"no row to train on; 2 bad rows were left out, the first: .*, line 2: the field 'text' is empty",
+        match=(
+            r"no row to train on; 2 bad rows were left out, the first: .*, line 2: the field "
+            r"'text' is empty"
+        ),
     ):
         open_task("classify", tmp_path / "t.csv", options=TableOptions(bad_rows="skip"))
     with pytest.raises(
@@ -293,7 +296,10 @@ def test_an_unknown_label_in_the_test_split(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "test.csv", [{"text": "w", "label": "a"}, {"text": "v", "label": "c"}])
     with pytest.raises(
         DataError,
-        match=r"test\.csv, line 3: the label 'c' is unknown; known are: a, b; fix it, or leave it out",
+        match=(
+            r"test\.csv, line 3: the label 'c' is unknown; known are: a, b; fix it, or leave it "
+            r"out"
+        ),
     ):
         open_task(kind, tmp_path)
     data = open_task(kind, tmp_path, options=TableOptions(bad_rows="skip"))

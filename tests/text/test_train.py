@@ -74,7 +74,10 @@ def test_long_lines_are_cut_and_not_lost(line: str) -> None:
 def test_errors_say_what_to_do() -> None:
     with pytest.raises(
         DataError,
-        match=r"yields at most \d+ tokens, 30000 were requested; give more text, or a vocab size of",
+        match=(
+            r"yields at most \d+ tokens, 30000 were requested; give more text, or a vocab size "
+            r"of"
+        ),
     ):
         train_tokenizer(made_lines(100))
     with pytest.raises(

@@ -103,7 +103,7 @@ def run(recompute):
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         states = model.encoder(token_ids=ids)
     states.square().sum().backward()
-    gradients = [parameter.grad for parameter in model.encoder.parameters() if parameter.grad is not None]
+    gradients = [each.grad for each in model.encoder.parameters() if each.grad is not None]
     assert torch._functorch.config.activation_memory_budget == 1.0
     return gradients, sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 (plain, all_of_it), (sparing, some) = run(False), run(True)
@@ -142,7 +142,8 @@ def batch(seed):
     mask = np.arange(12) < draw.integers(4, 13, 8)[:, None]
     places = np.arange(8) * 12 + 1
     return Batch(token_ids=np.where(mask, draw.integers(5, 50, mask.shape), 0).astype(np.int32),
-        segment_ids=np.zeros(mask.shape, np.uint8), mask=mask, masked_positions=places, masked_labels=places.astype(np.int32),
+        segment_ids=np.zeros(mask.shape, np.uint8), mask=mask, masked_positions=places,
+        masked_labels=places.astype(np.int32),
         order_labels=np.arange(8, dtype=np.int32) % 2, indices=np.arange(8))
 def gradients(seed, tail=None):
     model.zero_grad()

@@ -64,7 +64,10 @@ def test_thirty_nans_never_reach_the_weights(shards: Path, tmp_path: Path) -> No
     assert training.all_finite()
     told = events(tmp_path / "run")
     assert [(event["event"], event["step"]) for event in told] == [("skip", step) for step in steps]
-    pattern = r"loss nan and gradient norm nan of the batch at place \d+ of epoch \d+, examples \d+(, \d+){7}: not stepped on"
+    pattern = (
+        r"loss nan and gradient norm nan of the batch at place \d+ of epoch \d+, examples "
+        r"\d+(, \d+){7}: not stepped on"
+    )
     assert all(re.fullmatch(pattern, event["message"]) for event in told)
     assert [loss for loss in losses(tmp_path / "run") if isinstance(loss, str)] == ["nan"] * 30
 
@@ -220,7 +223,10 @@ def test_interrupted_on_a_full_disk_it_says_that_nothing_was_saved(
         patch.setattr(Snapshot, "write", full)
         with pytest.raises(
             InterruptedRunError,
-            match="interrupted at step 5 of 12; not saved, the same command resumes from the last snapshot",
+            match=(
+                "interrupted at step 5 of 12; not saved, the same command resumes from the last "
+                "snapshot"
+            ),
         ):
             train(tiny_recipe(), shards, tmp_path / "run", at=signalled(10))
     train(tiny_recipe(), shards, tmp_path / "run")

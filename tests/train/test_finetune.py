@@ -183,7 +183,10 @@ def test_another_recipe_data_or_model_is_refused_with_the_difference(
         tune(recipe(), tmp_path / "run", at=signalled(5))
     with pytest.raises(
         ConfigError,
-        match=r"another run.*: optimizer.learning_rate: 0.003 in the run, 0.1 now; seed: 0 .*, 1 now",
+        match=(
+            r"another run.*: optimizer.learning_rate: 0.003 in the run, 0.1 now; seed: 0 .*, 1 "
+            r"now"
+        ),
     ):
         tune(recipe(learning_rate=0.1, seed=1), tmp_path / "run")
     tokenizer = source().tokenizer

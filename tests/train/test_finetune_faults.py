@@ -150,7 +150,8 @@ def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(
         ("chance", 48),
     ]
     pattern = (
-        r"it never beat the majority baseline: accuracy on dev at best 0\.\d{3} where the majority baseline has "
+        r"it never beat the majority baseline: accuracy on dev at best 0\.\d{3} where the "
+        r"majority baseline has "
         r"0\.225, "
         r"a loss of 1\.\d+ where guessing has 1\.3\d\d; restarts from the pretrained weights "
         r"with the learning rate / 3 and "

@@ -105,7 +105,10 @@ def test_a_run_that_stays_bad_stops_with_the_examples_named(tmp_path: Path) -> N
     run = ToyRun(tmp_path, ToyJob(bad_steps=frozenset(range(7, 20))))
     with pytest.raises(
         DivergedError,
-        match=r"diverged at step 9: loss nan .* of examples 1, 2, 3: not stepped on; lower the learning rate",
+        match=(
+            r"diverged at step 9: loss nan .* of examples 1, 2, 3: not stepped on; lower the "
+            r"learning rate"
+        ),
     ):
         run.run()
     assert all(torch.isfinite(parameter).all() for parameter in run.model.parameters())

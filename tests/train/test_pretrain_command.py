@@ -126,7 +126,8 @@ def test_a_recipe_edited_in_the_runs_own_folder_is_refused(
     (run / "recipe.json").write_text(json.dumps(wrote))
     assert pretrain(shards, run, "--seed", "5") == 3
     assert re.search(
-        r"snapshot of step 12 in .* is of another run, or .*recipe\.json was edited: seed: 0 in the "
+        r"snapshot of step 12 in .* is of another run, or .*recipe\.json was edited: seed: 0 in "
+        r"the "
         "run, 5 now",
         capsys.readouterr().err,
     )
@@ -249,10 +250,14 @@ WRONG = {
     "--preset albert-huge": r"there is no preset 'albert-huge'; did you mean",
     "--encoder norm": r"an encoder setting is written name=value, such as norm=pre; got 'norm'",
     "--encoder hidden_size=33": r"hidden_size must be a multiple of num_attention_heads",
-    "--encoder vocab_size=100": r"the vocabulary is that of the data's tokenizer; leave vocab_size out",
+    "--encoder vocab_size=100": (
+        r"the vocabulary is that of the data's tokenizer; leave vocab_size " r"out"
+    ),
     "--steps 0": r"steps is a whole number from 1",
     "--steps 5 --tokens 5": r"a budget is steps or tokens, the other none",
-    "--batch-size many": r"stages are a number \(128\) or start:value pairs \(0:128,0.5:512\); got 'many'",
+    "--batch-size many": (
+        r"stages are a number \(128\) or start:value pairs \(0:128,0.5:512\); got " r"'many'"
+    ),
     "--sequence-length 500": r"sequence_length reaches 500, the encoder reads at most 64",
     "--depth 9": r"depth ends at the encoder's 3 layers, and none is more; got 9",
     "--warmup 99": r"warm-up takes 99 steps, the run has 12; shorten the warm-up",
@@ -260,7 +265,10 @@ WRONG = {
     "--device tpu9": r"there is no device 'tpu9' here: .*; see litebert doctor",
     "--data nowhere": r"nowhere has no index.json: it holds no shards",
     "--init nowhere": r"nowhere is not a folder; expected a checkpoint with config.json",
-    "--heldout-fraction 0.0001": r"nothing to evaluate on: of 60 documents 0.0001 are held out.*; raise --heldout-fraction",
+    "--heldout-fraction 0.0001": (
+        r"nothing to evaluate on: of 60 documents 0.0001 are held out.*; raise "
+        r"--heldout-fraction"
+    ),
 }
 
 

@@ -1,5 +1,5 @@
-"""The products of a layer on a GPU, by torch's algorithm and by ours (kernels/cublaslt.py), in turns.
-Prints JSON, a line for each.
+"""The products of a layer on a GPU, by torch's algorithm and by ours (kernels/cublaslt.py), in
+turns. Prints JSON, a line for each.
 
     python -m bench.gpu.kernels.linear [--sizes 768 1024 4096] [--tokens 65536] [--rounds 7]
 

@@ -3,10 +3,10 @@ cuDNN's. Prints JSON.
 
     python -m bench.gpu.kernels.long_attention [--parts attention variants layer] [--rounds 5]
 
-Measured as in bench/gpu/kernels/short_attention.py, in about a minute. The part `attention` has flash
-attention and ours as they are; where all rows are full also cuDNN's, which knows nothing of packed
-rows: what the GPU can do. `variants` times forward, and backward alone, with other tiles, one
-kernel changed at a time, and the best of each together ("best"); `layer` then takes those. Each
+Measured as in bench/gpu/kernels/short_attention.py, in about a minute. The part `attention` has
+flash attention and ours as they are; where all rows are full also cuDNN's, which knows nothing of
+packed rows: what the GPU can do. `variants` times forward, and backward alone, with other tiles,
+one kernel changed at a time, and the best of each together ("best"); `layer` then takes those. Each
 line has the seconds since the start.
 """
 
@@ -153,7 +153,10 @@ def vary(case: Long, rounds: int) -> dict[str, Any]:
     tried = dict[str, tuple[str, Tile]]()
     for kernel, others in VARIANTS.items():
         for tile in (getattr(long.TILES[size], kernel), *others):
-            name = f"{kernel} {tile.queries}x{tile.keys}, {tile.warps} warps, {tile.stages} stages, {tile.registers} registers"
+            name = (
+                f"{kernel} {tile.queries}x{tile.keys}, {tile.warps} warps, {tile.stages} stages, "
+                f"{tile.registers} registers"
+            )
             tried[name] = kernel, tile
             attempt(found, name, build, kernel, long.TILES[size]._replace(**{kernel: tile}))
     with patch.object(long, "DESCRIPTORS", False):

@@ -1,13 +1,14 @@
-"""Norms and GELU with sums of their own in the backward pass, on a GPU: each kernel, and a layer with
-and without. Prints JSON.
+"""Norms and GELU with sums of their own in the backward pass, on a GPU: each kernel, and a layer
+with and without. Prints JSON.
 
     python -m bench.gpu.kernels.norms [--parts kernels layer variants] [--rounds 5] [--norm pre]
 
-Measured as in bench/gpu/kernels/short_attention.py, in well under a minute; each line has the seconds since
-the start. A kernel's line has its time beside the time that its bytes take at 4.3 TB/s ("counted");
-errors are relative, of each result against float64. Those of the backward pass have the sum over the few
-hundred rows of sums that they leave in them ("add up"). `variants` times other rows, stages and
-programs: the best of them should be the defaults (NORM and GELU in kernels/norm.py).
+Measured as in bench/gpu/kernels/short_attention.py, in well under a minute; each line has the
+seconds since the start. A kernel's line has its time beside the time that its bytes take at 4.3
+TB/s ("counted"); errors are relative, of each result against float64. Those of the backward pass
+have the sum over the few hundred rows of sums that they leave in them ("add up"). `variants` times
+other rows, stages and programs: the best of them should be the defaults (NORM and GELU in
+kernels/norm.py).
 
 The part `layer` times a layer of albert-base, compiled as in training, forward and backward:
 without the kernels ("plain"), and with them ("fused"). Errors are of the output and all gradients

@@ -11,8 +11,8 @@ on the GPU alone: calls are recorded in a CUDA graph, contenders take turns, and
 median. `--variants` times other numbers of warps, stages and programs too, by which the defaults
 were chosen.
 
-The part `layer` times the whole attention part of albert-base, compiled as in training, forward
-and backward: with query, key and value by one matmul, in one tensor with one gradient, and by three.
+The part `layer` times the whole attention part of albert-base, compiled as in training, forward and
+backward: with query, key and value by one matmul, in one tensor with one gradient, and by three.
 Errors are of the output and all gradients together.
 """
 

@@ -46,8 +46,8 @@ BatchTokens = Annotated[
 Unverified = Annotated[
     bool,
     tyro.conf.arg(
-        help="Load a model without verifying its files: its manifest.json is missing, or files were "
-        "changed on purpose."
+        help="Load a model without verifying its files: its manifest.json is missing, or files "
+        "were changed on purpose."
     ),
 ]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]

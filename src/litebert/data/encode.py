@@ -1,8 +1,8 @@
 """Parcels of chunks become arrays of token ids: the work that is done in parallel.
 
 In: a Parcel, some chunks of one file or of several small ones. Out: Encoded, its token ids with the
-lengths of sentences and documents, and its bad rows. Pure, given a ParcelEncoder, so that any process on
-any machine may do it.
+lengths of sentences and documents, and its bad rows. Pure, given a ParcelEncoder, so that any
+process on any machine may do it.
 """
 
 from collections.abc import Iterable, Iterator

@@ -165,7 +165,8 @@ class Shards:
                 raise DataError(f"{path} cannot be read: {error.strerror}") from error
             if actual != expected:
                 raise DataError(
-                    f"{path} does not have the sha256 that the index says; it is damaged, {_REBUILD}"
+                    f"{path} does not have the sha256 that the index says; it is damaged, "
+                    f"{_REBUILD}"
                 )
         shard, vocab_size = self.arrays(number), self.index["vocab_size"]
         for part, bounds in (("sentences", shard.sentences), ("documents", shard.documents)):

@@ -33,8 +33,8 @@ def cross_entropy(
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """apply(logits, labels): the sum of losses, the number of correct argmaxes, and the logarithms of
-    the denominators"""
+    """apply(logits, labels): the sum of losses, the number of correct argmaxes, and the logarithms
+    of the denominators"""
 
     @staticmethod
     def forward(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,7 +100,8 @@ def _larger(a, first_a, b, first_b):
 @triton.jit
 @no_type_check
 def _loss_kernel(
-    logits, labels, losses, logs, correct, width: tl.constexpr, block: tl.constexpr, stages: tl.constexpr
+    logits, labels, losses, logs, correct, width: tl.constexpr, block: tl.constexpr,
+    stages: tl.constexpr
 ):  # fmt: skip
     """A row's loss, the binary logarithm of its softmax denominator, and 1 where its label is the
     first of the largest."""

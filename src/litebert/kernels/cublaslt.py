@@ -168,9 +168,12 @@ def _run(
         pointers = {name: _pointer(tensor) for name, tensor in others.items() if tensor is not None}
         _set(lib.cublasLtMatmulDescSetAttribute, chosen.description, pointers)
         status = lib.cublasLtMatmul(
-            chosen.handle, chosen.description, ctypes.byref(alpha), _pointer(right), right_layout, _pointer(left), left_layout,
-            ctypes.byref(beta), _pointer(residual), out_layout, _pointer(out), out_layout, ctypes.byref(chosen.algorithm),
-            _pointer(workspace), ctypes.c_size_t(WORKSPACE), ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
+            chosen.handle, chosen.description, ctypes.byref(alpha), _pointer(right), right_layout,
+            _pointer(left), left_layout,
+            ctypes.byref(beta), _pointer(residual), out_layout, _pointer(out), out_layout,
+            ctypes.byref(chosen.algorithm),
+            _pointer(workspace), ctypes.c_size_t(WORKSPACE),
+            ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream),
         )  # fmt: skip
     return int(status) == 0
 

@@ -45,7 +45,8 @@ class _FusedFeedForward(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, inner: Tensor, inner_bias: Tensor, outer: Tensor, outer_bias: Tensor,
+        ctx: Any, states: Tensor, inner: Tensor, inner_bias: Tensor, outer: Tensor,
+        outer_bias: Tensor,
         residual: Tensor | None, is_tanh: bool, tuned: bool,
     ) -> Tensor:  # fmt: skip
         before, activated = _matmul_gelu(states.flatten(0, -2), inner, inner_bias, is_tanh, tuned)

@@ -45,8 +45,8 @@ def norm_with_skip(
     before: Float[Tensor, " inputs"] | None = None,
 ) -> tuple[Float[Tensor, "*batch size"], Float[Tensor, "*batch size"]]:
     """The states for the skip connection, and the states normed. The output of `last`, its bias a
-    constant, is added to the first: the sum of their gradient is the bias's gradient. `before` is a bias that the inputs of
-    `last` contain unchanged at each token: it gets its gradient too."""
+    constant, is added to the first: the sum of their gradient is the bias's gradient. `before` is a
+    bias that the inputs of `last` contain unchanged at each token: it gets its gradient too."""
     weight = None if before is None else last.weight.detach()
     skip, normed, *_ = _NormWithSkip.apply(
         states, norm.weight, norm.bias, last.bias, norm.eps, before, weight

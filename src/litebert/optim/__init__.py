@@ -1,1 +1,2 @@
-"""Gradients → weights: LAMB, AdamW and Muon, weight-decay groups, and the learning rate at each step."""
+"""Gradients → weights: LAMB, AdamW and Muon, weight-decay groups, and the learning rate at each
+step."""

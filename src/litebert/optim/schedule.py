@@ -2,9 +2,9 @@
 Out: the learning rate.
 
 Steps count from 0: `learning_rate_at(spec, 0, steps)` is that of the first update. Google's
-schedule (ALBERT §A.4 and its optimization.py) begins with a learning rate of exactly 0 and counts decay from
-step 0, so at the end of warm-up it drops from almost the peak to peak · (1 − warmup/steps); the
-other schedules are continuous.
+schedule (ALBERT §A.4 and its optimization.py) begins with a learning rate of exactly 0 and counts
+decay from step 0, so at the end of warm-up it drops from almost the peak to peak · (1 −
+warmup/steps); the other schedules are continuous.
 """
 
 import math

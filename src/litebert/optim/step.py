@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from torch import Tensor
 
 Scalars = Sequence[float] | Sequence[Tensor]
-"""Of one step and one step_group: the learning rate, and what depends on it or on the number of steps."""
+"""Of one step and one step_group: the learning rate, and what depends on it or on the number of
+steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 best out.
 
 Chosen greedily: the best model, then the one that helps most, and so on to all of them; the best
-point of this path is the ensemble. Two models may be no better than one where seven are, so the path is walked to
-its end.
+point of this path is the ensemble. Two models may be no better than one where seven are, so the
+path is walked to its end.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Never step on a loss that is not a number: the loss and gradient norm of a step in, a verdict
 out.
 
-Skip; after too many in a row roll back to the last snapshot with half the learning rate; after too many of
-those, stop.
+Skip; after too many in a row roll back to the last snapshot with half the learning rate; after too
+many of those, stop.
 """
 
 import math

@@ -82,7 +82,8 @@ def long_attention(
 
 @torch.library.custom_op("litebert::long_attention", mutates_args=())
 def _forward(
-    parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
+    parts: Sequence[Tensor], query_bounds: Tensor, key_bounds: Tensor, longest_query: int,
+    longest_key: int,
     seed: Tensor | None, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     query, key, value = split_parts(parts)
@@ -95,8 +96,10 @@ def _forward(
     grid, blocks = _grid(query_bounds, heads, longest_query, tile.queries)
     with torch.cuda.device_of(query):
         forward_kernel[grid](
-            query, *_tokens(tile.keys, key, value), out, logs, query_bounds, key_bounds, seed, dropout,
-            *strides(query, key, value), heads, logs.shape[1], blocks, size**-0.5, **tile.settings(size),
+            query, *_tokens(tile.keys, key, value), out, logs, query_bounds, key_bounds, seed,
+            dropout,
+            *strides(query, key, value), heads, logs.shape[1], blocks, size**-0.5,
+            **tile.settings(size),
         )  # fmt: skip
     return out, logs
 
@@ -104,7 +107,8 @@ def _forward(
 @torch.library.custom_op("litebert::long_attention_backward", mutates_args=())
 def _backward(
     parts: Sequence[Tensor], out: Tensor, logs: Tensor, gradient: Tensor,
-    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int, seed: Tensor | None, dropout: float,
+    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
+    seed: Tensor | None, dropout: float,
 ) -> list[Tensor]:  # fmt: skip
     gradients = empty_like(parts)
     query, key, value = split_parts(parts)
@@ -122,13 +126,15 @@ def _backward(
     with torch.cuda.device_of(query):
         grid, blocks = _grid(query_bounds, heads, longest_query, of_queries.queries)
         query_kernel[grid](
-            query, *_tokens(of_queries.keys, key, value), out, gradient, logs, dots, dq, query_bounds, key_bounds,
+            query, *_tokens(of_queries.keys, key, value), out, gradient, logs, dots, dq,
+            query_bounds, key_bounds,
             seed, dropout, *common, blocks, size**-0.5, **groups[0], **of_queries.settings(size),
         )  # fmt: skip
         grid, blocks = _grid(key_bounds, heads, longest_key, of_keys.keys)
         q, g = _tokens(of_keys.queries, query, gradient)
         key_kernel[grid](
-            q, key, value, g, *_notes(of_keys.queries, logs, dots), dk, dv, query_bounds, key_bounds,
+            q, key, value, g, *_notes(of_keys.queries, logs, dots), dk, dv, query_bounds,
+            key_bounds,
             seed, dropout, *common, blocks, size**-0.5, **groups[1], **of_keys.settings(size),
         )  # fmt: skip
     return gradients

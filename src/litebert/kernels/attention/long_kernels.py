@@ -112,8 +112,10 @@ def _masked(scores, start, count, keys: tl.constexpr):
 @no_type_check
 def forward_kernel(
     query, key, value, out, logs, query_bounds, key_bounds, seed, dropout,
-    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
-    heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr, stages: tl.constexpr,
+    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride,
+    value_head_stride,
+    heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
+    stages: tl.constexpr,
 ):  # fmt: skip
     """Softmax whose maximum so far is corrected block by block."""
     start, unit = tl.program_id(0) % blocks * queries, tl.program_id(0) // blocks
@@ -187,8 +189,10 @@ def forward_kernel(
 @triton.jit(do_not_specialize=["room"])
 @no_type_check
 def query_kernel(
-    query, key, value, out, gradient, logs, dots, query_gradient, query_bounds, key_bounds, seed, dropout,
-    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
+    query, key, value, out, gradient, logs, dots, query_gradient, query_bounds, key_bounds, seed,
+    dropout,
+    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride,
+    value_head_stride,
     gradient_token_stride, gradient_head_stride,
     heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
     query_group: tl.constexpr, stages: tl.constexpr,
@@ -272,8 +276,10 @@ def query_kernel(
 @triton.jit(do_not_specialize=["room"])
 @no_type_check
 def key_kernel(
-    query, key, value, gradient, logs, dots, key_gradient, value_gradient, query_bounds, key_bounds, seed, dropout,
-    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
+    query, key, value, gradient, logs, dots, key_gradient, value_gradient, query_bounds, key_bounds,
+    seed, dropout,
+    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride,
+    value_head_stride,
     gradient_token_stride, gradient_head_stride,
     heads, room, blocks, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
     key_group: tl.constexpr, stages: tl.constexpr,

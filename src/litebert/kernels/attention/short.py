@@ -71,7 +71,8 @@ def _forward(
     with torch.cuda.device_of(query):
         forward_kernel[((len(key_bounds) - 1) * heads,)](
             query, key, value, out, query_bounds, key_bounds,
-            *strides(query, key, value), heads, size**-0.5, **_blocks(query, longest_query, longest_key),
+            *strides(query, key, value), heads, size**-0.5,
+            **_blocks(query, longest_query, longest_key),
         )  # fmt: skip
     return out
 
@@ -99,7 +100,8 @@ def _backward(
     with torch.cuda.device_of(query):
         backward_kernel[(min(units, programs),)](
             query, key, value, gradient, dq, dk, dv, query_bounds, key_bounds,
-            *strides(query, key, value, gradient), heads, units, size**-0.5, **groups, **blocks, stages=stages,
+            *strides(query, key, value, gradient), heads, units, size**-0.5, **groups, **blocks,
+            stages=stages,
         )  # fmt: skip
     return gradients
 
@@ -220,7 +222,8 @@ def _softmax(query, key, count, scale, keys: tl.constexpr):
 @no_type_check
 def forward_kernel(
     query, key, value, out, query_bounds, key_bounds,
-    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
+    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride,
+    value_head_stride,
     heads, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     """One row and head; two programs share a multiprocessor, and one computes while the other
@@ -253,8 +256,10 @@ def forward_kernel(
 @triton.jit
 @no_type_check
 def backward_kernel(
-    query, key, value, gradient, query_gradient, key_gradient, value_gradient, query_bounds, key_bounds,
-    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride, value_head_stride,
+    query, key, value, gradient, query_gradient, key_gradient, value_gradient, query_bounds,
+    key_bounds,
+    query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride,
+    value_head_stride,
     gradient_token_stride, gradient_head_stride,
     heads, units, scale, queries: tl.constexpr, keys: tl.constexpr, size: tl.constexpr,
     query_group: tl.constexpr, key_group: tl.constexpr, stages: tl.constexpr,

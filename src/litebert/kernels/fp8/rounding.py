@@ -46,7 +46,8 @@ def round_both(
         grid = triton.cdiv(filled, TILE["rows"]), triton.cdiv(width, TILE["columns"])
         _round_kernel[grid](
             numbers, largest, scale, out, transposed, rows, filled, width, programs * blocks,
-            triton.next_power_of_2(programs * blocks), torch.finfo(out.dtype).max, smallest, TILE["rows"], TILE["columns"],
+            triton.next_power_of_2(programs * blocks), torch.finfo(out.dtype).max, smallest,
+            TILE["rows"], TILE["columns"],
             num_warps=4,
         )  # fmt: skip
         if adds:
@@ -106,7 +107,8 @@ def _survey_kernel(
 @triton.jit(do_not_specialize=["num_rows"])
 @no_type_check
 def _round_kernel(
-    numbers, largest, scale_out, out, transposed, num_rows, filled, width: tl.constexpr, programs: tl.constexpr, room: tl.constexpr,
+    numbers, largest, scale_out, out, transposed, num_rows, filled, width: tl.constexpr,
+    programs: tl.constexpr, room: tl.constexpr,
     most: tl.constexpr, smallest: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
     """A tile, rounded, as it is and transposed. Rows from `num_rows` to `filled` are zeros. What is

@@ -135,7 +135,8 @@ class Finetuning:
             state = self._restart(state, why)
 
     def _restart(self, state: State, why: str) -> State:
-        """Start over from the pretrained weights, with a lower learning rate and a longer warm-up."""
+        """Start over from the pretrained weights, with a lower learning rate and a longer
+        warm-up."""
         attempt = self.job.attempt + 1
         message = (
             f"{why}; restarts from the pretrained weights with the learning rate / {LOWER} "

@@ -113,14 +113,23 @@ def dry_run_lines(measured: dict[str, Any]) -> dict[str, str]:
     where = "" if measured["device"].startswith("cuda") else " of main memory"
     return {
         "device": measured["device"],
-        "largest batch": f"{measured['batch_size']:,} × {measured['sequence_length']} tokens, {measured['microbatch_rows']} at a time",
-        "memory": f"{measured['memory_bytes'] / 2**30:.2f} of {measured['memory_total_bytes'] / 2**30:.0f} GiB{where}",
+        "largest batch": (
+            f"{measured['batch_size']:,} × {measured['sequence_length']} tokens, "
+            f"{measured['microbatch_rows']} at a time"
+        ),
+        "memory": (
+            f"{measured['memory_bytes'] / 2**30:.2f} of "
+            f"{measured['memory_total_bytes'] / 2**30:.0f} GiB{where}"
+        ),
         "first step": f"{measured['first_step_seconds']:.2f} s",
         "later steps": f"{measured['step_seconds']:.3f} s",
         "speed": f"{measured['tokens_per_second']:,} tokens/s",
         "run": f"{measured['steps']:,} steps, {measured['tokens']:,} tokens",
         "time": f"about {duration(measured['run_seconds'])}, without evaluations",
-        "disk": f"{measured['disk_bytes'] / 1e6:,.0f} MB, {measured['disk_free_bytes'] / 1e6:,.0f} MB free",
+        "disk": (
+            f"{measured['disk_bytes'] / 1e6:,.0f} MB, {measured['disk_free_bytes'] / 1e6:,.0f} MB "
+            "free"
+        ),
     }
 
 

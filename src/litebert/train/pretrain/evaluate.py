@@ -191,8 +191,8 @@ class HeldoutEvaluation:
 def filled_masks(
     model: Model, batch: Batch, tokenizer: Tokenizer, *, count: int = 6, top: int = 5
 ) -> list[dict[str, Any]]:
-    """The first `count` examples, each with its tokens, masked positions, true tokens and the model's
-    best guesses."""
+    """The first `count` examples, each with its tokens, masked positions, true tokens and the
+    model's best guesses."""
     device = model.encoder.embedding.token.weight.device
     batch = batch.rows(0, count)
     training = model.training
