@@ -3,8 +3,10 @@ messages."""
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -363,3 +365,15 @@ def test_a_folder_of_another_run_is_refused(
         == 2
     )
     assert "holds no recipe" in capsys.readouterr().err
+
+
+def test_a_disk_without_room_for_a_snapshot_is_refused_before_the_first_step(
+    model: Path,
+    rte: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
+    assert finetune("rte", model, rte, tmp_path / "run", "--epochs", "1") == 3
+    assert "a snapshot and the checkpoints of this run need" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -552,3 +553,21 @@ def test_no_evaluation_where_nothing_is_held_out(shards: Path, tmp_path: Path) -
     assert set(training.result.to_dict()) == {"steps", "tokens", "seconds"}  # type: ignore[attr-defined]
     with pytest.raises(DataError, match="nothing to evaluate on"):
         Watched(tiny_recipe(heldout_fraction=0.0001), shards, CPU)
+
+
+def test_a_disk_without_room_for_a_snapshot_is_refused_before_the_first_step(
+    shards: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
+        assert pretrain(shards, tmp_path / "run") == 3
+    assert re.search(
+        r"a snapshot and the checkpoints of this run need [\d.]+ MB, .*run has 0\.1 MB free; make "
+        "room",
+        capsys.readouterr().err,
+    )
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == ""
+    assert pretrain(shards, tmp_path / "run") == 0

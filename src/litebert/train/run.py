@@ -5,6 +5,7 @@ fine-tuning each assemble a Run: what is learned, how it is scored and what is w
 are theirs.
 """
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from safetensors import SafetensorError
 from litebert.data.stream import Position
 from litebert.errors import (
     CheckpointError,
+    DataError,
     DivergedError,
     InterruptedRunError,
     LitebertError,
@@ -235,8 +237,24 @@ class Run(Generic[B, S]):
         else:
             message = f"resumed at step {state.step:,}"
             self.log.announce("event", state.step, event="resumed", message=message)
+        if state.step < self.job.steps:
+            self._check_space()
         self.write_status("running", state, steps=self.job.steps)
         return state
+
+    def _check_space(self) -> None:
+        """Refuse to train where the disk cannot hold one more snapshot and the checkpoints."""
+        weights = sum(tensor.nbytes for tensor in self.learner.model.state_dict().values())
+        snapshot, checkpoints = 3 * weights, 2 * weights  # with two moments; best and final
+        free = self.runtime.broadcast(
+            shutil.disk_usage(self.folder.path).free if self.runtime.is_main else 0
+        )
+        if free < (needed := snapshot + checkpoints):
+            raise DataError(
+                f"a snapshot and the checkpoints of this run need {needed / 1e6:,.1f} MB, "
+                f"{self.folder.path} has {free / 1e6:,.1f} MB free; make room, or choose an --out "
+                "on another disk"
+            )
 
     def _newest_snapshot(self) -> Snapshot | None:
         reports: list[str] = []
