@@ -45,7 +45,7 @@ def open_atomic(target: Path | str) -> Iterator[IO[bytes]]:
     target = Path(target)
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(target))
-    temporary = _temporary(target)
+    temporary = temporary_path(target)
     try:
         with temporary.open("wb") as file:
             yield file
@@ -113,7 +113,7 @@ def write_folder(
     if target.exists() and not replace:
         raise CheckpointError(f"{target} exists already; choose another name or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(target)
+    temporary = temporary_path(target)
     temporary.mkdir()
     try:
         write(temporary)
@@ -173,7 +173,7 @@ def has_manifest(path: Path | str) -> bool:
 
 def remove_folder(path: Path) -> None:
     """Delete a published folder; a process killed meanwhile leaves no half of it under its name."""
-    doomed = path.with_name(_temporary(path).name + "-old")
+    doomed = path.with_name(temporary_path(path).name + "-old")
     path.rename(doomed)
     shutil.rmtree(doomed)
 
@@ -238,7 +238,8 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _temporary(target: Path) -> Path:
+def temporary_path(target: Path) -> Path:
+    """A new name beside `target` for what `publish` will rename to it."""
     return target.with_name(f".{target.name}.tmp-{secrets.token_hex(4)}")
 
 

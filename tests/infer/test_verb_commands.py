@@ -157,6 +157,9 @@ def test_vectors_go_to_a_file(
     assert cli.run([*command, "--out", str(tmp_path / "v.npy")]) == 0
     assert "2 vectors of 32" in capsys.readouterr().err
     vectors = np.load(tmp_path / "v.npy")
+    assert cli.run([*command, "--out", str(tmp_path / "v.npy")]) == 2
+    assert "v.npy exists; add --overwrite, or choose another --out" in capsys.readouterr().err
+    assert cli.run([*command, "--out", str(tmp_path / "v.npy"), "--overwrite"]) == 0
     np.testing.assert_allclose(
         vectors,
         load(folders["masked"]).embed(["the whale", "a ship"], pooling="cls", normalize=True),

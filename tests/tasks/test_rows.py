@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from litebert.data.bad_rows import BadRows
-from litebert.errors import DataError, LitebertError
+from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.tasks.registry import OWN, TableOptions, open_task
 from litebert.tasks.tables import rows
 from litebert.tasks.tables.rows import read_rows
@@ -261,6 +261,22 @@ def test_the_quarantine_holds_the_rows_and_appears_whole_or_not_at_all(tmp_path:
         list(read_rows(path, bad=bad))
         raise KeyError
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.csv", "kept.jsonl"]
+
+
+def test_a_users_file_is_no_quarantine(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", b"a,b\n1\n2\n")
+    for content in (b"mine\n", b'{"file": "x"}\n', b""):
+        mine = write(tmp_path / "quarantine.jsonl", content)
+        with pytest.raises(DataError, match="exists and is not a quarantine file of litebert"):
+            read(path, policy="quarantine", quarantine=mine)
+        assert mine.read_bytes() == content
+    with pytest.raises(ConfigError, match="no file for them is named; add --quarantine FILE"):
+        BadRows("quarantine")
+    kept = tmp_path / "kept.jsonl"
+    for _ in range(2):  # its own file is replaced by the next reading
+        with BadRows("quarantine", kept) as bad:
+            list(read_rows(path, bad=bad))
+        assert len(kept.read_text().splitlines()) == 2
 
 
 def test_a_quarantine_that_cannot_be_written(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Learning a vocabulary: the paper's layout, the same bytes each time, nothing lost, and errors
 that say what to do."""
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from litebert.commands.tokenizer import train
 from litebert.errors import ConfigError, DataError
+from litebert.files import Lock
 from litebert.text.normalize import TextRules
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, _cut, measure, train_tokenizer
@@ -147,3 +149,41 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         json=True,
     )
     assert "1 bad rows left out, the first: " in capfd.readouterr().err
+
+
+def test_a_new_tokenizer_replaces_the_old_one_in_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (
+        train_tokenizer(made_lines(), VocabularyConfig(vocab_size=size, rules=rules))[0]
+        for size, rules in ((120, TextRules()), (130, TextRules(lowercase=False)))
+    )
+    folder = tmp_path / "tokenizer"
+    first.save(folder)
+    (folder / "notes.txt").write_text("mine")
+
+    def full(path: Path, content: bytes | str) -> None:
+        if path.name == "spiece.model":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    with monkeypatch.context() as patched:
+        patched.setattr("litebert.text.tokenizer.write_file", full)
+        with pytest.raises(DataError, match="cannot be written"):
+            second.save(folder)
+    assert Tokenizer.load(folder).fingerprint == first.fingerprint
+    second.save(folder)
+    assert Tokenizer.load(folder).fingerprint == second.fingerprint
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["tokenizer"]
+
+
+def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("\n".join(made_lines()))
+    (tmp_path / "out").mkdir()
+    with (
+        Lock(tmp_path / "out"),
+        pytest.raises(DataError, match="another process is writing a tokenizer to"),
+    ):
+        train((str(tmp_path / "corpus.txt"),), out=str(tmp_path / "out"), vocab_size=120)
+    train((str(tmp_path / "corpus.txt"),), out=str(tmp_path / "out"), vocab_size=120)

@@ -377,3 +377,22 @@ def test_a_disk_without_room_for_a_snapshot_is_refused_before_the_first_step(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
     assert finetune("rte", model, rte, tmp_path / "run", "--epochs", "1") == 3
     assert "a snapshot and the checkpoints of this run need" in capsys.readouterr().err
+
+
+def test_bad_rows_are_copied_into_the_runs_own_folder(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quarantine.jsonl in the current folder may be the user's own."""
+    data = tiny_task(tmp_path / "data", "classify")
+    table = data if data.is_file() else next(data.glob("train*"))
+    table.write_text(table.read_text() + "a row,with,too,many,cells,for,it\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quarantine.jsonl").write_text("mine")
+    flags = ("--steps", "2", "--bad-rows", "quarantine")
+    assert finetune("classify", model, data, tmp_path / "run", *flags) == 0
+    assert (tmp_path / "quarantine.jsonl").read_text() == "mine"
+    assert len((tmp_path / "run" / "quarantine.jsonl").read_text().splitlines()) == 1
+    command = ["evaluate", "classify", "--model", str(tmp_path / "run"), "--data", str(data)]
+    assert cli.run([*command, "--device", "cpu", "--bad-rows", "quarantine"]) == 2
+    assert "add --quarantine FILE" in capsys.readouterr().err
+    assert (tmp_path / "quarantine.jsonl").read_text() == "mine"

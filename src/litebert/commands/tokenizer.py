@@ -8,7 +8,8 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Json
 from litebert.data.corpus import BadRow, CorpusOptions, read_documents
-from litebert.files import to_json
+from litebert.errors import DataError
+from litebert.files import Lock, to_json
 from litebert.terminal import write_line
 from litebert.text.normalize import TextRules
 from litebert.text.tokenizer import make_folder
@@ -52,7 +53,13 @@ def train(
         seed=seed,
         rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
     )
-    make_folder(out)
+    folder = make_folder(out)
+    try:
+        lock = Lock(folder)
+    except OSError as error:
+        raise DataError(
+            f"another process is writing a tokenizer to {out}; wait for it, or choose another --out"
+        ) from error
     write_line(
         f"training a vocabulary of {vocab_size:,} tokens; a large corpus takes minutes",
         file=sys.stderr,
@@ -62,8 +69,9 @@ def train(
         corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append
     )
     paragraphs = (paragraph for document in documents for paragraph in document.paragraphs)
-    tokenizer, report = train_tokenizer(paragraphs, config)
-    tokenizer.save(out)
+    with lock:
+        tokenizer, report = train_tokenizer(paragraphs, config)
+        tokenizer.save(out)
     if bad:
         write_line(f"{len(bad)} bad rows left out, the first: {bad[0]}", file=sys.stderr)
     if json:

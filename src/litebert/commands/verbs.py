@@ -4,6 +4,7 @@ in, from the command line or standard input; predictions out, for a person or as
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -82,6 +83,7 @@ def embed(
     pooling: Pooling = "mean",
     normalize: bool = False,
     out: str | None = None,
+    overwrite: bool = False,
     device: Device = "auto",
     unverified: Unverified = False,
     json: Json = False,
@@ -92,9 +94,12 @@ def embed(
         pooling: The mean of all tokens' states, or the state of [CLS].
         normalize: Scale every vector to length 1.
         out: A .npy file to write the vectors to, one row per text.
+        overwrite: Replace an existing --out.
     """
     if out is not None and not out.endswith(".npy"):
         raise ConfigError(f"--out is a .npy file; got {out}")
+    if out is not None and Path(out).exists() and not overwrite:
+        raise ConfigError(f"{out} exists; add --overwrite, or choose another --out")
     inputs = _read_texts(texts)
     vectors = _load(model, device, unverified, "embed").embed(
         inputs, pooling=pooling, normalize=normalize

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, NamedTuple
 
-from litebert.errors import DataError
-from litebert.files import publish
+from litebert.errors import ConfigError, DataError
+from litebert.files import publish, remove_leftovers, temporary_path
 
 BadRowPolicy = Literal["error", "skip", "quarantine"]
 
@@ -63,15 +63,20 @@ class BadRows:
     def __init__(
         self,
         policy: BadRowPolicy = "error",
-        quarantine: str | os.PathLike[str] = "quarantine.jsonl",
+        quarantine: str | os.PathLike[str] | None = None,
         *,
         alternatives: str = "skip or quarantine",
     ) -> None:
-        """`alternatives` are the other policies that the user may choose."""
+        """`quarantine` is the file of the policy quarantine; `alternatives` are the other policies
+        that the user may choose."""
+        if policy == "quarantine" and quarantine is None:
+            raise ConfigError(
+                "bad rows are to be copied, and no file for them is named; add --quarantine FILE"
+            )
         self.policy, self.count, self.first = policy, 0, ""
         self._alternatives = alternatives
-        self._path = Path(quarantine)
-        self._temporary = self._path.with_name(self._path.name + ".part")
+        self._path = Path(quarantine or "quarantine.jsonl")
+        self._temporary = temporary_path(self._path)
         self._file: IO[str] | None = None
 
     def add(self, location: Location, reason: str, row: object = "") -> None:
@@ -130,7 +135,13 @@ class BadRows:
 
     def _write(self, location: Location, reason: str, row: object) -> None:
         if self._file is None:
+            if self._path.exists() and not _is_quarantine(self._path):
+                raise DataError(
+                    f"{self._path} exists and is not a quarantine file of litebert; name another "
+                    "with --quarantine FILE"
+                )
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(self._path.parent, self._path.name)
             self._file = self._temporary.open("w", encoding="utf-8")
         if not isinstance(row, bytes | str):
             row = json.dumps(row, ensure_ascii=False, default=str)
@@ -142,3 +153,13 @@ class BadRows:
         except UnicodeDecodeError:
             record["row_base64"] = base64.b64encode(data).decode()
         self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _is_quarantine(path: Path) -> bool:
+    """Whether an earlier reading wrote this file, which may then be replaced."""
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.readline(2**26))
+        return isinstance(record, dict) and {"file", "line", "reason"} <= record.keys()
+    except (OSError, ValueError, RecursionError):
+        return False

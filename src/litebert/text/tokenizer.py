@@ -7,7 +7,8 @@ switches of ALBERT. (ALBERT §4.1)
 
 import hashlib
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import pairwise
@@ -19,7 +20,7 @@ import sentencepiece
 from jaxtyping import Bool
 
 from litebert.errors import DataError
-from litebert.files import write_file
+from litebert.files import publish, remove_leftovers, temporary_path, write_file
 from litebert.packing import Truncate, assemble, truncated_lengths
 from litebert.text import huggingface, vocabulary
 from litebert.text.normalize import TextRules, clean, clean_for_ids
@@ -121,6 +122,10 @@ class Tokenizer:
         """Write spiece.model, tokenizer_config.json and, which is the largest and follows from
         them, tokenizer.json."""
         folder = make_folder(folder)
+        if (folder / MODEL_FILE).exists() and _replace(
+            folder, lambda new: self.save(new, for_huggingface=for_huggingface)
+        ):
+            return
         try:
             if for_huggingface:
                 text = huggingface.dumps(huggingface.tokenizer_json(self))
@@ -298,6 +303,28 @@ def make_folder(folder: str | Path) -> Path:
     except OSError as error:
         raise _not_written(folder, error) from None
     return folder
+
+
+def _replace(folder: Path, write: Callable[[Path], None]) -> bool:
+    """Exchange a tokenizer's folder for one with the files that `write` writes and all others of
+    the old one, in one step; False where the folder cannot be renamed."""
+    target = folder.resolve()
+    if target == Path.cwd() or any(path.is_dir() for path in target.iterdir()):
+        return False
+    remove_leftovers(target.parent, target.name)
+    temporary = temporary_path(target)
+    try:
+        temporary.mkdir()
+        write(temporary)
+        for path in target.iterdir():
+            if path.name not in (MODEL_FILE, CONFIG_FILE, JSON_FILE):
+                shutil.copy2(path, temporary / path.name)
+        publish(temporary, target)
+    except OSError:  # a mount point, or a parent folder that is not ours: file by file instead
+        return False
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return True
 
 
 def _not_written(folder: Path, error: OSError) -> DataError:

@@ -70,6 +70,8 @@ def run_finetuning(
     """
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
+    if table is not None and table.bad_rows == "quarantine" and table.quarantine is None:
+        table = replace(table, quarantine=str(Path(out) / "quarantine.jsonl"))
     examples = open_task(task, data, options=table, splits=("train", "dev"))
     source, loading_notes = load_checkpoint(model, unverified=unverified)
     notes = (*examples.notes, *loading_notes, *_advice(examples.task.name, source))
