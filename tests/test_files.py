@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from litebert import files
-from litebert.errors import CheckpointError
+from litebert.cli import run
+from litebert.errors import CheckpointError, ConfigError
 from litebert.files import (
     MANIFEST,
     Lock,
@@ -238,3 +239,54 @@ def test_json_has_no_nan() -> None:
         "b": [1.5, None, ["x", None]],
         "c": {"d": 2},
     }
+
+
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    for name in (".a.json.tmp-0123abcd", ".b.json.tmp-0123abcd", ".a.json.tmp-mine"):
+        (tmp_path / name).touch()
+    (tmp_path / ".model.tmp-0123abcd").mkdir()
+    (tmp_path / ".model.tmp-0123abcd" / "x").touch()
+    write_json(tmp_path / "a.json", {})
+    write_folder(tmp_path / "model", fill)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".a.json.tmp-mine",
+        ".b.json.tmp-0123abcd",
+        "a.json",
+        "model",
+    ]
+
+
+def test_what_a_living_writer_has_not_published_yet_stays(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    with open_atomic(target) as first:
+        first.write(b"first")
+        write_file(target, "second")
+        assert target.read_text() == "second"
+    assert target.read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/data", "gs://b/x", "https://host/a", "hf://a/b"])
+def test_a_url_is_no_place_to_write(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text("a text")
+    commands = [
+        ["tokenizer", "train", "corpus.txt", "--out", url],
+        ["data", "build", "corpus.txt", "--tokenizer", "t", "--out", url],
+        ["pretrain", "--data", "d", "--out", url],
+        ["finetune", "rte", "--model", "m", "--data", "d", "--out", url],
+        ["evaluate", "rte", "--model", "m", "--data", "d", "--submit", url],
+        ["predict", "corpus.txt", "--out", url],
+        ["embed", "a text", "--out", f"{url}.npy"],
+        ["convert", "m", url],
+        ["report", "m", "--out", url],
+    ]
+    for command in commands:
+        assert run(command) == 2, command
+        assert "is a URL, and litebert writes to local disks only" in capsys.readouterr().err
+    for write in (write_json, lambda target, value: write_folder(target, fill)):
+        with pytest.raises(ConfigError, match="is a URL"):
+            write(Path(url), {})
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Any
 
-from litebert.errors import CheckpointError
+from litebert.errors import CheckpointError, ConfigError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a full disk."""
@@ -34,6 +34,18 @@ MAX_MANIFEST_BYTES = 16 * 2**20
 _FORMAT, _VERSION = "litebert-folder", 1
 _OURS = re.compile(r"\.tmp-([0-9a-f]{4,8}(-old)?|old)$")
 """Ends of temporary names; a user's file that ends otherwise is never removed."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""Also as pathlib shortens it, with one slash."""
+
+
+def check_local(path: Path | str) -> None:
+    """Refuse a URL where a file or folder is to be written: as a path it would be a local folder
+    called s3:."""
+    if _URL.match(os.fspath(path)):
+        raise ConfigError(
+            f"{path} is a URL, and litebert writes to local disks only; name a local path, and "
+            "copy the result from there"
+        )
 
 
 @contextlib.contextmanager
@@ -43,13 +55,16 @@ def open_atomic(target: Path | str) -> Iterator[IO[bytes]]:
     A folder, device or pipe in the place of `target` is refused with OSError.
     """
     target = Path(target)
+    check_local(target)
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(target))
+    remove_leftovers(target.parent, target.name)
     temporary = temporary_path(target)
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("wb") as file, locked(temporary):
             yield file
-        publish(temporary, target)
+            file.close()
+            publish(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -110,15 +125,18 @@ def write_folder(
     step where the system can do that (Linux).
     """
     target = Path(target)
+    check_local(target)
     if target.exists() and not replace:
         raise CheckpointError(f"{target} exists already; choose another name or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target.parent, target.name)
     temporary = temporary_path(target)
     temporary.mkdir()
     try:
-        write(temporary)
-        (temporary / MANIFEST).write_bytes(_manifest_bytes(_describe(temporary)))
-        publish(temporary, target)
+        with locked(temporary):
+            write(temporary)
+            (temporary / MANIFEST).write_bytes(_manifest_bytes(_describe(temporary)))
+            publish(temporary, target)
     finally:
         # on failure the unfinished folder; after an exchange the one replaced
         shutil.rmtree(temporary, ignore_errors=True)
@@ -179,12 +197,13 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path | str, name: str | None = None) -> list[Path]:
-    """Delete what killed writers of `name`, or of anything, left in `folder`; only for the one
-    process that writes there."""
+    """Delete what killed writers of `name`, or of anything, left in `folder`; what a living one
+    writes is locked and stays."""
     pattern = f".{'*' if name is None else glob.escape(name)}.tmp-*"
     leftovers = [path for path in sorted(Path(folder).glob(pattern)) if _OURS.search(path.name)]
+    leftovers = [path for path in leftovers if path.is_symlink() or not _is_locked(path)]
     for leftover in leftovers:
-        if leftover.is_dir():
+        if leftover.is_dir() and not leftover.is_symlink():
             shutil.rmtree(leftover, ignore_errors=True)
         else:
             leftover.unlink(missing_ok=True)
@@ -236,6 +255,23 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@contextlib.contextmanager
+def locked(temporary: Path) -> Iterator[None]:
+    """Keep `remove_leftovers` of other processes away from what this one is writing."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a file system without locks
+            stack.enter_context(Lock(temporary))
+        yield
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        Lock(path).release()
+    except OSError as error:
+        return error.errno == errno.EWOULDBLOCK
+    return False
 
 
 def temporary_path(target: Path) -> Path:

@@ -22,6 +22,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from litebert.errors import ConfigError
+from litebert.files import check_local
 from litebert.recipes import RENAMED, OptimizerSpec, Recipe, Stages
 from litebert.terminal import write_line
 
@@ -52,6 +53,8 @@ Unverified = Annotated[
 ]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]
 
+OUTPUTS = frozenset({"out", "submit", "quarantine", "target"})
+"""Parameters that name what a command writes."""
 FLAG_OF = {"name": "optimizer", "overrides": "encoder"}
 """Fields whose flag has another name."""
 
@@ -101,6 +104,8 @@ def call(command: Callable[..., Any], args: Sequence[str], *, prog: str) -> None
     )
     for title in titled:
         options |= options.pop(title)
+    for flag in OUTPUTS & options.keys():
+        check_local(options[flag] or "")
     positional, named = [], {}
     for name, parameter in parameters.items():
         value = parameter.build(options)

@@ -8,13 +8,14 @@ of each to a file of JSON lines. Nothing is lost without a count. Corpora and ta
 import base64
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, NamedTuple
 
 from litebert.errors import ConfigError, DataError
-from litebert.files import publish, remove_leftovers, temporary_path
+from litebert.files import check_local, locked, publish, remove_leftovers, temporary_path
 
 BadRowPolicy = Literal["error", "skip", "quarantine"]
 
@@ -77,6 +78,7 @@ class BadRows:
         self._alternatives = alternatives
         self._path = Path(quarantine or "quarantine.jsonl")
         self._temporary = temporary_path(self._path)
+        self._lock = ExitStack()
         self._file: IO[str] | None = None
 
     def add(self, location: Location, reason: str, row: object = "") -> None:
@@ -113,6 +115,7 @@ class BadRows:
         if self._file is not None:
             self._file.close()
             publish(self._temporary, self._path)
+            self._lock.close()
             self._file = None
 
     def abandon(self) -> None:
@@ -120,6 +123,7 @@ class BadRows:
         if self._file is not None:
             self._file.close()
             self._temporary.unlink(missing_ok=True)
+            self._lock.close()
             self._file = None
 
     def __enter__(self) -> "BadRows":
@@ -135,6 +139,7 @@ class BadRows:
 
     def _write(self, location: Location, reason: str, row: object) -> None:
         if self._file is None:
+            check_local(self._path)
             if self._path.exists() and not _is_quarantine(self._path):
                 raise DataError(
                     f"{self._path} exists and is not a quarantine file of litebert; name another "
@@ -143,6 +148,7 @@ class BadRows:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             remove_leftovers(self._path.parent, self._path.name)
             self._file = self._temporary.open("w", encoding="utf-8")
+            self._lock.enter_context(locked(self._temporary))
         if not isinstance(row, bytes | str):
             row = json.dumps(row, ensure_ascii=False, default=str)
         data = row if isinstance(row, bytes) else row.encode(errors="surrogatepass")

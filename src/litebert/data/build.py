@@ -22,7 +22,7 @@ from litebert.data.runners import RUNNERS, open_runner
 from litebert.data.shard_writer import Assembler, Progress
 from litebert.data.shards import INDEX_FILE, TOKENIZER_FOLDER, Shards
 from litebert.errors import ConfigError, DataError
-from litebert.files import DISK_FULL, Lock, open_atomic, publish, write_json
+from litebert.files import DISK_FULL, Lock, check_local, open_atomic, publish, write_json
 from litebert.text.tokenizer import Tokenizer
 
 SHARD_TOKENS = 64_000_000
@@ -101,6 +101,7 @@ def build_shards(
     recipe = EncoderRecipe(
         model=loaded.model, rules=loaded.rules, options=options.corpus, split=options.split
     )
+    check_local(Path(out))
     folder = _make_folder(out)
     journal = Journal(folder)
     with _alone(folder), _disk_errors(folder):

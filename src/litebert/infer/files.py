@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import ConfigError, DataError
+from litebert.files import check_local
 from litebert.infer.formats import DIGITS, LineWriter, guesses_to_dict, to_dict
 from litebert.infer.output import ResumableFile
 from litebert.infer.predictor import Predictor
@@ -261,6 +262,7 @@ def _changed(how: str) -> DataError:
 
 
 def _make_folder(folder: Path) -> None:
+    check_local(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -20,7 +20,7 @@ import sentencepiece
 from jaxtyping import Bool
 
 from litebert.errors import DataError
-from litebert.files import publish, remove_leftovers, temporary_path, write_file
+from litebert.files import check_local, publish, remove_leftovers, temporary_path, write_file
 from litebert.packing import Truncate, assemble, truncated_lengths
 from litebert.text import huggingface, vocabulary
 from litebert.text.normalize import TextRules, clean, clean_for_ids
@@ -298,6 +298,7 @@ def make_folder(folder: str | Path) -> Path:
     """Make the folder that a tokenizer is to be saved in; long work asks for it before it
     begins."""
     folder = Path(folder)
+    check_local(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from litebert import __version__
 from litebert.errors import ConfigError
-from litebert.files import Lock, remove_leftovers, write_json
+from litebert.files import Lock, check_local, remove_leftovers, write_json
 from litebert.recipes import Recipe, difference
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class RunFolder:
 
     def hold(self) -> None:
         """Make the folder and take its lock; ConfigError where another run has it."""
+        check_local(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --out takes a folder for the run")
         try:
