@@ -1,4 +1,4 @@
-"""Put a trained model into the package: weights in 8 bits, its card, and its line in the index.
+"""Put a trained model into the package: int8 weights, its card, and its line in the index.
 Prints sizes as JSON.
 
     python -m tools.embed_model RUN --name base --facts facts.json [--first] \\
@@ -11,10 +11,9 @@ anew: its weights stay as they are. With --based-on only the difference to an em
 stored, which a fine-tuned one needs little room for; `lost` is then what a weight's change misses,
 in parts of its own length. The facts are a JSON object of what only a person knows,
 
-    {"summary": "…", "license": "…", "data": [{"name": "…", "license": "…", "note": "…"}], "recipe":
-    {"name": "value"},
-     "scores": [{"task": "…", "score": "…", "value": 0.9, "split": "dev", "note": "…"}], "limits":
-     ["…"]}
+    {"summary": "…", "license": "…", "limits": ["…"], "recipe": {"name": "value"},
+     "data": [{"name": "…", "license": "…", "note": "…"}],
+     "scores": [{"task": "…", "score": "…", "value": 0.9, "split": "dev", "note": "…"}]}
 
 and the rest is read off the model and its run. A model that exists under this name is replaced,
 and keeps its place in the index; a new one comes last, or with --first becomes the default for all

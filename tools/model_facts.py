@@ -31,14 +31,13 @@ DATA = [
     },
 ]
 LIMITS = [
-    "English, lower-cased; it knows what its articles and old books say, right or wrong, and "
-    "nothing after them.",
+    "English, lowercased. It knows what its articles and old books say, right or wrong, and "
+    "nothing newer.",
     "It repeats the biases of its texts.",
     "It is small and was trained briefly: what it fills in is often plausible and wrong.",
-    "Scores are of the weights as they were trained, before they were put into 8 bits; SST-2's "
-    "and RTE's are of these.",
-    "Vectors of texts are means of states, not trained for similarity; fine-tune for anything "
-    "that matters.",
+    "Scores are those of the float weights, before int8; SST-2's and RTE's are those of the stored "
+    "int8 weights.",
+    "Embeddings are means of states, not trained for similarity; fine-tune before relying on them.",
 ]
 
 
@@ -49,7 +48,7 @@ def facts(
     minutes, tokens = pretraining["gpu_minutes"], pretraining["tokens"]
     return {
         "summary": (
-            f"albert-base in pre-norm form, pretrained by litebert from nothing in {minutes:.0f} "
+            f"albert-base in pre-norm form, pretrained by litebert from scratch in {minutes:.0f} "
             "minutes on one "
             f"{pretraining['device']}. It fills masks and embeds texts, and is what fine-tuning "
             "starts from."
@@ -57,7 +56,7 @@ def facts(
         "license": "Apache-2.0",
         "data": DATA,
         "recipe": {
-            "vocabulary": "30,000 pieces, learned from 300,000 lines of the same text",
+            "vocabulary": "30,000 tokens, trained on 300,000 lines of the same text",
             "objective": (
                 "masked tokens (n-grams of up to 3 words, 15 %) and the order of sentences"
             ),
@@ -82,7 +81,7 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
     best = max(row["seeds"])
     return {
         "summary": (
-            "Tells whether a sentence speaks well or badly of its subject: `base`, fine-tuned on "
+            "Classifies the sentiment of a sentence as positive or negative: `base`, fine-tuned on "
             "SST-2."
         ),
         "license": "Apache-2.0",
@@ -93,7 +92,7 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
                 "note": f"{row['train']:,} phrases of film reviews",
             },
             {
-                "name": "what base learned from",
+                "name": "the pretraining data of base",
                 "license": "see its card",
                 "note": "Wikipedia and old books",
             },
@@ -101,12 +100,13 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
         "recipe": {
             "from": "base",
             "optimizer": (
-                f"AdamW, rate {row['rate']:.1e}, {row['steps']:,} steps of 64 phrases, dropout 0.1"
+                f"AdamW, learning rate {row['rate']:.1e}, {row['steps']:,} steps of 64 phrases, "
+                "dropout 0.1"
             ),
             "seed": (
                 f"the best on dev of {len(row['seeds'])}, {100 * best:.1f} before it was stored"
             ),
-            "stored as": "the 32 strongest directions of each matrix's change, in 8 bits",
+            "stored as": "the 32 strongest directions of each matrix's change, in int8",
         },
         "scores": [
             {
@@ -120,9 +120,9 @@ def sentiment_facts(rows: list[dict[str, Any]], stored: dict[str, Any]) -> dict[
             }
         ],
         "limits": [
-            "English film reviews, one sentence at a time; elsewhere it is a guess.",
-            "It knows two answers, and gives one of them to a sentence that says neither.",
-            "One in seven sentences is told wrong.",
+            "English film reviews, one sentence at a time; other texts were not measured.",
+            "It has two labels, and gives one of them to a neutral sentence too.",
+            "One sentence in seven is labeled wrongly.",
         ],
     }
 

@@ -143,7 +143,8 @@ def ensemble(
         split: Labelled split to select on.
         everyone: Average all models instead of selecting some.
         out: File for the ensemble's predictions of the split.
-        submit: Folder for the files that GLUE's or SQuAD's server accepts, for submit_split.
+        submit: Folder for the files that GLUE's or SQuAD's server accepts, with the predictions of
+            --submit-split.
         submit_split: Split to submit.
     """
     if not models:

@@ -139,13 +139,13 @@ class ModelCard:
         ]
         if self.run is not None:
             record = json.dumps(dict(self.run), indent=1, ensure_ascii=False)
-            parts += ["## What the run wrote down", f"```json\n{record}\n```"]
+            parts += ["## Record of the run", f"```json\n{record}\n```"]
         return (
             "\n\n".join(
                 [
                     *parts,
-                    "This page is made from card.json by a command; change the facts, not the "
-                    "page.",
+                    "Generated from card.json by tools/embed_model.py; "
+                    "edit the facts, not this page.",
                 ]
             )
             + "\n"

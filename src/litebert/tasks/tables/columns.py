@@ -59,7 +59,7 @@ class TableOptions:
     bad_rows: BadRowPolicy = "error"
     """What to do with a row that cannot be used: stop, skip it, or skip it and store a copy."""
     quarantine: str | None = None
-    """File of the copies of bad_rows="quarantine"; without it finetune writes quarantine.jsonl into
+    """File that quarantined rows are copied to; without it finetune writes quarantine.jsonl into
     its folder."""
     dev_fraction: float = 0.1
     """Fraction of own rows that becomes dev where there is no file for dev."""
