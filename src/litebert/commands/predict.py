@@ -41,6 +41,8 @@ def predict(
     pooling: Pooling = "mean",
     normalize: bool = False,
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
+    max_bad_rows: float = 0.1,
+    encoding: str = "auto",
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     kernels: Kernels = "on",
@@ -78,6 +80,10 @@ def predict(
         normalize: Scale every vector to length 1 (embed).
         bad_rows: What to do with a row that cannot be used: stop, skip it, or skip it and copy it
             to OUT.quarantine.jsonl.
+        max_bad_rows: Largest fraction of rows that may be skipped; more, if they are ten or more,
+            is an error.
+        encoding: Encoding of a text file, such as cp1252 or utf-16; auto is UTF-8 or what the
+            file's first bytes say, else a guess that is printed.
         dtype: Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere.
         compile: Compile the layers first: half a minute on a GPU, worth it for many thousand rows.
         overwrite: Start over, whatever the output file holds.
@@ -91,6 +97,8 @@ def predict(
         options=options or None,
         words=words,
         bad_rows=bad_rows,
+        max_bad_rows=max_bad_rows,
+        encoding=encoding,
     )
     # torch only now: wrong flags are answered at once
     from litebert.infer.files import PredictOptions, predict_file

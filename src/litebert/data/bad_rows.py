@@ -17,6 +17,7 @@ from typing import IO, Literal, NamedTuple
 from litebert.errors import ConfigError, DataError
 from litebert.files import check_local, locked, publish, remove_leftovers, temporary_path
 
+_FEW = 10  # bad rows that are no sign of a wrong encoding or separator
 BadRowPolicy = Literal["error", "skip", "quarantine"]
 
 
@@ -75,6 +76,8 @@ class BadRows:
                 "bad rows are to be copied, and no file for them is named; add --quarantine FILE"
             )
         self.policy, self.count, self.first = policy, 0, ""
+        self.reading_notes: list[str] = []
+        """What a user should know about how files were read."""
         self._alternatives = alternatives
         self._path = Path(quarantine or "quarantine.jsonl")
         self._temporary = temporary_path(self._path)
@@ -99,13 +102,24 @@ class BadRows:
                     "room, or name another file"
                 ) from error
 
+    def check_share(self, num_good: int, max_share: float) -> None:
+        """DataError where more than `max_share` of the rows, and at least ten, were left out."""
+        share = self.count / max(self.count + num_good, 1)
+        if self.count >= _FEW and share > max_share:
+            raise DataError(
+                f"{self.count:,} of {self.count + num_good:,} rows would be left out, more than "
+                f"{max_share:.0%}; the first: {self.first}; repair the file, or allow it with "
+                "--max-bad-rows 1"
+            )
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What to tell the user at the end."""
         if not self.count:
-            return ()
+            return tuple(self.reading_notes)
         where = f", kept in {self._path}" if self.policy == "quarantine" else ""
         return (
+            *self.reading_notes,
             f"{self.count:,} bad row{'s were' if self.count > 1 else ' was'} left out{where}; the "
             f"first: {self.first}",
         )

@@ -101,6 +101,8 @@ def predict_file(
     predict = _window_predictor(predictor, verb, options)
     with bad_rows:
         inputs.read_first()  # before the output is touched: a wrong input leaves nothing behind
+        inputs.notes += bad_rows.reading_notes
+        bad_rows.reading_notes.clear()
         for note in inputs.notes:
             on_note(note)
         identity = _identity(predictor, verb, options)
@@ -119,6 +121,7 @@ def predict_file(
                 lines = writer.rows((row.values for row in window), predictions)
                 output.append(lines, rows=pending.count, digest=pending.digest)
                 on_progress(pending.count)
+            bad_rows.check_share(pending.count, options.table.max_bad_rows)
             output.finish()
     for note in bad_rows.notes:
         on_note(note)
@@ -175,7 +178,7 @@ class _Inputs:
         self._rows = chain(first, self._rows)
 
     def _read(self) -> Iterator[_InputRow]:
-        rows = read_rows(self._source, bad=self._bad_rows)
+        rows = read_rows(self._source, bad=self._bad_rows, encoding=self._options.table.encoding)
         peeked = list(islice(rows, PEEK))
         if not peeked:
             return

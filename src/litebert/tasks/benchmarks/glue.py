@@ -57,7 +57,7 @@ def _read_glue(
     header = layout.header if labelled else None
     columns: Mapping[str, str | None] = {}
     first_line = 1 if header else 2
-    for location, row in read_rows(path, bad=bad, header=header):
+    for location, row in read_rows(path, bad=bad, header=header, encoding=options.encoding):
         if not columns:
             columns = _columns(layout, row, path, labelled, task)
         label: str | float | None = row[columns["label"]] if columns["label"] else None

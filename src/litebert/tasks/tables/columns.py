@@ -14,6 +14,7 @@ from litebert.checks import check_choice, check_number, check_whole
 from litebert.data.bad_rows import BadRowPolicy
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import Kind
+from litebert.tasks.tables.encoding import check_encoding
 
 Level = Literal["all", "middle", "high"]
 
@@ -61,6 +62,11 @@ class TableOptions:
     quarantine: str | None = None
     """File that quarantined rows are copied to; without it finetune writes quarantine.jsonl into
     its folder."""
+    max_bad_rows: float = 0.1
+    """Largest fraction of rows that may be left out; more, if they are ten or more, is an error."""
+    encoding: str = "auto"
+    """Encoding of text files, such as cp1252 or utf-16; auto is UTF-8 or what the file's first
+    bytes say, else a guess that is printed."""
     dev_fraction: float = 0.1
     """Fraction of own rows that becomes dev where there is no file for dev."""
     test_fraction: float = 0.0
@@ -77,6 +83,8 @@ class TableOptions:
         check_choice(self, "bad_rows", ("error", "skip", "quarantine"))
         check_choice(self, "level", ("all", "middle", "high"))
         check_number(self, "dev_fraction", 0, 0.9)
+        check_number(self, "max_bad_rows", 0, 1)
+        check_encoding(self.encoding)
         check_number(self, "test_fraction", 0, 0.9)
         check_number(self, "split_dev", 0.01, 0.9, optional=True)
         check_whole(self, "cut_seed", 0, 2**63)

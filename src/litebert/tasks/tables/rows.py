@@ -7,6 +7,7 @@ hold commas, quotes (doubled) and line feeds. Only a line feed ends a line: U+20
 like stand inside GLUE's and Wikipedia's sentences.
 """
 
+import codecs
 import csv
 import json
 import os
@@ -20,6 +21,7 @@ from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.parquet import parquet_rows
 from litebert.data.unpack import COMPRESSIONS, DamagedError, Unpacked
 from litebert.errors import DataError
+from litebert.tasks.tables.encoding import find_encoding
 
 Row = dict[str, Any]
 FORMATS = {
@@ -38,9 +40,14 @@ _TOO_LONG = f"the line is longer than {MAX_ROW_BYTES:,} bytes"
 
 
 def read_rows(
-    path: str | os.PathLike[str], *, bad: BadRows | None = None, header: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    *,
+    bad: BadRows | None = None,
+    header: Sequence[str] | None = None,
+    encoding: str = "auto",
 ) -> Iterator[tuple[Location, Row]]:
-    """All rows of `path`; `header` names the columns of a TSV or CSV file without a header line."""
+    """All rows of `path`; `header` names the columns of a TSV or CSV file without a header line;
+    `encoding` is that of any file but Parquet, recognized by default."""
     path, bad = os.fspath(path), bad or BadRows()
     kind = FORMATS.get(compression_of(path)[1])
     if kind is None:
@@ -48,10 +55,10 @@ def read_rows(
     if kind == "parquet":
         return _parquet_rows(path, bad)
     if kind == "csv":
-        return _table_rows(_csv_records(path, bad), bad, header)
+        return _table_rows(_csv_records(path, bad, encoding), bad, header)
     if kind == "tsv":
-        return _table_rows(_tsv_records(path, bad), bad, header)
-    return _jsonl_rows(path, bad) if kind == "jsonl" else _text_rows(path, bad)
+        return _table_rows(_tsv_records(path, bad, encoding), bad, header)
+    return _jsonl_rows(path, bad, encoding) if kind == "jsonl" else _text_rows(path, bad, encoding)
 
 
 def read_json(path: Path) -> Any:
@@ -102,11 +109,11 @@ class _Record(NamedTuple):
     wrong: str
 
 
-def _lines(path: str, bad: BadRows) -> Iterator[_Line]:
+def _lines(path: str, bad: BadRows, encoding: str) -> Iterator[_Line]:
     """All lines; where the file breaks off is reported to `bad`."""
     number = 0
     try:
-        for number, line in enumerate(_raw_lines(path), 1):
+        for number, line in enumerate(_raw_lines(path, bad, encoding), 1):
             location = Location(path, number)
             if line is None:
                 yield _Line(location, "", _TOO_LONG)
@@ -125,50 +132,68 @@ def _lines(path: str, bad: BadRows) -> Iterator[_Line]:
         bad.add(Location(path, number + 1), str(error))
 
 
-def _raw_lines(path: str) -> Iterator[bytes | None]:
-    """Lines without their ends or a byte-order mark; None for one over MAX_ROW_BYTES.
+def _raw_lines(path: str, bad: BadRows, encoding: str) -> Iterator[bytes | None]:
+    """Lines in UTF-8 without their ends or a byte-order mark; None for one over MAX_ROW_BYTES.
 
-    DamagedError where the file breaks off, is empty, or is not UTF-8 at all.
+    DamagedError where the file breaks off or is empty, or where another encoding than UTF-8 has no
+    such bytes.
     """
     rest, is_first, is_long = b"", True, False
-    with Unpacked(path, compression_of(path)[0]) as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            if is_first:
-                chunk, is_first = _without_bom(chunk), False
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield None if is_long else line.removesuffix(b"\r")
-                is_long = False
-            if len(rest) > MAX_ROW_BYTES:
-                rest, is_long = b"", True
+    for chunk in _utf8_chunks(path, bad, encoding):
         if is_first:
-            raise DamagedError("the file is empty")
-        if rest or is_long:
-            yield None if is_long else rest.removesuffix(b"\r")
+            chunk, is_first = chunk.removeprefix(_BOM), False
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield None if is_long else line.removesuffix(b"\r")
+            is_long = False
+        if len(rest) > MAX_ROW_BYTES:
+            rest, is_long = b"", True
+    if is_first:
+        raise DamagedError("the file is empty")
+    if rest or is_long:
+        yield None if is_long else rest.removesuffix(b"\r")
 
 
-def _without_bom(data: bytes) -> bytes:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DamagedError(
-            "the file is UTF-16, expected UTF-8; convert it with: iconv -f UTF-16 -t UTF-8"
-        )
-    return data.removeprefix(_BOM)
+def _utf8_chunks(path: str, bad: BadRows, encoding: str) -> Iterator[bytes]:
+    """The file's bytes, in UTF-8 where they are in another encoding."""
+    with Unpacked(path, compression_of(path)[0]) as stream:
+        chunk = stream.read(CHUNK_BYTES)
+        if encoding == "auto":
+            encoding, is_guess = find_encoding(chunk)
+            if is_guess:
+                bad.reading_notes.append(
+                    f"{os.path.basename(path)} is not UTF-8; it is read as {encoding}, a guess; "
+                    "--encoding names another"
+                )
+        is_utf8 = codecs.lookup(encoding).name == "utf-8"
+        decoder = codecs.getincrementaldecoder(encoding)()
+        try:
+            while chunk:
+                yield chunk if is_utf8 else decoder.decode(chunk).encode(errors="surrogatepass")
+                chunk = b""  # one in memory at a time
+                chunk = stream.read(CHUNK_BYTES)
+            if not is_utf8:
+                yield decoder.decode(b"", final=True).encode()
+        except UnicodeDecodeError as error:
+            raise DamagedError(
+                f"the file is not {encoding} ({error.reason}); name another --encoding"
+            ) from error
 
 
-def _good_lines(path: str, bad: BadRows) -> Iterator[_Line]:
-    for line in _lines(path, bad):
+def _good_lines(path: str, bad: BadRows, encoding: str) -> Iterator[_Line]:
+    for line in _lines(path, bad, encoding):
         if line.wrong:
             bad.add(line.location, line.wrong, line.raw)
         else:
             yield line
 
 
-def _text_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
-    return ((line.location, {"text": line.text}) for line in _good_lines(path, bad))
+def _text_rows(path: str, bad: BadRows, encoding: str) -> Iterator[tuple[Location, Row]]:
+    return ((line.location, {"text": line.text}) for line in _good_lines(path, bad, encoding))
 
 
-def _jsonl_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
-    for line in _good_lines(path, bad):
+def _jsonl_rows(path: str, bad: BadRows, encoding: str) -> Iterator[tuple[Location, Row]]:
+    for line in _good_lines(path, bad, encoding):
         if not line.text.strip():
             continue
         try:
@@ -200,16 +225,16 @@ def _parquet_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
         bad.add(Location(path, number + 1, "row"), str(error))
 
 
-def _tsv_records(path: str, bad: BadRows) -> Iterator[_Record]:
-    for line in _lines(path, bad):
+def _tsv_records(path: str, bad: BadRows, encoding: str) -> Iterator[_Record]:
+    for line in _lines(path, bad, encoding):
         if line.text or line.wrong:
             yield _Record(line.location, line.text.split("\t"), line.raw, line.wrong)
 
 
-def _csv_records(path: str, bad: BadRows) -> Iterator[_Record]:
+def _csv_records(path: str, bad: BadRows, encoding: str) -> Iterator[_Record]:
     """All records of a CSV file, the header's among them."""
     csv.field_size_limit(MAX_ROW_BYTES)  # Python's own limit, 128 KiB, is less than a long document
-    source = _CsvLines(_lines(path, bad))
+    source = _CsvLines(_lines(path, bad, encoding))
     reader = csv.reader(source, delimiter=source.separator(), strict=True)
     while True:
         source.begin_record()

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from litebert.config import HeadKind
-from litebert.data.bad_rows import BadRowError, BadRows
+from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.squad import read_squad
 from litebert.tasks.examples import AnswerExample, Kind, TaskExample
@@ -18,7 +18,7 @@ from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
 from litebert.tasks.tables.labels import Labels
 from litebert.tasks.tables.memory import MemoryTable
-from litebert.tasks.tables.rows import TABLES, compression_of, read_rows
+from litebert.tasks.tables.rows import TABLES, Row, compression_of, read_rows
 from litebert.tasks.tables.split import STEMS, cut_missing, find_splits, overlap_notes
 from litebert.tasks.task import HEADS, Task, TaskData
 
@@ -77,6 +77,14 @@ def open_table(
     return TaskData(task=task, splits={split: examples[split] for split in wanted}, notes=notes)
 
 
+def _rows(
+    source: Path | MemoryTable, bad: BadRows, options: TableOptions
+) -> Iterator[tuple[Location, Row]]:
+    if isinstance(source, Path):
+        return read_rows(source, bad=bad, encoding=options.encoding)
+    return source.rows(bad)
+
+
 class _Reader:
     """Reads files into examples, and notes what it recognized."""
 
@@ -85,6 +93,7 @@ class _Reader:
         self.labels = Labels(kind, options, head)
         self.notes: list[str] = []
         self._has_learned = False
+        self._num_examples = 0
 
     def read(
         self, sources: Sequence[Path | MemoryTable], split: str, bad: BadRows
@@ -100,6 +109,8 @@ class _Reader:
                 f"{sources[0]}: there is no row to "
                 f"{'train on' if split == 'train' else 'score'}{skipped}"
             )
+        self._num_examples += len(examples)
+        bad.check_share(self._num_examples, self.options.max_bad_rows)
         if not self._has_learned and split != "test":
             # train comes first: labels that only other splits have are unknown
             examples = self.labels.learn(examples, str(sources[0]))
@@ -113,7 +124,7 @@ class _Reader:
             yield from read_squad(True, source, split, bad, self.options)
             return
         labelled = split != "test"
-        rows = read_rows(source, bad=bad) if isinstance(source, Path) else source.rows(bad)
+        rows = _rows(source, bad, self.options)
         where = source.name
         ahead = list(islice(rows, PEEK))
         if not ahead:
