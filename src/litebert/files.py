@@ -18,6 +18,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -31,6 +32,14 @@ MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 4 * 2**20
 MAX_MANIFEST_BYTES = 16 * 2**20
 """A folder holds tens of files; a larger manifest is not ours, and is not read."""
+_SPECIAL = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+"""What a path may be instead of a regular file."""
 _FORMAT, _VERSION = "litebert-folder", 1
 _OURS = re.compile(r"\.tmp-([0-9a-f]{4,8}(-old)?|old)$")
 """Ends of temporary names; a user's file that ends otherwise is never removed."""
@@ -81,6 +90,16 @@ def write_json(target: Path | str, value: Any, *, indent: int = 2) -> Path:
     return write_file(target, to_json(value, indent=indent, ensure_ascii=False) + "\n")
 
 
+def check_regular(path: Path | str) -> int:
+    """The size of a regular file; OSError says what else it is, before it is opened: a pipe would
+    wait for ever, and a device may have no end."""
+    mode = os.stat(path)
+    for test, kind in _SPECIAL:
+        if test(mode.st_mode):
+            raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+    return mode.st_size
+
+
 def to_json(value: Any, **options: Any) -> str:
     """`value` as JSON that every reader accepts: NaN and infinite numbers become null. `options`
     are json.dumps'."""
@@ -93,7 +112,7 @@ def to_json(value: Any, **options: Any) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a small JSON file; CheckpointError where there is none."""
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
+        if check_regular(path) > MAX_JSON_BYTES:
             raise CheckpointError(f"{path} is larger than {MAX_JSON_BYTES} bytes; it is no config")
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -158,7 +177,7 @@ def verify_folder(path: Path | str) -> tuple[str, ...]:
     for name, (size, digest) in files.items():
         file = path / name
         try:
-            actual = file.stat().st_size
+            actual = check_regular(file)
             if actual != size:
                 raise CheckpointError(
                     f"{file} has {actual} bytes, {MANIFEST} says {size}; the file is damaged"
@@ -212,6 +231,7 @@ def remove_leftovers(folder: Path | str, name: str | None = None) -> list[Path]:
 
 def sha256(path: Path | str) -> str:
     """Of a file's bytes, in hexadecimal."""
+    check_regular(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -297,7 +317,7 @@ def _manifest_bytes(files: dict[str, tuple[int, str]]) -> bytes:
 def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
     file = folder / MANIFEST
     try:
-        if file.stat().st_size > MAX_MANIFEST_BYTES:
+        if check_regular(file) > MAX_MANIFEST_BYTES:
             raise CheckpointError(
                 f"{file} is larger than {MAX_MANIFEST_BYTES} bytes; litebert did not write it"
             )

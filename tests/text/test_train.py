@@ -74,6 +74,8 @@ def test_long_lines_are_cut_and_not_lost(line: str) -> None:
 
 
 def test_errors_say_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="vocab_size is at most 524,288; got 600,000"):
+        VocabularyConfig(vocab_size=600_000)
     with pytest.raises(
         DataError,
         match=(

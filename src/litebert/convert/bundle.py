@@ -24,8 +24,9 @@ from litebert.convert.crc32c import crc32c, masked
 from litebert.errors import ConversionError
 
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
-_MAX_INDEX_BYTES = 64 << 20
+_MAX_INDEX_BYTES = 1 << 20
 """The index of the largest ALBERT with its optimizer state has 10 kB."""
+_MAX_TENSORS = 10_000
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5
 _COMPRESSIONS = {0: "none", 1: "snappy"}
@@ -227,6 +228,10 @@ def _read_table(data: bytes) -> dict[bytes, bytes]:
     table: dict[bytes, bytes] = {}
     for _, handle in _pairs(_block(data, index_handle)):
         table.update(_pairs(_block(data, _block_handle(handle, 0)[0])))
+        if len(table) > _MAX_TENSORS:
+            raise ConversionError(
+                f"the checkpoint index lists more than {_MAX_TENSORS:,} tensors; it is of no BERT"
+            )
     return table
 
 

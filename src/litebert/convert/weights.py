@@ -22,7 +22,7 @@ from torch import Tensor
 from litebert.config import ModelConfig
 from litebert.convert.names import Foreign, Style, foreign_names, num_owners
 from litebert.errors import CheckpointError, ConversionError
-from litebert.files import read_json
+from litebert.files import check_regular, read_json
 from litebert.model.model import Model, bare_model
 
 _SAFETENSORS = "model.safetensors"
@@ -138,6 +138,7 @@ def _open_safetensors(*paths: Path) -> dict[str, StoredWeight]:
     weights: dict[str, StoredWeight] = {}
     for path in paths:
         try:
+            check_regular(path)
             file: Any = safe_open(path, framework="pt")
             for name in file.keys():  # noqa: SIM118
                 if name in weights:

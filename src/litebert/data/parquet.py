@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 from litebert.data.chunks import Chunk, CorpusFile
 from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError, MissingExtraError
+from litebert.files import check_regular
 
 _BATCH_ROWS = 64
 
@@ -116,6 +117,7 @@ def _as_bytes(column: Any, field: str) -> list[bytes | None]:
 def _seekable(path: str, compression: str, stack: ExitStack) -> IO[bytes]:
     if compression == "none":
         try:
+            check_regular(path)
             return stack.enter_context(open(path, "rb"))
         except OSError as error:
             raise DataError(f"{path}: cannot be opened ({error.strerror})") from error

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import UInt
 
 from litebert.errors import DataError
-from litebert.files import sha256
+from litebert.files import check_regular, sha256
 from litebert.text.tokenizer import Tokenizer
 
 FORMAT = "litebert-shards"
@@ -191,6 +191,7 @@ class Shards:
     def _map(self, number: int, part: str, length: int, dtype: str) -> np.ndarray:
         path = self.path(number, part)
         try:
+            check_regular(path)
             # An empty file cannot be mapped; its array is as good.
             array: np.ndarray = np.load(path, mmap_mode="r" if length else None, allow_pickle=False)
         except FileNotFoundError as error:
@@ -214,7 +215,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     """The index of a folder of shards, checked as far as it can be without the shards."""
     path = folder / INDEX_FILE
     try:
-        if path.stat().st_size > _MAX_INDEX_BYTES:
+        if check_regular(path) > _MAX_INDEX_BYTES:
             raise DataError(
                 f"{path} is larger than {_MAX_INDEX_BYTES} bytes; litebert did not write it"
             )

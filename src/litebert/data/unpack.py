@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from litebert.errors import DataError, MissingExtraError
+from litebert.files import check_regular
 
 COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 BOMB_BYTES = 64 * 2**20
@@ -34,6 +35,7 @@ class Unpacked:
 
     def __init__(self, path: str, compression: str) -> None:
         try:
+            check_regular(path)
             self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by __exit__
         except OSError as error:
             raise DataError(f"{path}: cannot be opened ({error.strerror or error})") from error

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from litebert.checks import check_known
 from litebert.errors import ConfigError
+from litebert.files import check_regular
 from litebert.recipes.optimizer import OptimizerName, OptimizerSpec
 from litebert.recipes.stages import Stages
 
@@ -98,6 +99,7 @@ class Recipe(ABC):
         with the settings that the file spells as an earlier release did."""
         wanted = "a recipe file is what a run writes as recipe.json"
         try:
+            check_regular(path)
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}; {wanted}") from error

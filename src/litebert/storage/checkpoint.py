@@ -23,7 +23,7 @@ from torch import Tensor
 
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import MANIFEST, read_json, verify_folder, write_folder
+from litebert.files import MANIFEST, check_regular, read_json, verify_folder, write_folder
 from litebert.model.count import count_encoder, count_head
 from litebert.model.model import Model, bare_model
 from litebert.models.index import find_embedded
@@ -345,6 +345,7 @@ def _read_tensors(
     if not path.exists():
         raise CheckpointError(f"{path.parent} has no {path.name}; the checkpoint is not complete")
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             shapes = {name: tuple(each.get_shape()) for name, each in slices.items()}

@@ -20,7 +20,15 @@ import sentencepiece
 from jaxtyping import Bool
 
 from litebert.errors import DataError
-from litebert.files import check_local, publish, remove_leftovers, temporary_path, write_file
+from litebert.files import (
+    MAX_JSON_BYTES,
+    check_local,
+    check_regular,
+    publish,
+    remove_leftovers,
+    temporary_path,
+    write_file,
+)
 from litebert.packing import Truncate, assemble, truncated_lengths
 from litebert.text import huggingface, vocabulary
 from litebert.text.normalize import TextRules, clean, clean_for_ids
@@ -32,6 +40,8 @@ CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
 # texts at a time: few enough that their ids are still cached when they are read again
 _CHUNK = 1024
+_MAX_MODEL_BYTES = 64 * 2**20
+"""Of spiece.model; that of ALBERT has 760 kB."""
 _NOWHERE: Offsets = np.zeros((1, 2), dtype=np.int32)
 
 
@@ -105,6 +115,8 @@ class Tokenizer:
         path = Path(path)
         file = path / MODEL_FILE if path.is_dir() else path
         try:
+            if check_regular(file) > _MAX_MODEL_BYTES:
+                raise damaged(str(file), f"it is larger than {_MAX_MODEL_BYTES} bytes")
             model = file.read_bytes()
         except OSError as error:
             raise DataError(
@@ -339,6 +351,8 @@ def _read_rules(file: Path) -> TextRules:
     if not file.exists():
         return TextRules()
     try:
+        if check_regular(file) > MAX_JSON_BYTES:
+            raise ValueError(f"it is larger than {MAX_JSON_BYTES} bytes")
         config = json.loads(file.read_text(encoding="utf-8"))
         chosen = huggingface.rules_in(config)
     except (OSError, ValueError, RecursionError) as error:

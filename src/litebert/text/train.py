@@ -23,7 +23,7 @@ import sentencepiece
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.text.normalize import TextRules, clean
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.vocabulary import SPACE
+from litebert.text.vocabulary import MAX_TOKENS, SPACE
 
 # Each thread sums its own share of the counts, so their number decides how sums are rounded, and
 # with it the model's bytes. It is fixed, whatever the machine has, so that the same text gives the
@@ -52,6 +52,8 @@ class VocabularyConfig:
     """The clean-up, before learning and for ever after."""
 
     def __post_init__(self) -> None:
+        if self.vocab_size > MAX_TOKENS:
+            raise ConfigError(f"vocab_size is at most {MAX_TOKENS:,}; got {self.vocab_size:,}")
         if self.vocab_size < 6 + len(self.symbols):
             raise ConfigError(
                 f"vocab_size is {self.vocab_size}, but the special tokens and symbols alone need "

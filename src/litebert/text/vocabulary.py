@@ -22,6 +22,8 @@ Offsets = Int[np.ndarray, "_ 2"]
 SPACE = "▁"
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _WORD_INNER = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
+MAX_TOKENS = 2**19
+"""Twice the largest multilingual vocabularies."""
 _MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
@@ -50,6 +52,8 @@ def describe(model: bytes, source: str) -> ModelDescription:
         for number, value in _fields(model):
             if number == 1:
                 num_tokens += 1
+                if num_tokens > MAX_TOKENS:
+                    raise damaged(source, f"it holds more than {MAX_TOKENS:,} tokens")
             elif number == 2 and isinstance(value, bytes):
                 trainer = dict(_fields(value))
             elif number == 3 and isinstance(value, bytes):
