@@ -116,7 +116,8 @@ def claim(
         record = {"recipe": recipe.to_dict(), "inputs": dict(inputs), "id": secrets.token_hex(8)}
         write_json(folder.recipe, record)  # last: it marks the folder
     runtime.wait()
-    folder.run_id = _read_record(folder).get("id")
+    # absent where a rank does not see the same folder, which `Run` reports
+    folder.run_id = _read_record(folder).get("id") if folder.recipe.exists() else None
     return changes
 
 
