@@ -6,8 +6,7 @@ a finished run returns its result at once.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from litebert.checks import check_known
@@ -17,6 +16,7 @@ from litebert.recipes.pretrain import shape_settings
 from litebert.storage.checkpoint import read_config
 from litebert.tasks.registry import TableOptions
 from litebert.tasks.scores.evaluation import Evaluation
+from litebert.train import run
 from litebert.train.evaluate import run_evaluation
 from litebert.train.finetune.finetune import run_finetuning
 from litebert.train.pretrain.run import run_pretraining
@@ -27,33 +27,14 @@ if TYPE_CHECKING:
 StrPath = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
+class RunResult(run.RunResult):
     """A finished run. Wherever a model's folder is expected, this will do."""
-
-    folder: Path
-    """The run folder: recipe, environment, metrics.jsonl, status and checkpoints."""
-    scores: dict[str, float]
-    """Pretraining: losses and accuracies on held-out text. Fine-tuning: the task's scores on dev,
-    their medians if there are several seeds."""
-    details: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Everything that the run recorded about its result, as the command prints it with --json."""
-    notes: tuple[str, ...] = ()
-    """What to know about the data and the model: columns recognized, rows left out."""
-
-    @property
-    def checkpoint(self) -> Path:
-        """The final checkpoint: of fine-tuning the best on dev."""
-        return self.folder / "final"
 
     def load(self, **options: Any) -> "Predictor":
         """The trained model, ready to predict; options as of `litebert.load`."""
         from litebert.infer.predictor import load
 
         return load(self.folder, **options)
-
-    def __fspath__(self) -> str:
-        return str(self.folder)
 
 
 def pretrain(
@@ -93,7 +74,7 @@ def pretrain(
         tensorboard=tensorboard,
         progress=progress,
     )
-    return RunResult(folder=result.folder, scores=result.scores, details=result.to_dict())
+    return RunResult(**vars(result))
 
 
 def finetune(
@@ -137,9 +118,7 @@ def finetune(
         tensorboard=tensorboard,
         progress=progress,
     )
-    return RunResult(
-        folder=result.folder, scores=result.scores, details=result.details, notes=result.notes
-    )
+    return RunResult(**vars(result))
 
 
 def evaluate(

@@ -90,9 +90,9 @@ def finetune(
     if not is_main_rank():
         return
     if json:
-        write_line(to_json(result.to_dict(), ensure_ascii=False))
+        write_line(to_json(result.details, ensure_ascii=False))
     else:
-        _print_scores(result.to_dict(), Path(out))
+        _print_scores(result.details, Path(out))
 
 
 def _print_scores(result: dict[str, Any], out: Path) -> None:

@@ -84,7 +84,7 @@ def pretrain(
     result = (
         run_dry(changed, data, out, **common)
         if dry_run
-        else run_pretraining(changed, data, out, tensorboard=tensorboard, **common).to_dict()
+        else run_pretraining(changed, data, out, tensorboard=tensorboard, **common).details
     )
     if not is_main_rank():
         return

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -53,6 +54,36 @@ Result = TypeVar("Result")
 
 def to_stderr(message: str) -> None:
     write_line(message, file=sys.stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """A finished run. Wherever a model's folder is expected, this will do."""
+
+    folder: Path
+    """The run folder: recipe, environment, metrics.jsonl, status and checkpoints; of several seeds,
+    the folder of their run folders."""
+    scores: dict[str, float]
+    """Pretraining: losses and accuracies on held-out text. Fine-tuning: the task's scores on dev,
+    their medians if there are several seeds."""
+    steps: int
+    """Optimizer updates, over all seeds."""
+    tokens: int
+    """Tokens read, padding included."""
+    seconds: float
+    """Time spent in steps, over all processes of the run."""
+    details: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Everything that the run recorded about its result, as the command prints it with --json."""
+    notes: tuple[str, ...] = ()
+    """What to know about the data and the model: columns recognized, rows left out."""
+
+    @property
+    def checkpoint(self) -> Path:
+        """The final checkpoint: of fine-tuning the best on dev."""
+        return self.folder / "final"
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
 
 class _Stateful(Protocol):

@@ -18,12 +18,12 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.columns import TableOptions
 from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of
-from litebert.train.finetune.result import FinetuneResult, result_of
+from litebert.train.finetune.result import result_of
 from litebert.train.finetune.run import Finetuning
 from litebert.train.folder import RunFolder
 from litebert.train.log import Sink
 from litebert.train.progress import tensorboard_sinks
-from litebert.train.run import Say, to_stderr
+from litebert.train.run import RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
 
 
@@ -43,7 +43,7 @@ def run_finetuning(
     unverified: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
-) -> FinetuneResult:
+) -> RunResult:
     """Fine-tune a model for a task, or resume an interrupted run of the same recipe and data.
 
     Args:
@@ -125,7 +125,7 @@ def train_seeds(
     say: Say = to_stderr,
     sinks: Callable[[Path], tuple[Sink, ...]] = lambda folder: (),
     progress: bool = True,
-) -> FinetuneResult:
+) -> RunResult:
     """Runs of seed, seed + 1, … in the folders seed-0, seed-1, … of `out`; finished ones answer at
     once."""
     out = Path(out)

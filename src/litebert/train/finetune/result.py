@@ -8,7 +8,7 @@ marks the end.
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,55 +25,21 @@ from litebert.tasks.task import TaskCard
 from litebert.train.finetune.prepare import EncodedSplit
 from litebert.train.folder import RunFolder
 from litebert.train.loop import BeforeSnapshot, Event
-from litebert.train.run import Run
+from litebert.train.run import Run, RunResult
 
 PREDICTIONS = "dev_predictions.jsonl"
 RESULT = "result.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinetuneResult:
-    """A finished fine-tuning, of one seed or of several."""
-
-    folder: Path
-    """The run folder; of several seeds, the folder of their run folders."""
-    task: str
-    score: float
-    """The task's first score on dev; of several seeds, their median."""
-    scores: dict[str, float]
-    """All scores on dev; of several seeds, their medians."""
-    steps: int
-    """Optimizer updates, over all seeds."""
-    tokens: int
-    """Tokens read, padding included."""
-    seconds: float
-    """Time spent in steps."""
-    details: dict[str, Any]
-    """The content of result.json, or of several seeds of summary.json."""
-    notes: tuple[str, ...] = ()
-    """What to know about the data and the model: columns recognized, rows left out."""
-
-    @property
-    def checkpoint(self) -> Path:
-        """The folder of the checkpoint that is best on dev, which `litebert.load` reads."""
-        return self.folder / "final"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return self.details
-
-
-def result_of(folder: Path, details: dict[str, Any]) -> FinetuneResult:
+def result_of(folder: Path, details: dict[str, Any]) -> RunResult:
     """From the content of result.json or summary.json."""
     runs = details.get("seeds", [details])
     scores = {
         name: value["median"] if isinstance(value, dict) else value
         for name, value in details["scores"].items()
     }
-    return FinetuneResult(
+    return RunResult(
         folder=folder,
-        task=details["task"],
-        score=details["score"],
         scores=scores,
         steps=sum(run.get("steps", 0) for run in runs),
         tokens=sum(run.get("tokens", 0) for run in runs),
@@ -174,7 +140,7 @@ def conclude(
     return result
 
 
-def read_result(folder: RunFolder) -> FinetuneResult | None:
+def read_result(folder: RunFolder) -> RunResult | None:
     """The result of a finished run; None where none has finished."""
     path = folder.path / RESULT
     try:

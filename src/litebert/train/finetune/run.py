@@ -29,7 +29,6 @@ from litebert.train.finetune.prepare import (
 )
 from litebert.train.finetune.result import (
     BestCheckpoint,
-    FinetuneResult,
     conclude,
     read_result,
 )
@@ -38,7 +37,7 @@ from litebert.train.graphs.update import RecordedUpdate
 from litebert.train.job import Learner
 from litebert.train.log import Sink
 from litebert.train.loop import Incident, State
-from litebert.train.run import Run, Say, to_stderr
+from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
 from litebert.train.working import WorkingCopy
 
@@ -106,7 +105,7 @@ class Finetuning:
 
     def train(
         self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
-    ) -> FinetuneResult:
+    ) -> RunResult:
         """Run to the end in the folder `out`, resuming where an earlier process stopped."""
         return self.run.execute(
             out,
@@ -157,7 +156,7 @@ class Finetuning:
         self.run.save(state)
         return state
 
-    def _finish(self, state: State) -> FinetuneResult:
+    def _finish(self, state: State) -> RunResult:
         """The best checkpoint becomes the final one; its predictions and scores are written."""
         wrong = self.best.flush()
         if wrong:

@@ -4,7 +4,7 @@ checkpoint out (ALBERT §4.1)."""
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,38 +47,12 @@ from litebert.train.pretrain.init import (
 from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.plateau import PlateauWatch
 from litebert.train.progress import tensorboard_sinks
-from litebert.train.run import Run, Say, to_stderr
+from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
 from litebert.train.working import WorkingCopy
 
 _VERIFIED = "verified.json"
 """In a run folder: the files of the shards that were verified, by size, times and inode."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainResult:
-    """A finished pretraining."""
-
-    folder: Path
-    """The run folder."""
-    steps: int
-    tokens: int
-    """Tokens read, padding included."""
-    seconds: float
-    """Time spent in steps, over all processes of the run."""
-    scores: dict[str, Any]
-    """The last evaluation on held-out text: masked_loss, masked_accuracy, perplexity …; empty
-    without held-out text."""
-
-    @property
-    def checkpoint(self) -> Path:
-        """The folder of the final checkpoint, which `litebert.load` reads."""
-        return self.folder / "final"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        counts = {"steps": self.steps, "tokens": self.tokens, "seconds": self.seconds}
-        return counts | self.scores
 
 
 def run_pretraining(
@@ -94,7 +68,7 @@ def run_pretraining(
     unverified: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
-) -> PretrainResult:
+) -> RunResult:
     """Pretrain an encoder on shards, or resume an interrupted run of the same recipe and data.
 
     Args:
@@ -227,7 +201,7 @@ class Pretraining:
 
     def train(
         self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
-    ) -> PretrainResult:
+    ) -> RunResult:
         """Run to the end in the folder `out`, resuming where an earlier process stopped."""
         try:
             return self.run.execute(
@@ -239,7 +213,7 @@ class Pretraining:
         finally:
             self.feed.close()
 
-    def _train(self, state: State) -> PretrainResult:
+    def _train(self, state: State) -> RunResult:
         if self.runtime.is_main:
             with contextlib.suppress(OSError):  # without it the next process verifies again
                 write_json(self.run.folder.path / _VERIFIED, self._verified)
@@ -269,7 +243,7 @@ class Pretraining:
             if warning:
                 self.run.emit(Incident(step=event.step, kind="plateau", message=warning))
 
-    def _finish(self, state: State) -> PretrainResult:
+    def _finish(self, state: State) -> RunResult:
         """Write the final checkpoint."""
         if self.runtime.is_main:
             checkpoint = Checkpoint(model=self.learner.model, tokenizer=self.tokenizer)
@@ -280,12 +254,10 @@ class Pretraining:
                 )
             self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
-        return PretrainResult(
-            folder=self.run.folder.path,
-            steps=state.step,
-            tokens=state.tokens,
-            seconds=state.seconds,
-            scores=self.evaluations.scores,
+        counts: dict[str, Any] = {"steps": state.step, "tokens": state.tokens, "seconds": state.seconds}
+        scores = self.evaluations.scores
+        return RunResult(
+            folder=self.run.folder.path, scores=scores, **counts, details=counts | scores
         )
 
 
