@@ -18,7 +18,7 @@ from litebert.tasks.registry import TableOptions
 from litebert.tasks.scores.evaluation import Evaluation
 from litebert.train import run
 from litebert.train.evaluate import run_evaluation
-from litebert.train.finetune.finetune import run_finetuning
+from litebert.train.finetune.seeds import run_finetuning
 from litebert.train.pretrain.run import run_pretraining
 
 if TYPE_CHECKING:

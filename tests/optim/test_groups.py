@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from litebert.errors import ConfigError
-from litebert.optim.adamw import AdamW
-from litebert.optim.groups import make_optimizer, parameter_groups, set_learning_rate
+from litebert.optim.groups import AdamW, make_optimizer, parameter_groups, set_learning_rate
 from litebert.optim.lamb import Lamb
 from litebert.recipes import OptimizerSpec
 

@@ -19,8 +19,8 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.train.finetune import result as conclusion
 from litebert.train.finetune.evaluation import ChanceWatch, chance_loss
-from litebert.train.finetune.finetune import train_seeds
 from litebert.train.finetune.job import gentler
+from litebert.train.finetune.seeds import train_seeds
 from litebert.train.loop import BetweenSteps, Event
 from tests.helpers.finetuning import WatchedTuning, assert_same_tuning, ready, recipe, source, tune
 from tests.helpers.pretraining import CPU, essence, events, losses, signalled
@@ -397,7 +397,7 @@ def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None
 def test_one_seed_that_diverges_is_part_of_the_spread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.train.finetune import finetune
+    from litebert.train.finetune import seeds as module
 
     class Sometimes(WatchedTuning):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -410,7 +410,7 @@ def test_one_seed_that_diverges_is_part_of_the_spread(
                 raise DivergedError("diverged at step 3")
             return super().train(*args, **kwargs)
 
-    monkeypatch.setattr(finetune, "Finetuning", Sometimes)
+    monkeypatch.setattr(module, "Finetuning", Sometimes)
     common = {"seeds": 2, "say": lambda message: None, "progress": False}
     summary = train_seeds(
         recipe(), ready("classify"), source(), CPU, tmp_path / "one", **common

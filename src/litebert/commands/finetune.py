@@ -70,7 +70,7 @@ def finetune(
     """
     chosen = None if recipe is None else FinetuneRecipe.load(recipe, note=note)
     # torch only now: wrong flags are answered at once
-    from litebert.train.finetune.finetune import run_finetuning
+    from litebert.train.finetune.seeds import run_finetuning
     from litebert.train.runtime import is_main_rank
 
     result = run_finetuning(

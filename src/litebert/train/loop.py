@@ -6,18 +6,61 @@ seeded by the step, so a run that was interrupted and resumed equals one that wa
 on a CPU. Evaluation, saving and logging are no part of the loop: they subscribe to its events.
 """
 
+import math
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol
+from statistics import median
+from typing import Any, Generic, Literal, Protocol
 
 import torch
 
 from litebert.errors import DivergedError, InterruptedRunError, LitebertError
 from litebert.optim.groups import set_learning_rate
-from litebert.train.guard import Guard
 from litebert.train.job import B, Learner, M, S
 from litebert.train.runtime import Runtime
+
+_Verdict = Literal["step", "skip", "rollback", "stop"]
+
+
+class Guard:
+    """Judges each step by its loss and gradient norm: a loss that is not a number, or a spike (a norm
+    many times the median of the last hundred), is skipped; after too many in a row the run rolls
+    back to the last snapshot, and after too many of those it stops."""
+
+    def __init__(self, *, max_skips: int, max_rollbacks: int, spike_factor: float = 0.0) -> None:
+        self.max_skips = max_skips
+        self.max_rollbacks = max_rollbacks
+        self.spike_factor = spike_factor
+        self.skips = 0
+        self.rollbacks = 0
+        self.norms: deque[float] = deque(maxlen=100)
+
+    def judge(self, loss: float, norm: float) -> _Verdict:
+        """Whether this step may be taken, before it is."""
+        if math.isfinite(loss) and math.isfinite(norm) and not self._is_spike(norm):
+            self.skips = 0
+            self.norms.append(norm)
+            return "step"
+        self.skips += 1
+        if self.skips <= self.max_skips:
+            return "skip"
+        self.skips = 0
+        self.rollbacks += 1
+        return "rollback" if self.rollbacks <= self.max_rollbacks else "stop"
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a snapshot keeps, so that a resumed run judges as this one would have."""
+        return {"skips": self.skips, "rollbacks": self.rollbacks, "norms": list(self.norms)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.skips, self.rollbacks = state["skips"], state["rollbacks"]
+        self.norms = deque(state["norms"], maxlen=self.norms.maxlen)
+
+    def _is_spike(self, norm: float) -> bool:
+        known = len(self.norms) >= 20
+        return bool(self.spike_factor) and known and norm > self.spike_factor * median(self.norms)
 
 
 @dataclass

@@ -31,7 +31,6 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.terminal import write_line
 from litebert.train.folder import RunFolder, claim, differences
-from litebert.train.guard import Guard
 from litebert.train.job import B, Learner, S
 from litebert.train.log import Log, Sink
 from litebert.train.loop import (
@@ -39,6 +38,7 @@ from litebert.train.loop import (
     BetweenSteps,
     Evaluated,
     Event,
+    Guard,
     Incident,
     Loop,
     State,

@@ -17,8 +17,7 @@ from litebert.errors import InterruptedRunError
 from litebert.loading import find_checkpoint
 from litebert.recipes import PretrainRecipe
 from litebert.storage.snapshot import Snapshot
-from litebert.train.guard import Guard
-from litebert.train.loop import Loop, State, Stopped
+from litebert.train.loop import Guard, Loop, State, Stopped
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.progress import duration
 from litebert.train.runtime import Runtime, StopSignal

@@ -1,7 +1,7 @@
 """Evaluation on held-out text: masked-token loss and accuracy, perplexity, and both kinds of order
-(ALBERT Table 5).
+(ALBERT Table 5); and a watch over training for the plateau that ALBERT starts on.
 
-The examples and their masks are the same for every run, seed and step, so numbers are comparable.
+The held-out examples and their masks are the same for every run, seed and step, so numbers are comparable.
 """
 
 import math
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from litebert.data.batch import Batch
@@ -230,3 +231,61 @@ def filled_masks(
             [[tokenizer.tokens[i], round(value, 4)] for i, value in zip(ids, values, strict=True)]
         )
     return examples
+
+
+_ADVICE = (
+    "try muon (--optimizer muon --learning-rate 1e-3), a smaller batch (256), the pre-norm model "
+    "(--encoder norm=pre), a lower learning rate, or a longer warm-up; see docs/pretrain.md"
+)
+
+
+class PlateauWatch:
+    """Warns, once each `steps` steps, while the loss is near the entropy of single tokens (about 7
+    for 30,000 of them): that of a model which predicts frequencies and ignores its input. The
+    entropy is counted from the masked tokens themselves."""
+
+    def __init__(self, vocab_size: int, *, steps: int, margin: float) -> None:
+        self.counts = np.zeros(vocab_size, np.int64)
+        self.steps, self.margin = steps, margin
+        self.average: float | None = None
+        self.left = steps == 0
+
+    @property
+    def entropy(self) -> float:
+        """Of the labels seen so far, in nats; with the Miller–Madow correction for the tokens seen
+        too seldom."""
+        seen = self.counts[self.counts > 0]
+        total = int(seen.sum())
+        shares = seen / total
+        return float(-(shares * np.log(shares)).sum() + (len(seen) - 1) / (2 * total))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a snapshot keeps; the counts only as long as they are needed."""
+        return {
+            "left": self.left,
+            "average": self.average,
+            "counts": None if self.left else self.counts.tolist(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.left, self.average = state["left"] or self.steps == 0, state["average"]
+        if not self.left:
+            self.counts = np.array(state["counts"], np.int64)
+
+    def see(self, step: int, labels: np.ndarray, loss: float) -> str | None:
+        """After `step`; a sentence where something must be said."""
+        if self.left:
+            return None
+        self.counts += np.bincount(labels, minlength=len(self.counts))
+        self.average = loss if self.average is None else 0.98 * self.average + 0.02 * loss
+        if (step + 1) % self.steps:
+            return None
+        entropy = self.entropy
+        self.left = self.average < entropy - self.margin
+        if self.left:
+            return None
+        return (
+            f"the masked-token loss is {self.average:.2f}, the entropy of single tokens "
+            f"{entropy:.2f}: after {step + 1:,} "
+            f"steps the model still predicts frequencies and looks at nothing; {_ADVICE}"
+        )

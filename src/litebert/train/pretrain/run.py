@@ -37,7 +37,7 @@ from litebert.train.loop import (
     State,
     StepDone,
 )
-from litebert.train.pretrain.evaluate import HeldoutEvaluation, HeldoutScorer
+from litebert.train.pretrain.evaluate import HeldoutEvaluation, HeldoutScorer, PlateauWatch
 from litebert.train.pretrain.init import (
     describe_positions,
     extend_positions,
@@ -45,7 +45,6 @@ from litebert.train.pretrain.init import (
     new_positions,
 )
 from litebert.train.pretrain.job import Feed, PretrainJob
-from litebert.train.pretrain.plateau import PlateauWatch
 from litebert.train.progress import tensorboard_sinks
 from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
@@ -254,7 +253,11 @@ class Pretraining:
                 )
             self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
-        counts: dict[str, Any] = {"steps": state.step, "tokens": state.tokens, "seconds": state.seconds}
+        counts: dict[str, Any] = {
+            "steps": state.step,
+            "tokens": state.tokens,
+            "seconds": state.seconds,
+        }
         scores = self.evaluations.scores
         return RunResult(
             folder=self.run.folder.path, scores=scores, **counts, details=counts | scores
