@@ -16,7 +16,7 @@ EVERY_TYPE = """
 """
 SHAPES = """
     data objective optim report storage.checkpoint text.tokenizer text.vocabulary train.evaluate
-    train.finetune train.folder train.guard train.job train.log train.loop train.pretrain train.run
+    train.finetune train.folder train.learner train.log train.loop train.pretrain train.run
 """
 """Where only arrays are checked: many tests of these pass a wrong option on purpose."""
 

@@ -23,8 +23,7 @@ from unittest.mock import patch
 from bench.gpu import step
 from bench.gpu.contenders import Case, Ours
 from litebert import objective
-from litebert.kernels.gate import FAMILIES, VARIABLE
-from litebert.train.pretrain import job
+from litebert.kernels.gate import FAMILIES, VARIABLE, Gate
 
 SHAPES = ("base-512", "base-128")
 NEEDS = 35.0
@@ -61,7 +60,7 @@ WITHOUT: dict[
     # name: what is changed while it is built and runs, what once it is built
     "nothing": (contextlib.nullcontext, same),
     "needed": (lambda: patch.object(objective, "needed_states", at_all_tokens), same),
-    "packing": (lambda: patch.object(job, "can_pack", lambda *_: False), same),
+    "packing": (lambda: patch.object(Gate, "packs", lambda *_, **__: False), same),
     "graphs": (contextlib.nullcontext, without_graphs),
     "ahead": (contextlib.nullcontext, unprepared),
     "compile": (contextlib.nullcontext, same),

@@ -34,7 +34,7 @@ from litebert.objective import pretrain_losses
 from litebert.packing import IGNORED
 from litebert.recipes import PretrainRecipe, Stages
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.graphs.passes import WARM
+from litebert.train.graphs import WARM
 from litebert.train.loop import Guard, Loop, State
 from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime, StopSignal

@@ -57,7 +57,7 @@ from litebert.testing import tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.prepare import Prepared, prepare
 from litebert.train.finetune.run import Finetuning
-from litebert.train.graphs.passes import WARM
+from litebert.train.graphs import WARM
 from litebert.train.runtime import Runtime
 
 RATE, HEAD_DROPOUT = 1e-5, 0.1

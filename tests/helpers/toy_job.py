@@ -12,11 +12,10 @@ from litebert.data.stream import Position
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import OptimizerSpec
 from litebert.storage.snapshot import Snapshot, SnapshotStore
-from litebert.train.job import Learner
+from litebert.train.learner import Learner, WorkingCopy
 from litebert.train.log import Record
 from litebert.train.loop import BetweenSteps, Event, Guard, Incident, Loop, State, StepDone
 from litebert.train.runtime import Runtime, StopSignal
-from litebert.train.working import WorkingCopy
 
 
 @dataclass(frozen=True)

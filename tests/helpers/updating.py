@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from litebert.optim.groups import make_optimizer, set_learning_rate
 from litebert.recipes import OptimizerSpec
 from litebert.storage.snapshot import Snapshot
-from litebert.train.graphs.update import RecordedUpdate
-from litebert.train.working import WorkingCopy
+from litebert.train.graphs import RecordedUpdate
+from litebert.train.learner import WorkingCopy
 
 SPECS = {
     "muon": OptimizerSpec(name="muon", learning_rate=0.02, weight_decay=0.1),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from litebert.errors import ConfigError
-from litebert.optim.groups import AdamW, make_optimizer, parameter_groups, set_learning_rate
+from litebert.optim.groups import AdamW, make_optimizer, set_learning_rate
 from litebert.optim.lamb import Lamb
 from litebert.recipes import OptimizerSpec
 
@@ -38,11 +38,10 @@ def run(optimizer: torch.optim.Optimizer, parameters: list[tuple[str, torch.nn.P
 
 
 def test_groups_hold_every_parameter_once() -> None:
-    decayed, exempt = parameter_groups(named(), OptimizerSpec(name="lamb", weight_decay=0.3))
-    assert [name for name, _ in decayed["params"]] == [
-        name for name, out in NAMES.items() if not out
-    ]
-    assert [name for name, _ in exempt["params"]] == [name for name, out in NAMES.items() if out]
+    spec = OptimizerSpec(name="lamb", weight_decay=0.3)
+    decayed, exempt = make_optimizer(named(), spec).param_groups
+    assert decayed["param_names"] == [name for name, out in NAMES.items() if not out]
+    assert exempt["param_names"] == [name for name, out in NAMES.items() if out]
     assert (decayed["weight_decay"], decayed["adapt"]) == (0.3, True)
     assert (exempt["weight_decay"], exempt["adapt"]) == (0.0, False)
 
@@ -51,11 +50,11 @@ def test_frozen_parameters_and_empty_groups_are_left_out() -> None:
     parameters = named()
     for name, parameter in parameters:
         parameter.requires_grad_(not NAMES[name])
-    assert len(parameter_groups(parameters, OptimizerSpec())) == 1
+    assert len(make_optimizer(parameters, OptimizerSpec()).param_groups) == 1
     for _, parameter in parameters:
         parameter.requires_grad_(False)
     with pytest.raises(ConfigError, match="no parameter asks for a gradient"):
-        parameter_groups(parameters, OptimizerSpec())
+        make_optimizer(parameters, OptimizerSpec())
 
 
 @pytest.mark.parametrize(

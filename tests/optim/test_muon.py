@@ -6,7 +6,7 @@ import torch
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.model.model import Model
-from litebert.optim.groups import make_optimizer, parameter_groups
+from litebert.optim.groups import make_optimizer
 from litebert.optim.muon import UPDATE_SIZE, Muon, orthogonal, orthogonal_all
 from litebert.recipes import OptimizerSpec
 
@@ -56,19 +56,19 @@ def test_one_step_worked_out() -> None:
 def test_groups_are_matrices_tables_and_the_exempt() -> None:
     heads = (HeadConfig(kind="masked"), HeadConfig(kind="order"))
     model = Model(ModelConfig(encoder=PRESETS["tiny"], heads=heads))
-    matrices, decayed, exempt = parameter_groups(model.named_parameters(), SPEC)
-    inner = {name for name, _ in matrices["params"]}
+    matrices, decayed, exempt = make_optimizer(model.named_parameters(), SPEC).param_groups
+    inner = set(matrices["param_names"])
     assert "encoder.attentions.0.query.weight" in inner
     assert {
         "encoder.embedding.mapping.weight",
         "encoder.pooler.weight",
         "heads.masked.dense.weight",
     } <= inner
-    tables = {name for name, _ in decayed["params"]}
+    tables = set(decayed["param_names"])
     assert tables == {
         f"encoder.embedding.{kind}.weight" for kind in ("token", "position", "segment")
     } | {"heads.order.output.weight"}
-    assert all(name.endswith("bias") or "norm" in name for name, _ in exempt["params"])
+    assert all(name.endswith("bias") or "norm" in name for name in exempt["param_names"])
     assert "momentum" not in decayed
 
 

@@ -21,7 +21,7 @@ from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskCard
 from litebert.testing import SHAPE, tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.evaluate import load_finetuned
+from litebert.train.evaluate import FinetunedModel
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_evaluate_says_what_the_model_is_worth(
     facts = json.loads(out)
     read = open_task(name, data, splits=("train", "dev"))
     train, dev = read.splits["train"], read.splits["dev"]
-    said = load_finetuned(model).predict(dev)
+    said = FinetunedModel.load(model).predict(dev)
     assert facts["scores"] == pytest.approx(score(read.task, dev, said))
     assert facts["num_examples"] == len(dev)
     assert facts["baselines"]["majority"] == pytest.approx(
@@ -142,7 +142,7 @@ def test_an_ensemble_stands_beside_its_models(
     facts = json.loads(ran(capsys, *common, "--json", "--out", tmp_path / "kept.jsonl")[0])
     read = open_task(name, data, splits=("dev",))
     dev = read.splits["dev"]
-    said = [load_finetuned(model).predict(dev) for model in models]
+    said = [FinetunedModel.load(model).predict(dev) for model in models]
     assert facts["singles"] == [pytest.approx(score(read.task, dev, each)) for each in said]
     assert facts["everyone"] == pytest.approx(score(read.task, dev, average(read.task, said)))
     chosen = [said[models.index(Path(member))] for member in facts["members"]]
@@ -177,7 +177,7 @@ def test_an_ensemble_hands_in_test(
     )
     read = open_task("rte", data, splits=("test",))
     said = average(
-        read.task, [load_finetuned(model).predict(read.splits["test"]) for model in models]
+        read.task, [FinetunedModel.load(model).predict(read.splits["test"]) for model in models]
     )
     lines = (tmp_path / "handed" / "RTE.tsv").read_text().splitlines()[1:]
     assert [line.split("\t")[1] for line in lines] == [each.label for each in said]  # type: ignore[union-attr]
@@ -287,7 +287,7 @@ def test_own_labels_are_those_of_the_model(
     one is said."""
     data = tiny_task(tmp_path / "data", "classify")
     model = tuned(tmp_path / "model", "classify", data, tokenizer)
-    labels = load_finetuned(model).card.task.labels
+    labels = FinetunedModel.load(model).card.task.labels
     few = tmp_path / "few.csv"
     few.write_text(
         "text,label\n"
@@ -318,6 +318,6 @@ def test_own_labels_are_those_of_the_model(
 def test_a_task_of_the_same_labels_will_do(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """In any order; not of other ones."""
     data = tiny_task(tmp_path / "data", "mnli")
-    model = load_finetuned(tuned(tmp_path / "model", "mnli", data, tokenizer))
+    model = FinetunedModel.load(tuned(tmp_path / "model", "mnli", data, tokenizer))
     task = model.card.task
     model.check_task(replace(task, name="other", labels=task.labels[::-1]))

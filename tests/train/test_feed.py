@@ -13,9 +13,9 @@ from litebert.data.stream import Stream
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.optim.schedule import learning_rate_at
-from litebert.packing import PACKED_MULTIPLE, round_up
+from litebert.packing import PACKED_MULTIPLE, padding_multiple, round_up
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.pretrain.job import Feed, PretrainJob, padding_multiple
+from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.run import example_spec
 from tests.helpers.pretraining import CPU, staged_recipe
 

@@ -21,7 +21,7 @@ from litebert.tasks.heads.heads import predict
 from litebert.tasks.predictions import load_predictions
 from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskCard
-from litebert.train.finetune import result as conclusion
+from litebert.train.finetune import run as conclusion
 from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.prepare import prepare
 from litebert.train.finetune.run import Finetuning

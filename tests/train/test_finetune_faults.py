@@ -15,11 +15,12 @@ import pytest
 import torch
 
 from litebert.errors import CheckpointError, DivergedError, InterruptedRunError
+from litebert.recipes import OptimizerSpec
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
-from litebert.train.finetune import result as conclusion
-from litebert.train.finetune.evaluation import ChanceWatch, chance_loss
-from litebert.train.finetune.job import gentler
+from litebert.train.finetune import run as conclusion
+from litebert.train.finetune.evaluation import ChanceWatch
+from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.seeds import train_seeds
 from litebert.train.loop import BetweenSteps, Event
 from tests.helpers.finetuning import WatchedTuning, assert_same_tuning, ready, recipe, source, tune
@@ -202,20 +203,28 @@ def test_what_chance_is() -> None:
     watch.begin()
     watch.see_score(watch.chance + 1.1 / 40**0.5)
     assert not watch.failed
-    assert chance_loss(ready("regress").train.inputs) == pytest.approx(
+    assert ChanceWatch(ready("regress"), steps=10).chance_loss == pytest.approx(
         2.0, rel=0.2
     )  # the variance of 0 … 4
-    assert chance_loss(ready("choose").train.inputs) == pytest.approx(1.0986, abs=1e-4)  # ln 3
-    assert chance_loss(ready("answer").train.inputs) is None
+    assert ChanceWatch(ready("choose"), steps=10).chance_loss == pytest.approx(
+        1.0986, abs=1e-4
+    )  # ln 3
+    assert ChanceWatch(ready("answer"), steps=10).chance_loss is None
 
 
 def test_what_is_gentler() -> None:
-    spec = recipe(warmup=0.1, learning_rate=9e-3).optimizer
-    assert gentler(spec, 0, 100) == spec
-    assert gentler(spec, 1, 100) == replace(spec, learning_rate=9e-3 / 3, warmup=20)
-    assert gentler(spec, 2, 100) == replace(spec, learning_rate=9e-3 / 9, warmup=40)
-    assert gentler(spec, 3, 100).warmup == 50
-    assert gentler(replace(spec, warmup=0.0), 1, 100).warmup == 2
+    def spec(attempt: int, warmup: float = 0.1) -> OptimizerSpec:
+        wish = recipe(warmup=warmup, learning_rate=9e-3, steps=100, epochs=None)
+        job = FinetuneJob(wish, ready("classify").train.inputs, CPU)
+        job.begin(attempt, 100 * attempt)
+        return job.spec
+
+    first = spec(0)
+    assert (first.learning_rate, first.warmup) == (9e-3, 0.1)
+    assert spec(1) == replace(first, learning_rate=9e-3 / 3, warmup=20)
+    assert spec(2) == replace(first, learning_rate=9e-3 / 9, warmup=40)
+    assert spec(3).warmup == 50
+    assert spec(1, warmup=0.0).warmup == 2
 
 
 def test_twenty_times_out_of_memory_changes_no_loss(tmp_path: Path) -> None:
@@ -372,7 +381,7 @@ def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     scores = [result(tmp_path / f"seed-{number}")["score"] for number in range(3)]
     assert len(set(scores)) > 1
-    assert summed.score == sorted(scores)[1] == summed.scores["accuracy"]
+    assert summary["score"] == sorted(scores)[1] == summed.scores["accuracy"]
     assert summary["scores"]["accuracy"] == pytest.approx(
         {
             "median": sorted(scores)[1],
@@ -387,7 +396,7 @@ def test_several_seeds_have_a_median_a_spread_and_a_best(tmp_path: Path) -> None
     assert Checkpoint.load(tmp_path / "final").task is not None
     assert said == ["seed 0, 1 of 3", "seed 1, 2 of 3", "seed 2, 3 of 3"]
     alone = tune(replace(wish, seed=1), tmp_path / "alone").result  # type: ignore[attr-defined]
-    assert alone.score == scores[1]
+    assert alone.details["score"] == scores[1]
     assert (
         train_seeds(wish, ready("classify"), source(), CPU, tmp_path, seeds=3, say=said.append)
         == summed

@@ -15,9 +15,9 @@ from litebert.model.batch import DeviceBatch, pinned
 from litebert.model.model import Model
 from litebert.packing import HostBatch
 from litebert.train.finetune import run as finetune
-from litebert.train.finetune.job import FinetuneJob
-from litebert.train.finetune.run import COMPILE_TOKENS, Finetuning, compile_wish
-from litebert.train.graphs.passes import WARM, Graphs, Recorded
+from litebert.train.finetune.job import COMPILE_TOKENS, FinetuneJob
+from litebert.train.finetune.run import Finetuning
+from litebert.train.graphs import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
 from tests.helpers.finetuning import CPU, ready, recipe, source
 
@@ -177,6 +177,6 @@ def test_long_runs_over_packed_rows_pay_for_compiling(
     inputs = ready("classify").train.inputs
     tokens = float(np.mean(inputs.row_lengths)) * 8
     steps = max(int(share * COMPILE_TOKENS / tokens), 1)
-    job = FinetuneJob(recipe(**PLAIN | {"steps": steps}), inputs, CPU, pack=pack)
+    job = FinetuneJob(recipe(**PLAIN | {"steps": steps, "compile": wish}), inputs, CPU, pack=pack)
     assert job.tokens == pytest.approx(steps * tokens, rel=1e-3, abs=1)
-    assert compile_wish(wish, job) == expected
+    assert job.compile_wish == expected

@@ -21,7 +21,7 @@ from litebert.objective import pretrain_losses
 from litebert.packing import HostBatch
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
-from litebert.train.graphs.passes import WARM, Graphs
+from litebert.train.graphs import WARM, Graphs
 from litebert.train.loop import BetweenSteps, Event
 from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.run import Pretraining, example_spec

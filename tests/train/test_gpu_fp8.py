@@ -20,11 +20,11 @@ from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.recipes import Stages
 from litebert.testing import tiny_recipe, tiny_shards
-from litebert.train.graphs.passes import WARM, Graphs
+from litebert.train.graphs import WARM, Graphs
+from litebert.train.learner import WorkingCopy
 from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import FP8_CAPABILITY, Runtime
-from litebert.train.working import WorkingCopy
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() < FP8_CAPABILITY,

@@ -28,7 +28,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.prepare import Prepared, prepare
 from litebert.train.finetune.run import Finetuning
-from litebert.train.graphs.passes import WARM, Graphs
+from litebert.train.graphs import WARM, Graphs
 from litebert.train.runtime import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

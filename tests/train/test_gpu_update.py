@@ -21,7 +21,7 @@ from litebert.testing import tiny_task, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.prepare import prepare
 from litebert.train.finetune.run import Finetuning
-from litebert.train.graphs.update import RecordedUpdate
+from litebert.train.graphs import RecordedUpdate
 from litebert.train.runtime import Runtime
 from tests.helpers.updating import SPECS, Rig
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from litebert.model.batch import DeviceBatch, pinned
 from litebert.packing import HostBatch
-from litebert.train.graphs.passes import WARM, Graphs, Recorded
+from litebert.train.graphs import WARM, Graphs, Recorded
 from litebert.train.runtime import Runtime
 
 CPU = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)

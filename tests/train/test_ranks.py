@@ -17,7 +17,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.testing import tiny_recipe
 from litebert.train.pretrain.evaluate import HeldoutScorer
 from litebert.train.pretrain.job import Feed
-from litebert.train.pretrain.run import Pretraining, check_ranks, example_spec
+from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 from tests.helpers.launch import finish, ranks_of, start, state, wait_for_step
 from tests.helpers.pretraining import assert_same_run, essence, staged_recipe
@@ -93,12 +93,12 @@ def test_ranks_share_the_heldout_examples_and_pause_equally_often(shards: Path) 
     )
 
 
-def test_a_batch_that_does_not_divide_is_refused_before_the_run() -> None:
+def test_a_batch_that_does_not_divide_is_refused_before_the_run(shards: Path) -> None:
     with pytest.raises(
         ConfigError,
         match="divided evenly among ranks, and 6 sequences are not among 4; change batch_size",
     ):
-        check_ranks(staged_recipe(), rank(1, 4))
+        Pretraining(staged_recipe(), shards, rank(1, 4))
 
 
 def test_ranks_that_see_different_snapshots_are_refused(

@@ -82,7 +82,7 @@ def _is_inner(name: str, parameter: Tensor) -> bool:
     return parameter.ndim == 2 and not table and not last
 
 
-def parameter_groups(
+def _parameter_groups(
     named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec
 ) -> list[dict[str, Any]]:
     """Groups, without empty ones: decayed, and exempt; with muon the matrices inside the layers
@@ -122,7 +122,7 @@ def make_optimizer(
 ) -> Lamb | AdamW:
     """The optimizer that `spec` describes, its learning rate still at the peak: the loop calls
     `set_learning_rate` before each step."""
-    groups = parameter_groups(named_parameters, spec)
+    groups = _parameter_groups(named_parameters, spec)
     if spec.name == "muon":
         return Muon(
             groups,

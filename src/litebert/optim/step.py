@@ -1,7 +1,7 @@
 """An optimizer's step in two halves: scalars that the host computes, and tensor operations on them.
 
 With floats that is an ordinary step. With scalars on the device the operations can be recorded once
-as a CUDA graph and replayed without Python overhead (train/graphs/update.py).
+as a CUDA graph and replayed without Python overhead (train/graphs.py).
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ out."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -90,7 +90,7 @@ def run_evaluation(
     if samples < 1 or worst < 0:
         raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
     runtime = Runtime.start(device=device, dtype="float32")
-    finetuned = load_finetuned(model, unverified=unverified)
+    finetuned = FinetunedModel.load(model, unverified=unverified)
     splits = (split, "train") if baselines and split != "train" else (split,)
     opened = open_task_for(finetuned, task, data, table, splits)
     examples, notes = opened.splits[split], list(opened.notes)
@@ -136,6 +136,26 @@ class FinetunedModel:
     tokenizer: Tokenizer
     card: TaskCard
 
+    @classmethod
+    def load(cls, folder: Path | str, *, unverified: bool = False) -> Self:
+        """The model of a folder; ConfigError where it was not fine-tuned."""
+        checkpoint, _ = load_checkpoint(folder, unverified=unverified)
+        if checkpoint.task is None:
+            heads = ", ".join(head.kind for head in checkpoint.model.config.heads) or "none"
+            raise ConfigError(
+                f"the model in {folder} answers for no task (its heads: {heads}); run litebert "
+                "finetune TASK first"
+            )
+        if checkpoint.tokenizer is None:
+            raise ConfigError(
+                f"the model in {folder} has no tokenizer, and texts cannot be read without; put "
+                "spiece.model there"
+            )
+        card = TaskCard.from_dict(checkpoint.task)
+        return cls(
+            folder=str(folder), checkpoint=checkpoint, tokenizer=checkpoint.tokenizer, card=card
+        )
+
     def predict(
         self,
         examples: Sequence[TaskExample],
@@ -179,26 +199,6 @@ class FinetunedModel:
             )
 
 
-def load_finetuned(folder: Path | str, *, unverified: bool = False) -> FinetunedModel:
-    """The model of a folder; ConfigError where it was not fine-tuned."""
-    checkpoint, _ = load_checkpoint(folder, unverified=unverified)
-    if checkpoint.task is None:
-        heads = ", ".join(head.kind for head in checkpoint.model.config.heads) or "none"
-        raise ConfigError(
-            f"the model in {folder} answers for no task (its heads: {heads}); run litebert "
-            "finetune TASK first"
-        )
-    if checkpoint.tokenizer is None:
-        raise ConfigError(
-            f"the model in {folder} has no tokenizer, and texts cannot be read without; put "
-            "spiece.model there"
-        )
-    card = TaskCard.from_dict(checkpoint.task)
-    return FinetunedModel(
-        folder=str(folder), checkpoint=checkpoint, tokenizer=checkpoint.tokenizer, card=card
-    )
-
-
 def open_task_for(
     model: FinetunedModel,
     task: str,
@@ -229,11 +229,11 @@ def predict_all(
 ) -> tuple[TaskData, dict[str, list[list[Prediction]]]]:
     """The predictions of each model for each split that `read` opens for the first of them. One
     model is in memory at a time."""
-    first = load_finetuned(folders[0], unverified=unverified)
+    first = FinetunedModel.load(folders[0], unverified=unverified)
     data = read(first)
     predictions: dict[str, list[list[Prediction]]] = {split: [] for split in data.splits}
     for number, folder in enumerate(folders):
-        model = load_finetuned(folder, unverified=unverified) if number else first
+        model = FinetunedModel.load(folder, unverified=unverified) if number else first
         model.check_task(data.task)
         for split, examples in data.splits.items():
             predictions[split].append(

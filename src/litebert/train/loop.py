@@ -18,16 +18,19 @@ import torch
 
 from litebert.errors import DivergedError, InterruptedRunError, LitebertError
 from litebert.optim.groups import set_learning_rate
-from litebert.train.job import B, Learner, M, S
+from litebert.train.learner import B, Learner, M, S
 from litebert.train.runtime import Runtime
 
 _Verdict = Literal["step", "skip", "rollback", "stop"]
 
 
 class Guard:
-    """Judges each step by its loss and gradient norm: a loss that is not a number, or a spike (a norm
-    many times the median of the last hundred), is skipped; after too many in a row the run rolls
-    back to the last snapshot, and after too many of those it stops."""
+    """Judges each step by its loss and gradient norm.
+
+    A loss that is not finite, or a spike (a norm many times the median of the last hundred), is
+    skipped; after too many in a row the run rolls back to the last snapshot with half the learning
+    rate; after too many of those it stops.
+    """
 
     def __init__(self, *, max_skips: int, max_rollbacks: int, spike_factor: float = 0.0) -> None:
         self.max_skips = max_skips
@@ -77,7 +80,7 @@ class State:
     """Factor of the learning rate, halved by every rollback."""
 
 
-class StopRequest(Protocol):
+class _StopRequest(Protocol):
     """`wanted` becomes true once the run should save and end."""
 
     wanted: bool
@@ -88,7 +91,7 @@ class BetweenSteps:
     """Before each step and after the last: the model may be evaluated, saved or changed."""
 
     state: State
-    stop: StopRequest
+    stop: _StopRequest
     is_last: bool
     """Whether the run ends here. A subscriber may set it, to end the run early."""
 
@@ -163,7 +166,7 @@ class Loop(Generic[M, B, S]):
         self.most_rows: int | None = None
         """Rows that fit into memory, once it has run out."""
 
-    def run(self, state: State, stop: StopRequest) -> State:
+    def run(self, state: State, stop: _StopRequest) -> State:
         """Train from `state` to the job's last step, or to where a subscriber ends it."""
         self.working.model.train()
         while True:
@@ -184,7 +187,7 @@ class Loop(Generic[M, B, S]):
                     f"interrupted at step {state.step:,} of {self.job.steps:,}; {how}"
                 ) from None
 
-    def step(self, state: State, stop: StopRequest) -> State:
+    def step(self, state: State, stop: _StopRequest) -> State:
         """One optimizer update, or a skipped one; raises Stopped, with nothing changed, on a stop
         request."""
         began = time.monotonic()
@@ -234,7 +237,7 @@ class Loop(Generic[M, B, S]):
         self.job.mean(losses, counts).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def _batch(self, step: int, stop: StopRequest) -> B:
+    def _batch(self, step: int, stop: _StopRequest) -> B:
         """This rank's batch. A signal to the whole process group may end a data worker that has
         just been started."""
         try:
@@ -244,7 +247,7 @@ class Loop(Generic[M, B, S]):
                 raise Stopped from None
             raise
 
-    def _accumulate(self, batch: B, step: int, stop: StopRequest) -> tuple[S, dict[str, float]]:
+    def _accumulate(self, batch: B, step: int, stop: _StopRequest) -> tuple[S, dict[str, float]]:
         """Gradients of the batch; where memory runs out, again in smaller microbatches."""
         counts = self.runtime.total(self.job.counts(batch) | {"stop": float(stop.wanted)})
         if counts.pop("stop"):  # agreed by all ranks
@@ -266,7 +269,7 @@ class Loop(Generic[M, B, S]):
                 torch.cuda.empty_cache()
 
     def _backward(
-        self, batch: B, rows: int, step: int, counts: dict[str, float], stop: StopRequest
+        self, batch: B, rows: int, step: int, counts: dict[str, float], stop: _StopRequest
     ) -> S:
         """Gradients of the batch, `rows` rows at a time."""
         # first, so that a skipped step leaves nothing behind
@@ -308,7 +311,7 @@ class Stopped(Exception):  # noqa: N818 — no error
     """A stop request came, and nothing of the present step has been applied."""
 
 
-def stop_check(runtime: Runtime, stop: StopRequest) -> Callable[[], None]:
+def stop_check(runtime: Runtime, stop: _StopRequest) -> Callable[[], None]:
     """What an evaluation calls between batches, equally often on every rank: raises Stopped on a
     stop request."""
 

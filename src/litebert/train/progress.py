@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from litebert.errors import MissingExtraError
 from litebert.terminal import escape
-from litebert.train.log import Record, Sink
+from litebert.train.log import Record
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -180,11 +180,6 @@ class TensorBoardSink:
             self._writer = self._make(self._folder, purge_step=void, flush_secs=FLUSH_SECONDS)
         self._last = max(done, self._last) if kind == "event" else done
         return self._writer
-
-
-def tensorboard_sinks(run: Path | str) -> tuple[Sink, ...]:
-    """Events in the folder tensorboard/ of a run."""
-    return (TensorBoardSink(Path(run) / "tensorboard"),)
 
 
 def _number(value: object) -> float | None:

@@ -31,7 +31,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
 from litebert.terminal import write_line
 from litebert.train.folder import RunFolder, claim, differences
-from litebert.train.job import B, Learner, S
+from litebert.train.learner import B, Learner, S
 from litebert.train.log import Log, Sink
 from litebert.train.loop import (
     BeforeSnapshot,

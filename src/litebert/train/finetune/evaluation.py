@@ -13,8 +13,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+import torch
 
 from litebert.errors import DivergedError
+from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.encode.inputs import Inputs
@@ -29,8 +31,15 @@ from litebert.tasks.task import TaskCard
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.job import FinetuneJob
 from litebert.train.finetune.prepare import EncodedSplit, Prepared
-from litebert.train.finetune.result import BestCheckpoint
-from litebert.train.loop import BetweenSteps, Evaluated, Event, Incident, StepDone, stop_check
+from litebert.train.loop import (
+    BeforeSnapshot,
+    BetweenSteps,
+    Evaluated,
+    Event,
+    Incident,
+    StepDone,
+    stop_check,
+)
 from litebert.train.run import Run
 
 LEARNED = 0.97
@@ -48,7 +57,7 @@ class ChanceWatch:
         self.margin = 1 / math.sqrt(
             len(dev)
         )  # two standard errors of a share of about a half, or of a correlation of 0
-        self.chance_loss = chance_loss(prepared.train.inputs)
+        self.chance_loss = _chance_loss(prepared.train.inputs)
         self.decay = 1 - 1 / max(steps / 10, 1)
         self.begin()
 
@@ -98,7 +107,7 @@ class ChanceWatch:
         return f"{self.name} on dev at best {best} {baseline}{loss}"
 
 
-def chance_loss(inputs: Inputs) -> float | None:
+def _chance_loss(inputs: Inputs) -> float | None:
     """The loss of the best guess that looks at nothing; None for spans, where position and length
     already tell something."""
     targets = inputs.targets
@@ -113,6 +122,58 @@ def chance_loss(inputs: Inputs) -> float | None:
         return float(np.mean(np.log(inputs.num_rows)))
     shares = np.bincount(targets) / len(targets)
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+
+
+class BestCheckpoint:
+    """A subscriber: keeps the best checkpoint so far on disk. One that cannot be written stays in
+    memory and is tried again before each snapshot; what is not on the disk does not count for a
+    process that resumes."""
+
+    def __init__(self, run: Run[Any, Any]) -> None:
+        self.run = run
+        self.score: float | None = None
+        self.step = -1
+        self._waiting: Checkpoint | None = None
+        self._written: dict[str, Any] = {"score": None, "step": -1}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, BeforeSnapshot):
+            self.flush()
+
+    def offer(self, score: float, step: int, checkpoint: Checkpoint | None) -> str | None:
+        """Take it where it is better; None for a rank that does not write. What went wrong with
+        writing, if anything."""
+        self.score, self.step = score, step
+        self._waiting = checkpoint
+        wrong = self.flush()
+        if wrong and checkpoint is not None:
+            self._waiting = replace(
+                checkpoint, model=_copy(checkpoint.model)
+            )  # the run continues and changes the weights
+        return wrong
+
+    def is_better(self, score: float) -> bool:
+        return self.score is None or score > self.score
+
+    def flush(self) -> str | None:
+        """Try to write what waits; what went wrong, if anything."""
+        run, waiting = self.run, self._waiting
+        wrong = None if waiting is None else run.write_checkpoint(waiting, run.folder.best)
+        if wrong is None:
+            self._waiting = None
+            self._written = {"score": self.score, "step": self.step}
+        return wrong
+
+    @property
+    def is_written(self) -> bool:
+        return self._waiting is None
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self._written)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.score, self.step = state["score"], state["step"]
+        self._waiting, self._written = None, dict(state)
 
 
 class DevEvaluation:
@@ -227,3 +288,13 @@ class DevEvaluation:
         self.job.begin(state["attempt"], state["began"])
         self.evaluated, self.since = state["evaluated"], state["since"]
         self.ended_at = state["steps"] if state["steps"] < self.job.steps else None
+
+
+def _copy(model: Model) -> Model:
+    with torch.device("meta"):
+        copy = Model(model.config)
+    copy.load_state_dict(
+        {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()},
+        assign=True,
+    )
+    return copy

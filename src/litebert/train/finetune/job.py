@@ -17,12 +17,16 @@ from litebert.model.model import Model
 from litebert.optim.schedule import learning_rate_at
 from litebert.packing import HostBatch
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
+from litebert.recipes.pretrain import Compile
 from litebert.tasks.encode.batch import TaskBatch, epoch_batches
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import task_losses
 from litebert.train.runtime import Runtime
 
+COMPILE_TOKENS = 40_000_000
+"""Real tokens of a run from which `auto` compiles: compiling takes half a minute, and saves as
+much there."""
 LOWER, LONGER = 3, 2
 """For each restart the learning rate is divided by the one, the warm-up multiplied by the other."""
 
@@ -63,7 +67,14 @@ class FinetuneJob:
         """From `step` on it is attempt number `attempt`."""
         self.attempt, self.began = attempt, step
         self.steps = step + self.length
-        self.spec = gentler(self.recipe.optimizer, attempt, self.length)
+        self.spec = _gentler(self.recipe.optimizer, attempt, self.length)
+
+    @property
+    def compile_wish(self) -> Compile:
+        """auto compiles a long run over packed rows: fewer tokens do not pay for it, and padded
+        batches are of many shapes. CUDA graphs, which take a second, are recorded either way."""
+        pays = self.pack and self.tokens >= COMPILE_TOKENS
+        return "off" if self.recipe.compile == "auto" and not pays else self.recipe.compile
 
     @property
     def tokens(self) -> int:
@@ -208,7 +219,7 @@ class FinetuneJob:
         return f"training examples {shown}{more}"
 
 
-def gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:
+def _gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:
     """The optimizer of a restart: a third of the learning rate and twice the warm-up each time, the
     warm-up at most half the run."""
     if attempt == 0:

@@ -5,45 +5,47 @@ The loop is that of pretraining. A run that never beats the majority baseline st
 lower learning rate, as often as the recipe allows.
 """
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from litebert.errors import CheckpointError, DivergedError
+from litebert.files import publish, write_json
 from litebert.kernels.gate import can_pack
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
-from litebert.recipes.pretrain import Compile
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.heads.head import TaskSums
+from litebert.tasks.heads.heads import predict_inputs
+from litebert.tasks.predictions import save_predictions
+from litebert.tasks.scores.score import score
+from litebert.tasks.task import TaskCard
 from litebert.train.compile import compile_model
-from litebert.train.finetune.evaluation import ChanceWatch, DevEvaluation
+from litebert.train.finetune.evaluation import BestCheckpoint, ChanceWatch, DevEvaluation
 from litebert.train.finetune.job import LONGER, LOWER, FinetuneJob
 from litebert.train.finetune.prepare import (
+    EncodedSplit,
     Prepared,
     fingerprint,
     head_config,
     starting_model,
     tokenizer_of,
 )
-from litebert.train.finetune.result import (
-    BestCheckpoint,
-    conclude,
-    read_result,
-)
-from litebert.train.graphs.passes import Graphs
-from litebert.train.graphs.update import RecordedUpdate
-from litebert.train.job import Learner
+from litebert.train.folder import RunFolder
+from litebert.train.graphs import Graphs, RecordedUpdate
+from litebert.train.learner import Learner, WorkingCopy
 from litebert.train.log import Sink
 from litebert.train.loop import Incident, State
 from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
-from litebert.train.working import WorkingCopy
 
-COMPILE_TOKENS = 40_000_000
-"""Real tokens of a run from which `auto` compiles: compiling takes half a minute, and saves as
-much there."""
+_PREDICTIONS, _RESULT = "dev_predictions.jsonl", "result.json"
 
 
 class Finetuning:
@@ -77,8 +79,7 @@ class Finetuning:
         longest = int(prepared.train.inputs.lengths.max(initial=1))
         pack = can_pack(working.model, longest)
         self.job = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
-        wish = compile_wish(recipe.compile, self.job)
-        compile_model(working.model, wish, runtime, say, dynamic=not pack)
+        compile_model(working.model, self.job.compile_wish, runtime, say, dynamic=not pack)
         has_graphs = pack and recipe.compile != "off" and runtime.device.type == "cuda"
         self.graphs = Graphs(self.job, working.model, say) if has_graphs else None
         self.learner: Learner[Model, TaskBatch, TaskSums] = Learner(
@@ -110,7 +111,7 @@ class Finetuning:
         return self.run.execute(
             out,
             lambda state: self._finish(self._attempts(state)),
-            finished=lambda: read_result(self.run.folder),
+            finished=lambda: _read_result(self.run.folder),
             sinks=sinks,
             progress=progress,
         )
@@ -177,7 +178,7 @@ class Finetuning:
                 "seed": self.recipe.seed,
                 "train_examples": len(self.prepared.train.examples),
             }
-            conclude(
+            _conclude(
                 self.run.folder,
                 self.prepared.dev,
                 about,
@@ -186,15 +187,76 @@ class Finetuning:
             )
             self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
-        result = read_result(self.run.folder)
+        result = _read_result(self.run.folder)
         assert result is not None
         return result
 
 
-def compile_wish(wish: Compile, job: FinetuneJob) -> Compile:
-    """auto compiles a long run over packed rows: fewer tokens do not pay for it, and padded batches
-    are of many shapes.
+def result_of(folder: Path, details: dict[str, Any]) -> RunResult:
+    """From the content of result.json or summary.json."""
+    runs = details.get("seeds", [details])
+    scores = {
+        name: value["median"] if isinstance(value, dict) else value
+        for name, value in details["scores"].items()
+    }
+    return RunResult(
+        folder=folder,
+        scores=scores,
+        steps=sum(run.get("steps", 0) for run in runs),
+        tokens=sum(run.get("tokens", 0) for run in runs),
+        seconds=sum(run.get("seconds", 0.0) for run in runs),
+        details=details,
+    )
 
-    CUDA graphs, which take a second, are recorded either way.
-    """
-    return "off" if wish == "auto" and not (job.pack and job.tokens >= COMPILE_TOKENS) else wish
+
+def _conclude(
+    folder: RunFolder,
+    dev: EncodedSplit,
+    about: dict[str, Any],
+    *,
+    device: torch.device,
+    batch_tokens: int | None,
+) -> dict[str, Any]:
+    """Rename the best checkpoint to final, and write its predictions for dev and the result, which
+    includes `about`."""
+    try:
+        if folder.best.is_dir():
+            shutil.rmtree(folder.final, ignore_errors=True)
+            publish(folder.best, folder.final)
+        final = Checkpoint.load(folder.final)
+        assert final.task is not None
+        card = TaskCard.from_dict(final.task)
+        model = final.model.to(device)
+        predictions = predict_inputs(
+            model, card, dev.inputs, dev.examples, device=device, batch_tokens=batch_tokens
+        )
+        save_predictions(folder.path / _PREDICTIONS, card.task, dev.examples, predictions)
+        scores = score(card.task, dev.examples, predictions)
+        best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
+        result = (
+            best
+            | about
+            | {"null_threshold": card.null_threshold, "dev_examples": len(dev.examples)}
+        )
+        write_json(folder.path / _RESULT, result)
+    except OSError as error:
+        raise CheckpointError(
+            f"the run is at its end, but its result could not be written: {error}; free some space "
+            "and give the same "
+            "command again"
+        ) from error
+    shutil.rmtree(folder.snapshots, ignore_errors=True)
+    return result
+
+
+def _read_result(folder: RunFolder) -> RunResult | None:
+    """The result of a finished run; None where none has finished."""
+    path = folder.path / _RESULT
+    try:
+        return result_of(folder.path, json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {error}; remove the folder, and give the same command again"
+        ) from error

@@ -18,11 +18,10 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.columns import TableOptions
 from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of
-from litebert.train.finetune.result import result_of
-from litebert.train.finetune.run import Finetuning
+from litebert.train.finetune.run import Finetuning, result_of
 from litebert.train.folder import RunFolder
 from litebert.train.log import Sink
-from litebert.train.progress import tensorboard_sinks
+from litebert.train.progress import TensorBoardSink
 from litebert.train.run import RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
 
@@ -92,7 +91,11 @@ def run_finetuning(
     with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
 
         def sinks(folder: Path) -> tuple[Sink, ...]:
-            return tensorboard_sinks(folder) if tensorboard and runtime.is_main else ()
+            return (
+                (TensorBoardSink(folder / "tensorboard"),)
+                if tensorboard and runtime.is_main
+                else ()
+            )
 
         prepared = prepare(recipe, examples, tokenizer_of(source, model))
         if seeds == 1:

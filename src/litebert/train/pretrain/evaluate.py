@@ -1,7 +1,8 @@
 """Evaluation on held-out text: masked-token loss and accuracy, perplexity, and both kinds of order
 (ALBERT Table 5); and a watch over training for the plateau that ALBERT starts on.
 
-The held-out examples and their masks are the same for every run, seed and step, so numbers are comparable.
+The held-out examples and their masks are the same for every run, seed and step, so numbers are
+comparable.
 """
 
 import math

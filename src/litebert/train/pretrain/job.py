@@ -21,7 +21,7 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import Losses, Tail, pretrain_losses
 from litebert.optim.schedule import learning_rate_at, scaled_learning_rate
-from litebert.packing import PACKED_MULTIPLE, HostBatch
+from litebert.packing import HostBatch, padding_multiple
 from litebert.recipes import PretrainRecipe
 from litebert.train.runtime import Runtime
 
@@ -118,11 +118,13 @@ class PretrainJob:
     ) -> None:
         self.recipe, self.feed, self.runtime = recipe, feed, runtime
         self.static_shapes, self.tail = static_shapes, tail
-        self.pack = can_pack(recipe, runtime)
+        longest, encoder = max(recipe.sequence_length.values), recipe.encoder
+        self.pack = runtime.gate(encoder).packs(longest, dropout=encoder.attention_dropout)
+        """Whether rows are packed end to end in every stage."""
         self.steps = recipe.total_steps
         self.seed = recipe.seed
-        self.num_layers = recipe.encoder.num_layers
-        self.multiple = padding_multiple(recipe.encoder.hidden_size)
+        self.num_layers = encoder.num_layers
+        self.multiple = padding_multiple(encoder.hidden_size)
 
     def batch(self, step: int) -> Batch:
         return self.feed.batch(step)
@@ -233,17 +235,3 @@ class PretrainJob:
         more = f" and {len(batch) - 8} more" if len(batch) > 8 else ""
         began = self.feed.began
         return f"the batch at place {began.index} of epoch {began.epoch}, examples {shown}{more}"
-
-
-def padding_multiple(hidden_size: int) -> int:
-    """The number that packed tokens are padded to a multiple of. Up to albert-base's width padding
-    costs little and few shapes save more; in wider states it costs more, 3 % of a step of
-    albert-xxlarge."""
-    finer: int = 2 ** int(math.log2(PACKED_MULTIPLE * 768 / hidden_size))
-    return min(max(finer, 256), PACKED_MULTIPLE)
-
-
-def can_pack(recipe: PretrainRecipe, runtime: Runtime) -> bool:
-    """Whether rows are packed end to end in every stage."""
-    longest, dropout = max(recipe.sequence_length.values), recipe.encoder.attention_dropout
-    return runtime.gate(recipe.encoder).packs(longest, dropout=dropout)

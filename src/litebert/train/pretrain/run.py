@@ -26,9 +26,8 @@ from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.train.compile import compile_model, compile_tail
-from litebert.train.graphs.passes import Graphs
-from litebert.train.graphs.update import RecordedUpdate
-from litebert.train.job import Learner
+from litebert.train.graphs import Graphs, RecordedUpdate
+from litebert.train.learner import Learner, WorkingCopy
 from litebert.train.log import Sink
 from litebert.train.loop import (
     BetweenSteps,
@@ -45,10 +44,9 @@ from litebert.train.pretrain.init import (
     new_positions,
 )
 from litebert.train.pretrain.job import Feed, PretrainJob
-from litebert.train.progress import tensorboard_sinks
+from litebert.train.progress import TensorBoardSink
 from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
-from litebert.train.working import WorkingCopy
 
 _VERIFIED = "verified.json"
 """In a run folder: the files of the shards that were verified, by size, times and inode."""
@@ -101,7 +99,9 @@ def run_pretraining(
             unverified=unverified,
             say=say,
         )
-        sinks = tensorboard_sinks(out) if tensorboard and runtime.is_main else ()
+        sinks = (
+            (TensorBoardSink(Path(out) / "tensorboard"),) if tensorboard and runtime.is_main else ()
+        )
         return training.train(out, sinks=sinks, progress=progress)
 
 
@@ -122,6 +122,7 @@ class Pretraining:
     ) -> None:
         """out: the run folder, whose earlier verification of the shards is trusted for files that
         have not changed since."""
+        _check_ranks(recipe, runtime)
         shards = Shards.open(data)
         self.tokenizer = shards.tokenizer()
         self._verified: dict[str, Any] = {}
@@ -136,7 +137,6 @@ class Pretraining:
             "init": start,
         }
         self.recipe, self.runtime = recipe, runtime
-        check_ranks(recipe, runtime)
         if runtime.fp8:
             _check_sizes(recipe)
         say = say if runtime.is_main else lambda message: None
@@ -264,7 +264,7 @@ class Pretraining:
         )
 
 
-def check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:
+def _check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:
     """Every stage's batch must divide among the ranks; said now, not when the stage comes."""
     uneven = [size for size in recipe.batch_size.values if size % runtime.world_size]
     if uneven:

@@ -1,13 +1,13 @@
-"""CUDA graphs of forward and backward: recorded once for each shape of microbatch, then replayed
-without Python overhead.
+"""CUDA graphs, recorded once and then replayed without Python overhead: of forward and backward,
+one for each shape of microbatch (`Graphs`), and of the optimizer's step (`RecordedUpdate`).
 
-A microbatch in; its losses, and gradients on the model's parameters, out. A new shape runs
-unrecorded a few times first, until compilers and libraries have chosen their kernels. Where
-recording fails, steps continue unrecorded, reported once. A graph keeps the memory that it was
-recorded with: if an unrecorded pass runs out of memory, all graphs are dropped for a while. All
-graphs share one pool, and the largest possible shape is recorded first: its blocks hold whatever
-any other shape needs. Dropout is drawn anew in each replay, from the seed that torch's generator
-has then.
+A microbatch in; its losses, and gradients on the model's parameters, out; then updated weights. A
+new shape runs unrecorded a few times first, until compilers and libraries have chosen their
+kernels. Where recording fails, steps continue unrecorded, reported once. A graph keeps the memory
+that it was recorded with: if an unrecorded pass runs out of memory, all graphs are dropped for a
+while. All graphs share one pool, and the largest possible shape is recorded first: its blocks hold
+whatever any other shape needs. Dropout is drawn anew in each replay, from the seed that torch's
+generator has then.
 """
 
 from collections.abc import Callable
@@ -19,17 +19,19 @@ from torch import Tensor
 
 from litebert.model.batch import DeviceBatch, pinned
 from litebert.model.model import Model
+from litebert.optim.step import SplitStep, StepGroup
 from litebert.packing import HostBatch
+from litebert.train.learner import WorkingCopy
 from litebert.train.loop import out_of_memory
 from litebert.train.runtime import Runtime
 
 WARM = 2
-"""Passes of a shape that run unrecorded before it is recorded."""
+"""Passes of a shape, or updates of the same tensors, that run before one is recorded."""
 SHAPES = 24
 """Shapes recorded at most; batches of others run unrecorded."""
 
 
-class GraphJob(Protocol):
+class _GraphJob(Protocol):
     """What graphs need of a job: its losses as a function of tensors on the device alone."""
 
     @property
@@ -74,7 +76,7 @@ class Graphs:
     """Calls with a microbatch give its losses; the gradients are those of the model's parameters
     afterwards."""
 
-    def __init__(self, job: GraphJob, model: Model, say: Callable[[str], None]) -> None:
+    def __init__(self, job: _GraphJob, model: Model, say: Callable[[str], None]) -> None:
         self.job, self.model, self.say = job, model, say
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.seen: dict[object, int] = {}
@@ -208,3 +210,131 @@ class Graphs:
         used = [(shared, new) for shared, new in pairs if new is not None]
         torch._foreach_copy_([shared for shared, _ in used], [new for _, new in used])
         return [None if new is None else shared for shared, new in pairs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedStep:
+    """A graph, and where it reads the scalars of a step."""
+
+    graph: torch.cuda.CUDAGraph
+    scalars: Tensor
+
+
+class RecordedUpdate:
+    """A call is a step of the optimizer, with the learning rate that its groups have, and a refresh
+    of the working copy.
+
+    Between the moment when a step's loss is known and the next forward, the device would wait while
+    the host launches hundreds of small kernels; a replay is one launch. What differs from step to
+    step (learning rate, bias corrections) is computed on the host and copied to the device before,
+    while the device is still at the gradients (`ready`).
+
+    A graph holds addresses. So the first steps run unrecorded, and so do the first after a step met
+    other tensors than the one before: a layer that joined, a snapshot that was loaded, fine-tuning
+    that started over.
+    """
+
+    def __init__(
+        self, optimizer: SplitStep, working: WorkingCopy[Any], say: Callable[[str], None]
+    ) -> None:
+        self.optimizer, self.working, self.say = optimizer, working, say
+        self.tensors: list[Tensor | None] = []
+        """What the last step read and wrote; held, so that no other tensor can be taken for one of
+        them."""
+        self.seen = 0
+        """Steps over those tensors."""
+        self.step_groups: list[StepGroup] | None = None
+        """What the prepared step updates."""
+        self.recorded: RecordedStep | None = None
+        self.is_on = True
+        working.hold_gradients()
+
+    def ready(self) -> None:
+        """Before each call, the learning rate set: see which tensors it touches, record where that
+        is due, and copy the scalars."""
+        if not self.is_on:
+            return
+        self.step_groups = step_groups = self.optimizer.step_groups()
+        self.look(step_groups)
+        if step_groups and self.recorded is None and self.seen >= WARM:
+            self.try_record(step_groups)
+        if self.recorded is not None:
+            numbers = [
+                number
+                for step_group in step_groups
+                for number in self.optimizer.scalars(step_group)
+            ]
+            there = self.recorded.scalars
+            there.copy_(
+                torch.tensor(numbers, dtype=there.dtype, pin_memory=there.is_cuda),
+                non_blocking=True,
+            )
+
+    def __call__(self) -> None:
+        if self.step_groups is None:
+            self.ready()
+        step_groups, self.step_groups = self.step_groups, None
+        self.seen += 1
+        if self.recorded is None or step_groups is None:
+            self.run()
+        else:
+            self.recorded.graph.replay()
+            for step_group in step_groups:
+                self.optimizer.advance(step_group)
+
+    def run(self) -> None:
+        """Unrecorded."""
+        self.optimizer.step()
+        self.working.refresh()
+
+    def look(self, step_groups: list[StepGroup]) -> None:
+        """Forget what was recorded over other tensors than those of this step."""
+        tensors = self.touched(step_groups)
+        if len(tensors) != len(self.tensors) or any(
+            one is not other for one, other in zip(tensors, self.tensors, strict=True)
+        ):
+            self.tensors, self.seen, self.recorded = tensors, 0, None
+
+    def touched(self, step_groups: list[StepGroup]) -> list[Tensor | None]:
+        """Weights, gradients and moments in order, a None after each step_group."""
+        tensors: list[Tensor | None] = []
+        for step_group in step_groups:
+            for parameter in step_group.parameters:
+                tensors += [parameter, parameter.grad]
+                tensors += [
+                    value
+                    for value in self.optimizer.state[parameter].values()
+                    if isinstance(value, Tensor)
+                ]
+            tensors.append(None)
+        return tensors
+
+    def try_record(self, step_groups: list[StepGroup]) -> None:
+        """Recording runs nothing on the device and counts nothing on the host: where it fails, the
+        step is still to do."""
+        try:
+            self.recorded = self.record(step_groups)
+        except RuntimeError as error:
+            self.is_on, self.tensors = False, []
+            self.say(
+                "the optimizer could not be recorded, so its steps run without a CUDA graph: "
+                f"{str(error).splitlines()[0]}"
+            )
+
+    def record(self, step_groups: list[StepGroup]) -> RecordedStep:
+        count = sum(len(self.optimizer.scalars(step_group)) for step_group in step_groups)
+        scalars = torch.zeros(count, device=step_groups[0].parameters[0].device)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.move(step_groups, scalars)
+        return RecordedStep(graph=graph, scalars=scalars)
+
+    def move(self, step_groups: list[StepGroup], scalars: Tensor) -> None:
+        """What is recorded: the whole update, with its scalars on the device."""
+        numbers = iter(scalars.unbind())
+        for step_group in step_groups:
+            self.optimizer.apply(
+                step_group, [next(numbers) for _ in self.optimizer.scalars(step_group)]
+            )
+        self.working.refresh()

@@ -1,0 +1,185 @@
+"""What is learned and by what, as the loop sees it: the protocols of a job, its batches and its
+losses; and the learner, whose model is a bf16 working copy of fp32 master weights."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from litebert.data.stream import Position
+from litebert.kernels.gate import Gate
+from litebert.model.model import Model
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class WorkingCopy(Generic[M]):
+    """`model` computes; in float32 it is the master itself and nothing is copied.
+
+    In bfloat16 matmuls are fast but a weight cannot take small steps, so optimizer, clipping and
+    snapshots see the master alone: its rounded copy makes the gradients, which are summed in
+    float32. The gate gives the copy its layer; with fp8 it also rounds the copy's weights to 8
+    bits, which happens here once a step.
+    """
+
+    def __init__(self, master: M, dtype: torch.dtype, *, gate: Gate | None = None) -> None:
+        self.is_master = dtype == torch.float32
+        self.model: M = master if self.is_master else copy.deepcopy(master).to(dtype)
+        self._masters = _trained(master)
+        self._copies = _trained(self.model)
+        self._quantized = []
+        if gate is not None:
+            assert not (gate.quantizes and self.is_master), "fp8 needs a rounded copy"
+            assert isinstance(self.model, Model)
+            self._quantized = gate.apply(self.model)
+        self._held: dict[Tensor, Tensor] | None = None
+
+    def hold_gradients(self) -> None:
+        """From now on the master's gradients are added up in the same memory in every step: a
+        recorded update reads it."""
+        self._held = {}
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """After a backward pass: move the gradients to the master."""
+        if self.is_master:
+            return
+        new, rounded_new, old, rounded_old = [], [], [], []
+        for master, rounded in zip(self._masters, self._copies, strict=True):
+            if rounded.grad is not None and master.grad is None:
+                master.grad = self._room(master)
+                new.append(master.grad)
+                rounded_new.append(rounded.grad)
+            elif rounded.grad is not None and master.grad is not None:
+                old.append(master.grad)
+                rounded_old.append(rounded.grad)
+        if new:
+            torch._foreach_copy_(new, rounded_new)
+        if old:
+            torch._foreach_add_(old, rounded_old)
+        self.clear()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """After the master changed: round its weights again."""
+        if not self.is_master:
+            torch._foreach_copy_(self._copies, self._masters)
+        for linear in self._quantized:
+            linear.refresh()
+
+    def clear(self) -> None:
+        """Forget gradients of a pass that failed half-way."""
+        for parameter in self._copies:
+            parameter.grad = None
+
+    def _room(self, master: Tensor) -> Tensor:
+        """Where the gradient of a parameter goes."""
+        if self._held is None:
+            return torch.empty_like(master)
+        if master not in self._held:
+            self._held[master] = torch.empty_like(master)
+        return self._held[master]
+
+
+def _trained(model: nn.Module) -> list[Tensor]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+class _Sums(Protocol):
+    """Losses of a microbatch as sums, so that they add up."""
+
+    def __add__(self, other: Self) -> Self: ...
+    def detach(self) -> Self: ...
+    def numbers(self) -> dict[str, Tensor]: ...
+
+
+class _Rows(Protocol):
+    """A batch that can be cut into microbatches of rows."""
+
+    def __len__(self) -> int: ...
+    def rows(self, start: int, stop: int) -> Self: ...
+
+
+B = TypeVar("B", bound=_Rows)
+S = TypeVar("S", bound=_Sums)
+B_contra = TypeVar("B_contra", bound=_Rows, contravariant=True)
+S_co = TypeVar("S_co", bound=_Sums, covariant=True)
+M_contra = TypeVar("M_contra", bound=nn.Module, contravariant=True)
+
+
+class Job(Protocol[M_contra, B, S]):
+    """What is learned, and from what."""
+
+    steps: int
+    """Optimizer updates in the run."""
+    seed: int
+    """Seed of a step's random numbers (dropout)."""
+
+    def batch(self, step: int) -> B:
+        """This rank's rows of the batch of `step`."""
+
+    def counts(self, batch: B) -> dict[str, float]:
+        """What losses are divided by, on this rank."""
+
+    def microbatch_rows(self, step: int) -> int:
+        """Rows in one forward and backward."""
+
+    def losses(self, model: M_contra, microbatch: B, step: int) -> S:
+        """Forward: the losses of some rows, as sums."""
+
+    def mean(self, sums: S, counts: dict[str, float]) -> Tensor:
+        """What is minimized, given the counts of all ranks."""
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of `step`."""
+
+    def describe(
+        self, step: int, sums: dict[str, float], counts: dict[str, float]
+    ) -> dict[str, Any]:
+        """A step's entries in metrics.jsonl, `loss` and `tokens` among them."""
+
+    def name(self, batch: B) -> str:
+        """Which examples these are, for a message about a step that failed."""
+
+    def position(self, step: int) -> Position:
+        """Where `step` begins in the data."""
+
+    def seek(self, step: int, position: Position) -> None:
+        """Continue at `step`, which begins at `position`."""
+
+
+class _ForwardBackward(Protocol[B_contra, S_co]):
+    """Forward and backward of a microbatch: its losses; gradients are added to the parameters'."""
+
+    def __call__(self, microbatch: B_contra, step: int, counts: dict[str, float], /) -> S_co: ...
+
+    def prefetch(self, step: int, /) -> None:
+        """Prepare `step`, the next one, while the device is busy with this one."""
+
+
+class _Update(Protocol):
+    """Gradients → weights and working copy."""
+
+    def ready(self) -> None:
+        """Do what does not depend on the gradients, which the device is still computing. A call may
+        not follow."""
+
+    def __call__(self) -> None: ...
+
+
+@dataclass(kw_only=True)
+class Learner(Generic[M, B, S]):
+    """A job with the model that learns it."""
+
+    job: Job[M, B, S]
+    model: M
+    """The float32 master weights."""
+    working: WorkingCopy[M]
+    optimizer: Optimizer
+    passes: _ForwardBackward[B, S] | None = None
+    """Instead of the loop's own forward and backward: CUDA graphs."""
+    update: _Update | None = None
+    """Instead of the optimizer's plain step, likewise."""
