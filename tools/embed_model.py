@@ -208,8 +208,8 @@ def named(checkpoint: Checkpoint, labels: tuple[str, ...]) -> Checkpoint:
 def lost(exact: Checkpoint, stored: Checkpoint, base: Checkpoint) -> dict[str, float]:
     """Of each weight that changed and is not stored whole, the length of what is missing in parts
     of the change's."""
-    truth, found = exact.model.state_dict(), stored.model.state_dict()
-    missing = {name: (truth[name] - found[name]).norm().item() for name in truth}
+    truth, restored = exact.model.state_dict(), stored.model.state_dict()
+    missing = {name: (truth[name] - restored[name]).norm().item() for name in truth}
     before = base.model.state_dict()
     return {
         name: float(f"{length / (truth[name] - before.get(name, 0)).norm().item():.3g}")
@@ -251,10 +251,12 @@ def make_card(options: argparse.Namespace, checkpoint: Checkpoint, weights: str)
 
 
 def run_record(run: Path) -> dict[str, Any]:
-    found = {name: read_json(run / file) for name, file in RECORDS.items() if (run / file).exists()}
+    records = {
+        name: read_json(run / file) for name, file in RECORDS.items() if (run / file).exists()
+    }
     return {
         name: {key: value for key, value in record.items() if key not in NOT_TOLD}
-        for name, record in found.items()
+        for name, record in records.items()
     }
 
 

@@ -151,10 +151,10 @@ def main() -> None:
         return json.loads((args.results / f"{name}.json").read_text())
 
     if args.sentiment:
-        found = sentiment_facts(read("benchmarks"), read("sentiment"))
+        facts_of_model = sentiment_facts(read("benchmarks"), read("sentiment"))
     else:
-        found = facts(read("benchmarks"), read("pretraining"), args.max_tokens)
-    print(json.dumps(found, indent=1, ensure_ascii=False))
+        facts_of_model = facts(read("benchmarks"), read("pretraining"), args.max_tokens)
+    print(json.dumps(facts_of_model, indent=1, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -143,8 +143,8 @@ def main() -> None:
     args = parser.parse_args()
     legs = [read(leg, args.vocab_size) for leg in args.legs]
     args.results.mkdir(parents=True, exist_ok=True)
-    made = record(legs)
-    (args.results / "pretraining.json").write_text(json.dumps(made, indent=1) + "\n")
+    recorded = record(legs)
+    (args.results / "pretraining.json").write_text(json.dumps(recorded, indent=1) + "\n")
     (args.results / "curve.json").write_text(
         json.dumps({leg["leg"]: leg["curve"] for leg in legs}) + "\n"
     )
@@ -159,7 +159,7 @@ def main() -> None:
         (args.results / f"recipe_{folder.name}.json").write_text(
             json.dumps(recipe, indent=2) + "\n"
         )
-    print(json.dumps({name: value for name, value in made.items() if name != "legs"}, indent=1))
+    print(json.dumps({name: value for name, value in recorded.items() if name != "legs"}, indent=1))
 
 
 if __name__ == "__main__":

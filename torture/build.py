@@ -36,9 +36,9 @@ def main() -> None:
     begin(options.out)
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="litebert-torture-") as folder:
-        whole = Path(folder) / "whole"
-        seconds = run(options, whole, workers=2)
-        expected = contents(whole)
+        undisturbed = Path(folder) / "whole"
+        seconds = run(options, undisturbed, workers=2)
+        expected = contents(undisturbed)
         kills, builds, hit = 0, 0, Counter[str]()
         orphans: list[int] = []
         identical = True

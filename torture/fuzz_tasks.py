@@ -36,18 +36,20 @@ def main() -> None:
 def read_task(path: str) -> str:
     """A file's name says which task it is: f.classify.csv."""
     name = next((name for name in OWN if f".{name}." in path), "classify")
-    said = []
+    outcomes = []
     for policy in ("error", "skip"):
         try:
             open_task(name, path, options=TableOptions(bad_rows=policy, dev_fraction=0))
-            said.append("")
+            outcomes.append("")
         except DataError as error:
-            said.append(f"DataError: {error}")
+            outcomes.append(f"DataError: {error}")
         except Exception:
             return f"Traceback: {traceback.format_exc()}"
-    if said[0] and path.split("/")[-1][:1] not in said[0]:
-        return f"Traceback: {said[0]} does not name the file"
-    return said[0] or ("Traceback: only without bad rows: " + said[1] if said[1] else "read")
+    if outcomes[0] and path.split("/")[-1][:1] not in outcomes[0]:
+        return f"Traceback: {outcomes[0]} does not name the file"
+    return outcomes[0] or (
+        "Traceback: only without bad rows: " + outcomes[1] if outcomes[1] else "read"
+    )
 
 
 def good(task: str, kind: str, draw: random.Random) -> bytes:

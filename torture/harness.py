@@ -86,16 +86,16 @@ def campaign(
             signal.SIGKILL if name == "kills" else draw.choice(soft)
             for _ in range(min(10, count - done))
         ]
-        found = chain(
+        result = chain(
             begin, last, same, folder / f"{name}-{done}", folder / "whole", kinds, draw, most
         )
         done += (
-            sum(found.values())
-            - found["finished before its signal"]
-            - found["equal"]
-            - found["broken"]
+            sum(result.values())
+            - result["finished before its signal"]
+            - result["equal"]
+            - result["broken"]
         )
-        total += found
+        total += result
         print(name, done, dict(total), file=sys.stderr, flush=True)
     return dict(total)
 

@@ -95,9 +95,11 @@ def kill_campaign(folder: Path, kills: int, size: int, draw: random.Random) -> d
         child.join()
         before_rename += any(not path.name.endswith("-old") for path in folder.glob(".*.tmp-*"))
         published = int((folder / "announced").read_text().split()[-1])
-        found = store.latest()
-        after_rename += found is not None and found.step > published
-        broken += found is None or found.step < published or not same(found, make(found.step, size))
+        latest = store.latest()
+        after_rename += latest is not None and latest.step > published
+        broken += (
+            latest is None or latest.step < published or not same(latest, make(latest.step, size))
+        )
     return {
         "kills": kills,
         "inside_a_save": before_rename + after_rename,
@@ -125,9 +127,11 @@ def damage_campaign(
         file = work / "step-00000002" / names[trial % len(names)]
         file.write_bytes(damage(file.read_bytes()))
         reports: list[str] = []
-        found = SnapshotStore(work, report=reports.append).latest()
+        latest = SnapshotStore(work, report=reports.append).latest()
         aside = (work / "step-00000002.bad").is_dir()
-        passed += found is not None and same(found, make(1, 5_000)) and len(reports) == 1 and aside
+        passed += (
+            latest is not None and same(latest, make(1, 5_000)) and len(reports) == 1 and aside
+        )
         shutil.rmtree(work)
     return {"trials": trials, "detected_and_fell_back": passed, "broken": trials - passed}
 

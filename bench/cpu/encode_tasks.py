@@ -47,7 +47,7 @@ def fast_peer(tokenizer: Tokenizer) -> Any:
 
 def peer_answers(peer: Any, card: TaskCard, examples: Sequence[AnswerExample]) -> int:
     """Windows with the columns of their answers; how many there are."""
-    found = peer(
+    peer_encoded = peer(
         [example.question for example in examples],
         [example.context for example in examples],
         truncation="only_second",
@@ -60,8 +60,8 @@ def peer_answers(peer: Any, card: TaskCard, examples: Sequence[AnswerExample]) -
         return_offsets_mapping=True,
     )
     columns = []
-    for window, number in enumerate(found["overflow_to_sample_mapping"]):
-        offsets, owners = found["offset_mapping"][window], found.sequence_ids(window)
+    for window, number in enumerate(peer_encoded["overflow_to_sample_mapping"]):
+        offsets, owners = peer_encoded["offset_mapping"][window], peer_encoded.sequence_ids(window)
         answer = examples[number].answers[0] if examples[number].answers else None
         first, last = owners.index(1), len(owners) - 1 - owners[::-1].index(1)
         if (
@@ -162,22 +162,22 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=4000, help="the first so many of each file")
     parser.add_argument("--repeats", type=int, default=5)
     add_out(parser)
-    given = parser.parse_args()
-    begin(given.out)
-    tokenizer = Tokenizer.load(given.tokenizer)
+    args = parser.parse_args()
+    begin(args.out)
+    tokenizer = Tokenizer.load(args.tokenizer)
     result = {}
-    for path in given.squad:
+    for path in args.squad:
         data = open_task("squad2" if "v2" in Path(path).name else "squad1", path, splits=["dev"])
-        result[Path(path).name] = compare(data, "dev", tokenizer, given.examples, given.repeats)
-    if given.race:
+        result[Path(path).name] = compare(data, "dev", tokenizer, args.examples, args.repeats)
+    if args.race:
         result["race"] = compare(
-            open_task("race", given.race, splits=["dev"]),
+            open_task("race", args.race, splits=["dev"]),
             "dev",
             tokenizer,
-            given.examples,
-            given.repeats,
+            args.examples,
+            args.repeats,
         )
-    publish(result, given.out)
+    publish(result, args.out)
 
 
 if __name__ == "__main__":

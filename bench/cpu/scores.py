@@ -72,15 +72,15 @@ def truth(example: TaskExample) -> Prediction:
 
 
 def perfect(task: Task, dev: Sequence[TaskExample]) -> dict[str, float]:
-    said = [truth(example) for example in dev]
+    predictions = [truth(example) for example in dev]
     if task.has_null:
-        spans = only(said, SpanPrediction)
-        said = list(at_threshold(spans, best_threshold(only(dev, AnswerExample), spans)))
-    found = score(task, dev, said)
-    assert all(abs(value - 1) < 1e-12 for value in found.values()), (
-        f"the truth of {task.name} scores {found}"
+        spans = only(predictions, SpanPrediction)
+        predictions = list(at_threshold(spans, best_threshold(only(dev, AnswerExample), spans)))
+    scores = score(task, dev, predictions)
+    assert all(abs(value - 1) < 1e-12 for value in scores.values()), (
+        f"the truth of {task.name} scores {scores}"
     )
-    return found
+    return scores
 
 
 def peers(
@@ -137,15 +137,15 @@ def row(
     }
     for name, baseline in (("majority", majority), ("bag_of_words", bag_of_words)):
         began = time.perf_counter()
-        said = baseline(task, train, dev)
+        predictions = baseline(task, train, dev)
         seconds = time.perf_counter() - began
-        ours = score(task, dev, said)
+        ours = score(task, dev, predictions)
         found[name] = {
             "scores": ours,
-            "intervals": bootstrap(task, dev, said),
+            "intervals": bootstrap(task, dev, predictions),
             "seconds": round(seconds, 1),
         }
-    theirs = peers(task, dev, said)
+    theirs = peers(task, dev, predictions)
     if theirs is not None:
         found["points_from_peers"] = max(
             100 * abs(ours[name] - theirs[name]) for name in ours if name in theirs

@@ -116,18 +116,18 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=20_000, help="paragraphs that are read")
     parser.add_argument("--repeats", type=int, default=200, help="chunks that are timed")
     add_out(parser)
-    given = parser.parse_args()
-    begin(given.out)
-    lines, tokenizer = read_lines(given.data, given.lines), Tokenizer.load(given.tokenizer)
+    args = parser.parse_args()
+    begin(args.out)
+    lines, tokenizer = read_lines(args.data, args.lines), Tokenizer.load(args.tokenizer)
     result = {
         "vocab_size": tokenizer.vocab_size,
         "characters_per_line": statistics.mean(map(len, lines)),
         "ascii_lines": statistics.mean(line.isascii() for line in lines),
-        "repeats": given.repeats,
-        "speed": speed(tokenizer, lines, given.repeats),
+        "repeats": args.repeats,
+        "speed": speed(tokenizer, lines, args.repeats),
         "huggingface": same_ids(tokenizer, lines),
     }
-    publish(result, given.out)
+    publish(result, args.out)
 
 
 if __name__ == "__main__":

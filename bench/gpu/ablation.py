@@ -98,16 +98,14 @@ class Ablation(step.Bench):
             first = self.first(run)
             self.warm(run)
             run()
-            found = (
+            row = (
                 self.speed(case, run, first)
                 | self.memory()
                 | {"rows": rows, "microbatch": microbatch, "said": run.said}
             )
         if name == "nothing":
-            self.as_it_is = found["step_ms"]
-        return found | (
-            {"× step": round(found["step_ms"] / self.as_it_is, 3)} if self.as_it_is else {}
-        )
+            self.as_it_is = row["step_ms"]
+        return row | ({"× step": round(row["step_ms"] / self.as_it_is, 3)} if self.as_it_is else {})
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

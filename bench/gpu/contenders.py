@@ -126,10 +126,10 @@ class Ours:
     def _timed_fetch(self, step: int) -> tuple[Batch, Position, Position]:
         """With workers, all the time that this takes is spent before an empty queue."""
         began = time.monotonic()
-        found = self._fetch(step)
+        fetched = self._fetch(step)
         self.fetching += time.monotonic() - began
-        self.kept = [*self.kept[1 - KEPT :], found[0]]
-        return found
+        self.kept = [*self.kept[1 - KEPT :], fetched[0]]
+        return fetched
 
     def without_loader(self) -> None:
         """From now on read the kept batches over and over."""

@@ -65,15 +65,15 @@ class Bench(Meter):
 
     def speed(self, case: Case, contender: Ours | Theirs, first: float) -> dict[str, Any]:
         """What every contender's row says."""
-        found = self.timed(contender)
+        times = self.timed(contender)
         flops = flops_per_token(
             contender.encoder, seq=case.length, masked_fraction=0.15, training=True
         )
         return {
-            "step_ms": round(1000 * found["step"], 2),
-            "real_ktok_s": round(found["real"] / 1000, 1),
-            "positions_ktok_s": round(found["positions"] / 1000, 1),
-            "model_tflops": round(found["real"] * flops / 1e12, 1),
+            "step_ms": round(1000 * times["step"], 2),
+            "real_ktok_s": round(times["real"] / 1000, 1),
+            "positions_ktok_s": round(times["positions"] / 1000, 1),
+            "model_tflops": round(times["real"] * flops / 1e12, 1),
             "ceiling_tflops": self.ceiling(),
             "build_seconds": round(contender.build_seconds, 2),
             "first_step_seconds": first,
@@ -89,21 +89,21 @@ class Bench(Meter):
             self.warm(run)
             run()
             run.fetching = 0.0
-            found = self.speed(case, run, first)
-            found["waited"] = round(run.fetching / self.clock, 4)
-            self.profile(run, found["step_ms"])
-            found |= self.memory() | {"graphs": run.num_recorded, "said": run.said}
+            measured = self.speed(case, run, first)
+            measured["waited"] = round(run.fetching / self.clock, 4)
+            self.profile(run, measured["step_ms"])
+            measured |= self.memory() | {"graphs": run.num_recorded, "said": run.said}
             if errors:
-                found["errors"] = {name: round(value, 6) for name, value in errors.items()}
-                found["error_ratio"] = round(errors["ours"] / errors["plain"], 3)
+                measured["errors"] = {name: round(value, 6) for name, value in errors.items()}
+                measured["error_ratio"] = round(errors["ours"] / errors["plain"], 3)
                 if (
                     case.dtype == "bfloat16"
                 ):  # fp8 errs by its own few bits: tests/model/test_fp8.py
-                    found["is_exact"] = found["error_ratio"] <= WORSE
+                    measured["is_exact"] = measured["error_ratio"] <= WORSE
             run.without_loader()
             run()
             again = self.timed(run)["real"] / 1000
-            return found | {"loader_costs": round(1 - found["real_ktok_s"] / again, 4)}
+            return measured | {"loader_costs": round(1 - measured["real_ktok_s"] / again, 4)}
 
     def profile(self, contender: Ours | Theirs, step_ms: float) -> None:
         """A row of its own, where it is asked for."""
@@ -128,9 +128,9 @@ class Bench(Meter):
         first = self.first(contender)
         for _ in range(3):
             contender()
-        found = self.speed(case, contender, first) | self.memory()
-        self.profile(contender, found["step_ms"])
-        return found | {"loss": round(float(contender.loss), 3)}
+        measured = self.speed(case, contender, first) | self.memory()
+        self.profile(contender, measured["step_ms"])
+        return measured | {"loss": round(float(contender.loss), 3)}
 
     def fits(self, case: Case, rows: int, limit: float, *, steps: int = 0) -> dict[str, Any]:
         """Some steps of `rows` rows at once, within `limit` GiB; unless said how many, until all

@@ -100,8 +100,8 @@ class Setting(SimpleNamespace):
         )
 
     def steps(self) -> int:
-        whole = -(-len(self.prepared.train.inputs) // self.recipe.batch_size)
-        return min(whole, self.most_steps or whole)
+        steps_per_epoch = -(-len(self.prepared.train.inputs) // self.recipe.batch_size)
+        return min(steps_per_epoch, self.most_steps or steps_per_epoch)
 
 
 def main() -> int:
@@ -229,7 +229,7 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
         exact = gradient(
             truth, lambda moved=moved, counts=counts: job.mean(job.compute(truth, moved), counts)
         )
-        found = {
+        measured = {
             "padded": gradient(
                 model,
                 lambda moved=moved, counts=counts: job.mean(job.compute(model, moved), counts),
@@ -246,8 +246,8 @@ def check_gradient(setting: Setting) -> dict[str, Any]:
             for _ in range(WARM + 1):
                 model.zero_grad()
                 training.graphs(batch, step, counts)
-            found["recorded"] = flat(model)
-        for name, value in found.items():
+            measured["recorded"] = flat(model)
+        for name, value in measured.items():
             errors[name].append(float((value - exact).norm() / exact.norm()))
     means = {name: statistics.mean(values) for name, values in errors.items() if values}
     recorded = 0 if training.graphs is None else len(training.graphs.recorded)
@@ -274,8 +274,8 @@ def check_vectors(setting: Setting) -> dict[str, Any]:
     """Against float32 on the same device, and every text where it belongs."""
     texts = setting.texts[:200]
     exact = predictor(setting, dtype="float32").embed(texts)
-    found = predictor(setting).embed(texts)
-    one = np.linalg.norm(found - exact, axis=1) / np.linalg.norm(exact, axis=1)
+    vectors = predictor(setting).embed(texts)
+    one = np.linalg.norm(vectors - exact, axis=1) / np.linalg.norm(exact, axis=1)
     return {
         "ok": bool(one.max() < 0.05),
         "relative_error": {"mean": float(one.mean()), "most": float(one.max())},
@@ -318,17 +318,17 @@ def ratio(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 def timed(
     setting: Setting, stamps: list[float], seconds: float, steps: int, **more: Any
 ) -> dict[str, Any]:
-    whole = -(-len(setting.prepared.train.inputs) // setting.recipe.batch_size)
+    steps_per_epoch = -(-len(setting.prepared.train.inputs) // setting.recipe.batch_size)
     late = np.diff(
         stamps[len(stamps) // 2 :]
     )  # a host runs ahead of its device, so single steps say little
     per_step = float(np.mean(late)) if late.size else seconds / max(steps, 1)
-    scaled = seconds if steps >= whole else seconds + (whole - steps) * per_step
+    scaled = seconds if steps >= steps_per_epoch else seconds + (steps_per_epoch - steps) * per_step
     return {
         "seconds": round(scaled, 3),
         "per_step": round(per_step, 6),
         "steps": steps,
-        "is_scaled": steps < whole,
+        "is_scaled": steps < steps_per_epoch,
         "first_step": round(stamps[0], 3) if stamps else None,
         **more,
     }

@@ -70,17 +70,17 @@ def main() -> None:
         chosen = replace(named(args.recipe), tokens=tokens, steps=None)
         return replace(chosen, evaluate_every=-(-chosen.total_steps // args.evaluations))
 
-    found = {"first": run(recipe(args.first_tokens), args.first, args.out / "first", args)}
+    results = {"first": run(recipe(args.first_tokens), args.first, args.out / "first", args)}
     then = recipe(args.then_tokens)
-    found["continued"] = run(
+    results["continued"] = run(
         then, args.then, args.out / "continued", args, init=args.out / "first" / "final"
     )
-    found["from nothing"] = run(then, args.then, args.out / "scratch", args)
-    (args.out / "continued.json").write_text(json.dumps(found, indent=1) + "\n")
+    results["from nothing"] = run(then, args.then, args.out / "scratch", args)
+    (args.out / "continued.json").write_text(json.dumps(results, indent=1) + "\n")
     for name in ("continued", "from nothing"):
         shown = [
             f"{point['tokens'] / 1e6:.1f} M: {point['masked_loss']:.2f}"
-            for point in found[name]["curve"]
+            for point in results[name]["curve"]
         ]
         print(f"{name:<13} {'   '.join(shown)}")
 

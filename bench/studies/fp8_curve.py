@@ -100,7 +100,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 def compare(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """What each run's loss is above bfloat16's: along the way, over the last part of the run, and
     on held-out text."""
-    base, found = runs["bfloat16"], {}
+    base, differences = runs["bfloat16"], {}
     for name, other in runs.items():
         if other is base:
             continue
@@ -109,7 +109,7 @@ def compare(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
             for (end, mine), (_, its) in zip(other["curve"], base["curve"], strict=True)
         ]
         held = zip(other["heldout"], base["heldout"], strict=True)
-        found[name] = {
+        differences[name] = {
             "curve": above,
             "last_part": round(mean(loss for _, loss in above[-max(len(above) // LAST, 1) :]), 4),
             "heldout": [
@@ -117,7 +117,7 @@ def compare(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
                 for mine, its in held
             ],
         }
-    return found
+    return differences
 
 
 def plot(found: dict[str, Any], path: Path) -> None:
@@ -198,17 +198,17 @@ def main() -> None:
                 "above_bfloat16": compare(runs),
             },
         )
-    found = json.loads(place.read_text())
+    curves = json.loads(place.read_text())
     print(
         json.dumps(
             {
                 name: {"last_part": each["last_part"], "heldout": each["heldout"][-1:]}
-                for name, each in found["above_bfloat16"].items()
+                for name, each in curves["above_bfloat16"].items()
             }
         )
     )
     if find_spec("matplotlib"):
-        plot(found, args.out / "curves.svg")
+        plot(curves, args.out / "curves.svg")
     else:
         print("matplotlib is not installed, so nothing was drawn; --plot does it elsewhere")
 

@@ -163,7 +163,7 @@ class Scores(NamedTuple):
 def score(model: Model, tokenizer: Tokenizer, windows: Sequence[Window]) -> Scores:
     """What `model` makes of the windows' hidden words."""
     count = HIDDEN * len(windows)
-    found = Scores(
+    scores = Scores(
         np.zeros(count), np.zeros(count), np.full(count, True), np.zeros(count, np.int64)
     )
     asked = sorted(views(windows, tokenizer), key=lambda view: len(view.token_ids))
@@ -189,11 +189,11 @@ def score(model: Model, tokenizer: Tokenizer, windows: Sequence[Window]) -> Scor
         for row in rows:
             for word, size in enumerate(row.sizes, row.word):
                 losses, hits = [next(nats) for _ in range(size)], [next(right) for _ in range(size)]
-                found.in_turn[word] += losses[0]
+                scores.in_turn[word] += losses[0]
                 if row.first == 0:
-                    found.at_once[word], found.right[word], found.pieces[word] = (
+                    scores.at_once[word], scores.right[word], scores.pieces[word] = (
                         sum(losses),
                         all(hits),
                         size,
                     )
-    return found
+    return scores

@@ -157,12 +157,12 @@ def before_training(args: argparse.Namespace, runtime: Runtime) -> None:
     for name in args.starts:
         model = Checkpoint.load(args.model).model.eval()
         STARTS[name](model.encoder.embedding.position.weight.data, range(short, long), 0)
-        found = evaluation(model, length=long)
+        loss = evaluation(model, length=long)
         rows.append(
             {
                 "start": name,
                 "length": long,
-                **{key: found[key] for key in ("masked_loss", "heldout_tokens")},
+                **{key: loss[key] for key in ("masked_loss", "heldout_tokens")},
             }
         )
         print(json.dumps(rows[-1]), flush=True)

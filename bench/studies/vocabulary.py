@@ -159,13 +159,13 @@ def trained(recipe: PretrainRecipe, data: Path, run: Path) -> Model:
 
 def summary(scores: Scores, characters: int) -> dict[str, float]:
     """Means over the hidden words, and per character of theirs."""
-    told = float(scores.in_turn.mean()) + scores.count_entropy
+    total = float(scores.in_turn.mean()) + scores.count_entropy
     return {
         "nats_per_word_at_once": float(scores.at_once.mean()),
         "nats_per_word_in_turn": float(scores.in_turn.mean()),
         "count_entropy": scores.count_entropy,
-        "nats_per_word": told,
-        "nats_per_character": told * len(scores.in_turn) / characters,
+        "nats_per_word": total,
+        "nats_per_character": total * len(scores.in_turn) / characters,
         "words_right": float(scores.right.mean()),
     }
 
@@ -258,53 +258,53 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    given = parse()
-    torch.set_num_threads(given.threads)
-    begin(given.out, threads=given.threads)
-    text, shards = given.out / "text", given.out / "shards"
+    args = parse()
+    torch.set_num_threads(args.threads)
+    begin(args.out, threads=args.threads)
+    text, shards = args.out / "text", args.out / "shards"
     if not (text / "train.txt").exists():
-        draw_text(given.data, text, megabytes=given.megabytes, rng=np.random.default_rng(0))
-    tokenizers = {folder.name: Tokenizer.load(folder) for folder in given.tokenizers}
+        draw_text(args.data, text, megabytes=args.megabytes, rng=np.random.default_rng(0))
+    tokenizers = {folder.name: Tokenizer.load(folder) for folder in args.tokenizers}
     vocabularies, plans = {}, {}
-    counted = recipe_of(0, 1, 16).encoder if given.count == "miniature" else preset(given.count)
-    for folder, (name, tokenizer) in zip(given.tokenizers, tokenizers.items(), strict=True):
-        vocabularies[name] = told = describe(tokenizer, read_texts(text / "train.txt"))
+    counted = recipe_of(0, 1, 16).encoder if args.count == "miniature" else preset(args.count)
+    for folder, (name, tokenizer) in zip(args.tokenizers, tokenizers.items(), strict=True):
+        vocabularies[name] = described = describe(tokenizer, read_texts(text / "train.txt"))
         build_shards([text / "train.txt"], tokenizer=folder, out=shards / name)
         seq = (
-            round(given.words * told["pieces_per_word"]) + SPECIALS
+            round(args.words * described["pieces_per_word"]) + SPECIALS
         )  # equal text in a sequence, equal compute in a run
         plans[name] = seq, sequence_flops(counted, tokenizer.vocab_size, seq)
     limits = [(tokenizer, plans[name][0] - SPECIALS) for name, tokenizer in tokenizers.items()]
-    words, drawn = round(WINDOW * given.words / 2) * 2, np.random.default_rng(1)
+    words, drawn = round(WINDOW * args.words / 2) * 2, np.random.default_rng(1)
     windows = make_windows(
-        read_texts(text / "heldout.txt"), limits, words=words, count=given.windows, rng=drawn
+        read_texts(text / "heldout.txt"), limits, words=words, count=args.windows, rng=drawn
     )
     for name, tokenizer in tokenizers.items():
         vocabularies[name]["unigram_nats_per_word"] = unigram_nats(
             shards / name, tokenizer, windows
         )
-    first_flops = plans[given.tokenizers[0].name][1]
+    first_flops = plans[args.tokenizers[0].name][1]
     characters = sum(len(word) for window in windows for word in hidden_words(window))
     result: dict[str, Any] = {
-        "count": given.count,
-        "words_in_a_sequence": given.words,
+        "count": args.count,
+        "words_in_a_sequence": args.words,
         "hidden_words": HIDDEN * len(windows),
     }
     result |= {
-        "megabytes_from_each_file": given.megabytes,
+        "megabytes_from_each_file": args.megabytes,
         "batch_size": BATCH,
         "vocabularies": vocabularies,
     }
     result |= {"runs": [], "against_the_first": {}}
     found: dict[int, dict[str, list[np.ndarray]]] = {
-        steps: {name: [] for name in tokenizers} for steps in given.steps
+        steps: {name: [] for name in tokenizers} for steps in args.steps
     }
-    for steps, seed, (name, (seq, flops)) in product(given.steps, given.seeds, plans.items()):
+    for steps, seed, (name, (seq, flops)) in product(args.steps, args.seeds, plans.items()):
         recipe = recipe_of(seed, round(steps * first_flops / flops), seq)
-        run = given.out / "runs" / f"{name}-{given.count}-{steps}-seed{seed}"
+        run = args.out / "runs" / f"{name}-{args.count}-{steps}-seed{seed}"
         scores = score(trained(recipe, shards / name, run), tokenizers[name], windows)
         found[steps][name].append(scores.in_turn + scores.count_entropy)
-        told = vocabularies[name]
+        described = vocabularies[name]
         rows = recipe.total_steps * recipe.batch_size.values[0]
         result["runs"].append(
             {
@@ -312,18 +312,18 @@ def main() -> None:
                 "seed": seed,
                 "steps": recipe.total_steps,
                 "sequence_length": seq,
-                "words": rows * (seq - SPECIALS) / told["pieces_per_word"],
+                "words": rows * (seq - SPECIALS) / described["pieces_per_word"],
                 "flops_counted": rows * flops,
                 "flops_of_the_miniature": rows
-                * sequence_flops(recipe.encoder, told["vocab_size"], seq),
+                * sequence_flops(recipe.encoder, described["vocab_size"], seq),
                 **summary(scores, characters),
             }
         )
         print(json.dumps(result["runs"][-1]), flush=True)
         if len({len(each) for each in found[steps].values()}) == 1:
             result["against_the_first"][str(steps)] = differences(found[steps])
-        write_json(given.out / "vocabulary.json", result)
-        (given.out / "table.md").write_text(table(result), encoding="utf-8")
+        write_json(args.out / "vocabulary.json", result)
+        (args.out / "table.md").write_text(table(result), encoding="utf-8")
 
 
 if __name__ == "__main__":

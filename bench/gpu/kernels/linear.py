@@ -44,8 +44,8 @@ def cases(size: int, tokens: int) -> Any:
         )
         if outputs == 1:
             residual = torch.randn(tokens, size, device="cuda").bfloat16()
-            whole = partial(products.matmul, states, weight, bias, residual, transpose_right=True)
-            yield f"{name}, forward, and the residual", whole, mapped + residual.float()
+            fused = partial(products.matmul, states, weight, bias, residual, transpose_right=True)
+            yield f"{name}, forward, and the residual", fused, mapped + residual.float()
         yield (
             f"{name}, states",
             partial(products.matmul, gradient, weight),

@@ -87,8 +87,10 @@ class Long(Case):
 
     def backward(self, *saved: Tensor) -> list[Tensor]:
         parts = [leaf.detach()[:, None] for leaf in self.leaves]
-        found = long._backward(parts, *saved, self.gradient, *self.bounds, *self.longest, None, 0.0)
-        return [part[:, 0] for part in found]
+        gradients = long._backward(
+            parts, *saved, self.gradient, *self.bounds, *self.longest, None, 0.0
+        )
+        return [part[:, 0] for part in gradients]
 
 
 class Full(Long):

@@ -125,15 +125,15 @@ class Kernels:
         )
         found, totals = self.norm()
         exact = [of_states + self.skip.double(), *of_parameters, self.skip.double().sum(0)]
-        told = {"norm": [error(*pair) for pair in zip([found, *totals], exact, strict=True)]}
+        errors = {"norm": [error(*pair) for pair in zip([found, *totals], exact, strict=True)]}
         for name in ("tanh", "none"):
             leaf = self.inner.double().requires_grad_()
             out = F.gelu(leaf, approximate=name)
             (slope,) = torch.autograd.grad(out, leaf, self.inner_gradient.double())
             found, anew, total = self.gelu(is_tanh=name == "tanh")
             pairs = (anew, out.detach()), (found, slope), (total, slope.sum(0))
-            told[f"gelu, {name}"] = [error(*pair) for pair in pairs]
-        return told
+            errors[f"gelu, {name}"] = [error(*pair) for pair in pairs]
+        return errors
 
 
 class Layer(Rows):
@@ -166,9 +166,9 @@ class Layer(Rows):
 
         with patch.object(layers, "scaled_dot_product", attend):
             self.parts.double()
-            found = flat(self.call(apply_layer, torch.float64))
+            exact_result = flat(self.call(apply_layer, torch.float64))
             self.parts.to(DTYPE)
-            return found
+            return exact_result
 
     def run(self, rounds: int) -> dict[str, Any]:
         truth, found, graphs = self.truth(), dict[str, Any](), dict[str, torch.cuda.CUDAGraph]()

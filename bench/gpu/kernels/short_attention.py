@@ -119,9 +119,9 @@ class Case(Rows):
         return [out.detach(), *torch.autograd.grad(out, leaves, self.gradient.to(dtype))]
 
     def errors(self, attend: Attend, truth: list[Tensor]) -> list[float]:
-        found = zip(self.outcome(attend), truth, strict=True)
+        pairs = zip(self.outcome(attend), truth, strict=True)
         return [
-            round(float((mine.double() - exact).norm() / exact.norm()), 6) for mine, exact in found
+            round(float((mine.double() - exact).norm() / exact.norm()), 6) for mine, exact in pairs
         ]
 
     def record(self, attend: Attend, *, backward: bool) -> torch.cuda.CUDAGraph:
@@ -162,8 +162,10 @@ class Layer(Rows):
         states = self.states.detach().to(dtype).requires_grad_()
         torch._dynamo.mark_dynamic(states, 1)
         out = part(states, self.packing, self.needed)
-        found = torch.autograd.grad(out, [states, *self.part.parameters()], self.gradient.to(dtype))
-        return [out.detach(), *found]
+        gradients = torch.autograd.grad(
+            out, [states, *self.part.parameters()], self.gradient.to(dtype)
+        )
+        return [out.detach(), *gradients]
 
     def truth(self) -> list[Tensor]:
         def attend(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
