@@ -175,6 +175,21 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert "litebert[ray]" in shown
 
 
+def test_an_interrupt_that_c_code_turns_into_an_error_is_still_75() -> None:
+    program = """
+import os, signal, litebert.cli as cli
+def run(args):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        raise ValueError("could not determine the shape")
+cli.run = run
+cli.main([])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (75, "")
+
+
 if __name__ == "__main__":
     os.environ["COLUMNS"] = "100"
     print(surface(), end="")

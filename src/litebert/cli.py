@@ -92,8 +92,14 @@ def main(args: Sequence[str] | None = None) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):  # texts may hold lone surrogates
             sys.stdout.reconfigure(errors="backslashreplace")
         code = run(sys.argv[1:] if args is None else list(args))
+        if interrupts.raised and code:
+            code = INTERRUPTED
     except KeyboardInterrupt:  # a second one, while the first was reported
         code = INTERRUPTED
+    except Exception:
+        if not interrupts.raised:
+            raise
+        code = INTERRUPTED  # C++ code turned the interrupt into an error of its own
     finally:
         interrupts.over = True  # no call in between, so no handler runs before this
     interrupts.ignore()
@@ -201,6 +207,8 @@ class _Interrupts:
     def __init__(self) -> None:
         self.over = False
         """Whether the exit code is settled: signals no longer change it."""
+        self.raised = False
+        """Whether KeyboardInterrupt was raised: an error after it is a consequence."""
         self._last = signal.SIGTERM
         self._report_ignored = sys.unraisablehook
 
@@ -224,6 +232,7 @@ class _Interrupts:
                 signal.setitimer(signal.ITIMER_REAL, self._AGAIN_SECONDS)
                 return
             frame = frame.f_back
+        self.raised = True
         raise KeyboardInterrupt
 
     def _send_again(self, number: int, frame: FrameType | None) -> None:

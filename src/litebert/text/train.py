@@ -214,7 +214,10 @@ def _run_worker() -> None:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    settings = json.loads(sys.stdin.buffer.readline())
+    first = sys.stdin.buffer.readline()
+    if not first:  # the parent was interrupted before it sent anything
+        return
+    settings = json.loads(first)
     try:
         answer = _MODEL + _learn(settings)
     except RuntimeError as error:

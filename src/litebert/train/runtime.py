@@ -191,7 +191,8 @@ class StopSignal:
 
     def __enter__(self) -> "StopSignal":
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._receive)
+            self._before[number] = signal.getsignal(number)  # first: `_receive` reads it
+            signal.signal(number, self._receive)
         return self
 
     def __exit__(
