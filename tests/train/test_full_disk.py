@@ -5,11 +5,13 @@ import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from litebert.testing import tiny_recipe
+from litebert.train.finetune.run import Finetuning
+from litebert.train.loop import BetweenSteps, Event
+from litebert.train.pretrain.run import Pretraining
 from tests.helpers.finetuning import WatchedTuning, ready, source, tune
 from tests.helpers.finetuning import recipe as tuning_recipe
 from tests.helpers.pretraining import CPU, Watched, essence, events, train, weights
@@ -38,33 +40,21 @@ class Filler:
         self.free_from = draw.randrange(self.full_from + 1, 12)
         self.left = draw.choice([0, 0, 4096, 100_000])
 
-    def at(self, step: int) -> None:
-        if step == self.full_from:
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, BetweenSteps):
+            return
+        if event.state.step == self.full_from:
             with self.file.open("wb") as file:
                 free = os.statvfs(self.file).f_bavail * os.statvfs(self.file).f_frsize
                 file.write(b"x" * max(free - self.left, 0))
-        if step == self.free_from:
+        if event.state.step == self.free_from:
             self.file.unlink()
 
 
-class Filling(Watched):
-    def __init__(self, filler: Filler, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.filler = filler
-
-    def beside(self, state: Any, stop: Any) -> None:
-        self.filler.at(state.step)
-        super().beside(state, stop)
-
-
-class FillingTuning(WatchedTuning):
-    def __init__(self, filler: Filler, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.filler = filler
-
-    def beside(self, state: Any, stop: Any) -> None:
-        self.filler.at(state.step)
-        super().beside(state, stop)
+def run_filling(training: Pretraining | Finetuning, filler: Filler, out: Path) -> None:
+    """Run while `filler` fills the disk, before anything is evaluated or saved."""
+    training.run.subscribers.insert(0, filler)
+    training.train(out, progress=False)
 
 
 def test_twenty_full_disks_cost_no_run(shards: Path, tmp_path: Path, small_disk: Path) -> None:
@@ -73,9 +63,8 @@ def test_twenty_full_disks_cost_no_run(shards: Path, tmp_path: Path, small_disk:
     lost = 0
     for number in range(20):
         run = small_disk / str(number)
-        Filling(Filler(random.Random(number), small_disk), recipe, shards, CPU).train(
-            run, progress=False
-        )
+        filler = Filler(random.Random(number), small_disk)
+        run_filling(Watched(recipe, shards, CPU), filler, run)
         lost += len(events(run))
         mine, theirs = weights(run), weights(tmp_path / "whole")
         assert all(bool((mine[name] == theirs[name]).all()) for name in theirs)
@@ -93,9 +82,8 @@ def test_twenty_full_disks_cost_no_fine_tuning(tmp_path: Path, small_disk: Path)
     lost = 0
     for number in range(20):
         run = small_disk / str(number)
-        FillingTuning(
-            Filler(random.Random(number), small_disk), recipe, ready("classify"), source(), CPU
-        ).train(run, progress=False)
+        filler = Filler(random.Random(number), small_disk)
+        run_filling(WatchedTuning(recipe, ready("classify"), source(), CPU), filler, run)
         lost += len(events(run))
         mine, theirs = weights(run), weights(tmp_path / "whole")
         assert all(bool((mine[name] == theirs[name]).all()) for name in theirs)
