@@ -550,7 +550,7 @@ def test_a_converted_checkpoint_is_trained_on(shards: Path, tmp_path: Path) -> N
 
 def test_no_evaluation_where_nothing_is_held_out(shards: Path, tmp_path: Path) -> None:
     training = train(tiny_recipe(heldout_fraction=0.0), shards, tmp_path / "run")
-    assert set(training.result.to_dict()) == {"steps", "tokens", "seconds"}  # type: ignore[attr-defined]
+    assert set(training.result.details) == {"steps", "tokens", "seconds"}  # type: ignore[attr-defined]
     with pytest.raises(DataError, match="nothing to evaluate on"):
         Watched(tiny_recipe(heldout_fraction=0.0001), shards, CPU)
 
