@@ -31,7 +31,7 @@ test: setup check
 
 # the GPU kernels in Triton's interpreter, where there is no GPU that the tests above have used; not among the constraints, for a
 # torch that is made for GPUs brings its own
-KERNELS := short_attention long_attention attention_dropout fused_norm layer fp8_rounding label_loss
+KERNELS := short_attention long_attention attention_dropout fused_norm layer fp8_rounding label_loss rotary_attention
 test-kernels: setup
 	$(BIN)/python -c "import triton" 2> /dev/null || $(PIP) triton==3.7.1
 	$(BIN)/python -c "import torch; exit(not torch.cuda.is_available())" || \
@@ -57,6 +57,7 @@ bench: setup
 	$(BIN)/python -m bench.cpu.scores --glue $(TASKS)/glue --squad1 $(TASKS)/squad/dev-v1.1.json --squad2 $(TASKS)/squad/dev-v2.0.json
 	$(BIN)/python -m bench.cpu.finetune --data $(TASKS)/glue --tokenizer $(TOKENIZER)
 	$(BIN)/python -m bench.cpu.predict
+	$(BIN)/python -m bench.cpu.engines
 
 # hours of kills, signals, damage and bad files
 torture: setup
