@@ -8,6 +8,15 @@ from typing import Any
 from litebert.errors import ConfigError
 
 
+def shorten(value: object, limit: int = 80) -> str:
+    """A value as an error shows it: its repr, of a long one the beginning and the length."""
+    text = repr(value[: 2 * limit] if isinstance(value, str | bytes) else value)
+    size = len(value) if isinstance(value, str | bytes) else len(text)
+    if size <= limit:
+        return text
+    return f"{text[: limit - 20]}… ({size:,} characters)"
+
+
 def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -18,7 +27,7 @@ def check_number(
     value = getattr(owner, name)
     if not (optional and value is None) and not (is_number(value) and low <= value <= high):
         raise ConfigError(
-            f"{name} is a number from {low:g} to {high:g}{_or_none(optional)}; got {value!r}"
+            f"{name} is a number from {low:g} to {high:g}{_or_none(optional)}; got {shorten(value)}"
         )
 
 
@@ -27,27 +36,28 @@ def check_whole(owner: object, name: str, low: int, high: int, *, optional: bool
     is_int = isinstance(value, int) and not isinstance(value, bool)
     if not (optional and value is None) and not (is_int and low <= value <= high):
         raise ConfigError(
-            f"{name} is a whole number from {low} to {high}{_or_none(optional)}; got {value!r}"
+            f"{name} is a whole number from {low} to {high}{_or_none(optional)}; got "
+            f"{shorten(value)}"
         )
 
 
 def check_choice(owner: object, name: str, choices: Collection[Any]) -> None:
     value = getattr(owner, name)
     if value not in choices:
-        raise ConfigError(f"{name} is one of {', '.join(map(str, choices))}; got {value!r}")
+        raise ConfigError(f"{name} is one of {', '.join(map(str, choices))}; got {shorten(value)}")
 
 
 def check_type(owner: object, name: str, kind: type, what: str) -> None:
     value = getattr(owner, name)
     if not isinstance(value, kind):
-        raise ConfigError(f"{name} is {what}; got {value!r}")
+        raise ConfigError(f"{name} is {what}; got {shorten(value)}")
 
 
 def check_known(what: str, name: object, known: Collection[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(str(name), known, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigError(f"there is no {what} {name!r}; {meant}known: {', '.join(known)}")
+        raise ConfigError(f"there is no {what} {shorten(name)}; {meant}known: {', '.join(known)}")
 
 
 def _or_none(optional: bool) -> str:
