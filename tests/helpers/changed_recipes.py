@@ -5,7 +5,8 @@ import ast
 import inspect
 from itertools import pairwise
 
-from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, Stages
+from litebert.recipes import FinetuneRecipe, FractionStages, OptimizerSpec, PretrainRecipe, Stages
+from litebert.recipes.class_weights import ClassWeights
 
 PRETRAIN = PretrainRecipe(
     preset="tiny",
@@ -35,8 +36,16 @@ PRETRAIN = PretrainRecipe(
         max_grad_norm=0.5,
     ),
     seed=2**40 + 1,
+    objective="rtd",
+    generator_size=16,
+    generator_layers=2,
+    generator_tie="none",
+    detection_weight=20.0,
     order="nsp",
-    mask_fraction=0.2,
+    mask_fraction=FractionStages.parse("0:0.35,0.8:0.2"),
+    mask_share=0.85,
+    random_share=0.0,
+    evaluate_mask_fraction=0.25,
     max_masked=20,
     max_ngram=1,
     copies=3,
@@ -64,11 +73,15 @@ FINETUNE = FinetuneRecipe(
     steps=70,
     batch_size=5,
     max_length=64,
+    class_weights=ClassWeights("balanced"),
     optimizer=OptimizerSpec(
         name="lamb", learning_rate=1e-3, betas=(0.8, 0.9), norm_clamp=(0.0, 10.0), warmup=7
     ),
     encoder_dropout=0.2,
     head_dropout=0.0,
+    exits="each",
+    exit_distillation=0.5,
+    exit_temperature=1.0,
     seed=3,
     random_weights=True,
     evaluations=2,

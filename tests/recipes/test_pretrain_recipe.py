@@ -16,6 +16,7 @@ from litebert.recipes import (
     OPTIMIZERS,
     PRACTICAL,
     FinetuneRecipe,
+    FractionStages,
     OptimizerSpec,
     PretrainRecipe,
     Stages,
@@ -90,9 +91,9 @@ def test_difference_and_fingerprint_agree_on_what_is_practical(name: str) -> Non
 
 
 def test_budget_in_tokens_becomes_steps() -> None:
-    recipe = PretrainRecipe(tokens=256 * 128 * 10)
+    recipe = PretrainRecipe(tokens=128 * 128 * 10)
     assert recipe.total_steps == 10
-    assert replace(recipe, tokens=256 * 128 * 10 + 1).total_steps == 11
+    assert replace(recipe, tokens=128 * 128 * 10 + 1).total_steps == 11
     assert replace(recipe, tokens=1).total_steps == 1
     assert replace(recipe, tokens=None, steps=7).total_steps == 7
 
@@ -137,7 +138,9 @@ def test_paper_recipe_is_the_paper() -> None:
     )
     assert paper.encoder.norm == "post"
     assert (paper.one_segment, paper.cutting, paper.random_specials) == ("random", "last", True)
-    assert all(recipe.preset == "albert-base-v2" for recipe in NAMED.values())
+    presets = {name: recipe.preset for name, recipe in NAMED.items()}
+    assert presets.pop("affordable") == "litebert-base"
+    assert set(presets.values()) == {"albert-base-v2"}
 
 
 def test_named_recipes_stand_for_their_models() -> None:
@@ -180,10 +183,47 @@ def test_named_recipes_stand_for_their_models() -> None:
             "depth ends at the encoder's 12 layers, and none is more",
         ),
         ({"order": "son"}, "order is one of sop, nsp, none; got 'son'"),
+        ({"objective": "electra"}, "objective is one of masked, rtd; got 'electra'"),
+        ({"generator_tie": "half"}, "generator_tie is one of embeddings, all, none; got 'half'"),
+        ({"generator_layers": 0}, "generator_layers is a whole number from 1 to 1000, or none"),
+        ({"detection_weight": -1}, "detection_weight is a number from 0 to 1e.06; got -1"),
+        (
+            {"objective": "rtd", "generator_size": 100},
+            "generator_size is a multiple of the encoder's head size, 64; got 100",
+        ),
+        (
+            {"objective": "rtd", "generator_size": 64, "generator_tie": "all"},
+            "a generator with tie = all has the encoder's hidden_size, 768; got 64",
+        ),
+        (
+            {"objective": "rtd", "generator_layers": 13, "generator_tie": "all"},
+            "tie = all is the encoder's first layers, at most 12; got 13",
+        ),
+        (
+            {
+                "objective": "rtd",
+                "generator_layers": 4,
+                "generator_tie": "all",
+                "overrides": (("unshared_ends", 1),),
+            },
+            "fewer layers share differently; choose 12 layers, or tie = embeddings",
+        ),
         ({"copies": 0}, "copies is a whole number from 1 to .*, or none; got 0"),
         ({"dtype": "float16"}, "dtype is one of auto, float32, bfloat16"),
-        ({"mask_fraction": 0.95}, "mask_fraction is a number from 0.001 to 0.9; got 0.95"),
-        ({"mask_fraction": "15%"}, "mask_fraction is a number"),
+        (
+            {"mask_fraction": FractionStages.parse("0:0.95,0.8:0.15")},
+            "mask_fraction is a number from 0.001 to 0.9; got 0:0.95,0.8:0.15",
+        ),
+        ({"mask_fraction": 1.5}, "the value of a stage is a fraction from 0 to 1; got 1.5"),
+        ({"mask_fraction": "15%"}, "mask_fraction is a fraction or stages of it, .*; got '15%'"),
+        ({"mask_share": 1.1}, "mask_share is a number from 0 to 1; got 1.1"),
+        ({"random_share": -0.1}, "random_share is a number from 0 to 1; got -0.1"),
+        (
+            {"mask_share": 0.8, "random_share": 0.3},
+            "mask_share and random_share are fractions of the same tokens, at most 1 together; "
+            "got 0.8 and 0.3",
+        ),
+        ({"evaluate_mask_fraction": 0}, "evaluate_mask_fraction is a number from 0.001 to 0.9"),
         ({"keep_snapshots": 0}, "keep_snapshots is a whole number from 1"),
         ({"seed": -1}, "seed is a whole number from 0"),
         ({"max_skips": True}, "max_skips is a whole number"),
@@ -239,6 +279,7 @@ def test_wrong_optimizers_are_refused(changes: dict[str, Any], message: str) -> 
         ('{"optimizer": 3}', "optimizer is a JSON object; got 3"),
         ('{"overrides": [["norm", "pre"]]}', "overrides is a JSON object"),
         ('{"batch_size": "0:a"}', "stages are a number"),
+        ('{"mask_fraction": "15%"}', r"stages are a number \(0.15\) or .*; got '15%'"),
     ],
 )
 def test_wrong_files_are_refused(text: str, message: str) -> None:
@@ -248,16 +289,21 @@ def test_wrong_files_are_refused(text: str, message: str) -> None:
 
 def test_json_may_state_plain_numbers_and_leave_settings_out() -> None:
     recipe = PretrainRecipe.from_json(
-        json.dumps({"batch_size": 64, "optimizer": {"learning_rate": 1e-3}})
+        json.dumps({"batch_size": 64, "mask_fraction": 0.2, "optimizer": {"learning_rate": 1e-3}})
     )
     assert recipe == PretrainRecipe(
-        batch_size=Stages.constant(64), optimizer=OptimizerSpec(learning_rate=1e-3)
+        batch_size=Stages.constant(64),
+        mask_fraction=FractionStages.constant(0.2),
+        optimizer=OptimizerSpec(learning_rate=1e-3),
     )
+    assert recipe.to_dict()["mask_fraction"] == 0.2
+    assert replace(PretrainRecipe(), mask_fraction=0.2).mask_fraction == recipe.mask_fraction  # type: ignore[arg-type]
 
 
 OLD_SETTINGS = {
     "rate_batch_size": 8,
     "optimizer": {"name": "lamb", "rate": 0.5, "decay": "cosine"},
+    "overrides": {"norm": "pre", "position_init": "sinusoidal"},
 }
 
 
@@ -269,10 +315,12 @@ def test_settings_are_read_by_their_old_names_with_a_note(tmp_path: Path) -> Non
     assert recipe == PretrainRecipe(
         reference_batch_size=8,
         optimizer=OptimizerSpec(name="lamb", learning_rate=0.5, schedule="cosine"),
+        overrides=(("norm", "pre"), ("positions", "sinusoidal")),
     )
+    assert recipe.encoder.positions == "sinusoidal"
     assert notes == [
         f"{path} is of an earlier release: rate is now learning_rate, decay is now schedule, "
-        "rate_batch_size is now reference_batch_size"
+        "rate_batch_size is now reference_batch_size, position_init is now positions"
     ]
     notes.clear()
     path.write_text(recipe.to_json())
@@ -280,10 +328,16 @@ def test_settings_are_read_by_their_old_names_with_a_note(tmp_path: Path) -> Non
     assert notes == []
 
 
+FIRST_AFFORDABLE = replace(
+    named("affordable-post"), overrides=(("norm", "pre"),), optimizer=OPTIMIZERS["muon"]
+)
+"""The recipe `affordable` of the first release."""
+
+
 @pytest.mark.parametrize(
     ("recipe", "fingerprint"),
     [
-        (named("affordable"), "a8ec0dd7ba102f672346fbd5615ff49b4283ff7fda2bdb59358509ac2c493b38"),
+        (FIRST_AFFORDABLE, "a8ec0dd7ba102f672346fbd5615ff49b4283ff7fda2bdb59358509ac2c493b38"),
         (named("demo"), "1e9a2d4465b92695f675e272a72089b1f83142e2d94d7073430728ce724ad24e"),
         (
             replace(named("paper"), one_segment="drop", cutting="even", random_specials=False),
@@ -297,6 +351,20 @@ def test_fingerprints_are_those_of_the_first_release(
 ) -> None:
     """Snapshots hold them: a run of 0.1.0 is known again, whatever was renamed or added since."""
     assert recipe.fingerprint == fingerprint
+
+
+def test_overrides_by_an_old_name_are_the_same_recipe() -> None:
+    recipe = PretrainRecipe()
+    old, new = (
+        recipe.changed({"encoder": {name: "sinusoidal"}}) for name in ("position_init", "positions")
+    )
+    assert old == new
+    again = new.changed({"encoder": {"position_init": "normal", "num_layers": 2}})
+    assert again.encoder.positions == "learned"
+    written = replace(recipe, overrides=(("position_init", "sinusoidal"),))
+    assert written.encoder == replace(new, overrides=(("positions", "sinusoidal"),)).encoder
+    rotary = recipe.changed({"encoder": {"positions": "rotary"}})
+    assert len({recipe.fingerprint, new.fingerprint, rotary.fingerprint}) == 3
 
 
 def test_another_optimizer_brings_its_own_defaults() -> None:

@@ -99,7 +99,7 @@ def test_help_shows_the_values_of_the_recipe(shown: Callable[..., str]) -> None:
     usual, paper = shown("pretrain", "--help"), shown("pretrain", "--recipe", "paper", "--help")
     assert "--optimizer {lamb,adamw,muon}" in usual
     for text, tokens, batch, optimizer in (
-        (usual, "60_000_000", "256", "muon"),
+        (usual, "60_000_000", "128", "muon"),
         (paper, "none", "4096", "lamb"),
     ):
         for flag, value in (("tokens", tokens), ("batch-size", batch), ("optimizer", optimizer)):
@@ -114,8 +114,8 @@ def test_a_wrong_value_is_answered_with_what_is_expected(shown: Callable[..., st
     assert "Error parsing --steps: expected INT; got many" in shown(
         "pretrain", "--data", "x", "--out", "y", "--steps", "many", code=2
     )
-    assert "Perhaps you meant: --mask-fraction FLOAT" in shown(
-        "pretrain", "--data", "x", "--out", "y", "--mask-fractio", "0.2", code=2
+    assert "Perhaps you meant: --max-ngram INT" in shown(
+        "pretrain", "--data", "x", "--out", "y", "--max-ngra", "2", code=2
     )
 
 
@@ -133,14 +133,17 @@ def test_switches_are_read_in_every_spelling() -> None:
 def test_old_names_of_flags_are_read_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     _, _, settings_type = RECIPES["pretrain"]
     args = ["--rate", "0.1", "--decay=cosine", "--rate_batch_size", "8"]
+    args += ["--encoder", "position_init=sinusoidal", "num_layers=2"]
     assert parse(settings_type, *args) == {
         "learning_rate": 0.1,
         "schedule": "cosine",
         "reference_batch_size": 8,
+        "encoder": {"position_init": "sinusoidal", "num_layers": 2},
     }
     assert capsys.readouterr().err.splitlines() == [
         "note: --rate is now --learning-rate; the old name is read in this release only",
         "note: --decay is now --schedule; the old name is read in this release only",
         "note: --rate-batch-size is now --reference-batch-size; the old name is read in this "
         "release only",
+        "note: position_init is now positions; the old name is read in this release only",
     ]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.errors import ConfigError
-from litebert.recipes import Stages
+from litebert.recipes import FractionStages, Stages
 
 
 @st.composite
@@ -37,6 +37,29 @@ def test_depth_as_in_the_warm_start() -> None:
     assert str(depth) == "0:3,0.1:6,0.25:12"
     assert depth.starts(3) == (0, 0, 1)
     assert depth.at(0, 3) == 6  # three steps fold the first stage away
+
+
+def test_fractions_by_stage() -> None:
+    masked = FractionStages.parse("0:0.35,0.8:0.15")
+    assert [masked.at(step, 10) for step in (0, 7, 8, 9)] == [0.35, 0.35, 0.15, 0.15]
+    assert str(masked) == "0:0.35,0.8:0.15"
+    assert FractionStages.parse("0.15") == FractionStages.constant(0.15)
+    assert FractionStages.parse(str(FractionStages.constant(1 / 3))).values == (1 / 3,)
+    assert not masked.is_constant
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("15%", r"stages are a number \(0\.15\) or start:value pairs \(0:0\.35,0\.8:0\.15\)"),
+        ("0.5:0.15", "the first stage starts at 0, as in 0:0.35,0.8:0.15; got 0.5:0.15"),
+        ("0:0.3,0.5:1", "the value of a stage is a fraction from 0 to 1; got 1.0"),
+        ("nan", "the value of a stage is a fraction from 0 to 1; got nan"),
+    ],
+)
+def test_wrong_fractions_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FractionStages.parse(text)
 
 
 def test_by_step_and_constant() -> None:

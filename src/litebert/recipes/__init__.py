@@ -1,11 +1,18 @@
 """Recipes: complete descriptions of runs as frozen data. No torch."""
 
+from litebert.recipes.embed import EmbedRecipe
 from litebert.recipes.finetune import FinetuneRecipe
 from litebert.recipes.named import NAMED, named
 from litebert.recipes.optimizer import OPTIMIZERS, OptimizerName, OptimizerSpec, Schedule
 from litebert.recipes.pretrain import PRACTICAL, PretrainRecipe
-from litebert.recipes.recipe import RENAMED, Recipe, current_names, difference
-from litebert.recipes.stages import Stages
+from litebert.recipes.recipe import (
+    RENAMED,
+    RENAMED_ENCODER,
+    Recipe,
+    current_names,
+    difference,
+)
+from litebert.recipes.stages import FractionStages, Stages
 from litebert.recipes.table14 import TABLE_14, paper_recipe
 
 __all__ = [
@@ -13,8 +20,11 @@ __all__ = [
     "OPTIMIZERS",
     "PRACTICAL",
     "RENAMED",
+    "RENAMED_ENCODER",
     "TABLE_14",
+    "EmbedRecipe",
     "FinetuneRecipe",
+    "FractionStages",
     "OptimizerName",
     "OptimizerSpec",
     "PretrainRecipe",

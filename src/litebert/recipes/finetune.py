@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from litebert.checks import check_choice, check_number, check_type, check_whole
-from litebert.config import MAX_DROPOUT
+from litebert.config import MAX_DROPOUT, Exits
 from litebert.errors import ConfigError
+from litebert.recipes.class_weights import ClassWeights
 from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
 from litebert.recipes.pretrain import Compile, DType
 from litebert.recipes.recipe import Recipe
@@ -53,6 +54,17 @@ class FinetuneRecipe(Recipe):
     """Dropout probability in the encoder (the paper's ALBERT DR)."""
     head_dropout: float = 0.1
     """Dropout probability before the head's last linear layer (the paper's classifier DR)."""
+    class_weights: ClassWeights = field(default=ClassWeights())
+    """Weight of each label's examples in the loss: none; balanced, the inverse of its frequency in
+    train; or LABEL=WEIGHT …, 1 for the others. The checkpoint is then selected by macro F1."""
+    exits: Exits = "none"
+    """Train heads that answer after fewer layers (classify, pair, regress): one for all depths, or
+    each with a head and pooler of its own. A depth's loss weighs as much as it is deep."""
+    exit_distillation: float = 1.0
+    """With exits: weight of each earlier depth's distance to the last depth's answer, beside its
+    own loss; 0 for none."""
+    exit_temperature: float = 2.0
+    """With exits: temperature at which that distance compares probabilities."""
     seed: int = 0
     """Seed of the head, the order of examples and dropout."""
     random_weights: bool = False
@@ -105,9 +117,13 @@ class FinetuneRecipe(Recipe):
 
     def __post_init__(self) -> None:
         check_type(self, "task", str, "the name of a task")
+        object.__setattr__(self, "class_weights", ClassWeights.of(self.class_weights))
         check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
         check_type(self, "random_weights", bool, "true or false")
         check_choice(self, "null_search", get_args(NullSearch))
+        check_choice(self, "exits", get_args(Exits))
+        check_number(self, "exit_distillation", 0, 1e6)
+        check_number(self, "exit_temperature", 0.01, 100)
         check_choice(self, "dtype", get_args(DType))
         check_choice(self, "compile", get_args(Compile))
         check_number(self, "epochs", 0.001, 1e6, optional=True)

@@ -2,12 +2,20 @@
 and its number of steps out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from litebert.checks import check_choice, check_number, check_type, check_whole
-from litebert.config import EncoderConfig, preset
+from litebert.checks import check_choice, check_number, check_type, check_whole, is_number
+from litebert.config import (
+    SIZE_LIMITS,
+    EncoderConfig,
+    GeneratorConfig,
+    Tie,
+    current_settings,
+    generator_of,
+    preset,
+)
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import (
     LAMB_BATCH_SIZE,
@@ -17,8 +25,9 @@ from litebert.recipes.optimizer import (
     OptimizerSpec,
 )
 from litebert.recipes.recipe import Recipe
-from litebert.recipes.stages import Stages
+from litebert.recipes.stages import FractionStages, Stages
 
+Objective = Literal["masked", "rtd"]
 Order = Literal["sop", "nsp", "none"]
 OneSegment = Literal["drop", "random"]
 Cutting = Literal["even", "last"]
@@ -50,7 +59,7 @@ PRACTICAL = frozenset(
 class PretrainRecipe(Recipe):
     """What a run learns from its data, and how. The defaults are the recipe `affordable`."""
 
-    preset: str = "albert-base-v2"
+    preset: str = "litebert-base"
     """Named shape of the encoder (litebert info lists them); the vocabulary size is the
     tokenizer's."""
     overrides: tuple[tuple[str, int | float | bool | str], ...] = (("norm", "pre"),)
@@ -59,7 +68,7 @@ class PretrainRecipe(Recipe):
     """Length of the run in optimizer steps, instead of tokens."""
     tokens: int | None = 60_000_000
     """Length of the run in tokens, padding included, instead of steps."""
-    batch_size: Stages = field(default=Stages.constant(256))
+    batch_size: Stages = field(default=Stages.constant(128))
     """Sequences per step, over all ranks and microbatches; a number or stages."""
     sequence_length: Stages = field(default=Stages.constant(128))
     """Tokens per example with [CLS] and [SEP]; a number or stages."""
@@ -68,18 +77,38 @@ class PretrainRecipe(Recipe):
     layers from the start."""
     extend_positions: bool = True
     """Extrapolate position embeddings that a longer stage uses for the first time from the trained
-    ones; sinusoidal ones need no such step."""
-    optimizer: OptimizerSpec = field(default=OPTIMIZERS["muon"])
+    ones; sinusoidal and rotary ones need no such step."""
+    optimizer: OptimizerSpec = field(
+        default=replace(OPTIMIZERS["muon"], learning_rate=4e-3, weight_decay=0.3)
+    )
     """The optimizer, its constants and its learning-rate schedule."""
     reference_batch_size: int | None = None
     """Batch size, in sequences, that learning_rate is stated for; at n times as many it is √n times
     as high. none for the same learning rate at every batch size."""
     seed: int = 0
     """Seed of weights, order of examples, masks and dropout."""
+    objective: Objective = "masked"
+    """First objective: masked (predict masked tokens) or rtd (replaced-token detection, ELECTRA: a
+    generator fills the masks, the encoder finds what it filled wrongly)."""
+    generator_size: int | None = None
+    """With rtd: width of the generator's states, a multiple of the encoder's head size; none for a
+    third of the encoder's heads."""
+    generator_layers: int | None = None
+    """With rtd: layers of the generator; none for as many as the encoder has."""
+    generator_tie: Tie = "embeddings"
+    """With rtd: what the generator shares with the encoder: embeddings (its tables), all (it is the
+    encoder's first layers) or none."""
+    detection_weight: float = 50.0
+    """With rtd: weight of a token's mean detection loss beside the generator's mean loss."""
     order: Order = "sop"
     """Second objective: sop (swapped segments), nsp (segment of another document) or none."""
-    mask_fraction: float = 0.15
-    """Fraction of an example's tokens to predict."""
+    mask_fraction: FractionStages = field(default=FractionStages.constant(0.35))
+    """Fraction of an example's tokens to predict; a number or stages."""
+    mask_share: float = 0.8
+    """Fraction of the tokens to predict that become [MASK]."""
+    random_share: float = 0.1
+    """Fraction of the tokens to predict that become a random token; those left over stay as they
+    are."""
     max_masked: int | None = None
     """Tokens to predict per example, at most; none for no limit (Google's release: 20)."""
     max_ngram: int = 3
@@ -105,6 +134,9 @@ class PretrainRecipe(Recipe):
     """Steps between evaluations on held-out documents; 0 for only at the end."""
     evaluate_tokens: int = 1_000_000
     """Tokens per evaluation, at most."""
+    evaluate_mask_fraction: float = 0.15
+    """Fraction of an example's tokens to predict in evaluation, whatever training does: 80 % become
+    [MASK], 10 % random, without max_masked."""
     save_every: int = 500
     """Steps between snapshots; 0 for only when interrupted and at the end."""
     keep_snapshots: int = 2
@@ -139,6 +171,14 @@ class PretrainRecipe(Recipe):
     budgets = ("steps", "tokens")
 
     def __post_init__(self) -> None:
+        if is_number(self.mask_fraction):  # a plain number, as recipes had before stages
+            number = float(self.mask_fraction)  # type: ignore[arg-type]
+            object.__setattr__(self, "mask_fraction", FractionStages.constant(number))
+        check_choice(self, "objective", get_args(Objective))
+        check_choice(self, "generator_tie", get_args(Tie))
+        check_whole(self, "generator_size", 1, SIZE_LIMITS["hidden_size"], optional=True)
+        check_whole(self, "generator_layers", 1, SIZE_LIMITS["num_layers"], optional=True)
+        check_number(self, "detection_weight", 0, 1e6)
         check_choice(self, "order", get_args(Order))
         check_choice(self, "one_segment", get_args(OneSegment))
         check_choice(self, "cutting", get_args(Cutting))
@@ -163,7 +203,9 @@ class PretrainRecipe(Recipe):
             "plateau_steps",
         ):
             check_whole(self, name, 0, LIMIT)
-        check_number(self, "mask_fraction", 0.001, 0.9)
+        check_number(self, "mask_share", 0, 1)
+        check_number(self, "random_share", 0, 1)
+        check_number(self, "evaluate_mask_fraction", 0.001, 0.9)
         check_number(self, "short_probability", 0, 1)
         check_number(self, "heldout_fraction", 0, 0.5)
         check_number(self, "spike_factor", 0, 1e9)
@@ -174,6 +216,8 @@ class PretrainRecipe(Recipe):
         check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
         for name in ("batch_size", "sequence_length") + (() if self.depth is None else ("depth",)):
             check_type(self, name, Stages, "stages, as in 128 or 0:128,0.5:512")
+        example = "a fraction or stages of it, as in 0.15 or 0:0.35,0.8:0.15"
+        check_type(self, "mask_fraction", FractionStages, example)
         check_type(self, "preset", str, "the name of a preset")
         pairs = self.overrides
         if not isinstance(pairs, tuple) or not all(
@@ -210,6 +254,13 @@ class PretrainRecipe(Recipe):
                 f"microbatch_tokens is {self.microbatch_tokens}, too few for one sequence of "
                 f"{longest}"
             )
+        if any(not 0.001 <= fraction <= 0.9 for fraction in self.mask_fraction.values):
+            raise ConfigError(
+                f"mask_fraction is a number from 0.001 to 0.9; got {self.mask_fraction}"
+            )
+        check_shares(self.mask_share, self.random_share)
+        if self.objective == "rtd":
+            self.generator(encoder)
         if self.depth is not None and (
             max(self.depth.values) > encoder.num_layers
             or self.depth.values[-1] != encoder.num_layers
@@ -222,16 +273,28 @@ class PretrainRecipe(Recipe):
     @property
     def encoder(self) -> EncoderConfig:
         """The preset with the overrides applied."""
-        return EncoderConfig.from_dict(preset(self.preset).to_dict() | dict(self.overrides))
+        overrides = current_settings(dict(self.overrides))
+        return EncoderConfig.from_dict(preset(self.preset).to_dict() | overrides)
+
+    def generator(self, encoder: EncoderConfig) -> GeneratorConfig | None:
+        """The generator of this encoder; None where no tokens are replaced."""
+        if self.objective == "masked":
+            return None
+        return generator_of(
+            encoder,
+            size=self.generator_size,
+            layers=self.generator_layers,
+            tie=self.generator_tie,
+        )
 
     def changed(self, settings: Mapping[str, Any]) -> "PretrainRecipe":
         """As `Recipe.changed`. `encoder` adds to the overrides, of which another preset keeps only
         the norm; another learning rate holds for every batch size."""
         own = dict(settings)
-        overrides = dict(own.pop("overrides", self.overrides))
+        overrides = current_settings(dict(own.pop("overrides", self.overrides)))
         if "preset" in settings and "overrides" not in settings:
             overrides = {name: value for name, value in overrides.items() if name == "norm"}
-        encoder = dict(own.pop("encoder", {}))
+        encoder = current_settings(dict(own.pop("encoder", {})))
         if "vocab_size" in encoder:
             raise ConfigError(
                 "the vocabulary is that of the data's tokenizer; leave vocab_size out"
@@ -275,13 +338,22 @@ class PretrainRecipe(Recipe):
         )
 
 
+def check_shares(mask_share: float, random_share: float) -> None:
+    """Refuse shares of [MASK] and of random tokens that are more than everything."""
+    if mask_share + random_share > 1 + 1e-9:
+        raise ConfigError(
+            "mask_share and random_share are fractions of the same tokens, at most 1 together; got "
+            f"{mask_share:g} and {random_share:g}"
+        )
+
+
 def shape_settings(encoder: EncoderConfig) -> dict[str, Any]:
     """The settings of a recipe for an encoder of this shape: a preset and what differs from it. The
     vocabulary is the data's."""
     preset_name = "albert-base-v2"
     base = preset(preset_name).to_dict()
     overrides = {
-        name: value
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else value
         for name, value in encoder.to_dict().items()
         if name != "vocab_size" and value != base[name]
     }

@@ -7,13 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from litebert.checks import check_known
+from litebert.config import current_settings, first_settings
 from litebert.errors import ConfigError
-from litebert.files import check_regular
+from litebert.files import check_regular, to_json
+from litebert.recipes.class_weights import ClassWeights
 from litebert.recipes.optimizer import OptimizerName, OptimizerSpec
-from litebert.recipes.stages import Stages
+from litebert.recipes.stages import FractionStages, Stages
 
 RENAMED = {
     "rate": "learning_rate",
@@ -21,8 +24,26 @@ RENAMED = {
     "rate_batch_size": "reference_batch_size",
 }
 """Settings of 0.1.0 by their old names: still read, in files and as flags."""
+RENAMED_ENCODER = {"position_init": "positions"}
+"""The same of encoder settings; config.py reads their values."""
 
-ADDED = {"one_segment": "drop", "cutting": "even", "random_specials": False}
+ADDED = {
+    "one_segment": "drop",
+    "cutting": "even",
+    "random_specials": False,
+    "mask_share": 0.8,
+    "random_share": 0.1,
+    "evaluate_mask_fraction": 0.15,
+    "objective": "masked",
+    "generator_size": None,
+    "generator_layers": None,
+    "generator_tie": "embeddings",
+    "detection_weight": 50.0,
+    "class_weights": "none",
+    "exits": "none",
+    "exit_distillation": 1.0,
+    "exit_temperature": 2.0,
+}
 """Settings that the first recipes did not have, with what every run did then."""
 
 
@@ -47,6 +68,29 @@ class Recipe(ABC):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         return cls(**_read("recipe", cls, data))
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
+        """ConfigError for a setting that `changed` does not know."""
+        own: Any = cls  # every recipe is a dataclass, which this base cannot say
+        names = [each.name for each in (*fields(own), *fields(OptimizerSpec))]
+        for name in settings:
+            check_known("setting", name, [each for each in (*names, "encoder") if each != "name"])
+
+    @classmethod
+    def read_settings(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings in the types of JSON and TOML (stages as text, "none" for none) as `changed`
+        takes them."""
+        hints = {**get_type_hints(OptimizerSpec), **get_type_hints(cls)}
+        settings = {}
+        for name, value in _renamed(data, RENAMED).items():
+            hint = hints.get(name)
+            if value == "none" and NoneType in get_args(hint):
+                value = None
+            is_typed = hint is not None and name != "optimizer"
+            settings[name] = _from_json(name, value, hint) if is_typed else value
+        cls.check_settings(settings)
+        return settings
 
     @abstractmethod
     def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
@@ -79,11 +123,13 @@ class Recipe(ABC):
         }
         first = {new: old for old, new in RENAMED.items()}
         return hashlib.sha256(
-            json.dumps(_renamed(essential, first), sort_keys=True).encode()
+            json.dumps(
+                _renamed(essential, first, overrides=first_settings), sort_keys=True
+            ).encode()
         ).hexdigest()
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        return to_json(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -110,7 +156,13 @@ class Recipe(ABC):
             raise ConfigError(f"{path} holds no recipe; {wanted}")
         optimizer = settings.get("optimizer")
         names = {*settings, *(optimizer if isinstance(optimizer, dict) else ())}
-        renamed = [f"{old} is now {new}" for old, new in RENAMED.items() if old in names]
+        overrides = settings.get("overrides")
+        names |= {*(overrides if isinstance(overrides, dict) else ())}
+        renamed = [
+            f"{old} is now {new}"
+            for old, new in (RENAMED | RENAMED_ENCODER).items()
+            if old in names
+        ]
         if renamed:
             note(f"{path} is of an earlier release: {', '.join(renamed)}")
         return cls.from_dict(settings)
@@ -132,12 +184,24 @@ def current_names(data: Mapping[str, Any]) -> dict[str, Any]:
     return _renamed(data, RENAMED)
 
 
-def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """With other names, also in the optimizer; where both names are present, nothing is lost."""
+def _renamed(
+    data: Mapping[str, Any],
+    names: Mapping[str, str],
+    *,
+    overrides: Callable[[Mapping[str, Any]], dict[str, Any]] = current_settings,
+) -> dict[str, Any]:
+    """With other names, also in the optimizer and, by `overrides`, in the encoder's settings; where
+    both names are present, nothing is lost."""
+
+    def inner(name: str, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        if name == "overrides":
+            return overrides(value)
+        return _renamed(value, names) if name == "optimizer" else value
+
     return {
-        name if names.get(name, name) in data else names.get(name, name): (
-            _renamed(value, names) if name == "optimizer" and isinstance(value, Mapping) else value
-        )
+        name if names.get(name, name) in data else names.get(name, name): inner(name, value)
         for name, value in data.items()
     }
 
@@ -155,7 +219,11 @@ def _to_json(value: Any, hint: Any) -> Any:
     match value:
         case OptimizerSpec():
             return _write(value)
-        case Stages():
+        case ClassWeights():
+            return value.to_json()
+        case FractionStages() if value.is_constant:
+            return value.values[0]
+        case Stages() | FractionStages():
             return str(value)
         case tuple():
             return dict(value) if _holds_pairs(hint) else list(value)
@@ -177,8 +245,11 @@ def _read(what: str, settings: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 def _from_json(name: str, value: Any, hint: Any) -> Any:
     if hint is OptimizerSpec:
         return OptimizerSpec(**_read(name, OptimizerSpec, _json_object(name, value)))
-    if Stages in (hint, *get_args(hint)) and value is not None:
-        return Stages.parse(str(value))
+    if hint is ClassWeights:
+        return ClassWeights.of(value)
+    for stages in (Stages, FractionStages):
+        if stages in (hint, *get_args(hint)) and value is not None:
+            return stages.parse(str(value))
     if _holds_pairs(hint):
         return tuple(_json_object(name, value).items())
     return tuple(value) if isinstance(value, list) else value

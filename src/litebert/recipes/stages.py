@@ -1,28 +1,34 @@
 """A number that changes at stated steps of a run: the step and the length of the run in; the number
 out. A growing batch, short sequences first, 3 layers then 6 then 12 (ALBERT's warm start, §A.1):
-each is one `Stages`.
+each is one `Stages`. A mask fraction that falls towards the end is `FractionStages`.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar, Generic, Self, TypeVar
 
 from litebert.checks import is_number
 from litebert.errors import ConfigError
 
+Number = TypeVar("Number", int, float)
+
 
 @dataclass(frozen=True)
-class Stages:
-    """Value by stage: `Stages(((0, 3), (0.1, 6), (0.25, 12)))` is 3, from a tenth of the run 6,
-    from a quarter 12."""
+class _Staged(Generic[Number]):
+    """A value for each stage."""
 
-    pairs: tuple[tuple[int | float, int], ...]
+    pairs: tuple[tuple[int | float, Number], ...]
     """(start, value) pairs. A start is a step (whole number) or a fraction of the run (below 1);
     the first is 0."""
+
+    example: ClassVar[tuple[str, str]]
+    """A constant and stages as text, for messages."""
 
     def __post_init__(self) -> None:
         if not self.pairs or self.pairs[0][0] != 0:
             raise ConfigError(
-                f"the first stage starts at 0, as in 0:128,0.5:512; got {str(self) or 'no stage'}"
+                f"the first stage starts at 0, as in {self.example[1]}; got "
+                f"{str(self) or 'no stage'}"
             )
         for start, value in self.pairs:
             if not is_number(start) or not start >= 0 or (isinstance(start, float) and start >= 1):
@@ -30,8 +36,7 @@ class Stages:
                     "a stage starts at a step (5000) or at a fraction of the run (0.25); got "
                     f"{start!r}"
                 )
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"the value of a stage is a whole number from 1; got {value!r}")
+            self._check_value(value)
         if len({type(start) for start, _ in self.pairs[1:]}) > 1:
             raise ConfigError(
                 f"stages start at steps or at fractions of the run, not at both; got {self}"
@@ -40,29 +45,34 @@ class Stages:
             raise ConfigError(f"each stage starts after the one before; got {self}")
 
     @classmethod
-    def constant(cls, value: int) -> "Stages":
+    def constant(cls, value: Number) -> Self:
         return cls(((0, value),))
 
     @classmethod
-    def parse(cls, text: str) -> "Stages":
+    def parse(cls, text: str) -> Self:
         """From the form of flags and JSON: "128" or "0:128,0.5:512"; the inverse of `str`."""
         try:
             pairs = (
                 [stage.split(":") for stage in text.split(",")] if ":" in text else [["0", text]]
             )
-            return cls(tuple((_number(start), int(value)) for start, value in pairs))
+            return cls(tuple((_number(start), cls._read(value)) for start, value in pairs))
         except ValueError:
+            constant, stages = cls.example
             raise ConfigError(
-                f"stages are a number (128) or start:value pairs (0:128,0.5:512); got {text!r}"
+                f"stages are a number ({constant}) or start:value pairs ({stages}); got {text!r}"
             ) from None
 
     def __str__(self) -> str:
-        if len(self.pairs) == 1 and self.pairs[0][0] == 0:
+        if self.is_constant:
             return str(self.pairs[0][1])
         return ",".join(f"{start or 0!r}:{value}" for start, value in self.pairs)
 
     @property
-    def values(self) -> tuple[int, ...]:
+    def is_constant(self) -> bool:
+        return len(self.pairs) == 1 and self.pairs[0][0] == 0
+
+    @property
+    def values(self) -> tuple[Number, ...]:
         return tuple(value for _, value in self.pairs)
 
     def starts(self, steps: int) -> tuple[int, ...]:
@@ -71,7 +81,7 @@ class Stages:
             round(start * steps) if isinstance(start, float) else start for start, _ in self.pairs
         )
 
-    def at(self, step: int, steps: int) -> int:
+    def at(self, step: int, steps: int) -> Number:
         """The value at `step` of a run of `steps` steps; where a short run folds two starts into
         one, the later rules."""
         return [
@@ -79,6 +89,49 @@ class Stages:
             for start, value in zip(self.starts(steps), self.values, strict=True)
             if start <= step
         ][-1]
+
+    @staticmethod
+    def _read(text: str) -> Number:
+        """A value from its text; ValueError where it is none."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _check_value(value: Number) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Stages(_Staged[int]):
+    """Whole numbers by stage: `Stages(((0, 3), (0.1, 6), (0.25, 12)))` is 3, from a tenth of the
+    run 6, from a quarter 12."""
+
+    example = ("128", "0:128,0.5:512")
+
+    @staticmethod
+    def _read(text: str) -> int:
+        return int(text)
+
+    @staticmethod
+    def _check_value(value: int) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigError(f"the value of a stage is a whole number from 1; got {value!r}")
+
+
+@dataclass(frozen=True)
+class FractionStages(_Staged[float]):
+    """Fractions by stage: `FractionStages(((0, 0.35), (0.8, 0.15)))` is 0.35, in the last fifth of
+    the run 0.15."""
+
+    example = ("0.15", "0:0.35,0.8:0.15")
+
+    @staticmethod
+    def _read(text: str) -> float:
+        return float(text)
+
+    @staticmethod
+    def _check_value(value: float) -> None:
+        if not is_number(value) or not 0 < value < 1:
+            raise ConfigError(f"the value of a stage is a fraction from 0 to 1; got {value!r}")
 
 
 def _number(text: str) -> int | float:
