@@ -24,11 +24,13 @@ RULES = [
     TextRules(lowercase=False),
     TextRules(keep_accents=True),
     TextRules(split_digit_commas=False),
+    TextRules(dotless_i=True),
+    TextRules(keep_accents=True, dotless_i=True),
 ]
 # Letters of many scripts, marks, ligatures, spaces, quotes and control characters; digits are
 # apart, see the named cases.
 COMMON = st.sampled_from(
-    "aeiou the old sailor CAFE "
+    "aeiou the old sailor CAFE I"
     "é\u0301\u0327ﬁ¨İıßµ\t\n\v\x1c\x00\x08\xa0\u2028\u3000\u200b\u00ad“”–…™☃жЩאعआक日本ωΩ'(.)-£\""
 )
 

@@ -62,7 +62,18 @@ def test_lone_surrogates_become_the_replacement_character() -> None:
     "rules", [ALBERT, TextRules(lowercase=False), TextRules(keep_accents=True)]
 )
 def test_widths_of_all_characters(rules: TextRules) -> None:
-    chars = [char for char in map(chr, range(0x30000)) if not char.isspace()]
+    """Of ideographs, syllables and codes without a character, which are alike, every 37th."""
+    chars = [
+        char
+        for number, char in enumerate(map(chr, range(0x30000)))
+        if not char.isspace()
+        and (
+            number < 0x3000
+            or number % 37 == 0
+            or unicodedata.decomposition(char)
+            or unicodedata.category(char) not in ("Lo", "Cn", "Co", "Cs")
+        )
+    ]
     for start in range(0, len(chars), 256):
         # Between letters, so that spaces which come out of the decomposition stay.
         text = "a" + "a".join(chars[start : start + 256]) + "a"

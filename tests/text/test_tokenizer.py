@@ -90,9 +90,18 @@ def test_digit_commas_are_cut(tokenizer: Tokenizer) -> None:
 
 @given(
     st.lists(TEXTS, max_size=6),
-    st.sampled_from([TextRules(), TextRules(lowercase=False), TextRules(keep_accents=True)]),
+    st.sampled_from(
+        [
+            TextRules(),
+            TextRules(lowercase=False),
+            TextRules(keep_accents=True),
+            TextRules(keep_accents=True, dotless_i=True),
+        ]
+    ),
 )
 @settings(deadline=None)
+@example(["I\u0307I İI\u0307\u0301 ıi"], TextRules(keep_accents=True, dotless_i=True))
+@example(["I\u0307I İI\u0307\u0301 ıi"], TextRules(dotless_i=True))
 @example(
     ["abc¨", "e\u0301\u0327", " ½ ", "☃ ☃a☃", "한국 각", "a\u200bb \x01 c\x00", "▁▁a▁", "İ"],
     TextRules(),

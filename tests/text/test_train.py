@@ -4,6 +4,7 @@ that say what to do."""
 import errno
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -123,15 +124,21 @@ def test_a_bad_row_names_only_what_this_command_can_do(tmp_path: Path) -> None:
         train((str(tmp_path / "a.txt"),), out=str(tmp_path / "t"))
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_the_corpus_is_read() -> None:
+    with pytest.raises(DataError, match=r"cannot be written to /dev/fd .*; give another folder"):
+        train(("nowhere.txt",), out="/dev/fd")
+
+
 def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n\n".join(made_lines()), encoding="utf-8")
-    train((str(corpus),), out=str(tmp_path / "t"), vocab_size=150, json=True)
+    train((str(corpus),), out=str(tmp_path / "t"), vocab_size=150, language="en", json=True)
     out, err = capfd.readouterr()
     report = json.loads(out)
     assert report["vocab_size"] == 150
     assert report["fingerprint"] == Tokenizer.load(tmp_path / "t").fingerprint
     assert len(err.splitlines()) == 1  # SentencePiece's own log stays away
+    assert report["rules"] == asdict(TextRules())
     train((str(corpus),), out=str(tmp_path / "u"), vocab_size=150, keep_accents=True)
     assert "coverage         100.0000% of characters" in capfd.readouterr().out
     assert Tokenizer.load(tmp_path / "u").rules == TextRules(keep_accents=True)

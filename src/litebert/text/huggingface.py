@@ -22,6 +22,7 @@ _RULE_NAMES = {
     "do_lower_case": "lowercase",
     "keep_accents": "keep_accents",
     "split_digit_commas": "split_digit_commas",
+    "dotless_i": "dotless_i",
 }
 # The model there has no means to cut a token afterwards; a token that never wins comes to the same,
 # bar numbers like 1,234.
@@ -89,9 +90,8 @@ def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
 
 
 def _added_token(tokenizer: "Tokenizer", index: int) -> dict[str, Any]:
-    is_mask = (
-        index == tokenizer.mask_id
-    )  # takes the space before it, so that "of [MASK] is" and "of[MASK] is" agree
+    # takes the space before it, so that "of [MASK] is" and "of[MASK] is" agree
+    is_mask = index == tokenizer.mask_id
     flags = {
         "single_word": False,
         "lstrip": is_mask,
@@ -105,11 +105,13 @@ def _added_token(tokenizer: "Tokenizer", index: int) -> dict[str, Any]:
 def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
     rules, description = tokenizer.rules, tokenizer.description
     yield _replace(_whitespace() + "+", " ")
+    if rules.lowers_dotless:
+        yield _replace("I\u0307|İ", "i")
+        yield _replace("I", "ı")
     if not rules.keep_accents:
         yield {"type": "NFKD"}
-        yield _replace(
-            _marks(), ""
-        )  # theirs drops other characters than the reference's unicodedata.combining
+        # theirs drops other characters than the reference's unicodedata.combining
+        yield _replace(_marks(), "")
     if rules.lowercase:
         # Theirs lowers letter by letter; Python knows that a sigma at the end of a word looks
         # different.

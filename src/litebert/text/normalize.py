@@ -24,11 +24,19 @@ class TextRules:
     split_digit_commas: bool = True
     """Split a token that ends in digit and comma ("▁2010,") into the number and the comma, as the
     reference does."""
+    dotless_i: bool = False
+    """Lower I to ı and İ to i, as in Turkish and Azerbaijani (Unicode's SpecialCasing: tr, az)."""
+
+    @property
+    def lowers_dotless(self) -> bool:
+        return self.lowercase and self.dotless_i
 
 
 def clean(text: str, rules: TextRules) -> str:
     """The whole clean-up: clean("Ça  va, ﬁn ½", TextRules()) -> "ca va, fin 1⁄2"."""
     text = collapse(text)
+    if rules.lowers_dotless:
+        text = _lower_turkic(text)
     if not text.isascii() and _CHANGES.search(text):
         text = _encode(text, _KEEP if rules.keep_accents else _DROP).decode()
     return text.lower() if rules.lowercase else text
@@ -44,9 +52,8 @@ def clean_for_ids(text: str) -> str | bytes:
     """
     if text.isascii():
         if "\v" in text or "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
-            return clean(
-                text, _ALBERT
-            )  # to Python, and so to the reference, these are whitespace; SentencePiece drops them
+            # to Python, and so to the reference, these are whitespace; SentencePiece drops them
+            return clean(text, _ALBERT)
         return text.lower()
     if not _CHANGES_OR_ODD.search(text):
         return text.encode().lower()
@@ -75,9 +82,20 @@ def collapse(text: str) -> str:
 def width(char: str, rules: TextRules) -> int:
     """How many characters `clean` makes of one that is not whitespace: width("ﬁ", rules) -> 2; 0
     for a dropped mark."""
+    if rules.lowers_dotless:
+        char = _lower_turkic(char)
     if not (rules.keep_accents or char.isascii()):
         char = _without_marks(char).decode()
     return len(char.lower() if rules.lowercase else char)
+
+
+def _lower_turkic(text: str) -> str:
+    """I and İ; before marks are dropped, since İ is I with a mark."""
+    return text.replace(DOTTED_I, "i").replace("İ", "i").replace("I", "ı")
+
+
+DOTTED_I = "I\u0307"
+"""İ as two characters."""
 
 
 # To encode as ASCII with an error handler is to visit the non-ASCII runs only, and to find them at

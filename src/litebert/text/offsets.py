@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 import sentencepiece
-from jaxtyping import Int
 
-from litebert.text.normalize import TextRules, clean, collapse, width
+from litebert.shapes import Int
+from litebert.text.normalize import DOTTED_I, TextRules, clean, collapse, width
 from litebert.text.vocabulary import SPACE, Bounds, Ids, Offsets
 
 Places = Int[np.ndarray, "_"]
@@ -105,9 +105,8 @@ class Aligner:
         assert np.array_equal(np.append(0, stops)[bounds[1:]], first_char + sizes), (
             "tokens must partition their text"
         )
-        stops -= np.repeat(
-            first_char + len(self._prefix), np.diff(bounds)
-        )  # from here on each text counts from 0
+        # from here on each text counts from 0
+        stops -= np.repeat(first_char + len(self._prefix), np.diff(bounds))
         places = np.empty((len(ids), 2), dtype=np.int32)
         np.subtract(stops, lengths - self._leads[ids], out=places[:, 0], casting="same_kind")
         np.subtract(stops, self._trails[ids], out=places[:, 1], casting="same_kind")
@@ -165,6 +164,8 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
         np.frombuffer(raw.encode("utf-32-le", "surrogatepass"), dtype=np.uint32) > 127
     )
     counts[beyond_ascii] = [widths[raw[at]] for at in beyond_ascii.tolist()]
+    if widths.rules.lowers_dotless:
+        counts[[match.end() - 1 for match in re.finditer(DOTTED_I, raw)]] = 0
     dropped = counts == 0
     if collapse(raw) != raw:
         space = np.array([char.isspace() for char in raw])
@@ -187,15 +188,13 @@ def _normalized_to_cleaned(cleaned: str, places: Places) -> tuple[Places, Places
     """For each character of the normalized text, the first and the last character of the cleaned
     text it stands for."""
     first = places[:-1]
-    reached = np.append(
-        np.unique(places), len(cleaned)
-    )  # up to the next place that is reached, so that nothing gets lost
+    # up to the next place that is reached, so that nothing gets lost
+    reached = np.append(np.unique(places), len(cleaned))
     last = reached[np.searchsorted(reached, first, side="right")] - 1
     letters = np.array([char != " " for char in cleaned])
     last_letter = np.maximum.accumulate(np.where(letters, np.arange(len(cleaned)), -1))[last]
-    return first, np.where(
-        last_letter >= first, last_letter, last
-    )  # collapsed spaces belong to no one
+    # collapsed spaces belong to no one
+    return first, np.where(last_letter >= first, last_letter, last)
 
 
 def _walk_back(places: Offsets, prefix: int, raw_starts: Places, raw_ends: Places) -> None:

@@ -178,9 +178,8 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
         exotic = np.flatnonzero(data > _LAST_ASCII)
         stops = np.sort(np.concatenate([stops, exotic[_STOP[data[exotic]]]]))
     stops = stops[_GOES_ON[data[stops + 1]]]
-    following = (
-        stops + 2 + _CLOSER[data[stops + 1]]
-    )  # if all is plain: a stop, perhaps a closing mark, a space, a letter
+    # if all is plain: a stop, perhaps a closing mark, a space, a letter
+    following = stops + 2 + _CLOSER[data[stops + 1]]
     spaced = data[following - 1] == _SPACE
     letter = data[following + _OPENER[data[following]]]  # perhaps behind an opening mark
     plain = (
@@ -220,9 +219,8 @@ def _after_plain_word(before: list[np.ndarray]) -> np.ndarray:
     abbreviated = (
         _ABBREVIATED[np.minimum(np.searchsorted(_ABBREVIATED, key), len(_ABBREVIATED) - 1)] == key
     )
-    roman = (
-        _ROMAN[before[0]] & _ROMAN[before[1]] & _ROMAN[before[2]] & _ROMAN[before[3]]
-    )  # "xvii. A list", perhaps
+    # "xvii. A list", perhaps
+    roman = _ROMAN[before[0]] & _ROMAN[before[1]] & _ROMAN[before[2]] & _ROMAN[before[3]]
     year = _DIGIT[before[0]] & _DIGIT[before[1]] & _DIGIT[before[2]] & _DIGIT[before[3]]
     plain: np.ndarray = (word & ~abbreviated & ~roman) | year
     return plain

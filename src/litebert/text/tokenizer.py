@@ -8,8 +8,9 @@ switches of ALBERT. (ALBERT §4.1)
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from jaxtyping import Bool
 
 from litebert.errors import DataError
 from litebert.files import (
@@ -30,6 +30,7 @@ from litebert.files import (
     write_file,
 )
 from litebert.packing import Truncate, assemble, truncated_lengths
+from litebert.shapes import Bool
 from litebert.text import huggingface, vocabulary
 from litebert.text.normalize import TextRules, clean, clean_for_ids
 from litebert.text.offsets import Aligner
@@ -107,7 +108,7 @@ class Tokenizer:
         self._splits = vocabulary.Splits(splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
         collapses = spaces.removeprefix(SPACE) == SPACE.join("abcdef")
-        self._is_fast = collapses and self.rules.lowercase and not self.rules.keep_accents
+        self._is_fast = collapses and replace(self.rules, split_digit_commas=True) == TextRules()
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
@@ -160,7 +161,12 @@ class Tokenizer:
         fingerprint."""
         digest = hashlib.sha256(self.model)
         if self.rules != TextRules():
-            digest.update(json.dumps(asdict(self.rules), sort_keys=True).encode())
+            rules = asdict(self.rules)
+            if not rules["dotless_i"]:
+                del rules[
+                    "dotless_i"
+                ]  # as before it was there: shards name their tokenizer by this
+            digest.update(json.dumps(rules, sort_keys=True).encode())
         return digest.hexdigest()
 
     @cached_property
@@ -313,6 +319,8 @@ def make_folder(folder: str | Path) -> Path:
     check_local(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # an old folder may be read-only
+            pass
     except OSError as error:
         raise _not_written(folder, error) from None
     return folder

@@ -11,10 +11,11 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ from litebert.text.vocabulary import MAX_TOKENS, SPACE
 _THREADS = 16
 _LINE_BYTES = 4000  # SentencePiece silently leaves out longer lines
 _LINES_LEAST = 101  # of a choice, for SentencePiece; a corpus may have fewer
+_LINES_A_STAGE, _STAGE_SECONDS = 10_000, 1.0
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 100, 10_000
 
 
@@ -89,13 +91,17 @@ class VocabularyReport:
 
 
 def train_tokenizer(
-    lines: Iterable[str], config: VocabularyConfig | None = None
+    lines: Iterable[str],
+    config: VocabularyConfig | None = None,
+    *,
+    on_progress: Callable[[str], None] = lambda stage: None,
 ) -> tuple[Tokenizer, VocabularyReport]:
     """Learn a vocabulary from lines, read once and never held; every hundredth is kept for the
-    report."""
+    report. `on_progress` receives the stage, about once a second."""
     config = config or VocabularyConfig()
     feed = _Feed(lines, config.rules)
-    tokenizer = Tokenizer(_train(feed, config), config.rules, source="the new vocabulary")
+    model = _train(feed, config, on_progress)
+    tokenizer = Tokenizer(model, config.rules, source="the new vocabulary")
     return tokenizer, measure(
         tokenizer,
         feed.held_out or feed.first,
@@ -162,7 +168,7 @@ def _cut(line: str) -> Iterator[str]:
         yield line
 
 
-def _train(feed: _Feed, config: VocabularyConfig) -> bytes:
+def _train(feed: _Feed, config: VocabularyConfig, on_progress: Callable[[str], None]) -> bytes:
     """SentencePiece's model, trained in a process of its own: its minutes in C++ leave Python's
     signal handlers no turn, and this process can be interrupted while it waits."""
     settings = {
@@ -185,9 +191,13 @@ def _train(feed: _Feed, config: VocabularyConfig) -> bytes:
         try:
             with contextlib.suppress(BrokenPipeError):
                 worker.stdin.write(json.dumps(settings).encode() + b"\n")
-                for line in feed:
+                for number, line in enumerate(feed):
                     worker.stdin.write(line.encode() + b"\n")
+                    if number % _LINES_A_STAGE == 0:
+                        on_progress(f"reading, {feed.num_lines:,} lines")
                 worker.stdin.close()
+            while not select.select([worker.stdout], [], [], _STAGE_SECONDS)[0]:
+                on_progress(f"learning from {min(feed.num_lines, config.max_lines):,} lines")
             answer = worker.stdout.read()
         finally:
             worker.kill()  # before its input ends, or it would train on a part
@@ -270,9 +280,8 @@ def _explain(message: str, config: VocabularyConfig) -> DataError:
     if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return DataError(
             f"the corpus has so many characters that the vocabulary needs at least {match[1]} "
-            "tokens, "
-            f"{config.vocab_size} were requested; raise the vocab size, or lower the character "
-            "coverage"
+            f"tokens, {config.vocab_size} were requested; raise the vocab size, or lower the "
+            "character coverage"
         )
     if "sentences_.empty()" in message:
         return DataError("the corpus has no text to learn a vocabulary from; check its path")

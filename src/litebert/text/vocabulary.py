@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import sentencepiece
-from jaxtyping import Int
 
 from litebert.errors import DataError
+from litebert.shapes import Int
 
 Ids = Int[np.ndarray, " tokens"]
 Bounds = Int[np.ndarray, " texts_plus_one"]
@@ -41,8 +41,6 @@ class ModelDescription:
     """Whether a space is put before the text."""
     collapse_spaces: bool
     """Whether runs of spaces are collapsed."""
-    escape_spaces: bool
-    """Whether a space is written as ▁."""
 
 
 def describe(model: bytes, source: str) -> ModelDescription:
@@ -63,7 +61,9 @@ def describe(model: bytes, source: str) -> ModelDescription:
     if not num_tokens or trainer is None or normalizer is None:
         raise damaged(source, "its vocabulary, trainer or normalizer part is missing")
     charsmap = normalizer.get(2, b"")
-    if not isinstance(charsmap, bytes) or (charsmap and _table_size(charsmap) + 4 > len(charsmap)):
+    if not isinstance(charsmap, bytes) or (
+        charsmap and int.from_bytes(charsmap[:4], "little") + 4 > len(charsmap)
+    ):
         raise damaged(source, "its normalization table is cut off")
     kind = trainer.get(3, 1)
     return ModelDescription(
@@ -73,12 +73,7 @@ def describe(model: bytes, source: str) -> ModelDescription:
         charsmap=charsmap,
         add_prefix=bool(normalizer.get(3, 1)),
         collapse_spaces=bool(normalizer.get(4, 1)),
-        escape_spaces=bool(normalizer.get(5, 1)),
     )
-
-
-def _table_size(charsmap: bytes) -> int:
-    return int.from_bytes(charsmap[:4], "little")
 
 
 def damaged(source: str, reason: str) -> DataError:
@@ -140,8 +135,7 @@ def special_ids(
     absent = [name for name, index in ids.items() if index < 0]
     if absent:
         raise DataError(
-            f"{source} has no special token {', '.join(absent)}, expected all of "
-            f"{', '.join(ids)}; "
+            f"{source} has no special token {', '.join(absent)}, expected all of {', '.join(ids)}; "
             "train a vocabulary with `litebert tokenizer train`"
         )
     pad, unk, cls, sep, mask = ids.values()
