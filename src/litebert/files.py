@@ -21,7 +21,6 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import IO, Any
 
 from litebert.errors import CheckpointError, ConfigError
@@ -79,9 +78,10 @@ def open_atomic(target: Path | str) -> Iterator[IO[bytes]]:
 
 
 def write_file(target: Path | str, content: bytes | str) -> Path:
-    """Replace a small file in one step; text is written as UTF-8."""
+    """Replace a small file in one step; text is written as UTF-8, lone surrogates, as names of
+    files have them, as their escapes."""
     with open_atomic(target) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(encode(content) if isinstance(content, str) else content)
     return Path(target)
 
 
@@ -100,13 +100,31 @@ def check_regular(path: Path | str) -> int:
     return mode.st_size
 
 
-def to_json(value: Any, **options: Any) -> str:
-    """`value` as JSON that every reader accepts: NaN and infinite numbers become null. `options`
-    are json.dumps'."""
+@contextlib.contextmanager
+def utf8_path(path: Path) -> Iterator[str]:
+    """A path of a file for libraries that open paths in UTF-8 alone."""
     try:
-        return json.dumps(value, allow_nan=False, **options)
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        with path.open("rb") as file:
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        yield os.fspath(path)
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """`value` as JSON that every reader accepts: NaN and infinite numbers become null, lone
+    surrogates are escaped. `options` are json.dumps'."""
+    try:
+        text = json.dumps(value, allow_nan=False, **options)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, **options)
+        text = json.dumps(_finite(value), allow_nan=False, **options)
+    return text if text.isascii() else encode(text).decode()
+
+
+def encode(text: str) -> bytes:
+    """UTF-8, with the escapes of lone surrogates, which have none: \\ud800, as in JSON."""
+    return text.encode(errors="backslashreplace")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -260,12 +278,7 @@ class Lock:
     def __enter__(self) -> "Lock":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.release()
 
 

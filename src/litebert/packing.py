@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8
 
 from litebert.config import HeadKind
 from litebert.errors import ConfigError, DataError
+from litebert.shapes import Bool, Int, UInt8
 
 Lengths = Int[np.ndarray, " rows"]
 Bounds = Int[np.ndarray, " rows_plus_one"]

@@ -23,4 +23,6 @@ def escape(text: str) -> str:
 def write_line(text: str, *, file: TextIO | None = None) -> None:
     """Print a text, by default to standard output; escaped where that is a terminal."""
     stream = sys.stdout if file is None else file
+    if not text.isascii():  # names of files may hold bytes that are no text
+        text = text.encode(errors="backslashreplace").decode()
     print(escape(text) if stream.isatty() else text, file=stream)

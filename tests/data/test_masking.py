@@ -15,6 +15,7 @@ from litebert.data.masking import (
 )
 from litebert.data.random import Purpose, keys, seeded
 from litebert.data.spec import ExampleSpec
+from litebert.errors import ConfigError
 from tests.helpers.toy_shards import FIRST, toy_vocabulary
 
 VOCABULARY = toy_vocabulary(3000)
@@ -172,6 +173,27 @@ def test_eighty_ten_ten() -> None:
     neighbors = np.flatnonzero(np.diff(hidden.masked_positions) == 1)
     both = (is_mask[neighbors] & is_mask[neighbors + 1]).mean()
     assert abs(both - 0.64) < 5 * 0.5 / np.sqrt(len(neighbors))
+
+
+@pytest.mark.parametrize("shares", [(1.0, 0.0), (0.5, 0.2), (0.0, 1.0), (0.0, 0.0)])
+def test_shares_are_the_specs(shares: tuple[float, float]) -> None:
+    """Of [MASK] and of random tokens, within five standard deviations; the rest stays. The same
+    positions are masked whatever the shares."""
+    rows = make_rows(1000, 128)
+    hidden = masked(ExampleSpec(max_length=128, mask_share=shares[0], random_share=shares[1]), rows)
+    usual = masked(ExampleSpec(max_length=128), rows)
+    assert (hidden.masked_positions == usual.masked_positions).all()
+    now = hidden.token_ids.reshape(-1)[hidden.masked_positions]
+    is_mask, is_kept = now == VOCABULARY.mask_id, now == hidden.masked_labels
+    for is_it, share in ((is_mask, shares[0]), (~is_mask & ~is_kept, shares[1] * 2994 / 2995)):
+        assert abs(is_it.mean() - share) <= 5 * np.sqrt(share * (1 - share) / len(now))
+
+
+def test_shares_beyond_everything_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"at most 1 together; got 0\.8 and 0\.3"):
+        ExampleSpec(random_share=0.3)
+    with pytest.raises(ConfigError, match="mask_share is a number from 0 to 1; got 2"):
+        ExampleSpec(mask_share=2)
 
 
 def test_random_specials_may_be_let_in() -> None:

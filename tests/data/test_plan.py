@@ -109,27 +109,27 @@ def test_a_documents_end_stays_whole() -> None:
     assert plan.starts.tolist() == [0, 30]
 
 
-def test_one_sentence_left_is_dropped_and_counted() -> None:
+def test_one_sentence_left_is_dropped() -> None:
     shard = shard_of([10, 20, 30, 7], [2, 1, 1])
     _, plan, _ = planned(ExampleSpec(short_probability=0), shard)
-    assert (len(plan), plan.num_dropped) == (1, 2)
+    assert len(plan) == 1
     for spec in (
         ExampleSpec(one_segment="random", short_probability=0),
         ExampleSpec(order="none", short_probability=0),
     ):
         _, plan, found = planned(spec, shard)
-        assert (len(plan), plan.num_dropped) == (3, 0)
+        assert len(plan) == 3
         assert found.b_size.tolist() == [20, 0, 0]
 
 
-def test_overlong_sentences_are_taken_as_pieces_and_counted() -> None:
+def test_overlong_sentences_are_taken_as_pieces() -> None:
     """A document without a single sentence end is read nonetheless."""
     spec = ExampleSpec(max_length=64)
-    _, plan, found = planned(spec, shard_of([5000, 10, 20], [1, 2]))
-    assert plan.num_long == 1
+    texts, _, found = planned(spec, shard_of([5000, 10, 20], [1, 2]))
+    assert texts.shards[0].boundaries.cuts.size
     assert (found.a_size + found.b_size)[:-1].sum() > 0.7 * 5000
-    _, plan, _ = planned(spec, shard_of([61, 61], [2]))
-    assert plan.num_long == 0
+    texts, _, _ = planned(spec, shard_of([61, 61], [2]))
+    assert not texts.shards[0].boundaries.cuts.size
 
 
 def test_the_size_of_shards_changes_nothing() -> None:

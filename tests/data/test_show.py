@@ -79,6 +79,14 @@ def test_json_is_one_object(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().out) != shown
 
 
+def test_masking_is_shown_as_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(str(folder), count=8, max_length=32, mask_fraction=0.5, mask_share=0.0, json=True)
+    shown = json.loads(capsys.readouterr().out)["examples"]
+    hidden = [token["how"] for example in shown for token in example["hidden"]]
+    assert len(hidden) > 0.3 * sum(example["tokens"] for example in shown)
+    assert set(hidden) == {"random", "kept"}
+
+
 def test_text_names_each_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show(str(folder), count=4, max_length=32)
     printed = capsys.readouterr().out

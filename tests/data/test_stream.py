@@ -81,7 +81,10 @@ def test_seed_and_epoch_change_everything_and_static_copies_repeat() -> None:
     assert not same(first, make().batch(1, 0, 16))
     assert not same(first, make(seed=1).batch(0, 0, 16))
     static = make(dataclasses.replace(SPEC, copies=3))
-    assert same(static.examples(1, range(16)), static.examples(4, range(16)))
+    once, again = (static.examples(epoch, range(16)) for epoch in (1, 4))
+    # a generator, which changes, samples anew
+    assert not np.array_equal(once.sample_keys, again.sample_keys)
+    assert same(once, dataclasses.replace(again, sample_keys=once.sample_keys))
     assert same(static.examples(2, range(16)), make().examples(2, range(16)))
     assert not same(static.examples(0, range(16)), static.examples(1, range(16)))
 
@@ -135,8 +138,18 @@ def test_another_length_is_another_stream_of_the_same_text() -> None:
     assert longer.num_examples() < stream.num_examples()
 
 
+def test_another_fraction_masks_the_same_examples() -> None:
+    stream = make()
+    denser = stream.at(mask_fraction=0.5)
+    assert denser.spec == dataclasses.replace(SPEC, mask_fraction=0.5)
+    few, many = stream.batch(0, 5, 64), denser.batch(0, 5, 64)
+    assert (few.indices == many.indices).all()
+    assert same(many, make(denser.spec).batch(0, 5, 64))
+    assert many.num_masked == pytest.approx(0.5 / 0.15 * few.num_masked, rel=0.05)
+
+
 def test_full_rows_need_no_mask() -> None:
-    shard = shard_of([9] * 3000, [3000])
+    shard = shard_of([9] * 1000, [1000])
     stream = Stream(
         [shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all"
     )

@@ -11,11 +11,17 @@ import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Literal, NamedTuple
 
 from litebert.errors import ConfigError, DataError
-from litebert.files import check_local, locked, publish, remove_leftovers, temporary_path
+from litebert.files import (
+    check_local,
+    locked,
+    publish,
+    remove_leftovers,
+    temporary_path,
+    to_json,
+)
 
 _FEW = 10  # bad rows that are no sign of a wrong encoding or separator
 BadRowPolicy = Literal["error", "skip", "quarantine"]
@@ -143,12 +149,7 @@ class BadRows:
     def __enter__(self) -> "BadRows":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.finish() if error is None else self.abandon()
 
     def _write(self, location: Location, reason: str, row: object) -> None:
@@ -164,7 +165,7 @@ class BadRows:
             self._file = self._temporary.open("w", encoding="utf-8")
             self._lock.enter_context(locked(self._temporary))
         if not isinstance(row, bytes | str):
-            row = json.dumps(row, ensure_ascii=False, default=str)
+            row = to_json(row, ensure_ascii=False, default=str)
         data = row if isinstance(row, bytes) else row.encode(errors="surrogatepass")
         record: dict[str, str | int] = {"file": location.path, "line": location.number}
         record["reason"] = reason
@@ -172,7 +173,7 @@ class BadRows:
             record["row"] = data.decode()
         except UnicodeDecodeError:
             record["row_base64"] = base64.b64encode(data).decode()
-        self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        self._file.write(to_json(record, ensure_ascii=False) + "\n")
 
 
 def _is_quarantine(path: Path) -> bool:

@@ -13,12 +13,12 @@ that compiled code and CUDA graphs see few of them.
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8, UInt64
 
 from litebert.data.masking import Rows, Vocabulary, mask_rows
 from litebert.data.pairs import Pairs, make_pairs
 from litebert.data.plan import Plan
-from litebert.data.random import Purpose, keys, seeded
+from litebert.data.random import Purpose, bits, keys, seeded
 from litebert.data.spec import ExampleSpec
 from litebert.data.texts import Texts
 from litebert.packing import (
@@ -54,6 +54,10 @@ class Batch:
     """int32: 0 in order or next, 1 swapped or of another document."""
     indices: Int[np.ndarray, " batch"]
     """int64, the number of each example in its epoch's plan."""
+    mask_fraction: float = 1.0
+    """Fraction of an example's tokens to predict, at most."""
+    sample_keys: UInt64[np.ndarray, " batch"] | None = None
+    """A key for each example, from which a generator's samples are drawn."""
     _cuts: "dict[tuple[int, int], Batch]" = field(default_factory=dict, init=False, repr=False)
     """Slices returned by `rows`, by their first row and the row after their last."""
 
@@ -97,11 +101,13 @@ class Batch:
             masked_labels=self.masked_labels[low:high],
             order_labels=self.order_labels[start:stop],
             indices=self.indices[start:stop],
+            mask_fraction=self.mask_fraction,
+            sample_keys=None if self.sample_keys is None else self.sample_keys[start:stop],
         )
 
-    def padded(self, *, most_masked: int | None = None) -> HostBatch:
+    def padded(self, *, most_masked: int | None = None, draws: bool = False) -> HostBatch:
         """Rows side by side. With `most_masked`, the most masked tokens in a row, shapes do not
-        depend on the content."""
+        depend on the content. `draws`: with the uniform numbers that a generator samples by."""
         rows, seq = self.token_ids.shape
         needed, masked = self._needed(np.arange(rows) * seq, most_masked)
         size = self.num_masked if most_masked is None else rows * most_masked
@@ -109,14 +115,19 @@ class Batch:
             "token_ids": self.token_ids.astype(np.int64),
             "segment_ids": self.segment_ids.astype(np.int64),
             "needed": needed,
-            **self._targets(masked, size, needed.shape[1]),
+            **self._targets(masked, size, needed.shape[1], draws=draws),
         }
         if not self.is_full:
             arrays["mask"] = self.mask
         return HostBatch(arrays=arrays, longest=seq, most_needed=needed.shape[1])
 
     def packed(
-        self, *, most_masked: int, fraction: float, multiple: int = PACKED_MULTIPLE
+        self,
+        *,
+        most_masked: int,
+        fraction: float,
+        multiple: int = PACKED_MULTIPLE,
+        draws: bool = False,
     ) -> HostBatch:
         """Rows end to end, padded to a multiple of `multiple` tokens; at most `fraction` of the
         tokens are masked."""
@@ -133,7 +144,7 @@ class Batch:
             "segment_ids": pad_to(self.segment_ids[self.mask].astype(np.int64), tokens, 0)[None],
             "needed": needed.reshape(1, -1),
             # each row masks its share, rounded, and one token at least
-            **self._targets(masked, int(fraction * tokens) + rows, width),
+            **self._targets(masked, int(fraction * tokens) + rows, width, draws=draws),
             "positions": row_positions(bounds)[None],
             "bounds": bounds.astype(np.int32),
             "needed_bounds": (np.minimum(np.arange(len(bounds)), rows) * width).astype(np.int32),
@@ -147,16 +158,24 @@ class Batch:
         return needed_positions(starts, row, column, most=most_masked)
 
     def _targets(
-        self, masked: Int[np.ndarray, " num_masked"], size: int, num_needed: int
+        self, masked: Int[np.ndarray, " num_masked"], size: int, num_needed: int, *, draws: bool
     ) -> dict[str, np.ndarray]:
         """What the losses read, with exactly `size` masked tokens: the added ones are ignored."""
         assert len(masked) <= size, "more masked positions than the recipe allows"
-        return {
+        return ({"draws": pad_to(self._draws(), size, 0)} if draws else {}) | {
             "first": np.arange(len(self)) * num_needed,
             "masked": pad_to(masked, size, 0),
             "masked_labels": pad_to(self.masked_labels.astype(np.int64), size, IGNORED),
             "order_labels": self.order_labels.astype(np.int64),
         }
+
+    def _draws(self) -> Float[np.ndarray, "num_masked 2"]:
+        """Two uniform numbers in [0, 1) for each masked token, of its example and column alone."""
+        assert self.sample_keys is not None, "a batch of a stream has keys to sample by"
+        row, column = np.divmod(self.masked_positions, self.token_ids.shape[1])
+        words = bits(self.sample_keys[row][:, None], 2 * column[:, None] + np.arange(2))
+        # 24 bits, which float32 holds exactly: rounding up to 1 would leave the distribution
+        return (words >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
 
 
 def make_batch(
@@ -189,6 +208,10 @@ def make_batch(
         masked_labels=masked.masked_labels,
         order_labels=pairs.labels,
         indices=np.concatenate([numbers for _, numbers in chosen]),
+        mask_fraction=spec.mask_fraction,
+        sample_keys=np.concatenate(
+            [keys(seeded(seed, Purpose.SAMPLE, p.epoch), p.starts[n]) for p, n in chosen]
+        ),
     )
 
 

@@ -178,8 +178,7 @@ def _check_space(folder: Path, files: list[CorpusFile]) -> None:
     if free < missing:
         raise DataError(
             f"the shards need about {missing / 1e9:.3f} GB more, {folder} has {free / 1e9:.3f} GB "
-            "free; "
-            "make room, or name a folder on another disk"
+            "free; make room, or name a folder on another disk"
         )
 
 
@@ -247,7 +246,10 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno not in DISK_FULL:
-            raise
+            raise DataError(
+                f"{error.filename or folder} cannot be read or written ({error.strerror or error});"
+                " mend that, or name another folder"
+            ) from error
         raise DataError(
             f"no space left in {folder}; finished shards are kept: make room, then the same "
             "command resumes"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.data.unpack import COMPRESSIONS, DamagedError, Unpacked
+from litebert.data.unpack import COMPRESSIONS, DamagedError, Unpacked, compression_of
 from litebert.errors import DataError
 
 _KINDS = {
@@ -89,10 +89,8 @@ def _below(folder: str) -> list[str]:
 
 
 def _recognize(path: str) -> CorpusFile | None:
-    name = os.path.basename(path).lower()
-    stem, last = os.path.splitext(name)
-    compression = COMPRESSIONS.get(last, "none")
-    kind = _KINDS.get(last if compression == "none" else os.path.splitext(stem)[1])
+    compression, suffix = compression_of(path)
+    kind = _KINDS.get(suffix)
     return CorpusFile(path=path, kind=kind, compression=compression) if kind else None
 
 
@@ -244,9 +242,8 @@ def _place_to_cut(data: bytes, *, whole_rows: bool) -> int:
         if ends:
             return ends[-1]
     end = len(data)
-    while (
-        end > tail and data[end - 1] & 0xC0 == 0x80
-    ):  # back to the first byte of the last character, left to the next
+    # back to the first byte of the last character, left to the next
+    while end > tail and data[end - 1] & 0xC0 == 0x80:
         end -= 1
     return end - 1 if end - 1 > tail else len(data)
 

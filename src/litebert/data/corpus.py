@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 _BOM = b"\xef\xbb\xbf"
-_QUOTED_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,11 @@ from typing import Any
 
 from litebert.data.chunks import CorpusFile
 from litebert.data.encode import CorpusPosition, EncoderRecipe, token_dtype
-from litebert.data.shards import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, VERSION, read_index
+from litebert.data.shards import FORMAT, INDEX_FILE, PARTS, TOKENIZER_FOLDER, VERSION, read_index
 from litebert.errors import DataError
 from litebert.files import remove_leftovers, sha256, write_json
 from litebert.text.tokenizer import Tokenizer
 
-SHARD_PARTS = ("tokens", "sentences", "documents")
 _WORK_FOLDER = ".build"
 _PLAN_FILE = "plan.json"
 QUARANTINE_FILE = "quarantine.jsonl"
@@ -70,6 +69,10 @@ def _differences(old: Record, new: Record) -> list[str]:
         # A build that stopped at its first bad row may resume with another policy.
         if before.get(key) != value and (key, before.get(key)) != ("bad_rows", "error"):
             changes.append(f"{key}: was {before.get(key)}, is {value}")
+    if [_content(each) for each in old.get("corpus", [])] == [
+        _content(each) for each in new["corpus"]
+    ]:
+        return sorted(changes)  # the same files, maybe by other paths
     ours = {each["file"]: each for each in new["corpus"]}
     theirs = {each["file"]: each for each in old.get("corpus", [])}
     changes += [f"{name} is new" for name in ours.keys() - theirs.keys()]
@@ -85,6 +88,11 @@ def _differences(old: Record, new: Record) -> list[str]:
     return sorted(changes)
 
 
+def _content(file: Record) -> tuple[Any, ...]:
+    """What of a corpus file decides its text: its bytes, and how its name says to read them."""
+    return file["bytes"], file["sha256"], "".join(Path(file["file"]).suffixes[-2:])
+
+
 class Journal:
     """The finished shards of a build, as recorded in its work folder."""
 
@@ -96,9 +104,8 @@ class Journal:
         """Prepare the work folder for `plan`; refuse files of another plan, unless `overwrite`."""
         wrong = self.obstacles(plan)
         if wrong and not overwrite:
-            shown = "; ".join(wrong[:5]) + (
-                f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-            )
+            more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            shown = "; ".join(wrong[:5]) + more
             raise DataError(
                 f"{self.out} holds shards of another build ({shown}); name another folder, or pass "
                 "--overwrite"
@@ -133,7 +140,7 @@ class Journal:
     def _clear(self) -> None:
         """Remove what builds write, the index first; other files stay."""
         (self.out / INDEX_FILE).unlink(missing_ok=True)
-        for part in SHARD_PARTS:
+        for part in PARTS:
             for path in self.out.glob(f"[0-9]*.{part}.npy"):
                 path.unlink()
         (self.out / QUARANTINE_FILE).unlink(missing_ok=True)

@@ -20,8 +20,6 @@ from litebert.data.spec import ExampleSpec
 from litebert.packing import ranges, row_lengths
 from litebert.text.tokenizer import Tokenizer
 
-MASK_SHARE, KEEP_SHARE = 0.8, 0.1
-"""Of the masked tokens: replaced by [MASK], left as they are; the rest become a random token."""
 _TURNS = 8
 """Turns whose random bits are drawn together, and after which finished rows are put aside."""
 _TOO_MANY = 2**30
@@ -85,17 +83,17 @@ def mask_rows(
     seq = rows.token_ids.shape[1]
     flat = rows.token_ids.reshape(-1)
     labels = flat[positions]
-    # 80/10/10 for each token by itself, as in the reference, not for each n-gram
+    # for each token by itself, as in the reference, not for each n-gram
     words = bits(replace_keys[positions // seq], positions % seq)
     kind = uniform(words)
     pick = (
         ((words & np.uint64(0xFFFFFFFF)) * np.uint64(len(vocabulary.replacements))) >> np.uint64(32)
     ).astype(np.int64)
     others = np.where(
-        kind < MASK_SHARE + KEEP_SHARE, labels, vocabulary.replacements[pick].astype(labels.dtype)
+        kind < 1 - spec.random_share, labels, vocabulary.replacements[pick].astype(labels.dtype)
     )
     flat[positions] = np.where(
-        kind < MASK_SHARE, np.asarray(vocabulary.mask_id, labels.dtype), others
+        kind < spec.mask_share, np.asarray(vocabulary.mask_id, labels.dtype), others
     )
     return MaskedRows(rows.token_ids, positions, labels)
 

@@ -136,10 +136,6 @@ class Plan:
     """Tokens from there to the end of its document, or of its stretch."""
     order: Permutation
     """The number of the example at each place of the epoch."""
-    num_dropped: int
-    """Sentences left alone at a document's end, which were dropped."""
-    num_long: int
-    """Sentences longer than an example, which were divided."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -159,41 +155,35 @@ def plan_epoch(
         _plan_text(text, spec, seed=seed, epoch=spec.drawn_epoch(epoch), split=split)
         for text in texts.shards
     ]
-    starts = np.concatenate([np.zeros(0, np.int64), *(starts for starts, _, _ in of_shards)])
-    rooms = np.concatenate([np.zeros(0, np.int32), *(rooms for _, rooms, _ in of_shards)])
+    starts = np.concatenate([np.zeros(0, np.int64), *(starts for starts, _ in of_shards)])
+    rooms = np.concatenate([np.zeros(0, np.int32), *(rooms for _, rooms in of_shards)])
     return Plan(
         epoch=epoch,
         starts=starts,
         rooms=rooms,
         order=Permutation(size=len(starts), key=seeded(seed, Purpose.SHUFFLE, epoch)),
-        num_dropped=sum(num_dropped for _, _, num_dropped in of_shards),
-        num_long=sum(text.boundaries.num_long for text in texts.shards),
     )
 
 
 def _plan_text(
     text: Text, spec: ExampleSpec, *, seed: int, epoch: int, split: Split
-) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], int]:
-    """Starts, rooms and the number of dropped sentences of one shard."""
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Starts and rooms of one shard."""
     start, end = _stretches(text, spec, split)
-    starts, rooms, num_dropped = [start[:0]], [start[:0]], 0
+    starts, rooms = [start[:0]], [start[:0]]
+    keeps_one = spec.one_segment == "random" or spec.order == "none"
     while start.size:
         segments = cut(
             spec, text.boundaries, start, end, cut_keys(seed, epoch, start + text.first_token)
         )
-        is_kept = np.full(start.shape, True) if _keeps_one_segment(spec) else segments.b_size > 0
-        num_dropped += int(np.count_nonzero(~is_kept))
+        is_kept = (segments.b_size > 0) | keeps_one
         starts.append(start[is_kept])
         rooms.append((end - start)[is_kept])
         goes_on = segments.next < end
         start, end = segments.next[goes_on], end[goes_on]
     first, room = np.concatenate(starts), np.concatenate(rooms)
     order = np.argsort(first, kind="stable")
-    return first[order] + text.first_token, room[order].astype(np.int32), num_dropped
-
-
-def _keeps_one_segment(spec: ExampleSpec) -> bool:
-    return spec.one_segment == "random" or spec.order == "none"
+    return first[order] + text.first_token, room[order].astype(np.int32)
 
 
 def _stretches(

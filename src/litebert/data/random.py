@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     REPLACE = 5
     SHUFFLE = 6
     SPLIT = 7
+    SAMPLE = 8
 
 
 def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:

@@ -10,7 +10,6 @@ killed.
 
 import contextlib
 import itertools
-import os
 import signal
 import subprocess
 import sys
@@ -20,12 +19,12 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from queue import Empty, Queue
 from threading import Event, Thread
-from types import TracebackType
 from typing import NamedTuple
 
 from litebert.data.batch import Batch
 from litebert.data.stream import Position, Stream
 from litebert.errors import ConfigError, LitebertError
+from litebert.threads import worker_environment
 
 _PREFETCHED = 2
 """Batches prefetched from the workers' pipes."""
@@ -90,12 +89,7 @@ class Reader:
     def __enter__(self) -> "Reader":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.close()
 
 
@@ -121,7 +115,7 @@ class _Workers:
                 f"from litebert.data.reader import _run_worker; _run_worker({theirs.fileno()})",
             ]
             processes.append(
-                subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_environment())
+                subprocess.Popen(command, pass_fds=[theirs.fileno()], env=worker_environment())
             )
             theirs.close()
             ours.send(
@@ -183,15 +177,6 @@ def _end(
         thread.join(timeout=0.01)
     for pipe in pipes:
         pipe.close()
-
-
-def _environment() -> dict[str, str]:
-    """The parent's own module path, and one thread a worker: there are as many workers as cores to
-    spare."""
-    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return (
-        os.environ | single | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    )
 
 
 def _run_worker(file_descriptor: int) -> None:

@@ -24,13 +24,11 @@ from typing import cast
 
 from litebert.data.encode import Encoded, EncoderRecipe, Parcel, ParcelEncoder
 from litebert.errors import LitebertError, MissingExtraError
+from litebert.threads import worker_environment
 
 _Ask = Callable[[Parcel], Encoded]
 Run = Callable[[Iterator[Parcel]], Generator[tuple[Parcel, Encoded], None, None]]
 RUNNERS = ("processes", "ray")
-# A worker is one core's work; numpy's libraries would start a thread for each core, and hold memory
-# for each.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt(3)
 _BYTES = 2**17
 
@@ -108,9 +106,7 @@ class _Child:
                 pass_fds=[number],
                 process_group=0,
                 stdin=subprocess.DEVNULL,
-                env=os.environ
-                | _ENVIRONMENT
-                | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=worker_environment(),
             )
         self._connection = Connection(ours.detach())
         self._recipe: EncoderRecipe | None = recipe

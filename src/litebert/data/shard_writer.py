@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from litebert.data.bad_rows import BadRowPolicy, BadRows
 from litebert.data.corpus import CorpusFile, CorpusOptions
 from litebert.data.encode import CorpusPosition, Encoded, Parcel, parcels
-from litebert.data.journal import SHARD_PARTS, Journal, Record, shard_name
+from litebert.data.journal import Journal, Record, shard_name
 from litebert.data.runners import Run
+from litebert.data.shards import PARTS
 from litebert.files import publish, sha256
 
 _NOTED_ROWS = 10
@@ -111,68 +111,31 @@ class Assembler:
 
 
 class _OpenShard:
-    """A shard and its bad rows, until they are published."""
+    """A shard and its bad rows, under temporary names until they are published."""
 
     def __init__(
         self, journal: Journal, number: int, start: CorpusPosition, dtype: str, policy: BadRowPolicy
     ) -> None:
-        name = shard_name(number)
-        self._journal = journal
-        self._number = number
-        self._start = start
-        self._writer = ShardWriter(journal.folder, name, dtype)
+        self._journal, self._number, self._start = journal, number, start
         self._bad = BadRows(policy, journal.quarantine(number))
-        self._finished = False
-
-    @property
-    def num_tokens(self) -> int:
-        return self._writer.num_tokens
-
-    def add(self, encoded: Encoded) -> None:
-        for row in encoded.bad:
-            self._bad.add(row.location, row.reason, row.data)
-        self._writer.add(encoded)
-
-    def finish(self, end: CorpusPosition) -> Record:
-        self._finished = True
-        self._bad.finish()
-        location = {
-            "start": list(self._start),
-            "end": list(end),
-            "quarantined": self._bad.count if self._bad.policy == "quarantine" else 0,
-        }
-        if not self.num_tokens:
-            self._writer.abandon()
-            return self._writer.record({}) | location
-        record = self._writer.finish(self._journal.out) | location
-        self._journal.write(self._number, record)
-        return record
-
-    def abandon(self) -> None:
-        if not self._finished:
-            self._writer.abandon()
-            self._bad.abandon()
-
-
-class ShardWriter:
-    """One shard being written in `folder`, under temporary names."""
-
-    def __init__(self, folder: Path, name: str, dtype: str) -> None:
-        self.name = name
-        dtypes = {"tokens": dtype, "sentences": "uint64", "documents": "uint64"}
+        name = shard_name(number)
+        dtypes = dict(zip(PARTS, (dtype, "uint64", "uint64"), strict=True))
         self._files = {
-            part: _GrowingArray(folder / f"{name}.{part}.tmp", dtypes[part]) for part in SHARD_PARTS
+            part: _GrowingArray(journal.folder / f"{name}.{part}.tmp", dtypes[part])
+            for part in PARTS
         }
         self._files["sentences"].append(np.zeros(1))
-        self._document: tuple[int, int] | None = (
-            None  # first sentence and file of the document that is open
-        )
+        # first sentence and file of the document that is open
+        self._document: tuple[int, int] | None = None
+        self._finished = False
         self.num_documents = self.num_sentences = self.num_tokens = 0
-        self.counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._documents_by_file: Counter[int] = Counter()
 
     def add(self, encoded: Encoded) -> None:
         """Write a parcel; a joined document continues the one that is open."""
+        for row in encoded.bad:
+            self._bad.add(row.location, row.reason, row.data)
         self._files["tokens"].append(encoded.tokens)
         self._files["sentences"].append(self.num_tokens + np.cumsum(encoded.sentence_lengths))
         at = self.num_sentences
@@ -186,48 +149,63 @@ class ShardWriter:
             at += int(length)
         self.num_sentences = at
         self.num_tokens += len(encoded.tokens)
-        self.counts["text_bytes"] += encoded.text_bytes
-        self.counts["unknown"] += encoded.num_unknown
-        self.counts["cut_lines"] += encoded.num_cut_lines
-        self.counts["bad_rows"] += len(encoded.bad)
+        self._counts["text_bytes"] += encoded.text_bytes
+        self._counts["unknown"] += encoded.num_unknown
+        self._counts["cut_lines"] += encoded.num_cut_lines
+        self._counts["bad_rows"] += len(encoded.bad)
 
     def _end_document(self, at: int) -> None:
-        if (
-            self._document is not None and self._document[0] < at
-        ):  # one without a sentence leaves no trace
+        # one without a sentence leaves no trace
+        if self._document is not None and self._document[0] < at:
             start, file = self._document
             self._files["documents"].append(np.array([start]))
             self._documents_by_file[file] += 1
             self.num_documents += 1
 
-    def finish(self, folder: Path) -> dict[str, Any]:
-        """Publish the shard in `folder`; its record."""
+    def finish(self, end: CorpusPosition) -> Record:
+        """Publish the shard, unless it has no token; its record."""
+        self._finished = True
+        self._bad.finish()
+        if not self.num_tokens:
+            self._remove_files()
+            return self._record(end, {})
         self._end_document(self.num_sentences)
         self._files["documents"].append(np.array([self.num_sentences]))
         digests = {}
         for part, file in self._files.items():
             file.close()
             digests[part] = sha256(file.path)
+        record = self._record(end, digests)
         for part, file in self._files.items():
-            publish(file.path, folder / f"{self.name}.{part}.npy")
-        return self.record(digests)
+            publish(file.path, self._journal.out / f"{record['name']}.{part}.npy")
+        self._journal.write(self._number, record)
+        return record
 
-    def record(self, digests: dict[str, str]) -> dict[str, Any]:
+    def _record(self, end: CorpusPosition, digests: dict[str, str]) -> Record:
         """The shard's entry in the index."""
+        counts = ("unknown", "text_bytes", "cut_lines", "bad_rows")
         return {
-            "name": self.name,
+            "name": shard_name(self._number),
             "documents": self.num_documents,
             "sentences": self.num_sentences,
             "tokens": self.num_tokens,
-            **{key: self.counts[key] for key in ("unknown", "text_bytes", "cut_lines", "bad_rows")},
+            **{key: self._counts[key] for key in counts},
             "documents_by_file": {
                 str(file): count for file, count in sorted(self._documents_by_file.items())
             },
             "sha256": digests,
+            "start": list(self._start),
+            "end": list(end),
+            "quarantined": self._bad.count if self._bad.policy == "quarantine" else 0,
         }
 
     def abandon(self) -> None:
-        """Remove the temporary files."""
+        """Remove the temporary files, unless the shard is finished."""
+        if not self._finished:
+            self._remove_files()
+            self._bad.abandon()
+
+    def _remove_files(self) -> None:
         for file in self._files.values():
             file.abandon()
 

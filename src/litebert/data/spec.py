@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from litebert.errors import ConfigError
 from litebert.packing import num_special
-from litebert.recipes.pretrain import Cutting, OneSegment, Order
+from litebert.recipes.pretrain import Cutting, OneSegment, Order, check_shares
 
 Split = Literal["train", "heldout", "all"]
 
@@ -37,6 +37,10 @@ class ExampleSpec:
     order; last: only the end of the last sentence is cut, which reveals the order (a control)."""
     mask_fraction: float = 0.15
     """Fraction of an example's tokens to predict, special tokens counted."""
+    mask_share: float = 0.8
+    """Fraction of these that become [MASK]."""
+    random_share: float = 0.1
+    """Fraction of these that become a random token; the rest stays."""
     max_masked: int | None = None
     """Most tokens to predict in an example; none for no bound (the reference's release: 20)."""
     max_ngram: int = 3
@@ -59,6 +63,8 @@ class ExampleSpec:
             ("max_length", 5, _MAX_LENGTH),
             ("short_probability", 0, 1),
             ("mask_fraction", 0.001, 0.9),
+            ("mask_share", 0, 1),
+            ("random_share", 0, 1),
             ("max_ngram", 1, 64),
             ("heldout_fraction", 0, 0.5),
         )
@@ -71,6 +77,7 @@ class ExampleSpec:
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise ConfigError(f"{name} is at least 1, or none; got {number!r}")
+        check_shares(self.mask_share, self.random_share)
 
     @property
     def max_text(self) -> int:

@@ -6,6 +6,7 @@ iterator over them.
     for batch in stream.read(64, position=Position(0, 6400), workers=4):
         ...                                                  # reader.position is where to resume
     longer = stream.at(max_length=512)                       # begin it at a new epoch
+    fewer = stream.at(mask_fraction=0.15)                    # the same examples, other masks
     for batch in Stream.open("data/mine", spec, split="heldout").once(64):
         ...                                                  # the last batch may be smaller
 
@@ -98,18 +99,26 @@ class Stream:
             folder=Path(folder).resolve(),
         )
 
-    def at(self, max_length: int) -> "Stream":
-        """The same text at another length. Its epochs have other examples, so begin it at an
-        epoch's start."""
-        return Stream(
+    def at(self, max_length: int | None = None, *, mask_fraction: float | None = None) -> "Stream":
+        """The same text at another length or mask fraction. At another length its epochs have
+        other examples, so begin it at an epoch's start."""
+        spec = replace(
+            self.spec,
+            max_length=max_length or self.spec.max_length,
+            mask_fraction=mask_fraction or self.spec.mask_fraction,
+        )
+        stream = Stream(
             self.shards,
             self.vocabulary,
-            replace(self.spec, max_length=max_length),
+            spec,
             seed=self.seed,
             split=self.split,
             pad_multiple=self.pad_multiple,
             folder=self.folder,
         )
+        if spec.max_length == self.spec.max_length:
+            stream._plans = dict(self._plans)
+        return stream
 
     @property
     def tokenizer_folder(self) -> Path:

@@ -26,7 +26,6 @@ class Boundaries:
         self.sentences = sentences
         sizes = np.diff(sentences)
         long = np.flatnonzero(sizes > max_text)
-        self.num_long = len(long)
         stretch = max(1, max_text // _STRETCHES)
         spans = [np.arange(sentences[s] + stretch, sentences[s + 1], stretch) for s in long]
         self.cuts: Int[np.ndarray, " cuts"] = np.concatenate([np.zeros(0, np.int64), *spans])

@@ -13,7 +13,6 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from litebert.errors import DataError, MissingExtraError
@@ -24,6 +23,15 @@ BOMB_BYTES = 64 * 2**20
 """What any file may unpack to, whatever its own size."""
 BOMB_RATIO = 200
 """Text shrinks 2 to 20 times; beyond this much, after BOMB_BYTES, a file is refused."""
+
+
+def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """What a file's name tells: its compression, and its format's suffix in lower case (.tsv of
+    a.TSV.gz)."""
+    stem, last = os.path.splitext(os.path.basename(path).lower())
+    if last in COMPRESSIONS:
+        return COMPRESSIONS[last], os.path.splitext(stem)[1]
+    return "none", last
 
 
 class DamagedError(Exception):
@@ -52,12 +60,7 @@ class Unpacked:
     def __enter__(self) -> "Unpacked":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self._raw.close()
 
     @property
@@ -87,8 +90,7 @@ class Unpacked:
         if self._packed and self._delivered > max(BOMB_BYTES, BOMB_RATIO * self._packed_bytes):
             self._damage = DamagedError(
                 f"unpacks to more than {BOMB_RATIO} times its {self._packed_bytes} bytes, which "
-                "text does not; "
-                "unpack it yourself if it is right"
+                "text does not; unpack it yourself if it is right"
             )
         if self._damage and not parts:
             raise self._damage
@@ -161,9 +163,8 @@ class _ZstdFile:
                 "zstandard", extra="zstd", purpose="reading .zst files"
             ) from error
         self._input = io.BufferedReader(raw, 2**18)
-        self._context = zstandard.ZstdDecompressor(
-            max_window_size=2**27
-        )  # 128 MiB, what `zstd --long` uses
+        # 128 MiB, what `zstd --long` uses
+        self._context = zstandard.ZstdDecompressor(max_window_size=2**27)
         self._error: type[Exception] = zstandard.ZstdError
         self._frame: Any = None
         self._ready = b""
@@ -187,9 +188,8 @@ class _ZstdFile:
                     if frame.eof:
                         bite, self._frame = frame.unused_data, None
             except self._error as error:
-                self._damage = OSError(
-                    str(error)
-                )  # raised when what the bite held before it was delivered
+                # raised when what the bite held before it was delivered
+                self._damage = OSError(str(error))
             self._ready = b"".join(parts)
         part, self._ready = self._ready[:size], self._ready[size:]
         return part
