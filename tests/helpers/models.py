@@ -29,6 +29,7 @@ def save_model(
     card: TaskCard | None = None,
     seed: int = 0,
     max_positions: int = 64,
+    labels: tuple[str, ...] = LABELS,
 ) -> Path:
     """A checkpoint whose weights are far enough from zero for answers to differ."""
     pieces = tokenizer(folder.parent / "tokenizer")
@@ -43,7 +44,7 @@ def save_model(
         vocab_size=pieces.vocab_size, max_positions=max_positions, init_std=0.2, **shape
     )
     chosen = tuple(
-        HeadConfig(kind=kind, labels=LABELS if kind in ("classify", "tag") else ())
+        HeadConfig(kind=kind, labels=labels if kind in ("classify", "tag") else ())
         for kind in heads
     )
     torch.manual_seed(seed)

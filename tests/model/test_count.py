@@ -43,12 +43,15 @@ def size(module: torch.nn.Module) -> int:
         ("bert-base", 109_081_344, None, None),
         ("bert-large", 334_607_360, None, None),
         ("bert-xlarge", 1_275_291_648, None, None),
+        ("litebert-base", 11_619_584, 128_688, 1_538),
+        ("litebert-small", 5_813_120, 79_536, 770),
+        ("litebert-mini", 4_729_600, 63_152, 514),
     ],
 )
 def test_presets_have_their_exact_counts(
     name: str, encoder: int, masked: int | None, order: int | None
 ) -> None:
-    for version in ("-v1", "-v2") if masked else ("",):
+    for version in ("-v1", "-v2") if name.startswith("albert") else ("",):
         model = built(PRESETS[name + version])
         assert size(model.encoder) == encoder
         if masked:
@@ -87,6 +90,18 @@ def test_tables_3_and_4(embedding_size: int, share: Any, millions: int) -> None:
         {"embedding_size": 32, "hf_compat": True},
         {"norm": "pre"},
         {"pooler": False},
+        {"num_layers": 2, "layers_per_group": 3, "cycle": "reversed"},
+        {"num_layers": 6, "unshared_ends": 2},
+        {"adapter_rank": 3, "ffn_size": 72, "layers_per_group": 2},
+        {"adapter_rank": 2, "share": "none"},
+        {"reversible": True, "norm": "pre"},
+        {"embedding_bands": (50, 200)},
+        {"embedding_bands": (50,), "embedding_band_factor": 2, "embedding_size": 32},
+        {"num_layers": 6, "unshared_ends": 1, "share": "attention", "num_groups": 3},
+        {"num_layers": 3, "layers_per_group": 2, "cycle": "reversed", "unshared_ends": 1},
+        {"positions": "sinusoidal"},
+        {"positions": "rotary"},
+        {"positions": "rotary", "max_positions": 100_000, "norm": "pre"},
     ],
 )
 def test_formulas_count_what_is_built(changes: dict[str, Any]) -> None:
@@ -104,6 +119,8 @@ def test_flops_follow_the_products() -> None:
         {},
         {"layers_per_group": 2, "share": "none"},
         {"embedding_size": 32, "ffn_size": 40},
+        {"adapter_rank": 3, "ffn_size": 40},
+        {"embedding_bands": (50, 200)},
     ):
         config = replace(PRESETS["tiny"], **changes)
         encoder, ids = Encoder(config).eval(), torch.zeros(2, 16, dtype=torch.long)
@@ -126,13 +143,22 @@ def test_flops_of_pretraining_worked_example() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"share": "none"}, {"layers_per_group": 2}, {"activation": "gelu_erf"}]
+    "changes",
+    [
+        {},
+        {"share": "none"},
+        {"layers_per_group": 2},
+        {"activation": "gelu_erf"},
+        {"adapter_rank": 3},
+        {"positions": "rotary"},
+    ],
 )
 @pytest.mark.parametrize("batch", [1, 3])
 def test_activations_are_what_autograd_keeps(changes: dict[str, Any], batch: int) -> None:
     config = replace(PRESETS["tiny"], **changes)
     encoder = Encoder(config)
     states = encoder.embedding(torch.zeros(batch, 16, dtype=torch.long))
+    rotate = encoder.rotation(states)
     kept: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -141,12 +167,21 @@ def test_activations_are_what_autograd_keeps(changes: dict[str, Any], batch: int
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = encoder.run(encoder.plan, states, None)
-    weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
+        output = encoder.run(encoder.plan, states, None, rotate=rotate)
+    tables = [] if rotate is None else [rotate.cos, rotate.sin]  # of all layers
+    weights = {each.untyped_storage().data_ptr() for each in (*encoder.parameters(), *tables)}
     assert output.requires_grad
     assert sum(
         size for pointer, size in kept.items() if pointer not in weights
     ) == activation_bytes(config, batch=batch, seq=16)
+
+
+def test_reversible_layers_keep_as_much_at_any_depth() -> None:
+    shape = replace(BASE, norm="pre", reversible=True)
+    kept = {n: activation_bytes(replace(shape, num_layers=n), batch=2, seq=512) for n in (1, 48)}
+    assert kept[1] == kept[48]
+    one_layer = activation_bytes(replace(BASE, num_layers=1), batch=2, seq=512)
+    assert kept[48] == one_layer + 2 * 1024 * 768 * 4
 
 
 def test_checkpointing_keeps_less() -> None:

@@ -11,8 +11,9 @@ from torch import nn
 
 from litebert.config import PRESETS, EncoderConfig
 from litebert.errors import ConfigError, DataError
+from litebert.model.embedding import BandedEmbedding
 from litebert.model.encoder import Encoder
-from litebert.model.layers import Attention
+from litebert.model.layers import Adapters, Attention, LowRank
 from litebert.model.positions import Needed, Packing
 
 TINY = PRESETS["tiny"]
@@ -23,8 +24,14 @@ SWITCHES: list[dict[str, Any]] = [
     {"share": "ffn", "num_groups": 2},
     {"num_groups": 3, "layers_per_group": 2},
     {"norm": "pre"},
+    {"num_layers": 2, "layers_per_group": 2, "cycle": "reversed"},
+    {"num_layers": 4, "unshared_ends": 1},
+    {"adapter_rank": 3, "norm": "pre"},
+    {"embedding_bands": (50, 200)},
     {"activation": "relu", "embedding_size": 32},
     {"activation": "gelu_erf", "embedding_size": 32, "hf_compat": True},
+    {"positions": "rotary", "norm": "pre"},
+    {"positions": "rotary", "rotary_base": 100.0, "share": "none"},
 ]
 
 
@@ -35,7 +42,11 @@ def ids(batch: int = 2, seq: int = 9) -> torch.Tensor:
 
 def make(config: EncoderConfig = TINY, **settings: Any) -> Encoder:
     torch.manual_seed(0)
-    return Encoder(config, **settings)
+    encoder = Encoder(config, **settings)
+    for module in encoder.modules():
+        if isinstance(module, LowRank):  # they start at zero, where they would test nothing
+            nn.init.normal_(module.up.weight, std=0.1)
+    return encoder
 
 
 @pytest.mark.parametrize("changes", SWITCHES)
@@ -96,6 +107,40 @@ def test_a_shared_layer_equals_the_unshared_with_copied_weights() -> None:
     assert torch.equal(shared(token_ids=ids()), unshared(token_ids=ids()))
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_adapters_are_updates_of_the_shared_matrices(norm: Any) -> None:
+    """The same function as an unshared stack whose matrices are W + B·A, each depth with its own
+    B·A."""
+    shape = {"norm": norm, "layers_per_group": 2, "num_layers": 2}
+    adapted = make(replace(TINY, adapter_rank=3, **shape)).double()
+    unshared = make(replace(TINY, share="none", **shape)).double()
+    with torch.no_grad():
+        for number, owner in enumerate([0, 1, 0, 1]):
+            adapters = adapted.adapters[number]
+            assert isinstance(adapters, Adapters)
+            for mine in ("attentions", "feed_forwards"):
+                copy = getattr(unshared, mine)[number]
+                copy.load_state_dict(getattr(adapted, mine)[owner].state_dict())
+                for name, update in adapters.named_children():
+                    if hasattr(copy, name):
+                        getattr(copy, name).weight += update.up.weight @ update.down.weight  # type: ignore[union-attr,operator]
+        for name in ("embedding", "norm", "pooler"):
+            getattr(unshared, name).load_state_dict(getattr(adapted, name).state_dict())
+    for method in ("all_states", "attention_weights"):
+        ours, theirs = (getattr(each, method)(token_ids=ids()) for each in (adapted, unshared))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(ours[0], ours[2], rtol=0, atol=1e-12)
+
+
+def test_adapters_start_as_nothing() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(replace(TINY, adapter_rank=3))
+    before = encoder.all_states(token_ids=ids())
+    encoder.adapters = nn.ModuleList()
+    assert all(map(torch.equal, before, encoder.all_states(token_ids=ids())))
+
+
 def test_sharing_attention_alone_shares_attention_alone() -> None:
     encoder = make(replace(TINY, share="attention"))
     assert (len(encoder.attentions), len(encoder.feed_forwards)) == (1, 3)
@@ -108,6 +153,33 @@ def test_depth_stops_early() -> None:
     assert torch.equal(encoder(token_ids=ids(), depth=2), encoder.all_states(token_ids=ids())[4])
     with pytest.raises(ConfigError, match="depth is from 1 to the model's 3 layers; got 4"):
         encoder(token_ids=ids(), depth=4)
+
+
+def test_banded_embeddings_equal_a_table_of_their_mapped_rows() -> None:
+    """Forward and gradients, at the first and the last id of every band."""
+    banded = make(replace(TINY, embedding_bands=(50, 200))).double().embedding.token
+    assert isinstance(banded, BandedEmbedding)
+    edges = torch.tensor([[0, 49, 50], [199, 200, 255]])
+    ours, table = banded(edges), banded.weight
+    assert table.shape == (TINY.vocab_size, TINY.embedding_size)
+    torch.testing.assert_close(ours, table[edges], rtol=0, atol=1e-15)
+    weights = torch.randn(ours.shape, dtype=torch.float64)
+    for one, other in zip(
+        torch.autograd.grad((ours * weights).sum(), list(banded.parameters())),
+        torch.autograd.grad((table[edges] * weights).sum(), list(banded.parameters())),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    with pytest.raises(IndexError):
+        banded(torch.tensor([[256]]))
+
+
+def test_rows_of_every_band_start_alike() -> None:
+    config = replace(TINY, vocab_size=6000, embedding_size=64, embedding_bands=(2000, 4000))
+    weight = make(config).embedding.token.weight
+    assert isinstance(weight, torch.Tensor)
+    for rows in weight.detach().split(2000):
+        assert rows.std().item() == pytest.approx(0.0176, rel=0.35)
 
 
 def test_no_dropout_is_no_operation() -> None:
@@ -177,7 +249,7 @@ def test_residual_writers_may_start_smaller() -> None:
 
 def test_positions_may_start_as_sinusoids() -> None:
     weight = make(
-        replace(TINY, position_init="sinusoidal", max_positions=512)
+        replace(TINY, positions="sinusoidal", max_positions=512)
     ).embedding.position.weight.detach()
     assert weight.square().mean().sqrt().item() == pytest.approx(TINY.init_std, rel=1e-5)
     # near positions look alike, far ones do not: what makes relative places easy to learn
@@ -193,7 +265,8 @@ def test_positions_may_start_as_sinusoids() -> None:
 def test_gradient_checkpointing_changes_no_bit(changes: dict[str, Any], every: int) -> None:
     gradients = []
     for checkpoint_every in (0, every):
-        encoder = make(replace(TINY, num_layers=5, **changes), checkpoint_every=checkpoint_every)
+        config = replace(TINY, **{"num_layers": 5, **changes})
+        encoder = make(config, checkpoint_every=checkpoint_every)
         torch.manual_seed(3)
         encoder.pool(encoder(token_ids=ids(4, 16))).square().sum().backward()
         gradients.append({name: parameter.grad for name, parameter in encoder.named_parameters()})
@@ -212,6 +285,8 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
     token_ids, mask = ids(), torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
     w = {name: value.detach() for name, value in encoder.named_parameters()}
 
+    depth = -1  # before the first layer
+
     def norm(x: torch.Tensor, name: str) -> torch.Tensor:
         centred = x - x.mean(-1, keepdim=True)
         return (
@@ -222,7 +297,11 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
         )
 
     def dense(x: torch.Tensor, name: str) -> torch.Tensor:
-        return x @ w[name + ".weight"].T + w[name + ".bias"]
+        mapped = x @ w[name + ".weight"].T + w[name + ".bias"]
+        factors = [f"adapters.{depth}.{name.rpartition('.')[2]}.{part}" for part in ("down", "up")]
+        for factor in (w.get(f"{each}.weight") for each in factors):
+            x = x if factor is None else x @ factor.T
+        return mapped + x if f"{factors[0]}.weight" in w else mapped
 
     def act(x: torch.Tensor) -> torch.Tensor:
         if config.activation == "relu":
@@ -231,12 +310,24 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
             return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
         return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
+    def rotated(x: torch.Tensor, width: int) -> torch.Tensor:
+        out = torch.empty_like(x)
+        for p in range(9):
+            for i in range(width // 2):
+                angle = p * config.rotary_base ** (-2 * i / width)
+                c, s, j = math.cos(angle), math.sin(angle), i + width // 2
+                out[:, p, :, i] = x[:, p, :, i] * c - x[:, p, :, j] * s
+                out[:, p, :, j] = x[:, p, :, j] * c + x[:, p, :, i] * s
+        return out
+
     def attention(x: torch.Tensor, name: str) -> torch.Tensor:
         heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
         q, k, v = (
             dense(x, f"{name}.{part}").reshape(2, 9, heads, width)
             for part in ("query", "key", "value")
         )
+        if config.positions == "rotary":
+            q, k = rotated(q, width), rotated(k, width)
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(width)
         weights = scores.masked_fill(~mask[:, None, None, :], -1e30).softmax(-1)
         return dense(
@@ -246,15 +337,19 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
     def ffn(x: torch.Tensor, name: str) -> torch.Tensor:
         return dense(act(dense(x, name + ".inner")), name + ".outer")
 
-    table = (
-        w["embedding.token.weight"][token_ids]
-        + w["embedding.position.weight"][:9]
-        + w["embedding.segment.weight"][0]
-    )
+    tables = [each for name, each in w.items() if name.startswith("embedding.token.tables")]
+    maps = [each for name, each in w.items() if name.startswith("embedding.token.maps")]
+    tokens = w.get("embedding.token.weight")
+    if tokens is None:
+        pairs = zip(tables, [torch.eye(16, dtype=torch.float64), *maps], strict=True)
+        tokens = torch.cat([table @ to_size.T for table, to_size in pairs])
+    table = tokens[token_ids] + w["embedding.segment.weight"][0]
+    if config.positions != "rotary":
+        table = table + w["embedding.position.weight"][:9]
     x = norm(table, "embedding.norm")
     if "embedding.mapping.weight" in w:
         x = dense(x, "embedding.mapping")
-    for a, f in config.plan():
+    for depth, (a, f) in enumerate(config.plan()):  # noqa: B007, dense reads it
         for part, name in ((attention, f"attentions.{a}"), (ffn, f"feed_forwards.{f}")):
             x = (
                 norm(x + part(x, name), name + ".norm")
@@ -281,10 +376,14 @@ def test_an_encoder_without_pooler_says_so() -> None:
         encoder.pool(encoder(token_ids=ids()))
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_attention_weights_are_the_softmax_that_the_layer_applies(norm: Any) -> None:
+def test_attention_weights_are_the_softmax_that_the_layer_applies(
+    norm: Any, positions: Any
+) -> None:
     """Weights times values through the output layer are what attention adds to the residual."""
-    encoder = make(replace(TINY, norm=norm, share="none")).double().eval()
+    config = replace(TINY, norm=norm, positions=positions, share="none")
+    encoder = make(config).double().eval()
     mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
     weights = encoder.attention_weights(token_ids=ids(), mask=mask)
     states = encoder.all_states(token_ids=ids(), mask=mask)
@@ -297,7 +396,8 @@ def test_attention_weights_are_the_softmax_that_the_layer_applies(norm: Any) -> 
         x = attention.norm(before) if norm == "pre" else before
         values = attention.heads(attention.value(x)).transpose(1, 2)
         attended = (given @ values).transpose(1, 2).flatten(2)
-        expected = attention.attend(x, mask[:, None, None, :])
+        rotate = encoder.rotation(before)
+        expected = attention.attend(x, mask[:, None, None, :], rotate=rotate)
         torch.testing.assert_close(attended, expected, rtol=0, atol=1e-12)
 
 

@@ -8,7 +8,8 @@ import torch
 
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import ConfigError
-from litebert.model.heads import JointSpanHead
+from litebert.model.embedding import BandedEmbedding
+from litebert.model.heads import JointSpanHead, MaskedHead
 from litebert.model.model import Model
 
 TINY = PRESETS["tiny"]
@@ -44,6 +45,21 @@ def test_the_masked_head_is_tied_to_the_embedding() -> None:
         model.heads["masked"].bias[17] += 1  # type: ignore[index, operator]
     changed = (model.masked_logits(states()) != before).any(0)
     assert changed.nonzero().flatten().tolist() == [17]
+
+
+def test_the_masked_head_is_tied_to_every_band_through_its_map() -> None:
+    config = replace(TINY, init_std=0.3, embedding_bands=(50, 200))
+    torch.manual_seed(0)
+    model = Model(ModelConfig(encoder=config, heads=(HeadConfig(kind="masked"),))).double()
+    token, head = model.encoder.embedding.token, model.head("masked")
+    assert isinstance(token, BandedEmbedding)
+    assert isinstance(head, MaskedHead)
+    h = head.norm(head.activation(head.dense(states().double().flatten(0, 1))))
+    first, second, third = token.tables.parameters()
+    logits = [h @ first.T, *((h @ m.weight) @ t.T for m, t in zip(token.maps, (second, third)))]  # noqa: B905
+    torch.testing.assert_close(
+        model.masked_logits(states().double()), torch.cat(logits, 1), rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(

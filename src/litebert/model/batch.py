@@ -32,7 +32,8 @@ class DeviceBatch:
     """What heads and losses read, by name.
 
     Pretraining: `masked` and `first` are where the masked tokens and each row's [CLS] stand among
-    the needed ones; `masked_labels` and `order_labels`.
+    the needed ones; `masked_labels` and `order_labels`; and for replaced tokens `draws`, two
+    uniform numbers for each masked token.
 
     Tasks: `targets` is a label (int64), or 0 and 1 for each label, or a number (float32) for each
     unit, of spans the first and last column; `is_real` is 0 for padding units. choose: `options`,
@@ -90,6 +91,18 @@ class DeviceBatch:
             mask=self.mask,
             positions=self.positions,
             depth=depth,
+            needed=self.needed,
+        )
+        return states
+
+    def exit_states(self, encoder: Encoder) -> list[Float[Tensor, "batch needed hidden"]]:
+        """The states of the needed tokens after every layer."""
+        assert self.needed is not None
+        states: list[Tensor] = encoder.exit_states(
+            token_ids=self.token_ids,
+            segment_ids=self.segment_ids,
+            mask=self.mask,
+            positions=self.positions,
             needed=self.needed,
         )
         return states

@@ -3,32 +3,101 @@ parameter sharing).
 
 Ids in, states out. Sharing is a plan, not a branch: a list of (attention owner, feed-forward
 owner), one pair for each application. none / attention / ffn / all, groups, several layers per
-group and BERT itself are one class with another plan.
+group in either order, unshared ends and BERT itself are one class with another plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from litebert.config import EncoderConfig
+from litebert.config import EncoderConfig, Tie
 from litebert.errors import ConfigError
-from litebert.model.embedding import Embedding
+from litebert.model.embedding import BandedEmbedding, Embedding
 from litebert.model.layers import (
+    Adapters,
     Attention,
     Chosen,
     FeedForward,
     Layer,
+    LowRank,
+    Modules,
     States,
     apply_layer,
     layer_norm,
 )
-from litebert.model.positions import KeyMask, Needed, Packing, sinusoids
+from litebert.model.positions import KeyMask, Needed, Packing, Rotation, sinusoids
+from litebert.model.reversible import Reversible
 
 Ids = Int[Tensor, "batch seq"]
 Mask = Bool[Tensor, "batch seq"]
+
+
+class Application(NamedTuple):
+    """One application of a layer: the owners of its parameters, and its number from 0."""
+
+    attention: int
+    feed_forward: int
+    number: int
+
+
+class Stack(Protocol):
+    """How layers follow one another."""
+
+    def run(
+        self,
+        layer: Layer,
+        modules: Sequence[Modules],
+        states: States,
+        mask: KeyMask | Packing | None,
+        needed: Needed | None = None,
+        rotate: Rotation | None = None,
+    ) -> Chosen:
+        """The states after the last layer, at the needed positions alone."""
+
+    def walk(
+        self,
+        layer: Layer,
+        modules: Sequence[Modules],
+        states: States,
+        mask: KeyMask | Packing | None,
+        rotate: Rotation | None = None,
+    ) -> Iterator[tuple[States, States]]:
+        """Of each layer: the states that its attention reads, and the states after it."""
+
+
+class Plain:
+    """Each layer reads the states that the one before it left."""
+
+    def run(
+        self,
+        layer: Layer,
+        modules: Sequence[Modules],
+        states: States,
+        mask: KeyMask | Packing | None,
+        needed: Needed | None = None,
+        rotate: Rotation | None = None,
+    ) -> Chosen:
+        for number, (attention, feed_forward, adapters) in enumerate(modules, start=1):
+            chosen = needed if number == len(modules) else None
+            states = layer(attention, feed_forward, states, mask, chosen, rotate, adapters)
+        return states
+
+    def walk(
+        self,
+        layer: Layer,
+        modules: Sequence[Modules],
+        states: States,
+        mask: KeyMask | Packing | None,
+        rotate: Rotation | None = None,
+    ) -> Iterator[tuple[States, States]]:
+        for each in modules:
+            after = self.run(layer, [each], states, mask, rotate=rotate)
+            yield states, after
+            states = after
 
 
 class Encoder(nn.Module):
@@ -39,21 +108,28 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.checkpoint_every = checkpoint_every
-        self.plan = config.plan()
+        self.plan = [Application(*owners, number) for number, owners in enumerate(config.plan())]
         # whether layers draw random numbers: recomputing must then draw the same ones again
         self.draws = any(
             (config.attention_dropout, config.attention_output_dropout, config.ffn_dropout)
         )
         # one function for all layers; a faster or compiled one may take its place
         self.layer: Layer = apply_layer
+        self.stack: Stack = Reversible(self.draws) if config.reversible else Plain()
+        if config.reversible and checkpoint_every:
+            raise ConfigError(
+                "reversible layers save no activations that checkpointing could recompute; "
+                f"checkpoint_every is then 0, got {checkpoint_every}"
+            )
         size = config.hidden_size
         self.embedding = Embedding(config)
         self.attentions = nn.ModuleList(
-            Attention(config) for _ in range(1 + max(a for a, _ in self.plan))
+            Attention(config) for _ in range(1 + max(each.attention for each in self.plan))
         )
         self.feed_forwards = nn.ModuleList(
-            FeedForward(config) for _ in range(1 + max(f for _, f in self.plan))
+            FeedForward(config) for _ in range(1 + max(each.feed_forward for each in self.plan))
         )
+        self.adapters = nn.ModuleList(Adapters(config) for _ in self.plan if config.adapter_rank)
         # Without a final norm a pre-norm stack would return an unnormed sum.
         self.norm = layer_norm(size, config) if config.norm == "pre" else nn.Identity()
         self.pooler = nn.Linear(size, size) if config.pooler else None
@@ -75,7 +151,8 @@ class Encoder(nn.Module):
         `mask` is True at real tokens, None where all are. For packed rows it is a Packing, and
         `positions` are the position ids within each row.
         """
-        states, key_mask = self.embedding(token_ids, segment_ids, positions), _broadcast(mask)
+        states, key_mask = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
+        rotate = self.rotation(states, mask, positions)
         plan = self._plan_to(depth)
         if self.checkpoint_every and torch.is_grad_enabled():
             stride = self.checkpoint_every * self.config.layers_per_group
@@ -88,55 +165,120 @@ class Encoder(nn.Module):
                     states,
                     key_mask,
                     chosen,
+                    rotate,
                     use_reentrant=False,
                     preserve_rng_state=self.draws,
                 )
         else:
-            states = self.run(plan, states, key_mask, needed)
+            states = self.run(plan, states, key_mask, needed, rotate)
         final: Tensor = self.norm(states)
         return final
+
+    def exit_states(
+        self,
+        *,
+        token_ids: Ids,
+        segment_ids: Ids | None = None,
+        mask: Mask | Packing | None = None,
+        positions: Ids | None = None,
+        needed: Needed,
+    ) -> list[Chosen]:
+        """The states of the needed tokens after every layer, as heads read them; the last item is
+        what `forward` returns."""
+        states, key_mask = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
+        rotate = self.rotation(states, mask, positions)
+        stride = len(self.plan)
+        saves = self.checkpoint_every and torch.is_grad_enabled()
+        if saves:
+            stride = self.checkpoint_every * self.config.layers_per_group
+        chosen: list[Chosen] = []
+        for start in range(0, len(self.plan), stride):
+            stretch = self.plan[start : start + stride]
+            inputs = (stretch, states, key_mask, needed, rotate)
+            states, *some = (
+                checkpoint(
+                    self._exit_stretch, *inputs, use_reentrant=False, preserve_rng_state=self.draws
+                )
+                if saves
+                else self._exit_stretch(*inputs)
+            )
+            chosen.extend(some)
+        return [self.norm(each) for each in chosen]
+
+    def _exit_stretch(
+        self,
+        stretch: Sequence[Application],
+        states: States,
+        mask: KeyMask | Packing | None,
+        needed: Needed,
+        rotate: Rotation | None,
+    ) -> tuple[Tensor, ...]:
+        """The states after these layers, then those of the needed tokens after each of them."""
+        chosen = []
+        for application in stretch:
+            is_last = application.number == len(self.plan) - 1
+            states = self.run([application], states, mask, needed if is_last else None, rotate)
+            chosen.append(states if is_last else needed.of(states))
+        return states, *chosen
 
     def all_states(
         self, *, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None
     ) -> list[Float[Tensor, "batch seq hidden"]]:
         """The states after the embedding and after every application; the last item is what
         `forward` returns."""
-        states, key_mask = [self.embedding(token_ids, segment_ids)], _broadcast(mask)
-        for application in self.plan:
-            states.append(self.run([application], states[-1], key_mask))
+        first = self.embedding(token_ids, segment_ids)
+        states = [first, *(after for _, after in self.walk(first, mask))]
         states[-1] = self.norm(states[-1])
         return states
+
+    def walk(self, states: States, mask: Mask | None = None) -> Iterator[tuple[States, States]]:
+        """From the embedding's states on, of every application: the states that its attention
+        reads, and the states after it."""
+        modules = [self.modules_of(application) for application in self.plan]
+        return self.stack.walk(self.layer, modules, states, broadcast(mask), self.rotation(states))
 
     def attention_weights(
         self, *, token_ids: Ids, segment_ids: Ids | None = None, mask: Mask | None = None
     ) -> list[Float[Tensor, "batch heads seq seq"]]:
         """The softmax of every application, by the plain layer and without dropout."""
-        states, key_mask = self.embedding(token_ids, segment_ids), _broadcast(mask)
-        weights = []
-        for attention, feed_forward in self.plan:
-            weights.append(self.attentions[attention].weights(states, key_mask))  # type: ignore[operator]
-            states = apply_layer(
-                self.attentions[attention],  # type: ignore[arg-type]
-                self.feed_forwards[feed_forward],  # type: ignore[arg-type]
-                states,
-                key_mask,
-            )
-        return weights
+        states, key_mask = self.embedding(token_ids, segment_ids), broadcast(mask)
+        assert not isinstance(key_mask, Packing)
+        modules = [self.modules_of(application) for application in self.plan]
+        rotate = self.rotation(states)
+        walk = self.stack.walk(apply_layer, modules, states, key_mask, rotate)
+        return [
+            attention.weights(read, key_mask, rotate, adapters)
+            for (attention, _, adapters), (read, _) in zip(modules, walk, strict=True)
+        ]
+
+    def rotation(
+        self, states: States, mask: Mask | Packing | None = None, positions: Ids | None = None
+    ) -> Rotation | None:
+        """What all layers rotate queries and keys by; None without rotary positions."""
+        if self.config.positions != "rotary":
+            return None
+        packing = mask if isinstance(mask, Packing) else None
+        return Rotation.of(self.config, states, positions, packing)
 
     def run(
         self,
-        plan: Sequence[tuple[int, int]],
+        plan: Sequence[Application],
         states: States,
         mask: KeyMask | Packing | None,
         needed: Needed | None = None,
+        rotate: Rotation | None = None,
     ) -> Chosen:
         """Apply the layers that `plan` names, the last of them at the needed positions alone."""
-        for number, (attention, feed_forward) in enumerate(plan, start=1):
-            chosen = needed if number == len(plan) else None
-            states = self.layer(
-                self.attentions[attention], self.feed_forwards[feed_forward], states, mask, chosen
-            )
-        return states
+        modules = [self.modules_of(application) for application in plan]
+        return self.stack.run(self.layer, modules, states, mask, needed, rotate)
+
+    def modules_of(self, application: Application) -> Modules:
+        """The modules that an application runs; adapters are its own."""
+        return (
+            cast(Attention, self.attentions[application.attention]),
+            cast(FeedForward, self.feed_forwards[application.feed_forward]),
+            cast(Adapters, self.adapters[application.number]) if self.adapters else None,
+        )
 
     def pool(self, states: States) -> Float[Tensor, "batch hidden"]:
         """The first token's state through a dense layer and tanh."""
@@ -146,7 +288,7 @@ class Encoder(nn.Module):
             )
         return torch.tanh(self.pooler(states[:, 0]))
 
-    def _plan_to(self, depth: int | None) -> list[tuple[int, int]]:
+    def _plan_to(self, depth: int | None) -> list[Application]:
         """The plan of the first `depth` layers."""
         if depth is None:
             return self.plan
@@ -155,6 +297,25 @@ class Encoder(nn.Module):
                 f"depth is from 1 to the model's {self.config.num_layers} layers; got {depth}"
             )
         return self.plan[: depth * self.config.layers_per_group]
+
+
+def tie(encoder: Encoder, other: Encoder, what: Tie) -> None:
+    """Let an encoder compute with the embedding tables of another, or with all of its modules.
+
+    They stay the other's: they are no parameters of this encoder, so that nothing is counted,
+    updated or stored twice. Copies and moves of a model that holds both keep them tied.
+    """
+    if what == "embeddings":
+        tables = encoder.embedding.tables()
+        _borrow(encoder.embedding, other.embedding, tables)
+    elif what == "all":
+        _borrow(encoder, other, [name for name, _ in encoder.named_children()])
+
+
+def _borrow(owner: nn.Module, lender: nn.Module, names: Sequence[str]) -> None:
+    for name in names:
+        del owner._modules[name]
+        owner.__dict__[name] = getattr(lender, name)
 
 
 def initialize(module: nn.Module, config: EncoderConfig) -> None:
@@ -174,10 +335,20 @@ def initialize(module: nn.Module, config: EncoderConfig) -> None:
         if isinstance(child, Attention | FeedForward):
             writer = child.output if isinstance(child, Attention) else child.outer
             writer.weight.data.mul_(config.residual_init)
-        if isinstance(child, Embedding) and config.position_init == "sinusoidal":
+        if isinstance(child, BandedEmbedding):  # mapped rows start as wide ones do
+            for linear in child.maps:
+                assert isinstance(linear, nn.Linear)
+                std_of_map = linear.in_features**-0.5
+                nn.init.trunc_normal_(
+                    linear.weight, std=std_of_map, a=-2 * std_of_map, b=2 * std_of_map
+                )
+        if isinstance(child, LowRank):
+            nn.init.zeros_(child.up.weight)
+        if isinstance(child, Embedding) and config.positions == "sinusoidal":
+            assert child.position is not None
             child.position.weight.data.copy_(sinusoids(*child.position.weight.shape) * std)
 
 
-def _broadcast(mask: Mask | Packing | None) -> KeyMask | Packing | None:
+def broadcast(mask: Mask | Packing | None) -> KeyMask | Packing | None:
     """The mask over heads and queries, as SDPA reads it."""
     return mask[:, None, None, :] if isinstance(mask, Tensor) else mask

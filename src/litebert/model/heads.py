@@ -1,9 +1,10 @@
 """Heads: states in, logits out (ALBERT §3.1 for the masked token and order, Appendix A.3 for the
 tasks).
 
-Masked token: at the masked positions only, tied to the token embedding. Order, classify, regress,
-choose: on the pooled state. Span and tag: on every state. The joint span head of SQuAD 2 is
-XLNet's: where the answer starts, where it ends given that start, and whether there is one.
+Masked token: at the masked positions only, tied to the token embedding. Detect: on every state,
+whether the token was replaced (ELECTRA §2). Order, classify, regress, choose: on the pooled state.
+Span and tag: on every state. The joint span head of SQuAD 2 is XLNet's: where the answer starts,
+where it ends given that start, and whether there is one.
 """
 
 from typing import NamedTuple
@@ -37,55 +38,50 @@ class MaskedHead(nn.Module):
         return F.linear(self.norm(self.activation(self.dense(states))), token_embedding, self.bias)
 
 
-class OutputHead(nn.Module):
-    """Dropout and one linear layer, on the last axis."""
+class DetectHead(nn.Module):
+    """H → H, activation, then one logit at each token: positive where it was replaced."""
 
-    width: int
+    def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACTIVATIONS[config.activation]()
+        self.output = nn.Linear(config.hidden_size, 1)
+
+    def forward(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows"]:
+        logits: Tensor = self.output(self.activation(self.dense(states)))
+        return logits[..., 0]
+
+
+class OutputHead(nn.Module):
+    """Dropout and one linear layer, on the last axis: a logit for each label, or as many as
+    OUTPUTS says."""
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
         super().__init__()
         self.dropout = dropout(head.dropout)
-        self.output = nn.Linear(config.hidden_size, len(head.labels) or self.width)
+        self.output = nn.Linear(config.hidden_size, len(head.labels) or OUTPUTS[head.kind])
 
     def forward(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows outputs"]:
         logits: Tensor = self.output(self.dropout(states))
         return logits
 
 
-class OrderHead(OutputHead):
-    """Two logits: the segments stand in order (0), or swapped (1)."""
+class ExitHead(nn.Module):
+    """Pooler and output of one depth before the last: the state of [CLS] in, logits out."""
 
-    width = 2
+    def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.output = OutputHead(config, head)
 
-
-class ClassifyHead(OutputHead):
-    """One logit for each label."""
-
-
-class MultiLabelHead(OutputHead):
-    """One logit for each label; several labels may hold."""
-
-
-class RegressHead(OutputHead):
-    """One number."""
-
-    width = 1
+    def forward(self, states: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows outputs"]:
+        logits: Tensor = self.output(torch.tanh(self.pooler(states)))
+        return logits
 
 
-class ChooseHead(OutputHead):
-    """One logit for each option; the options of a question are rows of the batch."""
-
-    width = 1
-
-
-class TagHead(OutputHead):
-    """One logit for each label at each token."""
-
-
-class SpanHead(OutputHead):
-    """Two logits at each token: the answer starts here, the answer ends here."""
-
-    width = 2
+OUTPUTS = {"order": 2, "regress": 1, "choose": 1, "span": 2}
+"""Logits of the heads without labels. order: the segments stand in order (0), or swapped (1).
+choose: the options of a question are rows of the batch. span: the answer starts here, ends here."""
 
 
 class SpanLogits(NamedTuple):
@@ -155,12 +151,13 @@ def _hide(logits: Tensor, allowed: Tensor) -> Tensor:
 
 HEADS: dict[str, type[nn.Module]] = {
     "masked": MaskedHead,
-    "order": OrderHead,
-    "classify": ClassifyHead,
-    "multilabel": MultiLabelHead,
-    "regress": RegressHead,
-    "choose": ChooseHead,
-    "tag": TagHead,
-    "span": SpanHead,
+    "order": OutputHead,
+    "detect": DetectHead,
+    "classify": OutputHead,
+    "multilabel": OutputHead,
+    "regress": OutputHead,
+    "choose": OutputHead,
+    "tag": OutputHead,
+    "span": OutputHead,
     "joint_span": JointSpanHead,
 }

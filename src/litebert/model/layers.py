@@ -12,14 +12,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from litebert.config import EncoderConfig
-from litebert.model.positions import KeyMask, Needed, Packing
+from litebert.model.positions import KeyMask, Needed, Packing, Rotation
 
 States = Float[Tensor, "batch seq hidden"]
 Chosen = Float[Tensor, "batch chosen hidden"]
 """States of all tokens, or of the needed ones alone."""
 Heads = Float[Tensor, "batch _ heads size"]
 Layer = Callable[..., Tensor]
-"""What `apply_layer` is: (attention, feed_forward, states, mask, needed) → states."""
+"""What `apply_layer` is: (attention, feed_forward, states, mask, needed, rotate, adapters) →
+states."""
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
@@ -34,10 +35,47 @@ def apply_layer(
     states: States,
     mask: KeyMask | Packing | None,
     needed: Needed | None = None,
+    rotate: Rotation | None = None,
+    adapters: "Adapters | None" = None,
 ) -> Chosen:
-    """One layer; with `needed`, only the states at those positions."""
-    after: Tensor = feed_forward(attention(states, mask, needed))
+    """One layer; with `needed`, only the states at those positions. `rotate` is there with rotary
+    positions."""
+    after: Tensor = feed_forward(attention(states, mask, needed, rotate, adapters), adapters)
     return after
+
+
+class LowRank(nn.Module):
+    """B·A x of a low rank: the update of a matrix without the matrix (Hu et al. 2022). B starts at
+    zero."""
+
+    def __init__(self, inputs: int, outputs: int, rank: int) -> None:
+        super().__init__()
+        self.down, self.up = (
+            nn.Linear(inputs, rank, bias=False),
+            nn.Linear(rank, outputs, bias=False),
+        )
+
+    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        updated: Tensor = self.up(self.down(x))
+        return updated
+
+
+class Adapters(nn.Module):
+    """The updates that one application of a layer adds to its matrices."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        size, ffn_size, rank = config.hidden_size, config.ffn_size, config.adapter_rank
+        self.query, self.key, self.value, self.output = (LowRank(size, size, rank) for _ in "qkvo")
+        self.inner, self.outer = LowRank(size, ffn_size, rank), LowRank(ffn_size, size, rank)
+
+
+def linear(
+    module: nn.Module, adapters: Adapters | None, name: str, x: Float[Tensor, "*batch inputs"]
+) -> Float[Tensor, "*batch outputs"]:
+    """The linear layer `name` of a module, with its update where there is one."""
+    mapped: Tensor = getattr(module, name)(x)
+    return mapped if adapters is None else mapped + getattr(adapters, name)(x)
 
 
 class Attention(nn.Module):
@@ -54,23 +92,58 @@ class Attention(nn.Module):
         self.is_pre_norm = config.norm == "pre"
 
     def forward(
-        self, states: States, mask: KeyMask | Packing | None, needed: Needed | None = None
+        self,
+        states: States,
+        mask: KeyMask | Packing | None,
+        needed: Needed | None = None,
+        rotate: Rotation | None = None,
+        adapters: Adapters | None = None,
     ) -> Chosen:
-        return residual(self, states, needed, lambda x: self.output(self.attend(x, mask, needed)))
+        return residual(
+            self, states, needed, lambda x: self.compute(x, mask, needed, rotate, adapters)
+        )
+
+    def compute(
+        self,
+        x: States,
+        mask: KeyMask | Packing | None,
+        needed: Needed | None = None,
+        rotate: Rotation | None = None,
+        adapters: Adapters | None = None,
+    ) -> Chosen:
+        """What is added to the residual, before dropout."""
+        return linear(self, adapters, "output", self.attend(x, mask, needed, rotate, adapters))
 
     def attend(
-        self, x: States, mask: KeyMask | Packing | None, needed: Needed | None = None
+        self,
+        x: States,
+        mask: KeyMask | Packing | None,
+        needed: Needed | None = None,
+        rotate: Rotation | None = None,
+        adapters: Adapters | None = None,
     ) -> Chosen:
         """Attention-weighted values, before the output linear layer."""
-        query = self.heads(self.query(x if needed is None else needed.of(x)))
-        key, value = self.heads(self.key(x)), self.heads(self.value(x))
+        chosen = x if needed is None else needed.of(x)
+        query = self.heads(linear(self, adapters, "query", chosen))
+        key, value = (self.heads(linear(self, adapters, name, x)) for name in ("key", "value"))
+        if rotate is not None:
+            query, key = rotate.apply(query, needed), rotate.apply(key)
         dropout = self.weight_dropout if self.training else 0.0
         return scaled_dot_product(query, key, value, mask, needed, dropout=dropout).flatten(2)
 
-    def weights(self, states: States, mask: KeyMask | None) -> Float[Tensor, "batch heads seq seq"]:
+    def weights(
+        self,
+        states: States,
+        mask: KeyMask | None,
+        rotate: Rotation | None = None,
+        adapters: Adapters | None = None,
+    ) -> Float[Tensor, "batch heads seq seq"]:
         """The softmax that `attend` weighs values with: a row per query, summing to 1."""
         x = self.norm(states) if self.is_pre_norm else states
-        query, key = (self.heads(part(x)).transpose(1, 2) for part in (self.query, self.key))
+        query, key = (self.heads(linear(self, adapters, name, x)) for name in ("query", "key"))
+        if rotate is not None:
+            query, key = rotate.apply(query), rotate.apply(key)
+        query, key = query.transpose(1, 2), key.transpose(1, 2)
         scores = query @ key.mT * query.shape[-1] ** -0.5
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
@@ -94,8 +167,17 @@ class FeedForward(nn.Module):
         self.dropout = dropout(0.0 if config.hf_compat else config.ffn_dropout)
         self.is_pre_norm = config.norm == "pre"
 
-    def forward(self, states: Chosen) -> Chosen:
-        return residual(self, states, None, lambda x: self.outer(self.activation(self.inner(x))))
+    def forward(self, states: Chosen, adapters: Adapters | None = None) -> Chosen:
+        return residual(self, states, None, lambda x: self.compute(x, adapters))
+
+    def compute(self, x: Chosen, adapters: Adapters | None = None) -> Chosen:
+        """What is added to the residual, before dropout."""
+        inner = self.activation(linear(self, adapters, "inner", x))
+        return linear(self, adapters, "outer", inner)
+
+
+Modules = tuple[Attention, FeedForward, Adapters | None]
+"""What one application of a layer runs."""
 
 
 def residual(

@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from litebert.config import POOLED_HEADS, ModelConfig
+from litebert.config import POOLED_HEADS, HeadConfig, ModelConfig
 from litebert.errors import ConfigError
-from litebert.model.encoder import Encoder, initialize
-from litebert.model.heads import HEADS, JointSpanHead, SpanLogits
+from litebert.model.encoder import Encoder, initialize, tie
+from litebert.model.heads import HEADS, ExitHead, JointSpanHead, SpanLogits
 from litebert.model.layers import States
 
 
@@ -28,7 +28,8 @@ class ModelOutput(NamedTuple):
 
 
 class Model(nn.Module):
-    """An encoder and its heads; `logits` and `masked_logits` apply one head to states."""
+    """An encoder and its heads; `logits` and `masked_logits` apply one head to states. After
+    replaced-token detection it has a generator, a smaller model with the masked-token head."""
 
     def __init__(self, config: ModelConfig, *, checkpoint_every: int = 0) -> None:
         super().__init__()
@@ -38,6 +39,26 @@ class Model(nn.Module):
             {head.kind: HEADS[head.kind](config.encoder, head) for head in config.heads}
         )
         initialize(self.heads, config.encoder)
+        self.exits = nn.ModuleDict(
+            {
+                head.kind: nn.ModuleList(
+                    ExitHead(config.encoder, head) for _ in self.encoder.plan[:-1]
+                )
+                for head in config.heads
+                if head.exits == "each"
+            }
+        )
+        initialize(self.exits, config.encoder)
+        self.generator: Model | None = None
+        if config.generator is not None:
+            own = ModelConfig(encoder=config.generator.encoder, heads=(HeadConfig(kind="masked"),))
+            self.generator = Model(own, checkpoint_every=checkpoint_every)
+            tie(self.generator.encoder, self.encoder, config.generator.tie)
+
+    @property
+    def filler(self) -> "Model":
+        """The model that fills masks: the generator where there is one."""
+        return self if self.generator is None else self.generator
 
     def forward(
         self,
@@ -75,6 +96,15 @@ class Model(nn.Module):
         logits: Tensor = self.head(kind)(
             self.encoder.pool(states) if kind in POOLED_HEADS else states
         )
+        return logits
+
+    def exit_logits(self, kind: str, depth: int, states: States) -> Float[Tensor, "batch outputs"]:
+        """Logits of the head `kind` after `depth` layers, from 1; after all of them `logits`."""
+        if kind not in self.exits or depth == len(self.encoder.plan):
+            return self.logits(kind, states)
+        exits = self.exits[kind]
+        assert isinstance(exits, nn.ModuleList)
+        logits: Tensor = exits[depth - 1](states[:, 0])
         return logits
 
     def head(self, kind: str) -> nn.Module:

@@ -1,5 +1,5 @@
 """Where tokens stand: position ids, rows packed end to end, the positions whose last states are
-read, and the sinusoids that position embeddings may start from.
+read, the sinusoids that position embeddings may start from, and the rotation of queries and keys.
 
 Padded rows stand side by side with a mask. Packed rows stand end to end in one row of the batch:
 nothing is computed for padding. Where only some of the last states are read (masked tokens and
@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from litebert.config import EncoderConfig
 from litebert.errors import DataError
 
 KeyMask = Bool[Tensor, "#batch 1 1 seq"]
@@ -51,15 +52,82 @@ class Packing(NamedTuple):
         return _row_of(query_bounds, num_queries)[:, None] == _row_of(self.bounds, num_keys)
 
 
-def position_ids(token_ids: Int[Tensor, "batch seq"], limit: int) -> Int[Tensor, " seq"]:
-    """0, 1, 2, … for rows side by side; an error where they are longer than the model reads."""
-    length = token_ids.shape[1]
+class Rotation(NamedTuple):
+    """Rotary positions (Su et al. 2021): at position p the pair of numbers i and i + size/2 of a
+    query or key is turned by p · base^(−2i/size) radians, so that a score depends on the distance
+    of its two tokens. Values are not rotated.
+
+    One for all layers and heads of a forward.
+    """
+
+    cos: Float[Tensor, "rows half"]
+    """By position and pair; float32, or the states' own float64."""
+    sin: Float[Tensor, "rows half"]
+    positions: Int[Tensor, "#batch seq"]
+    """Of each token in its row."""
+    in_order: bool
+    """Whether they count from 0 in every row: the tables are then read as they are."""
+
+    @classmethod
+    def of(
+        cls,
+        config: EncoderConfig,
+        states: Float[Tensor, "batch seq hidden"],
+        positions: Int[Tensor, "batch seq"] | None = None,
+        packing: Packing | None = None,
+    ) -> "Rotation":
+        """For these states: on their device, for their precision and the lengths of their rows."""
+        in_order = positions is None
+        if positions is None:
+            longest = states.shape[1]
+            positions = torch.arange(longest, device=states.device)[None]
+        else:
+            longest = config.max_positions if packing is None else packing.longest
+            check_length(longest, config.max_positions)
+        # few sizes of the table, so that a compiled layer is compiled once
+        rows = min(config.max_positions, max(LEAST_ROWS, 1 << (longest - 1).bit_length()))
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        pairs = torch.arange(0, config.head_size, 2, dtype=dtype, device=states.device)
+        frequencies = config.rotary_base ** (-pairs / config.head_size)
+        angles = torch.arange(rows, dtype=dtype, device=states.device)[:, None] * frequencies
+        return cls(angles.cos(), angles.sin(), positions, in_order)
+
+    def of_needed(self, needed: Needed) -> Int[Tensor, "batch needed"]:
+        """The positions of the needed tokens."""
+        positions = self.positions.flatten()
+        return positions[needed.places % positions.numel()]
+
+    def apply(
+        self, heads: Float[Tensor, "batch seq heads size"], needed: Needed | None = None
+    ) -> Float[Tensor, "batch seq heads size"]:
+        """Queries or keys, rotated: of every token, or of the needed ones."""
+        if needed is None and self.in_order:
+            cos, sin = (table[None, : heads.shape[1], None] for table in (self.cos, self.sin))
+        else:
+            positions = self.positions if needed is None else self.of_needed(needed)
+            cos, sin = (table[positions][:, :, None] for table in (self.cos, self.sin))
+        first, second = heads.to(cos.dtype).chunk(2, -1)
+        rotated = first * cos - second * sin, second * cos + first * sin
+        return torch.cat(rotated, -1).to(heads.dtype)
+
+
+LEAST_ROWS = 512
+"""Of a rotation's tables, where the encoder reads as many positions."""
+
+
+def check_length(length: int, limit: int) -> None:
+    """Refuse a row that is longer than the model reads."""
     if length > limit:
         raise DataError(
             f"the input has {length} tokens, the model reads at most {limit}; shorten or "
             "truncate it"
         )
-    return torch.arange(length, device=token_ids.device)
+
+
+def position_ids(token_ids: Int[Tensor, "batch seq"], limit: int) -> Int[Tensor, " seq"]:
+    """0, 1, 2, … for rows side by side; an error where they are longer than the model reads."""
+    check_length(token_ids.shape[1], limit)
+    return torch.arange(token_ids.shape[1], device=token_ids.device)
 
 
 def sinusoids(positions: int, size: int) -> Float[Tensor, "positions size"]:
