@@ -13,6 +13,7 @@ collect_ignore = (
         "test_label_loss.py",
         "test_layer.py",
         "test_long_attention.py",
+        "test_rotary_attention.py",
         "test_short_attention.py",
     ]
 )

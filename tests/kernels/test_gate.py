@@ -90,6 +90,8 @@ def test_a_cpu_runs_the_plain_layer() -> None:
         ({"norm": "post"}, {"norm"}),
         ({"activation": "relu"}, {"feed_forward"}),
         ({"num_attention_heads": 16}, {"attention"}),
+        ({"num_attention_heads": 48, "positions": "rotary"}, {"attention"}),
+        ({"num_attention_heads": 24, "positions": "rotary"}, set()),
         ({"vocab_size": 1000}, {"cross_entropy"}),
         ({"vocab_size": 30_001}, {"cross_entropy"}),
         ({"hidden_size": 1032, "num_attention_heads": 8},
@@ -102,6 +104,32 @@ def test_a_config_decides_too(
 ) -> None:
     gate = Gate.detect("cuda", torch.bfloat16, config=replace(PRE, **changes))
     assert set(gate.reasons) == set(FAMILIES) - on(gate) == off
+
+
+def test_small_heads_of_rotary_positions_say_why(hopper: SimpleNamespace) -> None:
+    config = replace(PRE, num_attention_heads=48, positions="rotary")
+    gate = Gate.detect("cuda", torch.bfloat16, config=config)
+    assert gate.reasons["attention"] == "rotary positions in heads of 16 numbers, not 32 to 128"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [({"adapter_rank": 4}, "adapter_rank 4"), ({"reversible": True}, "reversible layers")],
+)
+def test_some_layers_are_plain_and_read_no_packed_rows(
+    hopper: SimpleNamespace, changes: dict[str, Any], name: str
+) -> None:
+    config = replace(PRE, **changes)
+    gate = Gate.detect("cuda", torch.bfloat16, config=config)
+    assert on(gate) == {"cross_entropy"}
+    assert gate.reasons["norm"] == f"{name}, which the plain layer computes"
+    assert gate.note == f"{name}: the plain layer runs, without fused kernels and packed rows"
+    assert Gate.detect("cuda", torch.bfloat16, config=PRE).note is None
+    assert Gate.detect("cpu", torch.float32, config=config).note is None
+    assert gate.layer() is apply_layer
+    assert not gate.packs(64, dropout=0.0)
+    with pytest.raises(ConfigError, match=f"--dtype fp8 is not for {name}; choose bfloat16"):
+        Gate.detect("cuda", torch.bfloat16, config=config, quantizes=True)
 
 
 def test_families_are_switched_off(

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import PRESETS
+from litebert.kernels import layer as layer_module
 from litebert.kernels import norm as norm_kernels
 from litebert.kernels.fp8.linear import quantize_layer
 from litebert.kernels.gate import Gate
 from litebert.model.layers import Attention, FeedForward, apply_layer
-from litebert.model.positions import Needed, Packing
+from litebert.model.positions import Needed, Packing, Rotation
 from tests.helpers.kernels import (  # skips all of this where kernels cannot run
     DEVICE,
     HALF,
@@ -52,6 +53,8 @@ POSITIONS = torch.cat(
 )
 NEEDED = Needed(POSITIONS[None].to(DEVICE), bounds_of(COUNTS), max(COUNTS))
 INPUTS = {"padded": (None, None), "packed": (PACKING, None), "needed": (PACKING, NEEDED)}
+PLACES = torch.cat([torch.arange(count) for count in LENGTHS])[None].to(DEVICE)
+ROTARY = replace(CONFIG, num_attention_heads=2, positions="rotary", rotary_base=100.0)
 
 
 @pytest.fixture(autouse=True)
@@ -90,14 +93,21 @@ def make(**changes: Any) -> nn.ModuleList:
 
 
 def outcome(
-    layer: Any, parts: nn.ModuleList, dtype: torch.dtype, inputs: str, *, draws: int = 4
+    layer: Any,
+    parts: nn.ModuleList,
+    dtype: torch.dtype,
+    inputs: str,
+    *,
+    draws: int = 4,
+    rotates: bool = False,
 ) -> Outcome:
     """The output, and the gradients of states and parameters, for several random gradients of the
     output: a bias has few numbers, and their error is a matter of luck."""
     parts = copy.deepcopy(parts).to(dtype)
     states = draw(1, sum(LENGTHS), 64, seed=8, dtype=dtype).requires_grad_()
     leaves = {"states": states, **dict(parts.named_parameters())}
-    out = layer(*parts, states, *INPUTS[inputs])
+    rotate = Rotation.of(ROTARY, states, PLACES, PACKING) if rotates else None
+    out = layer(*parts, states, *INPUTS[inputs], rotate)
     gradients = [
         torch.autograd.grad(
             out,
@@ -123,12 +133,19 @@ def errors(outcome: Outcome, truth: Outcome) -> dict[str, float]:
     }
 
 
-def assert_errs_no_more(gate: Gate, parts: nn.ModuleList, inputs: str) -> None:
+def assert_errs_no_more(
+    gate: Gate, parts: nn.ModuleList, inputs: str, *, rotates: bool = False
+) -> Outcome:
     """Than the plain layer, or than the truth itself once it is rounded; below `least` it is
     luck."""
-    truth = outcome(apply_layer, parts, torch.float64, inputs)
-    plain = outcome(apply_layer, parts, HALF, inputs)
-    fast = outcome(gate.layer(), parts, HALF, inputs)
+    truth, plain, fast = (
+        outcome(layer, parts, dtype, inputs, rotates=rotates, draws=8 if rotates else 4)
+        for layer, dtype in (
+            (apply_layer, torch.float64),
+            (apply_layer, HALF),
+            (gate.layer(), HALF),
+        )
+    )
     rounded = {name: tensor.to(HALF) for name, tensor in truth.items()}
     least = 1e-3 if HAS_GPU else 2e-4
     ours, theirs, best = (errors(each, truth) for each in (fast, plain, rounded))
@@ -139,6 +156,7 @@ def assert_errs_no_more(gate: Gate, parts: nn.ModuleList, inputs: str) -> None:
     }
     assert not worse
     assert all(tensor.dtype == HALF for tensor in fast.values())
+    return fast
 
 
 @pytest.mark.parametrize(
@@ -161,6 +179,30 @@ def test_all_families_err_no_more_than_the_plain_layer(
 @pytest.mark.parametrize("gate", [*ALONE.items(), *WITHOUT.items()], ids=lambda item: item[0])
 def test_each_family_alone_and_each_left_out(gate: tuple[str, Gate]) -> None:
     assert_errs_no_more(gate[1], make(norm="pre"), "needed")
+
+
+@pytest.mark.parametrize(
+    ("gate", "inputs"),
+    [
+        *((ALL, inputs) for inputs in INPUTS),
+        *((gate, "needed") for gate in (Gate(varlen=HAS_GPU), *ALONE.values())),
+    ],
+    ids=[*INPUTS, "no kernels", *ALONE],
+)
+def test_rotary_positions_with_each_family(gate: Gate, inputs: str) -> None:
+    """The key's bias has a gradient then: rotated, it is another constant for each key."""
+    parts = make(norm="pre", num_attention_heads=2, positions="rotary")
+    fast = assert_errs_no_more(gate, parts, inputs, rotates=True)
+    assert fast["0.key.bias"].norm() > 0.01 * fast["0.query.bias"].norm()
+
+
+def test_rotary_positions_in_post_norm_and_in_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = make(norm="post", num_attention_heads=2, positions="rotary")
+    gate = replace(ALL, norm=False)
+    assert_errs_no_more(gate, parts, "needed", rotates=True)
+    monkeypatch.setattr(layer_module, "SHORT", 8)
+    for inputs in ("packed", "needed"):
+        assert_errs_no_more(gate, parts, inputs, rotates=True)
 
 
 @pytest.mark.parametrize(
@@ -200,18 +242,21 @@ def test_a_keys_bias_has_no_gradient() -> None:
 
 
 @pytest.mark.skipif(HAS_GPU, reason="the same there, where test_gpu_fp8.py measures it")
-@pytest.mark.parametrize("inputs", INPUTS)
-def test_quantized_layers_may_be_fused_too(inputs: str) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "rotates"), [*((inputs, False) for inputs in INPUTS), ("needed", True)]
+)
+def test_quantized_layers_may_be_fused_too(inputs: str, rotates: bool) -> None:
     """8-bit matmuls make the error of every gradient; the fused paths add none to it."""
 
     def quantized(gate: Gate) -> Outcome:
-        parts = make(norm="pre")
+        parts = make(norm="pre", num_attention_heads=2 if rotates else 4)
         for part in parts:
             quantize_layer(part)  # type: ignore[arg-type]
         layer = replace(gate, quantizes=True).layer()
         states = draw(1, sum(LENGTHS), 64, seed=8, dtype=torch.float32).requires_grad_()
         leaves = {"states": states, **dict(parts.named_parameters())}
-        out = layer(*parts, states, *INPUTS[inputs])
+        rotate = Rotation.of(ROTARY, states, PLACES, PACKING) if rotates else None
+        out = layer(*parts, states, *INPUTS[inputs], rotate)
         gradients = torch.autograd.grad(out.sin().sum(), list(leaves.values()))
         return {"out": out.detach(), **dict(zip(leaves, gradients, strict=True))}
 
@@ -258,14 +303,17 @@ from litebert.kernels.gate import Gate
 from litebert.model.encoder import Encoder
 from litebert.model.positions import Needed, Packing
 from litebert.train.compile import _mark_packed
-longest, norm = int(sys.argv[1]), sys.argv[2]
+longest, norm, positions = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 device = "cuda" if torch.cuda.is_available() else "cpu"
 dtype = torch.bfloat16 if device == "cuda" else torch.float32
 backend = "inductor" if device == "cuda" else "aot_eager"
 if device == "cpu":
     norm_kernels.NORM["programs"] = norm_kernels.GELU["programs"] = 2
 torch.manual_seed(0)
-config = replace(PRESETS["tiny"], hidden_size=64, num_attention_heads=4, norm=norm)
+config = replace(
+    PRESETS["tiny"], hidden_size=64, num_attention_heads=2, norm=norm, positions=positions,
+    max_positions=160,
+)
 encoder = Encoder(config).to(device, dtype)
 gate = Gate(
     attention=True, norm=norm == "pre", linear=True, feed_forward=True, varlen=device == "cuda"
@@ -273,13 +321,15 @@ gate = Gate(
 encoder.layer = eager = gate.layer()
 def bounds(sizes):
     return torch.tensor([0, *sizes]).cumsum(0).to(device, torch.int32)
+def places(sizes):
+    return torch.cat([torch.arange(size) for size in sizes])[None].to(device)
 def gradients(*sizes):
     packing = Packing(bounds(sizes), longest)
     chosen = torch.arange(0, sum(sizes), sizes[0], device=device)
     ends = [int((chosen < end).sum()) for end in bounds(sizes)[1:]]
     needed = Needed(chosen[None], bounds([b - a for a, b in zip([0, *ends], ends)]), longest)
     ids = torch.arange(sum(sizes), device=device)[None] % 50
-    states = encoder(token_ids=ids, mask=packing, positions=ids % 8, needed=needed)
+    states = encoder(token_ids=ids, mask=packing, positions=places(sizes), needed=needed)
     parameters = [each for name, each in encoder.named_parameters() if "pooler" not in name]
     tensors = torch.autograd.grad(states.sin().sum(), parameters)
     return torch.cat([tensor.flatten() for tensor in tensors])
@@ -297,9 +347,9 @@ if device == "cuda":
     encoder.layer, graph = eager, torch.cuda.CUDAGraph()
     ids = torch.arange(9 + longest, device=device)[None] % 50
     weight = encoder.attentions[0].query.weight
-    packing = Packing(bounds((9, longest)), longest)
+    packing, row_places = Packing(bounds((9, longest)), longest), places((9, longest))
     def step():
-        states = encoder(token_ids=ids, mask=packing, positions=ids % 8)
+        states = encoder(token_ids=ids, mask=packing, positions=row_places)
         return torch.autograd.grad(states.sin().sum(), weight)[0]
     expected = step()
     torch.cuda.synchronize()
@@ -316,10 +366,11 @@ if device == "cuda":
     "longest",
     [32, pytest.param(160, marks=pytest.mark.skipif(not HAS_GPU, reason="takes no float32"))],
 )
-def test_compiled_layers_are_the_eager_ones(longest: int, norm: str) -> None:
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_compiled_layers_are_the_eager_ones(longest: int, norm: str, positions: str) -> None:
     """One graph over a free number of tokens, with the last layer at the needed positions; and on a
     GPU a recorded pass."""
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(longest), norm]
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(longest), norm, positions]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""

@@ -14,6 +14,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compile_for_inference(model: Model, report: Callable[[str], None]) -> None:
     """Compile the layer once for batches of any shape, used only without gradients."""
+    if model.config.encoder.reversible:
+        report("reversible layers run uncompiled")
+        return
     layer = torch.compile(model.encoder.layer, dynamic=True)
     model.encoder.layer = guarded(
         "layers", layer, model.encoder.layer, report, is_wanted=lambda: not torch.is_grad_enabled()

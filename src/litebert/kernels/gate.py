@@ -37,6 +37,8 @@ FAMILIES = {
     "fp8": "rounding to 8-bit floats",
 }
 """Family → what it computes."""
+OF_LAYER = ("attention", "norm", "linear", "feed_forward", "fp8")
+"""Families that compute in the layer."""
 VARIABLE = "LITEBERT_KERNELS"
 HOPPER = 9
 SHARED_MEMORY = 128 << 10
@@ -44,6 +46,8 @@ SHARED_MEMORY = 128 << 10
 LONGEST = 512
 """Tokens of a row that our attention reads."""
 HEAD_SIZES = (16, 32, 64, 128)
+LEAST_ROTARY = 32
+"""Numbers of a head whose halves are large enough for a tensor core."""
 WIDEST = 4096
 """Numbers of a row that a norm's program can hold."""
 MANY_LABELS = 1024
@@ -66,6 +70,8 @@ class Gate:
     """Whether the layers' linear layers multiply in 8-bit floats (`--dtype fp8`)."""
     reasons: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Family that is off → why."""
+    note: str | None = field(default=None, compare=False)
+    """What a user should know about speed on this GPU; None for nothing."""
 
     @classmethod
     def detect(
@@ -79,7 +85,11 @@ class Gate:
     ) -> "Gate":
         """What is for this device, dtype and config (None: any), less what is switched off."""
         device = torch.device(device)
-        on_gpu = device.type == "cuda"
+        plain = None if config is None else _plain_layer_only(config)
+        if quantizes and plain:
+            raise ConfigError(f"--dtype fp8 is not for {plain}; choose bfloat16")
+        has_packed_rows = device.type == "cuda" and not plain
+        note = f"{plain}: the plain layer runs, without fused kernels and packed rows"
         machine = _machine_lacks(device, dtype)
         by_variable = parse(os.environ.get(VARIABLE, ""), source=VARIABLE)
         reasons: dict[str, str] = {}
@@ -94,14 +104,15 @@ class Gate:
                 reasons[family] = reason
         return cls(
             **{family: family not in reasons for family in FAMILIES},
-            varlen=on_gpu and dtype in (torch.bfloat16, torch.float16),
+            varlen=has_packed_rows and dtype in (torch.bfloat16, torch.float16),
             quantizes=quantizes,
             reasons=reasons,
+            note=note if plain and device.type == "cuda" else None,
         )
 
     def layer(self) -> Layer:
         """The layer that runs what is on, or `apply_layer` where nothing is."""
-        if not (self.varlen or self.quantizes or any(getattr(self, name) for name in FAMILIES)):
+        if not (self.varlen or self.quantizes or any(getattr(self, name) for name in OF_LAYER)):
             return apply_layer
         from litebert.kernels.layer import fast_layer
 
@@ -116,7 +127,8 @@ class Gate:
             return []
         from litebert.kernels.fp8.linear import quantize_layer
 
-        owners = [child for child in model.modules() if isinstance(child, Attention | FeedForward)]
+        children = model.encoder.modules()
+        owners = [child for child in children if isinstance(child, Attention | FeedForward)]
         return [each for owner in owners for each in quantize_layer(owner, kernels=self.fp8)]
 
     def packs(self, longest: int, *, dropout: float) -> bool:
@@ -175,11 +187,23 @@ def _machine_lacks(device: torch.device, dtype: torch.dtype) -> str | None:
     return None
 
 
+def _plain_layer_only(config: EncoderConfig) -> str | None:
+    """Why the fast layer is not for a config, or None."""
+    if config.reversible:
+        return "reversible layers"
+    return f"adapter_rank {config.adapter_rank}" if config.adapter_rank else None
+
+
 def _config_lacks(family: str, config: EncoderConfig) -> str | None:
     """Why a family is not for a config, or None."""
-    hidden, head_size = config.hidden_size, config.hidden_size // config.num_attention_heads
+    plain = _plain_layer_only(config)
+    if plain and family in OF_LAYER:
+        return f"{plain}, which the plain layer computes"
+    hidden, head_size = config.hidden_size, config.head_size
     if family == "attention" and head_size not in HEAD_SIZES:
         return f"heads of {head_size} numbers, not a power of two from 16 to 128"
+    if family == "attention" and config.positions == "rotary" and head_size < LEAST_ROTARY:
+        return f"rotary positions in heads of {head_size} numbers, not {LEAST_ROTARY} to 128"
     if family in ("norm", "linear", "feed_forward") and (hidden % 16 or hidden > WIDEST):
         return f"hidden_size {hidden}, not a multiple of 16 up to {WIDEST}"
     if family == "norm" and config.norm != "pre":

@@ -5,7 +5,8 @@ here: whether gradients are wanted, whether rows are packed, how long they are, 
 stands between a linear layer and the residual.
 
 - Query, key and value are one matmul with one gradient where our attention reads them as one
-  tensor. A key's bias has no gradient there: softmax does not see what all keys share.
+  tensor. A key's bias has no gradient there: softmax does not see what all keys share. With rotary
+  positions it does: each key has the bias rotated to its own position.
 - A pre-norm's backward sums the gradient of the residual, which is the gradient of the bias of the
   last linear layer: that bias is a constant in the matmul, which also adds the residual. Attention
   weights sum to 1 unless some are dropped, so the gradient of the value's bias follows from it too.
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from litebert.kernels.linear import FusedProjection, bias_gradients, concatenated, linear
 from litebert.model.layers import (
+    Adapters,
     Attention,
     Chosen,
     FeedForward,
@@ -29,9 +31,10 @@ from litebert.model.layers import (
     residual,
     scaled_dot_product,
 )
-from litebert.model.positions import KeyMask, Needed, Packing
+from litebert.model.positions import KeyMask, Needed, Packing, Rotation
 
 if TYPE_CHECKING:
+    from litebert.kernels.attention.rotary import Rotary
     from litebert.kernels.gate import Gate
 
 SHORT, LONG = 128, 512
@@ -48,8 +51,11 @@ def fast_layer(gate: "Gate") -> Layer:
         states: States,
         mask: KeyMask | Packing | None,
         needed: Needed | None = None,
+        rotate: Rotation | None = None,
+        adapters: Adapters | None = None,
     ) -> Chosen:
-        attended = _attention(gate, attention, states, mask, needed)
+        assert adapters is None, "the gate gives such a model the plain layer"
+        attended = _attention(gate, attention, states, mask, needed, rotate)
         return _feed_forward(gate, feed_forward, attended)
 
     return layer
@@ -61,29 +67,39 @@ def _attention(
     states: States,
     mask: KeyMask | Packing | None,
     needed: Needed | None,
+    rotate: Rotation | None = None,
 ) -> Chosen:
     dropout = module.weight_dropout if module.training else 0.0
     kernel = _kernel(gate, mask, needed, dropout)
     fuses_norm = _fuses_norm(gate, module)
-    norm_has_value_bias = fuses_norm and gate.linear and kernel is not None and not dropout
+    is_fused = kernel is not None and gate.linear
+    norm_has_value_bias = fuses_norm and is_fused and not dropout
 
     def attend(x: Tensor) -> Tensor:
         inputs: list[tuple[Tensor, tuple[str, ...]]] = [(x, ("query", "key", "value"))]
         if needed is not None:
             inputs = [(needed.of(x), ("query",)), (x, ("key", "value"))]
-        if kernel is None or not gate.linear:
+        if not is_fused:
             query, key, value = (
                 module.heads(part)
                 for source, names in inputs
                 for part in _project(gate, module, source, names)
             )
-            return _attend(gate, kernel, [query, key, value], mask, needed, dropout).flatten(2)
+            heads = [query, key, value]
+            return _attend(gate, kernel, heads, mask, needed, dropout, rotate).flatten(2)
         parts = [
-            _project_together(module, source, names, value_bias=not norm_has_value_bias)
+            _project_together(
+                module,
+                source,
+                names,
+                value_bias=not norm_has_value_bias,
+                key_bias=rotate is not None,
+            )
             for source, names in inputs
         ]
+        assert kernel is not None
         assert isinstance(mask, Packing)
-        return _call(kernel, parts, mask, needed, dropout).flatten(2)
+        return _call(kernel, parts, mask, needed, dropout, rotate).flatten(2)
 
     if fuses_norm:
         from litebert.kernels.norm import norm_with_skip
@@ -163,10 +179,14 @@ def _attend(
     mask: KeyMask | Packing | None,
     needed: Needed | None,
     dropout: float,
+    rotate: Rotation | None = None,
 ) -> Heads:
     """Attention of query, key and value that are a tensor each."""
     if kernel is not None and isinstance(mask, Packing):
-        return _call(kernel, [each.unsqueeze(2) for each in heads], mask, needed, dropout)
+        return _call(kernel, [each.unsqueeze(2) for each in heads], mask, needed, dropout, rotate)
+    if rotate is not None:
+        query, key, value = heads
+        heads = [rotate.apply(query, needed), rotate.apply(key), value]
     if gate.varlen and isinstance(mask, Packing):
         from torch.nn.attention.varlen import varlen_attn
 
@@ -188,6 +208,7 @@ def _call(
     mask: Packing,
     needed: Needed | None,
     dropout: float,
+    rotate: Rotation | None = None,
 ) -> Heads:
     """Our attention of tensors (batch, seq, number of them, heads, size) that have query, key and
     value side by side in one, two or three."""
@@ -199,8 +220,16 @@ def _call(
         if dropout
         else {}
     )
-    attended = kernel(flat, bounds, mask.bounds, longest, mask.longest, **drops)
+    options = drops if rotate is None else drops | {"rotary": _rotary(rotate, needed)}
+    attended = kernel(flat, bounds, mask.bounds, longest, mask.longest, **options)
     return attended.unsqueeze(0)
+
+
+def _rotary(rotate: Rotation, needed: Needed | None) -> "Rotary":
+    from litebert.kernels.attention.rotary import Rotary
+
+    queries = None if needed is None else rotate.of_needed(needed).flatten()
+    return Rotary(rotate.cos, rotate.sin, rotate.positions.flatten(), queries)
 
 
 # linear layers, by name: those of an attention or feed-forward, or their 8-bit ones
@@ -244,10 +273,10 @@ def _project(
 
 
 def _project_together(
-    module: Attention, x: Tensor, names: tuple[str, ...], *, value_bias: bool
+    module: Attention, x: Tensor, names: tuple[str, ...], *, value_bias: bool, key_bias: bool
 ) -> Tensor:
     """The same side by side in one tensor (batch, seq, number of them, heads, size); `value_bias`:
-    whether the value's bias gets its gradient here."""
+    whether the value's bias gets its gradient here; `key_bias`: whether the key's has one."""
     quantized, linears = _quantized(module, *names), [getattr(module, name) for name in names]
     outputs: Tensor = (
         concatenated(x, linears, tuned=torch.is_grad_enabled())
@@ -255,7 +284,7 @@ def _project_together(
         else quantized(x, is_constant=True)
     )
     offsets = {
-        name: None if name == "key" else number * module.value.out_features
+        name: None if name == "key" and not key_bias else number * module.value.out_features
         for number, name in enumerate(names)
     }
     if not value_bias:

@@ -21,6 +21,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from litebert.kernels.attention.long_kernels import forward_kernel, key_kernel, query_kernel
+from litebert.kernels.attention.rotary import Rotary, rotated_copy
 from litebert.kernels.attention.short import empty_like, split_parts, strides, with_dense_heads
 
 LONGEST = 512
@@ -68,14 +69,17 @@ def long_attention(
     longest_key: int,
     seed: Int[Tensor, ""] | None = None,
     dropout: float = 0.0,
+    rotary: Rotary | None = None,
 ) -> Float[Tensor, "queries heads size"]:
     """As `short_attention`, with dropout: with a `seed` (int64, on the device, so that a replayed
     graph has another each time) weights are dropped with probability `dropout`, and the others
     scaled up."""
     assert max(longest_query, longest_key) <= LONGEST, "longer rows are for torch's attention"
-    attended, _ = _forward(
-        parts, query_bounds, key_bounds, longest_query, longest_key, seed, dropout
-    )
+    rest = query_bounds, key_bounds, longest_query, longest_key, seed, dropout
+    if rotary is None:
+        attended, _ = _forward(parts, *rest)
+    else:
+        attended, *_ = _rotary_forward(parts, *rotary, *rest)
     assert isinstance(attended, Tensor)
     return attended
 
@@ -86,7 +90,31 @@ def _forward(
     longest_key: int,
     seed: Tensor | None, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    bounds = query_bounds, key_bounds, longest_query, longest_key
     query, key, value = split_parts(parts)
+    return _run_forward(query, key, value, *bounds, seed, dropout)
+
+
+@torch.library.custom_op("litebert::long_rotary_attention", mutates_args=())
+def _rotary_forward(
+    parts: Sequence[Tensor], cos: Tensor, sin: Tensor, key_positions: Tensor,
+    query_positions: Tensor | None, query_bounds: Tensor, key_bounds: Tensor, longest_query: int,
+    longest_key: int, seed: Tensor | None, dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Attended values and logarithms; rotated queries and keys, which backward reads again."""
+    query, key, value = split_parts(parts)
+    query = rotated_copy(
+        query, cos, sin, key_positions if query_positions is None else query_positions
+    )
+    key = rotated_copy(key, cos, sin, key_positions)
+    bounds = query_bounds, key_bounds, longest_query, longest_key
+    return *_run_forward(query, key, value, *bounds, seed, dropout), query, key
+
+
+def _run_forward(
+    query: Tensor, key: Tensor, value: Tensor, query_bounds: Tensor, key_bounds: Tensor,
+    longest_query: int, longest_key: int, seed: Tensor | None, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     heads, size = query.shape[1:]
     out, logs, tile = (
         query.new_empty(query.shape),
@@ -110,8 +138,33 @@ def _backward(
     query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
     seed: Tensor | None, dropout: float,
 ) -> list[Tensor]:  # fmt: skip
-    gradients = empty_like(parts)
+    bounds = query_bounds, key_bounds, longest_query, longest_key
     query, key, value = split_parts(parts)
+    return _run_backward(parts, query, key, value, out, logs, gradient, *bounds, seed, dropout)
+
+
+@torch.library.custom_op("litebert::long_rotary_attention_backward", mutates_args=())
+def _rotary_backward(
+    parts: Sequence[Tensor], query: Tensor, key: Tensor, out: Tensor, logs: Tensor,
+    gradient: Tensor, cos: Tensor, sin: Tensor, query_positions: Tensor | None,
+    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
+    seed: Tensor | None, dropout: float,
+) -> list[Tensor]:  # fmt: skip
+    """`query` and `key` are rotated; their gradients are turned back."""
+    value, tables = split_parts(parts)[2], (cos, sin, query_positions)
+    bounds = query_bounds, key_bounds, longest_query, longest_key
+    return _run_backward(
+        parts, query, key, value, out, logs, gradient, *bounds, seed, dropout, tables
+    )
+
+
+def _run_backward(
+    parts: Sequence[Tensor], query: Tensor, key: Tensor, value: Tensor,
+    out: Tensor, logs: Tensor, gradient: Tensor,
+    query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
+    seed: Tensor | None, dropout: float, tables: tuple[Tensor | None, ...] = (None, None, None),
+) -> list[Tensor]:  # fmt: skip
+    gradients = empty_like(parts)
     dq, dk, dv = split_parts(gradients)
     gradient, dots = with_dense_heads(gradient), torch.empty_like(logs)
     heads, size = query.shape[1:]
@@ -128,14 +181,16 @@ def _backward(
         query_kernel[grid](
             query, *_tokens(of_queries.keys, key, value), out, gradient, logs, dots, dq,
             query_bounds, key_bounds,
-            seed, dropout, *common, blocks, size**-0.5, **groups[0], **of_queries.settings(size),
+            seed, dropout, *tables, *common, blocks, size**-0.5,
+            **groups[0], **of_queries.settings(size),
         )  # fmt: skip
         grid, blocks = _grid(key_bounds, heads, longest_key, of_keys.keys)
         q, g = _tokens(of_keys.queries, query, gradient)
         key_kernel[grid](
             q, key, value, g, *_notes(of_keys.queries, logs, dots), dk, dv, query_bounds,
             key_bounds,
-            seed, dropout, *common, blocks, size**-0.5, **groups[1], **of_keys.settings(size),
+            seed, dropout, *tables[:2], *common, blocks, size**-0.5,
+            **groups[1], **of_keys.settings(size),
         )  # fmt: skip
     return gradients
 
@@ -147,7 +202,15 @@ def _(parts: Sequence[Tensor], query_bounds: Tensor, *_: Any) -> tuple[Tensor, T
     return out, _notes_like(out, query_bounds)
 
 
+@_rotary_forward.register_fake
+def _(parts: Sequence[Tensor], *args: Any) -> tuple[Tensor, ...]:
+    query, key, _value = split_parts(parts)
+    out, query_bounds = query.new_empty(query.shape), args[4]
+    return out, _notes_like(out, query_bounds), torch.empty_like(out), key.new_empty(key.shape)
+
+
 @_backward.register_fake
+@_rotary_backward.register_fake
 def _(parts: Sequence[Tensor], *_: Any) -> list[Tensor]:
     return empty_like(parts)
 
@@ -167,6 +230,25 @@ def _gradients(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[list[Tenso
 
 
 _forward.register_autograd(_gradients, setup_context=_save)
+
+
+def _save_rotary(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    parts, cos, sin, _, query_positions, *bounds, longest_query, longest_key, seed, dropout = inputs
+    ctx.longest, ctx.dropout = (longest_query, longest_key), dropout
+    ctx.save_for_backward(*output, cos, sin, query_positions, seed, *bounds, *parts)
+
+
+def _rotary_gradients(ctx: Any, gradient: Tensor, *_: Any) -> tuple[list[Tensor] | None, ...]:
+    out, logs, query, key, *tables_and_rest = ctx.saved_tensors
+    tables, (seed, *bounds_and_parts) = tables_and_rest[:3], tables_and_rest[3:]
+    bounds, parts = bounds_and_parts[:2], bounds_and_parts[2:]
+    gradients = _rotary_backward(
+        parts, query, key, out, logs, gradient, *tables, *bounds, *ctx.longest, seed, ctx.dropout
+    )
+    return gradients, *[None] * 10
+
+
+_rotary_forward.register_autograd(_rotary_gradients, setup_context=_save_rotary)
 
 
 def _tiles(size: int) -> Tiles:

@@ -20,6 +20,7 @@ from typing import (
 import triton
 import triton.language as tl
 
+from litebert.kernels.attention.rotary import angles, turned
 from litebert.kernels.attention.short import LOG2_E, LOWEST, span
 
 POSITIONS = tl.constexpr(512)
@@ -80,6 +81,19 @@ def _write(
     is_there = start + tl.arange(0, block)[:, None] < count
     pointers = _pointers(tensor, first + start, head, token_stride, head_stride, block, size)
     tl.store(pointers, tile.to(tensor.dtype.element_ty), is_there)
+
+
+@triton.jit
+@no_type_check
+def _turned_back(
+    tile, cos, sin, query_positions, first, start, count, block: tl.constexpr, size: tl.constexpr
+):
+    """The gradient of heads, from that of the rotated heads."""
+    half: tl.constexpr = size // 2
+    one, other = tl.split(tl.permute(tl.reshape(tile, [block, 2, half]), [0, 2, 1]))
+    c, s = angles(cos, sin, query_positions, first, start, count, block, half)
+    one, other = turned(one, other, c, -s)
+    return tl.reshape(tl.permute(tl.join(one, other), [0, 2, 1]), [block, size])
 
 
 @triton.jit
@@ -190,7 +204,7 @@ def forward_kernel(
 @no_type_check
 def query_kernel(
     query, key, value, out, gradient, logs, dots, query_gradient, query_bounds, key_bounds, seed,
-    dropout,
+    dropout, cos, sin, query_positions,
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride,
     value_head_stride,
     gradient_token_stride, gradient_head_stride,
@@ -259,9 +273,14 @@ def query_kernel(
             dw = tl.where(keep, dw / (1.0 - dropout), 0.0)
         ds = weights * (dw - dot[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq)
+    dq *= scale
+    if cos is not None:
+        dq = _turned_back(
+            dq, cos, sin, query_positions, first_query, start, num_queries, queries, size
+        )
     _write(
         query_gradient,
-        dq * scale,
+        dq,
         first_query,
         start,
         num_queries,
@@ -277,7 +296,7 @@ def query_kernel(
 @no_type_check
 def key_kernel(
     query, key, value, gradient, logs, dots, key_gradient, value_gradient, query_bounds, key_bounds,
-    seed, dropout,
+    seed, dropout, cos, sin,
     query_token_stride, query_head_stride, key_token_stride, key_head_stride, value_token_stride,
     value_head_stride,
     gradient_token_stride, gradient_head_stride,
@@ -361,9 +380,12 @@ def key_kernel(
         keys,
         size,
     )
+    dk *= scale
+    if cos is not None:
+        dk = _turned_back(dk, cos, sin, None, first_key, start, num_keys, keys, size)
     _write(
         key_gradient,
-        dk * scale,
+        dk,
         first_key,
         start,
         num_keys,
