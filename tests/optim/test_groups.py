@@ -46,6 +46,19 @@ def test_groups_hold_every_parameter_once() -> None:
     assert (exempt["weight_decay"], exempt["adapt"]) == (0.0, False)
 
 
+@pytest.mark.parametrize("name", ["lamb", "adamw", "muon"])
+def test_adapters_are_decayed_and_neither_adapted_nor_orthogonal(name: Any) -> None:
+    """One factor starts at zero: LAMB's ratio of norms would hold it there."""
+    added = [f"encoder.adapters.0.query.{factor}.weight" for factor in ("down", "up")]
+    parameters = [(each, torch.nn.Parameter(torch.zeros(3, 2))) for each in added]
+    optimizer = make_optimizer(named() + parameters, OptimizerSpec(name=name, weight_decay=0.3))
+    (group,) = (each for each in optimizer.param_groups if added[0] in each["param_names"])
+    assert group["param_names"] == added
+    assert group["weight_decay"] == 0.3
+    assert not group.get("adapt")
+    assert group.get("momentum") is None
+
+
 def test_frozen_parameters_and_empty_groups_are_left_out() -> None:
     parameters = named()
     for name, parameter in parameters:

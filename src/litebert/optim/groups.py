@@ -2,6 +2,8 @@
 Out: an optimizer.
 
 Norms and biases are neither decayed nor adapted (Google's optimization.py); embeddings are both.
+The low-rank updates of each depth are decayed alone: one factor starts at zero, where LAMB's ratio
+would keep it, and Muon is for matrices of full rank.
 """
 
 from collections.abc import Iterable
@@ -74,19 +76,31 @@ def _is_exempt(name: str) -> bool:
     return last == "bias" or any(owner == "norm" or owner.endswith("_norm") for owner in owners)
 
 
+def _is_adapter(name: str) -> bool:
+    """Whether a parameter of this name is a factor of a low-rank update."""
+    return ".adapters." in name
+
+
+_DENSE_HEADS = ("heads.masked.dense.", "heads.detect.dense.")
+"""Linear layers of heads that another follows."""
+
+
 def _is_inner(name: str, parameter: Tensor) -> bool:
     """Whether this is a matrix between two hidden widths: no embedding table, and no head's last
     linear layer."""
+    if _is_adapter(name):
+        return False
     table = any(f"embedding.{kind}." in name for kind in ("token", "position", "segment"))
-    last = name.startswith("heads.") and not name.startswith("heads.masked.dense.")
+    name = name.removeprefix("generator.")
+    last = name.startswith("heads.") and not name.startswith(_DENSE_HEADS)
     return parameter.ndim == 2 and not table and not last
 
 
 def _parameter_groups(
     named_parameters: Iterable[tuple[str, Tensor]], spec: OptimizerSpec
 ) -> list[dict[str, Any]]:
-    """Groups, without empty ones: decayed, and exempt; with muon the matrices inside the layers
-    come first.
+    """Groups, without empty ones: decayed, exempt, and adapters; with muon the matrices inside the
+    layers come first.
 
     Names travel along, so that a snapshot can tell them apart.
     """
@@ -102,7 +116,8 @@ def _parameter_groups(
         for name, parameter in decayed
         if spec.name == "muon" and _is_inner(name, parameter)
     ]
-    names = {name for name, _ in matrices}
+    adapters = [(name, parameter) for name, parameter in decayed if _is_adapter(name)]
+    names = {name for name, _ in matrices + adapters}
     decayed = [(name, parameter) for name, parameter in decayed if name not in names]
     groups: list[dict[str, Any]] = [
         {
@@ -113,6 +128,7 @@ def _parameter_groups(
         },
         {"params": decayed, "weight_decay": spec.weight_decay, "adapt": spec.name == "lamb"},
         {"params": exempt, "weight_decay": 0.0, "adapt": False},
+        {"params": adapters, "weight_decay": spec.weight_decay, "adapt": False},
     ]
     return [group for group in groups if group["params"]]
 

@@ -128,9 +128,8 @@ class Lamb(Optimizer):
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        updates = torch._foreach_sqrt(
-            second
-        )  # becomes √v + ε, then m / (√v + ε): one buffer of the model's size
+        # becomes √v + ε, then m / (√v + ε): one buffer of the model's size
+        updates = torch._foreach_sqrt(second)
         if divisors:
             torch._foreach_div_(updates, divisors[0])
         torch._foreach_add_(updates, group["eps"])

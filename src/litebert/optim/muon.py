@@ -96,9 +96,8 @@ def orthogonal(matrices: Tensor) -> Tensor:
     Wide matrices or square ones; three products a round and nothing between them.
     """
     a, b, c = COEFFICIENTS
-    x = (
-        matrices.to(torch.bfloat16) if matrices.is_cuda else matrices
-    )  # a GPU is fast in it, and roughness does not matter
+    # a GPU is fast in it, and roughness does not matter
+    x = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(ROUNDS):
         square = x @ x.mT
