@@ -5,14 +5,17 @@ Google's checkpoint (both converted in memory) and, where there is no such folde
 embedded model.
 """
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from litebert.config import PRESETS
-from litebert.convert.bundle import find_prefix
-from litebert.convert.folder import load_source
+from litebert.config import EXPORT_FORMAT, PRESETS
 from litebert.errors import CheckpointError
+from litebert.files import read_json
 from litebert.models.index import embedded_models, find_embedded
-from litebert.storage.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from litebert.storage.checkpoint import Checkpoint
 
 RUN_FILES = ("recipe.json", "metrics.jsonl", "summary.json")
 """Any of these marks the folder of a run, or of a run for each of several seeds."""
@@ -22,12 +25,22 @@ RUN_CHECKPOINTS = ("final", "best")
 
 def load_checkpoint(
     name: Path | str, *, unverified: bool = False
-) -> tuple[Checkpoint, tuple[str, ...]]:
+) -> tuple["Checkpoint", tuple[str, ...]]:
     """The model of a folder or an embedded model's name, and notes about its conversion.
     `unverified`: do not compare its files with manifest.json."""
+    # torch only now: finding a folder does without
+    from litebert.convert.bundle import find_prefix
+    from litebert.convert.folder import load_source
+
     path = find_checkpoint(name)
-    if not path.exists() and not find_prefix(path):
+    if not os.path.exists(path) and not find_prefix(path):
         raise CheckpointError(_no_model(str(name)))
+    config = path / "config.json"
+    if config.is_file() and read_json(config).get("format") == EXPORT_FORMAT:
+        raise CheckpointError(
+            f"{path} was written by litebert export and can only predict; give the checkpoint that "
+            "it came from"
+        )
     return load_source(path, unverified=unverified)
 
 
@@ -35,7 +48,7 @@ def find_checkpoint(name: Path | str) -> Path:
     """The folder with the weights: that of an embedded model where `name` is no folder, the final
     or best checkpoint of a run, `name` itself otherwise."""
     path = Path(name)
-    if not path.exists():
+    if not os.path.exists(path):  # not Path.exists, which raises where a name is too long
         embedded = find_embedded(str(name))
         return embedded.folder if embedded else path
     if not any((path / file).exists() for file in RUN_FILES):

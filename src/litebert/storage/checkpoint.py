@@ -23,8 +23,15 @@ from torch import Tensor
 
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import MANIFEST, check_regular, read_json, verify_folder, write_folder
-from litebert.model.count import count_encoder, count_head
+from litebert.files import (
+    MANIFEST,
+    check_regular,
+    read_json,
+    utf8_path,
+    verify_folder,
+    write_folder,
+)
+from litebert.model.count import count_model
 from litebert.model.model import Model, bare_model
 from litebert.models.index import find_embedded
 from litebert.storage import difference, int8
@@ -101,9 +108,7 @@ class Checkpoint:
         write_model(folder, header | self.model.config.to_dict(), tensors)
         if self.tokenizer is not None and not isinstance(weights, Difference):
             self.tokenizer.save(folder, for_huggingface=weights == "exact")
-        if self.task is not None:
-            task = json.dumps(dict(self.task), indent=2, ensure_ascii=False, allow_nan=False)
-            (folder / TASK).write_text(task + "\n", encoding="utf-8")
+        write_task(folder, self.task)
 
     @classmethod
     def load(
@@ -132,8 +137,7 @@ class Checkpoint:
         check_finite(weights, str(folder))
         model = bare_model(config)
         model.load_state_dict(weights, assign=True)
-        task = read_json(folder / TASK) if (folder / TASK).exists() else None
-        return cls(model=model.eval(), tokenizer=tokenizer, task=task)
+        return cls(model=model.eval(), tokenizer=tokenizer, task=read_task(folder))
 
     def _base(self, weights: Difference) -> tuple[StoredDifference, "Checkpoint"]:
         """The base that this model was fine-tuned from; CheckpointError where it cannot be."""
@@ -181,6 +185,18 @@ def write_model(folder: Path, config: Mapping[str, Any], tensors: dict[str, Tens
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
     # safetensors makes the file readable by its owner alone
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)
+
+
+def write_task(folder: Path, task: Mapping[str, Any] | None) -> None:
+    """Write the task of a fine-tuned model into a folder that the caller publishes."""
+    if task is not None:
+        text = json.dumps(dict(task), indent=2, ensure_ascii=False, allow_nan=False)
+        (folder / TASK).write_text(text + "\n", encoding="utf-8")
+
+
+def read_task(folder: Path) -> dict[str, Any] | None:
+    """The task of a fine-tuned model; None where its folder has none."""
+    return read_json(folder / TASK) if (folder / TASK).exists() else None
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -297,16 +313,15 @@ def _read_weights(path: Path, config: ModelConfig, group_size: int | None) -> di
     """The weights of a file; int8 weights (`group_size` is not None) are returned as float32."""
 
     def expect(shapes: Mapping[str, Shape]) -> _Expected:
-        # the counts first, so that no config makes us build a large model
-        counts = [*count_encoder(config.encoder).values()]
-        counts += [count_head(config.encoder, head) for head in config.heads]
+        # the count first, so that no config makes us build a large model
+        count = count_model(config)
         scales = () if group_size is None else int8.SCALES
         stored = sum(
             math.prod(shape) for name, shape in shapes.items() if not name.endswith(scales)
         )
-        if sum(counts) != stored:
+        if count != stored:
             raise CheckpointError(
-                f"{CONFIG} asks for {sum(counts):,} parameters, {WEIGHTS} has {stored:,}; they do "
+                f"{CONFIG} asks for {count:,} parameters, {WEIGHTS} has {stored:,}; they do "
                 "not belong together"
             )
         expected = _shapes(bare_model(config))
@@ -316,6 +331,10 @@ def _read_weights(path: Path, config: ModelConfig, group_size: int | None) -> di
 
     tensors = _read_tensors(path, expect)
     return tensors if group_size is None else int8.unpack(tensors, group_size)
+
+
+FLOATS = ("F32", "F16", "BF16", "F64")
+"""How weights may be stored, where config.json names no dtype."""
 
 
 def _read_difference(
@@ -346,7 +365,7 @@ def _read_tensors(
         raise CheckpointError(f"{path.parent} has no {path.name}; the checkpoint is not complete")
     try:
         check_regular(path)
-        with safe_open(path, framework="pt") as file:
+        with utf8_path(path) as name, safe_open(name, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             shapes = {name: tuple(each.get_shape()) for name, each in slices.items()}
             expected = expect(shapes)
@@ -356,9 +375,10 @@ def _read_tensors(
                     raise CheckpointError(
                         f"{path}: {name} has shape {shapes[name]}, {CONFIG} asks for {shape}"
                     )
-                if dtype and (actual := slices[name].get_dtype()) != dtype:
+                if (actual := slices[name].get_dtype()) not in ([dtype] if dtype else FLOATS):
+                    wanted = dtype or f"one of {', '.join(FLOATS)}"
                     raise CheckpointError(
-                        f"{path}: {name} is stored as {actual}, {CONFIG} asks for {dtype}"
+                        f"{path}: {name} is stored as {actual}, {CONFIG} asks for {wanted}"
                     )
             return {name: file.get_tensor(name) for name in shapes}
     except (SafetensorError, OSError) as error:

@@ -23,7 +23,8 @@ from litebert.errors import ConfigError
 from litebert.storage import int8
 from litebert.storage.int8 import Layout, Shape, is_quantized
 
-TOKENS = "encoder.embedding.token.weight"
+TOKENS = "encoder.embedding.token."
+"""Beginning of the names of token embeddings."""
 _LEFT, _RIGHT = ".left", ".right"
 """Suffixes of a matrix's name that name its factors, of shape (rank, rows) and (rank, columns)."""
 _MAX_RANK = 2**20
@@ -49,7 +50,7 @@ class Ranks:
 
     def of(self, name: str, shape: Shape) -> int:
         """The rank stored for a matrix of that name and shape."""
-        return min(self.token_rank if name == TOKENS else self.rank, *shape)
+        return min(self.token_rank if name.startswith(TOKENS) else self.rank, *shape)
 
 
 @dataclass(frozen=True, kw_only=True)

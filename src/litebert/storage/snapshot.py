@@ -29,7 +29,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litebert.errors import CheckpointError
-from litebert.files import DISK_FULL, remove_folder, remove_leftovers, verify_folder, write_folder
+from litebert.files import (
+    DISK_FULL,
+    remove_folder,
+    remove_leftovers,
+    utf8_path,
+    verify_folder,
+    write_folder,
+)
 
 FORMAT = "litebert-snapshot"
 VERSION = 1
@@ -262,7 +269,8 @@ def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _load_tensors(file: Path) -> dict[str, Tensor]:
     # cloned, since safetensors may return memory of the mapped file
-    return {name: tensor.clone() for name, tensor in load_file(file).items()}
+    with utf8_path(file) as utf8:
+        return {name: tensor.clone() for name, tensor in load_file(utf8).items()}
 
 
 def _check_model(saved: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
