@@ -10,7 +10,6 @@ import transformers
 from litebert.config import LABELLED_HEADS, PRESETS, HeadConfig, ModelConfig
 from litebert.convert.huggingface import read_huggingface
 from litebert.convert.huggingface_writer import to_huggingface
-from litebert.errors import ConversionError
 from litebert.model.model import Model
 from tests.helpers.huggingface import (
     NAMES,
@@ -132,35 +131,52 @@ def test_from_huggingface_and_back_is_bit_identical(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "kinds", "message"),
+    ("change", "kinds", "reason"),
     [
-        (
-            {"share": "attention"},
-            (),
-            "shares whole layers or none; this encoder has share = attention",
-        ),
+        ({"share": "attention"}, (), "shares whole layers or none, and this encoder has share = a"),
         ({"share": "ffn"}, (), "this encoder has share = ffn"),
-        ({"norm": "pre"}, (), "post-norm encoders only, and this one is pre-norm"),
+        ({"layers_per_group": 2, "cycle": "reversed"}, (), "no Albert with cycle = reversed"),
+        ({"num_layers": 4, "unshared_ends": 1}, (), "no Albert with unshared_ends = 1"),
+        ({"reversible": True, "norm": "pre"}, (), "no Albert with norm = pre"),
+        ({"adapter_rank": 2}, (), "no Albert with adapter_rank = 2"),
+        ({"positions": "rotary"}, (), "no Albert with positions = rotary"),
+        ({"norm": "pre"}, (), "no Albert with norm = pre"),
         ({"num_layers": 36, "num_groups": 14}, (), "rounds 36 layers in 14 groups differently"),
-        ({}, ("joint_span",), "no joint span head"),
-        ({}, ("order",), "no class with the heads order together"),
-        ({}, ("masked", "classify"), "no class with the heads classify, masked together"),
-        ({"pooler": False}, (), "Model has a pooler, this encoder has none"),
+        ({}, ("joint_span",), "no Albert with the heads joint_span"),
+        ({}, ("order",), "no Albert with the heads order"),
+        ({}, ("masked", "classify"), "no Albert with the heads classify and masked"),
     ],
 )
-def test_models_that_no_class_can_compute_are_refused(change, kinds, message):
-    with torch.device("meta"):
-        ours = Model(
-            ModelConfig(
-                encoder=replace(TINY, **change),
-                heads=tuple(
-                    HeadConfig(kind=kind, labels=("a", "b") if kind == "classify" else ())
-                    for kind in kinds
-                ),
-            )
-        )
-    with pytest.raises(ConversionError, match=message):
-        to_huggingface(ours.config, ours.state_dict())
+def test_models_that_no_class_can_compute_get_a_modeling_file(change, kinds, reason, tmp_path):
+    """test_custom_code.py compares what it computes."""
+    ours = model(*kinds, encoder=replace(TINY, **change))
+    name, notes = written(ours, tmp_path)
+    assert name.startswith("Litebert")
+    assert (tmp_path / "modeling_litebert.py").exists()
+    assert len(notes) == 1
+    assert reason in notes[0]
+    assert notes[0].startswith("the folder has its own modeling_litebert.py: transformers ")
+    assert "(models of the recipe affordable-post load as AlbertModel)" in notes[0]
+    back = read_huggingface(tmp_path)
+    assert back.config == ours.config
+    assert all(torch.equal(back.weights[key], each) for key, each in ours.state_dict().items())
+
+
+@pytest.mark.parametrize("encoder", [TINY, BERT], ids=["albert", "bert"])
+def test_encoder_without_a_pooler_converts_both_ways(encoder, tmp_path):
+    ours = model(encoder=replace(encoder, pooler=False))
+    name, (note,) = written(ours, tmp_path)
+    assert "add_pooling_layer=False" in note
+    theirs, info = getattr(transformers, name).from_pretrained(
+        tmp_path, add_pooling_layer=False, output_loading_info=True
+    )
+    assert not any(info.values()), info
+    batch = inputs(padding="right")
+    with torch.no_grad():
+        (states,) = their_outputs(theirs.eval(), batch)
+        assert difference([ours.encoder(**batch)], [states]) < 1e-5
+    theirs.save_pretrained(tmp_path / "again")
+    assert read_huggingface(tmp_path / "again").config == ours.config
 
 
 def test_notes_say_what_differs_in_training(tmp_path):
@@ -198,3 +214,13 @@ def test_dropouts_are_converted(tmp_path):
     ) == (0.4, 0.2, 0.3)
     assert read_huggingface(tmp_path).config == ours.config
     assert notes == ()
+
+
+def test_exits_are_left_out_with_a_note():
+    config = model("classify").config
+    heads = tuple(replace(head, exits="each") for head in config.heads)
+    ours = Model(replace(config, heads=heads))
+    exported = to_huggingface(ours.config, ours.state_dict())
+    assert exported.notes[-1] == "the exits are left out: transformers always applies all layers"
+    last = {name: each for name, each in ours.state_dict().items() if "exits." not in name}
+    assert exported.weights.keys() == to_huggingface(config, last).weights.keys()

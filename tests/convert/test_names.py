@@ -8,8 +8,8 @@ import torch
 
 from litebert.config import LABELLED_HEADS, PRESETS, HeadConfig, ModelConfig
 from litebert.convert.bundle import Bundle
-from litebert.convert.huggingface import ARCHITECTURES
 from litebert.convert.names import HEADS, foreign_names
+from litebert.convert.settings import ARCHITECTURES
 from litebert.errors import ConversionError
 from litebert.model.model import Model
 from tests.helpers.huggingface import NAMES, foreign_model
@@ -78,6 +78,11 @@ def test_transposed_are_exactly_the_kernels():
 
 
 def test_modules_without_a_foreign_name_are_refused():
+    with pytest.raises(
+        ConversionError,
+        match="Hugging Face's Albert adds position embeddings and cannot rotate queries and keys",
+    ):
+        foreign_names(ModelConfig(encoder=replace(TINY, positions="rotary")), "albert")
     with pytest.raises(
         ConversionError, match=r"Hugging Face's Albert has no place for encoder\.norm"
     ):

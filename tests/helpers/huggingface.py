@@ -40,6 +40,26 @@ CLASSES = (
 )
 NAMES = tuple(family + name for family in FAMILIES.values() for name in CLASSES)
 
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**9,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "gelu",
+    [],
+    [1],
+    {},
+    {"0": 1},
+    ["AlbertModel"],
+]
+"""Values that a config may hold by mistake or malice."""
+
 Inputs = dict[str, Tensor]
 
 

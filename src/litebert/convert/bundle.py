@@ -11,6 +11,7 @@ allocated, and every array has passed its CRC-32C.
 """
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ def find_prefix(path: str | Path) -> Path | None:
     """The checkpoint prefix that `path` means: a prefix, its .index or .data file, or a folder of
     one checkpoint."""
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):  # not Path.is_dir, which raises where a name is too long
         indexes = sorted(path.glob("*.index"))
         if len(indexes) > 1:
             names = ", ".join(index.stem for index in indexes[:5])
@@ -170,7 +171,7 @@ def find_prefix(path: str | Path) -> Path | None:
             )
         return indexes[0].with_suffix("") if indexes else None
     prefix = path.with_name(re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name))
-    return prefix if prefix.with_name(prefix.name + ".index").is_file() else None
+    return prefix if os.path.isfile(f"{prefix}.index") else None
 
 
 def _read_index(path: Path) -> bytes:

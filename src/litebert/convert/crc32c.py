@@ -74,9 +74,8 @@ def _shorten(
         piece = np.concatenate([np.zeros(word_size - odd, dtype=np.uint8), piece])
     words = piece.view(word_type)
     degree, *terms = (term * unit for term in TERMS)
-    stride = (
-        degree - terms[0]
-    )  # so far ahead that an erased word is never written again within its stride
+    # so far ahead that an erased word is never written again within its stride
+    stride = degree - terms[0]
     start = 0
     while (count := min(stride, len(words) - degree - start)) > 0:
         erased = words[start : start + count]

@@ -4,6 +4,7 @@ Recognizes the source, converts config and weights, copies the tokenizer if ther
 writes the target atomically. Notes say what was left out, assumed or changed.
 """
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +17,28 @@ from litebert.convert.huggingface_writer import to_huggingface
 from litebert.convert.tensorflow import read_google
 from litebert.convert.weights import Imported
 from litebert.errors import CheckpointError, ConfigError, ConversionError
-from litebert.files import MANIFEST, has_manifest, read_json, verify_folder, write_folder
-from litebert.storage.checkpoint import FORMAT, Checkpoint, check_finite
+from litebert.files import (
+    MANIFEST,
+    has_manifest,
+    read_json,
+    to_json,
+    verify_folder,
+    write_folder,
+)
+from litebert.storage.checkpoint import (
+    FORMAT,
+    Checkpoint,
+    check_finite,
+    read_task,
+    write_task,
+)
 from litebert.text.tokenizer import Tokenizer
 
 Kind = Literal["litebert", "huggingface", "google"]
 Target = Literal["litebert", "huggingface"]
 
 SPIECE = "spiece.model"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 GOOGLE_SPIECES = ("30k-clean.model", SPIECE)
 _WORDPIECE_NOTE = (
     "its vocabulary (vocab.txt) is WordPiece, which litebert does not read: only the weights were "
@@ -32,6 +47,10 @@ _WORDPIECE_NOTE = (
 _NO_TOKENIZER_NOTE = (
     "there is no {} beside the weights, so no tokenizer was carried over; copy one into the target "
     "to use text"
+)
+_GENERATOR_NOTE = (
+    "the model was pretrained by replaced-token detection: its encoder was converted, its "
+    "generator and its heads were left out"
 )
 
 
@@ -75,10 +94,9 @@ def convert_folder(
     folder, to litebert for all others."""
     source, target, options = Path(source), Path(target), options or ConvertOptions()
     try:
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise ConfigError(
-                f"{target} exists and is not an empty folder; choose another target or remove it"
-            )
+        is_taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
+        if is_taken and not has_manifest(target):
+            raise _taken(target)
         kind = _recognize(source)
         to = to or ("huggingface" if kind == "litebert" else "litebert")
         if kind == to == "litebert":
@@ -87,7 +105,15 @@ def convert_folder(
             )
         imported, tokenizer = _read(kind, source, options)
         _check_tokenizer(imported, tokenizer)
-        notes = imported.notes + _TARGETS[to](target, imported, tokenizer)
+        if is_taken:  # by the same conversion, whose process was killed when it had finished?
+            with tempfile.TemporaryDirectory(prefix="litebert-") as temporary:
+                again = Path(temporary) / "model"
+                notes = imported.notes + _TARGETS[to](again, imported, tokenizer)
+                if (again / MANIFEST).read_bytes() != (target / MANIFEST).read_bytes():
+                    raise _taken(target)
+            verify_folder(target)
+        else:
+            notes = imported.notes + _TARGETS[to](target, imported, tokenizer)
     except (
         OSError
     ) as error:  # permissions, a full disk, a long name: the system's words say it best
@@ -103,13 +129,19 @@ def convert_folder(
     )
 
 
+def _taken(target: Path) -> ConfigError:
+    return ConfigError(
+        f"{target} exists and is not an empty folder; choose another target or remove it"
+    )
+
+
 def load_source(source: Path, *, unverified: bool = False) -> tuple[Checkpoint, tuple[str, ...]]:
     """The model of a folder or checkpoint of any known kind, converted in memory, and notes."""
     kind = _recognize(source)
     if kind == "litebert":
         return Checkpoint.load(source, unverified=unverified), ()
     imported, tokenizer = _read(kind, source, ConvertOptions(unverified=unverified))
-    return Checkpoint(model=imported.model(), tokenizer=tokenizer), imported.notes
+    return _checkpoint(imported, tokenizer), imported.notes
 
 
 def _read(kind: Kind, source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
@@ -140,13 +172,18 @@ def _recognize(source: Path) -> Kind:
 
 def _from_litebert(source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
     checkpoint = Checkpoint.load(source, unverified=options.unverified)
-    config = checkpoint.model.config
+    config, weights = checkpoint.model.config, dict(checkpoint.model.state_dict())
+    notes: tuple[str, ...] = ()
+    if not checkpoint.tokenizer:
+        notes += (_NO_TOKENIZER_NOTE.format(SPIECE),)
+    if config.generator is not None:
+        config = config.converted()
+        weights = {name: each for name, each in weights.items() if name.startswith("encoder.")}
+        notes += (_GENERATOR_NOTE,)
     if options.activation:
         config = replace(config, encoder=replace(config.encoder, activation=options.activation))
-    notes = () if checkpoint.tokenizer else (_NO_TOKENIZER_NOTE.format(SPIECE),)
-    return Imported(
-        config=config, weights=dict(checkpoint.model.state_dict()), notes=notes
-    ), checkpoint.tokenizer
+    imported = Imported(config=config, weights=weights, notes=notes, task=checkpoint.task)
+    return imported, checkpoint.tokenizer
 
 
 def _from_huggingface(source: Path, options: ConvertOptions) -> tuple[Imported, Tokenizer | None]:
@@ -164,6 +201,7 @@ def _from_huggingface(source: Path, options: ConvertOptions) -> tuple[Imported, 
         activation=options.activation,
         hf_compat=options.hf_compat,
     )
+    imported = replace(imported, task=read_task(source))
     if (source / SPIECE).is_file():
         return imported, Tokenizer.load(source)
     note = (
@@ -196,8 +234,12 @@ def _check_tokenizer(imported: Imported, tokenizer: Tokenizer | None) -> None:
 
 
 def _to_litebert(target: Path, imported: Imported, tokenizer: Tokenizer | None) -> tuple[str, ...]:
-    Checkpoint(model=imported.model(), tokenizer=tokenizer).save(target, replace=target.exists())
+    _checkpoint(imported, tokenizer).save(target, replace=target.exists())
     return ()
+
+
+def _checkpoint(imported: Imported, tokenizer: Tokenizer | None) -> Checkpoint:
+    return Checkpoint(model=imported.model(), tokenizer=tokenizer, task=imported.task)
 
 
 def _to_huggingface(
@@ -207,8 +249,12 @@ def _to_huggingface(
 
     def write(folder: Path) -> None:
         model.write(folder)
+        write_task(folder, imported.task)
         if tokenizer:
             tokenizer.save(folder)
+            path = folder / TOKENIZER_CONFIG  # longer texts can then be truncated there
+            limit = {"model_max_length": imported.config.encoder.max_positions}
+            path.write_text(to_json(read_json(path) | limit, indent=1, ensure_ascii=False) + "\n")
 
     write_folder(target, write, replace=target.exists())
     return model.notes

@@ -1,4 +1,5 @@
-"""Hugging Face folders: config.json and weights of an Albert or Bert class in, an Imported out.
+"""Hugging Face folders: config.json and weights of an Albert or Bert class, or of our own modeling
+file, in; an Imported out.
 
 The weights say which heads there are, since released files hold more than their class (a pooler
 under ForMaskedLM, an order head in Bert's); the class says what the weights called `classifier`
@@ -14,22 +15,12 @@ import torch
 from torch import Tensor
 
 from litebert.config import POOLED_HEADS, Activation, EncoderConfig, HeadKind, ModelConfig
+from litebert.convert.custom_code import MODEL_TYPE, read_custom
 from litebert.convert.names import DECODERS, HEADS, MAPPING
-from litebert.convert.settings import Family, read_encoder, read_head
+from litebert.convert.settings import ARCHITECTURES, Family, read_encoder, read_head
 from litebert.convert.weights import Imported, StoredWeight, rename, stored_weights
 from litebert.errors import CheckpointError, ConversionError
 from litebert.files import read_json
-
-ARCHITECTURES: dict[str, tuple[HeadKind, ...]] = {
-    "Model": (),
-    "ForPreTraining": ("masked", "order"),
-    "ForMaskedLM": ("masked",),
-    "ForSequenceClassification": ("classify",),
-    "ForTokenClassification": ("tag",),
-    "ForQuestionAnswering": ("span",),
-    "ForMultipleChoice": ("choose",),
-}
-"""Hugging Face's classes, without the prefix Albert or Bert, and their heads."""
 
 FAMILIES: dict[Family, str] = {"albert": "Albert", "bert": "Bert"}
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
@@ -57,6 +48,10 @@ def read_huggingface(
     """The model of a Hugging Face folder; `hf_compat` keeps all its deviations from the paper, not
     only those that the weights need."""
     data = _read_config(folder)
+    if data.get("model_type") == MODEL_TYPE:
+        with stored_weights(folder, allow_pickle=allow_pickle) as stored:
+            config, weights = read_custom(data, stored, activation=activation)
+        return Imported(config=config, weights=weights, notes=_widened(stored))
     family, architecture = _class(data, folder)
     with stored_weights(folder, allow_pickle=allow_pickle) as files:
         stored = _plain_names(files, family)
@@ -89,11 +84,13 @@ def read_huggingface(
         weights = rename(config, family, stored)
     if family == "albert" and encoder.activation == "gelu_erf" and activation is None:
         notes.append(_ERF_NOTE)
-    dtypes = {weight.dtype for weight in stored.values()} - {"F32"}
-    notes += [
-        f"weights stored as {', '.join(sorted(dtypes))} were widened to float32, which is exact"
-    ] * bool(dtypes)
-    return Imported(config=config, weights=weights, notes=tuple(notes))
+    return Imported(config=config, weights=weights, notes=(*notes, *_widened(stored)))
+
+
+def _widened(stored: dict[str, StoredWeight]) -> tuple[str, ...]:
+    dtypes = ", ".join(sorted({weight.dtype for weight in stored.values()} - {"F32"}))
+    note = f"weights stored as {dtypes} were widened to float32, which is exact"
+    return (note,) if dtypes else ()
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Hugging Face folders of our models: a config and weights in, theirs out, or the reason why not.
+"""Hugging Face folders of our models: a config and weights in, theirs out.
 
-The folder loads in transformers with no missing and no unexpected key. A model that no class of
-theirs can compute is refused; a difference in training alone, such as a dropout they do not have,
-becomes a note.
+The folder loads in transformers with no missing and no unexpected key: as the Albert or Bert class
+that computes the same, or where there is none by the modeling file of custom_code.py. A difference
+in training alone, such as a dropout they do not have, becomes a note.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,17 +14,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.config import EncoderConfig, HeadConfig, ModelConfig
-from litebert.convert.huggingface import ARCHITECTURES, FAMILIES
-from litebert.convert.names import foreign_names
-from litebert.convert.settings import Family, write_settings
-from litebert.errors import ConversionError
+from litebert.config import EncoderConfig, HeadConfig, HeadKind, ModelConfig
+from litebert.convert.custom_code import (
+    MODEL_TYPE,
+    MODELING_FILE,
+    custom_names,
+    custom_settings,
+)
+from litebert.convert.huggingface import FAMILIES
+from litebert.convert.names import Foreign, foreign_names
+from litebert.convert.settings import HEAD_CLASSES, Family, write_settings
 from litebert.storage.checkpoint import write_model
 
 _WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
-_HEAD_CLASSES = {frozenset(heads): name for name, heads in ARCHITECTURES.items()} | {
-    frozenset([kind]): "ForSequenceClassification" for kind in ("multilabel", "regress")
+_ALBERT: dict[str, tuple[Any, ...]] = {
+    "norm": ("post",),
+    "positions": ("learned", "sinusoidal"),
+    "cycle": ("forward",),
+    "unshared_ends": (0,),
+    "adapter_rank": (0,),
+    "reversible": (False,),
+    "embedding_bands": ((),),
 }
+"""What settings may be where transformers' Albert or Bert is to compute the same."""
+PLAIN_RECIPE = "affordable-post"
+"""A recipe for one GPU whose models are a plain Albert."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +50,71 @@ class HuggingFaceModel:
     notes: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
-        """Write config.json and model.safetensors into an existing folder."""
+        """Write config.json, model.safetensors and a modeling file if one is needed into an
+        existing folder."""
         write_model(folder, self.settings, self.weights)
+        if self.settings["model_type"] == MODEL_TYPE:
+            shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
+
+
+_EXITS_NOTE = "the exits are left out: transformers always applies all layers"
 
 
 def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor]) -> HuggingFaceModel:
-    """The model as the Albert or Bert class that computes the same."""
-    architecture = _architecture(config)
+    """The model as a class that computes the same; exits, which none has, are left out."""
+    if any(head.exits != "none" for head in config.heads):
+        heads = tuple(replace(head, exits="none") for head in config.heads)
+        last = {name: each for name, each in weights.items() if not name.startswith("exits.")}
+        written = to_huggingface(replace(config, heads=heads), last)
+        return replace(written, notes=(*written.notes, _EXITS_NOTE))
+    if why_custom(config) is None:
+        return _to_plain(config, weights)
+    described = describe_class(config)
+    note = f"the folder has its own {MODELING_FILE.name}: transformers loads it {described}"
+    settings = custom_settings(config)
+    prefix = "encoder." if settings["architectures"] != ["LitebertModel"] else ""
+    renamed = _renamed(weights, custom_names(config), prefix)
+    return HuggingFaceModel(settings=settings, weights=renamed, notes=(note,))
+
+
+def describe_class(config: ModelConfig) -> str:
+    """As what transformers loads a model with this config, for a sentence."""
+    reason = why_custom(config)
+    if reason is None:
+        name = FAMILIES[_family(config.encoder)] + HEAD_CLASSES[_kinds(config)]
+        return f"as {name}"
+    return (
+        f"with trust_remote_code=True, since {reason} (models of the recipe {PLAIN_RECIPE} load as "
+        "AlbertModel)"
+    )
+
+
+def why_custom(config: ModelConfig) -> str | None:
+    """Why no class of transformers computes this model; None where one does."""
+    encoder, kinds = config.encoder, _kinds(config)
+    if kinds not in HEAD_CLASSES:
+        return f"it has no Albert with the heads {' and '.join(sorted(kinds))}"
+    for name, values in _ALBERT.items():
+        if (value := getattr(encoder, name)) not in values:
+            return f"it has no Albert with {name} = {value}"
+    plan = encoder.plan()
+    if any(attention != ffn for attention, ffn in plan):
+        return (
+            f"its Albert shares whole layers or none, and this encoder has share = {encoder.share}"
+        )
+    if _family(encoder) == "albert":
+        groups = encoder.num_groups if encoder.share == "all" else encoder.num_layers
+        theirs = replace(encoder, share="all", num_groups=groups, hf_compat=True).plan()
+        if theirs != plan:
+            return f"its Albert rounds {encoder.num_layers} layers in {groups} groups differently"
+    return None
+
+
+def _to_plain(config: ModelConfig, weights: Mapping[str, Tensor]) -> HuggingFaceModel:
+    """The model as an Albert or Bert of transformers."""
+    architecture = HEAD_CLASSES[_kinds(config)]
     encoder = config.encoder
-    family: Family = "bert" if encoder.share == "none" and not encoder.has_mapping else "albert"
-    _check_encoder(encoder, family)
+    family = _family(encoder)
     head = _settings_head(config.heads)
     notes = _training_notes(encoder, head, family)
     settings = {"architectures": [FAMILIES[family] + architecture]} | write_settings(
@@ -71,9 +141,30 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor]) -> Huggin
             "Hugging Face's Albert always maps E to H; an identity was added, which changes no "
             "value"
         )
+    if architecture == "Model" and not encoder.pooler:
+        notes.append(
+            f"the encoder has no pooler: {FAMILIES[family]}Model.from_pretrained(…, "
+            "add_pooling_layer=False) has none either"
+        )
     names = foreign_names(replace(config, encoder=encoder), family)
-    prefix = f"{family}." if config.heads else ""
-    renamed = {
+    renamed = _renamed(weights, names, f"{family}." if config.heads else "")
+    return HuggingFaceModel(settings=settings, weights=renamed, notes=tuple(notes))
+
+
+def _kinds(config: ModelConfig) -> frozenset[HeadKind]:
+    return frozenset(head.kind for head in config.heads)
+
+
+def _family(encoder: EncoderConfig) -> Family:
+    return "bert" if encoder.share == "none" and not encoder.has_mapping else "albert"
+
+
+def _renamed(
+    weights: Mapping[str, Tensor], names: Mapping[str, Foreign], prefix: str
+) -> dict[str, Tensor]:
+    """The weights under their new names, those of the encoder with `prefix`."""
+    assert names.keys() == weights.keys(), "a weight would be left behind"
+    return {
         (prefix if ours.startswith("encoder.") else "") + foreign.name: weights[ours]
         .detach()
         .cpu()
@@ -81,47 +172,6 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor]) -> Huggin
         .contiguous()
         for ours, foreign in names.items()
     }
-    assert len(renamed) == len(weights), "a weight would be left behind"
-    return HuggingFaceModel(settings=settings, weights=renamed, notes=tuple(notes))
-
-
-def _architecture(config: ModelConfig) -> str:
-    kinds = frozenset(head.kind for head in config.heads)
-    if "joint_span" in kinds:
-        raise ConversionError(
-            "Hugging Face's Albert has no joint span head (start, end given start, answerability)"
-        )
-    if kinds not in _HEAD_CLASSES:
-        raise ConversionError(
-            f"Hugging Face has no class with the heads {', '.join(sorted(kinds))} together; "
-            "known are none, masked with order, and each alone but order"
-        )
-    architecture = _HEAD_CLASSES[kinds]
-    if not config.encoder.pooler and architecture not in _WITHOUT_POOLER:
-        raise ConversionError(f"Hugging Face's {architecture} has a pooler, this encoder has none")
-    return architecture
-
-
-def _check_encoder(encoder: EncoderConfig, family: Family) -> None:
-    if encoder.norm == "pre":
-        raise ConversionError(
-            "Hugging Face has post-norm encoders only, and this one is pre-norm (norm = pre); "
-            "a model that was trained with norm = post converts"
-        )
-    plan = encoder.plan()
-    if any(attention != ffn for attention, ffn in plan):
-        raise ConversionError(
-            "Hugging Face's Albert shares whole layers or none; this encoder has share = "
-            f"{encoder.share}"
-        )
-    if family == "albert":
-        groups = encoder.num_groups if encoder.share == "all" else encoder.num_layers
-        theirs = replace(encoder, share="all", num_groups=groups, hf_compat=True).plan()
-        if theirs != plan:
-            raise ConversionError(
-                f"Hugging Face's Albert rounds {encoder.num_layers} layers in {groups} groups "
-                "differently: some layers would run with another group's weights"
-            )
 
 
 def _settings_head(heads: tuple[HeadConfig, ...]) -> HeadConfig | None:

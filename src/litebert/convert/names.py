@@ -10,7 +10,7 @@ group and `{i}` the layer within it.
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from litebert.config import SHARED, EncoderConfig, HeadKind, ModelConfig
+from litebert.config import EncoderConfig, HeadKind, ModelConfig
 from litebert.errors import ConversionError
 
 Style = Literal["albert", "bert", "google"]
@@ -129,6 +129,11 @@ def foreign_names(config: ModelConfig, style: Style) -> dict[str, Foreign]:
     Hugging Face's prefix of the encoder (`albert.`, `bert.`), which only classes with heads have,
     is left out.
     """
+    if config.encoder.positions == "rotary":
+        raise ConversionError(
+            f"{_WORLDS[style]} adds position embeddings and cannot rotate queries and keys, so a "
+            "model with rotary positions cannot be expressed there"
+        )
     names: dict[str, Foreign] = {}
     for row, stem, indices in _rows(config):
         theirs: str | None = getattr(row, style)
@@ -168,5 +173,5 @@ def _rows(config: ModelConfig) -> Iterator[tuple[_Row, str, dict[str, int]]]:
 
 def num_owners(encoder: EncoderConfig, module: str) -> int:
     """Number of parameter sets of `module`, attention or ffn."""
-    visits = encoder.num_groups if module in SHARED[encoder.share] else encoder.num_layers
-    return visits * encoder.layers_per_group
+    column = ("attention", "ffn").index(module)
+    return 1 + max(owners[column] for owners in encoder.plan())

@@ -13,6 +13,21 @@ from litebert.errors import ConfigError, ConversionError
 
 Family = Literal["albert", "bert"]
 
+ARCHITECTURES: dict[str, tuple[HeadKind, ...]] = {
+    "Model": (),
+    "ForPreTraining": ("masked", "order"),
+    "ForMaskedLM": ("masked",),
+    "ForSequenceClassification": ("classify",),
+    "ForTokenClassification": ("tag",),
+    "ForQuestionAnswering": ("span",),
+    "ForMultipleChoice": ("choose",),
+}
+"""Hugging Face's classes, without the prefix Albert or Bert, and their heads."""
+HEAD_CLASSES = {frozenset(heads): name for name, heads in ARCHITECTURES.items()} | {
+    frozenset([kind]): "ForSequenceClassification" for kind in ("multilabel", "regress")
+}
+"""For each set of heads its class."""
+
 DEFAULTS: dict[Family, dict[str, Any]] = {
     "albert": {
         "vocab_size": 30000,
@@ -92,7 +107,7 @@ def read_encoder(
                 f"the config says {key} = {data[key]!r}, which this encoder does not do"
             )
     values = {
-        key: _as_default(data.get(key, default), default)
+        key: as_default(data.get(key, default), default)
         for key, default in DEFAULTS[family].items()
     }
     act = values["hidden_act"]
@@ -187,7 +202,7 @@ def _label_names(data: Mapping[str, Any]) -> list[str]:
 def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
     key = "classifier_dropout_prob" if family == "albert" else "classifier_dropout"
     value = data.get(key, DEFAULTS[family][key])
-    return _as_default(
+    return as_default(
         data.get("hidden_dropout_prob", DEFAULTS[family]["hidden_dropout_prob"])
         if value is None
         else value,
@@ -195,7 +210,7 @@ def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
     )
 
 
-def _as_default(value: Any, default: Any) -> Any:
+def as_default(value: Any, default: Any) -> Any:
     """The 0 or 1 of released configs as a float where a float belongs; anything else unchanged, for
     the checks."""
     return (
@@ -241,15 +256,22 @@ def write_settings(
         }
     else:
         data |= {"num_hidden_layers": len(encoder.plan()), "classifier_dropout": dropout}
+    return data | label_settings(head)
+
+
+def label_settings(head: HeadConfig | None) -> dict[str, Any]:
+    """Hugging Face's keys for the outputs of a head."""
     if head and head.kind == "regress":
-        data |= {
+        return {
             "problem_type": "regression",
             "id2label": {"0": "LABEL_0"},
             "label2id": {"LABEL_0": 0},
         }
-    elif head and head.labels:
-        data["id2label"] = {str(index): label for index, label in enumerate(head.labels)}
-        data["label2id"] = {label: index for index, label in enumerate(head.labels)}
-        if head.kind == "multilabel":
-            data["problem_type"] = "multi_label_classification"
-    return data
+    if not head or not head.labels:
+        return {}
+    kind = {"problem_type": "multi_label_classification"} if head.kind == "multilabel" else {}
+    return {
+        "id2label": {str(index): label for index, label in enumerate(head.labels)},
+        "label2id": {label: index for index, label in enumerate(head.labels)},
+        **kind,
+    }

@@ -5,6 +5,7 @@ No other code opens a pickle, and this one never runs in the process of the user
 torch's loader that builds tensors and plain containers and refuses everything else.
 """
 
+import pickle
 import sys
 
 import torch
@@ -12,7 +13,10 @@ from safetensors.torch import save_file
 
 
 def unpickle(source: str, target: str) -> None:
-    weights = torch.load(source, map_location="cpu", weights_only=True)
+    try:
+        weights = torch.load(source, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # torch's text recommends to load them all the same
+        sys.exit("it holds other things than tensors, which are never loaded; save its state_dict")
     if not isinstance(weights, dict) or not all(
         isinstance(tensor, torch.Tensor) for tensor in weights.values()
     ):

@@ -22,7 +22,7 @@ from torch import Tensor
 from litebert.config import ModelConfig
 from litebert.convert.names import Foreign, Style, foreign_names, num_owners
 from litebert.errors import CheckpointError, ConversionError
-from litebert.files import check_regular, read_json
+from litebert.files import check_regular, read_json, utf8_path
 from litebert.model.model import Model, bare_model
 
 _SAFETENSORS = "model.safetensors"
@@ -50,6 +50,8 @@ class Imported:
     weights: dict[str, Tensor]
     notes: tuple[str, ...] = ()
     """What a user should know: what was left out, assumed or changed."""
+    task: Mapping[str, Any] | None = None
+    """The task.json of a fine-tuned model of litebert; not validated here."""
 
     def model(self) -> Model:
         """The model, built around these tensors without a copy."""
@@ -86,15 +88,27 @@ def stored_weights(
 def rename(
     config: ModelConfig, style: Style, stored: Mapping[str, StoredWeight]
 ) -> dict[str, Tensor]:
-    """The stored weights under our names in float32, all of them checked before any is read."""
-    # the number of layers first, before names are made for each of them
-    owners = num_owners(config.encoder, "attention") + num_owners(config.encoder, "ffn")
-    if owners > len(stored):
+    """The weights that another program stored, under our names in float32."""
+    check_layers(config, stored)
+    return load_named(config, foreign_names(config, style), stored)
+
+
+def check_layers(config: ModelConfig, stored: Mapping[str, StoredWeight]) -> None:
+    """Refuse a config with more layers than the file can have, before names are made for them."""
+    owners = max(num_owners(config.encoder, module) for module in ("attention", "ffn"))
+    layers = len(config.encoder.plan()) if config.encoder.adapter_rank else owners
+    if layers > len(stored):
         raise ConversionError(
-            f"the config asks for {owners // 2} layers of weights, the file has {len(stored)} "
+            f"the config asks for {layers} layers of weights, the file has {len(stored)} "
             "weights in all"
         )
-    names = foreign_names(config, style)
+
+
+def load_named(
+    config: ModelConfig, names: Mapping[str, Foreign], stored: Mapping[str, StoredWeight]
+) -> dict[str, Tensor]:
+    """The stored weights under our names in float32, all of them checked before any is read;
+    `names` says how each of ours is stored."""
     _check_names((foreign.name for foreign in names.values()), stored)
     shapes = {name: tuple(tensor.shape) for name, tensor in bare_model(config).state_dict().items()}
     assert shapes.keys() == names.keys(), "the table and the model disagree"
@@ -139,7 +153,8 @@ def _open_safetensors(*paths: Path) -> dict[str, StoredWeight]:
     for path in paths:
         try:
             check_regular(path)
-            file: Any = safe_open(path, framework="pt")
+            with utf8_path(path) as utf8:
+                file: Any = safe_open(utf8, framework="pt")
             for name in file.keys():  # noqa: SIM118
                 if name in weights:
                     raise ConversionError(

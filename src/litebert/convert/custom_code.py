@@ -1,0 +1,149 @@
+"""Hugging Face folders with a modeling file of their own: any encoder in, and the inverse.
+
+What neither Albert nor Bert of transformers computes is written with modeling_litebert.py, which
+transformers runs with trust_remote_code=True. Nothing of such a folder is ever run here:
+config.json and the weights say everything. config.json has the fields of EncoderConfig under their
+own names, and the plan that follows from them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from litebert.config import Activation, EncoderConfig, HeadConfig, HeadKind, ModelConfig
+from litebert.convert.names import Foreign
+from litebert.convert.settings import (
+    ARCHITECTURES,
+    HEAD_CLASSES,
+    as_default,
+    label_settings,
+    read_head,
+)
+from litebert.convert.weights import StoredWeight, check_layers, load_named
+from litebert.errors import ConfigError, ConversionError
+from litebert.model.model import bare_model
+
+MODEL_TYPE = "litebert"
+PREFIX = "Litebert"
+_OWN_CLASSES = {frozenset(["joint_span"]): "ForQuestionAnswering"}
+MODELING_FILE = Path(__file__).with_name("modeling_litebert.py")
+
+
+def custom_settings(config: ModelConfig) -> dict[str, Any]:
+    """config.json for modeling_litebert.py."""
+    tasks = task_heads(config)
+    if len(tasks) > 1:
+        there = ", ".join(head.kind for head in tasks)
+        raise ConversionError(
+            f"a model of transformers has the head of one task; this one has {there}: fine-tune a "
+            "model for each"
+        )
+    kinds = frozenset(head.kind for head in tasks or config.heads)
+    settings_head = next((head for head in config.heads if head.kind != "masked"), None)
+    classes = {
+        f"AutoModel{name.removeprefix('Model')}": f"{MODELING_FILE.stem}.{PREFIX}{name}"
+        for name in ARCHITECTURES
+    }
+    return {
+        "architectures": [PREFIX + (HEAD_CLASSES | _OWN_CLASSES).get(kinds, "Model")],
+        "auto_map": {"AutoConfig": f"{MODELING_FILE.stem}.{PREFIX}Config", **classes},
+        "model_type": MODEL_TYPE,
+        **config.encoder.to_dict(),
+        "plan": [list(owners) for owners in config.encoder.plan()],
+        "classifier_dropout": settings_head.dropout if settings_head else 0.0,
+        "joint_span": kinds == {"joint_span"},
+        "pad_token_id": 0,
+        "dtype": "float32",
+        **label_settings(settings_head),
+    }
+
+
+def custom_names(config: ModelConfig) -> dict[str, Foreign]:
+    """For each of our parameters its name in modeling_litebert.py, without the prefix of the
+    encoder."""
+    return {name: Foreign(_custom_name(name)) for name in bare_model(config).state_dict()}
+
+
+def read_custom(
+    data: Mapping[str, Any],
+    files: Mapping[str, StoredWeight],
+    *,
+    activation: Activation | None = None,
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The model in such a folder, also after training in transformers."""
+    stored = {name.removeprefix("encoder."): weight for name, weight in files.items()}
+    encoder = _read_encoder(data)
+    encoder = replace(encoder, activation=activation or encoder.activation)
+    heads = tuple(_read_head(data, kind) for kind in _kinds(data, stored))
+    try:
+        config = ModelConfig(encoder=encoder, heads=heads)
+    except ConfigError as error:
+        raise ConversionError(f"the config cannot be used: {error}") from error
+    check_layers(config, stored)
+    return config, load_named(config, custom_names(config), stored)
+
+
+def task_heads(config: ModelConfig) -> list[HeadConfig]:
+    """The heads that are not of pretraining."""
+    return [head for head in config.heads if head.kind not in ("masked", "order")]
+
+
+def _custom_name(ours: str) -> str:
+    """encoder.X is X, heads.masked.X masked.X, heads.order.output.X order.X; the output of any
+    other head has no prefix, because Hugging Face's classes tell them apart."""
+    if ours.startswith("encoder."):
+        return ours.removeprefix("encoder.")
+    _, kind, name = ours.split(".", 2)
+    if kind in ("masked", "joint_span"):
+        return f"{kind}.{name}"
+    return name.replace("output", "order", 1) if kind == "order" else name
+
+
+def _read_encoder(data: Mapping[str, Any]) -> EncoderConfig:
+    known = {
+        field.name: as_default(data[field.name], field.default)
+        for field in fields(EncoderConfig)
+        if field.name in data
+    }
+    try:
+        encoder = EncoderConfig.from_dict(known)
+    except ConfigError as error:
+        raise ConversionError(f"the config cannot be used: {error}") from error
+    if [list(owners) for owners in encoder.plan()] != data.get("plan"):
+        raise ConversionError(
+            "the config's plan is not the one that its num_layers and share give; it was changed "
+            "by hand, or by another version of litebert"
+        )
+    return encoder
+
+
+def _kinds(data: Mapping[str, Any], stored: Mapping[str, StoredWeight]) -> list[HeadKind]:
+    """The heads in the weights; what `output` is, the class says."""
+    kinds: list[HeadKind] = ["masked"] if "masked.bias" in stored else []
+    kinds += ["order"] if "order.weight" in stored else []
+    kinds += ["joint_span"] if "joint_span.start.weight" in stored else []
+    if "output.weight" not in stored:
+        return kinds
+    classes = data.get("architectures") or [None]
+    name = str(classes[0]).removeprefix(PREFIX) if isinstance(classes, list) else ""
+    task = ARCHITECTURES.get(name, ())
+    if len(task) != 1 or task == ("masked",):
+        raise ConversionError(
+            f"the weights hold the head of a task, and the config names {classes!r}; write the "
+            f"right class under 'architectures' in config.json, such as "
+            f"{PREFIX}ForSequenceClassification"
+        )
+    return [*kinds, *task]
+
+
+def _read_head(data: Mapping[str, Any], kind: HeadKind) -> HeadConfig:
+    if kind == "masked":
+        return HeadConfig(kind=kind)
+    try:
+        head = read_head(data, "bert", kind)
+        return replace(head, dropout=as_default(data.get("classifier_dropout", 0.0), 0.0))
+    except ConfigError as error:
+        raise ConversionError(f"the config cannot be used: {error}") from error
