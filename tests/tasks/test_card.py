@@ -25,6 +25,13 @@ def test_a_card_comes_back_through_json(kind: Any, head: Any) -> None:
     assert TaskCard.from_dict(json.loads(json.dumps(card.to_dict()))) == card
 
 
+def test_columns_and_cut_come_back_and_are_absent_where_there_are_none() -> None:
+    card = made_card("classify")
+    assert not {"columns", "stratified"} & card.to_dict().keys()
+    card = replace(card, columns={"text": ("body",), "options": ("a", "b")}, stratified=True)
+    assert TaskCard.from_dict(json.loads(json.dumps(card.to_dict()))) == card
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -36,6 +43,9 @@ def test_a_card_comes_back_through_json(kind: Any, head: Any) -> None:
             {"null_threshold": float("nan")},
             r"null_threshold is a number from -1e\+06 to 1e\+06, or none; got nan",
         ),
+        ({"columns": ["text"]}, r"columns are lists of names by role; got \['text'\]"),
+        ({"columns": {"text": [3]}}, r"columns are lists of names by role"),
+        ({"stratified": 1}, r"stratified is true or false; got 1"),
         ({"strides": 3}, r"there is no TaskCard setting 'strides'; did you mean 'stride'\?"),
         ({"task": None}, r"task is an object that describes a task; got None"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from litebert.errors import DataError
 from litebert.tasks.examples import AnswerExample, TagExample, TextExample
 from litebert.tasks.scores.evaluation import evaluate, worst
-from litebert.tasks.scores.score import bootstrap, by_slice, score
+from litebert.tasks.scores.score import by_slice, intervals, score
 from tests.helpers.predictions import TASKS, made
 
 
@@ -16,7 +16,7 @@ def test_the_whole_is_its_parts(kind: str) -> None:
     task, examples, predictions = made(kind)
     found = evaluate(task, examples, predictions, samples=20, count=3)
     assert found.scores == score(task, examples, predictions)
-    assert found.intervals == bootstrap(task, examples, predictions, samples=20)
+    assert found.intervals == intervals(task, examples, predictions, samples=20)
     assert found.slices["slice"] == by_slice(task, examples, predictions)
     assert found.worst == worst(task, examples, predictions, count=3)
     for parts in found.slices.values():

@@ -13,10 +13,10 @@ import torch
 from litebert.errors import ConfigError
 from litebert.model.batch import DeviceBatch
 from litebert.model.heads import JointSpanHead
+from litebert.tasks.decode.spans import N_BEST, NO_SPAN
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import AnswerExample, TagExample
 from litebert.tasks.heads.heads import predict, predict_inputs
-from litebert.tasks.heads.spans import N_BEST, NO_SPAN
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,

@@ -57,7 +57,9 @@ def test_every_kind_reads_and_is_cut(tmp_path: Path, kind: str) -> None:
     }
     assert data.notes[0].startswith(f"{kind}.")
     assert "columns recognized" in data.notes[0]
-    assert data.notes[1] == "dev is 7 of the 72 rows, cut from train (seed 0)"
+    how = ", with its share of every label" if kind in ("classify", "pair") else ""
+    assert data.notes[1] == f"dev is 7 of the 72 rows, cut from train{how} (seed 0)"
+    assert data.stratified == bool(how)
     assert bool(data.task.labels) == (kind in ("classify", "pair", "tag"))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from litebert.config import HeadKind
 from litebert.errors import DataError, LitebertError
-from litebert.files import open_atomic
+from litebert.files import open_atomic, to_json
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -33,6 +33,8 @@ class LabelPrediction:
     """The likeliest."""
     probabilities: dict[str, float]
     """Of every label; they add up to 1."""
+    depth: int | None = None
+    """Layers after which it was predicted, where rows may leave early."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +45,8 @@ class MultiLabelPrediction:
     """Of every label, each between 0 and 1."""
     threshold: float = 0.5
     """Labels with at least this probability are predicted."""
+    depth: int | None = None
+    """Layers after which it was predicted, where rows may leave early."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -55,6 +59,8 @@ class NumberPrediction:
     """Of regress."""
 
     value: float
+    depth: int | None = None
+    """Layers after which it was predicted, where rows may leave early."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +134,7 @@ _CLASSES: dict[HeadKind, tuple[type[TaskExample], type[Prediction]]] = {
     "tag": (TagExample, TagPrediction),
 }
 _NESTED = {"answers": Answer, "spans": Span}
-_ERRORS = "surrogatepass"  # JSON may hold half a pair of surrogates; it survives
+_ERRORS = "surrogatepass"  # in files of the first release
 
 
 def save_predictions(
@@ -138,11 +144,11 @@ def save_predictions(
     with open_atomic(path) as file:
 
         def write(value: object) -> None:
-            file.write((json.dumps(value, ensure_ascii=False) + "\n").encode(errors=_ERRORS))
+            file.write(to_json(value, ensure_ascii=False).encode() + b"\n")
 
         write({"task": asdict(task)})
         for example, prediction in zip(examples, predictions, strict=True):
-            write({"example": asdict(example), "prediction": asdict(prediction)})
+            write({"example": asdict(example), "prediction": _plain(prediction)})
 
 
 def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Prediction]]:
@@ -176,6 +182,15 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
             f"{path}:{number} is no line of a file of predictions: {error!r}; write it anew"
         ) from error
     return task, examples, predictions
+
+
+def _plain(prediction: Prediction) -> dict[str, Any]:
+    """Its fields; the depth where there is one."""
+    return {
+        name: value
+        for name, value in asdict(prediction).items()
+        if name != "depth" or value is not None
+    }
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:

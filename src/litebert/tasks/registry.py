@@ -2,7 +2,7 @@
 task. A name in, TaskData out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -33,10 +33,11 @@ def open_task(
     options: TableOptions | None = None,
     splits: Sequence[str] | None = None,
     head: HeadKind | None = None,
+    columns: Mapping[str, tuple[str, ...]] | None = None,
 ) -> TaskData:
     """Read a task's examples; `splits` selects some splits, which then must be there. `data` is a
-    path, or for own data a table in memory (tables/memory.py). `head` is that of the model to be
-    scored: it tells whether an own row has one label or several."""
+    path, or for own data a table in memory (tables/memory.py). `head` and `columns` are those of
+    the model to be scored: they tell whether an own row has one label or several, and where."""
     check_known("task", name, (*BENCHMARKS, *OWN))
     options = options or TableOptions()
     if not isinstance(data, str | os.PathLike):
@@ -44,9 +45,9 @@ def open_task(
             raise DataError(
                 f"{name} is read from its official files; data in memory are for {', '.join(OWN)}"
             )
-        return open_table(cast(Kind, name), to_tables(data), options, splits, head)
+        return open_table(cast(Kind, name), to_tables(data), options, splits, head, columns)
     if not Path(data).exists():
         raise DataError(f"{data}: no such file or folder; expected the data of {name}")
     if name in OWN:
-        return open_table(cast(Kind, name), Path(data), options, splits, head)
+        return open_table(cast(Kind, name), Path(data), options, splits, head, columns)
     return open_benchmark(BENCHMARKS[name], Path(data), options, splits)

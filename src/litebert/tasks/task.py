@@ -5,7 +5,7 @@ beside the weights and read strictly: a folder may come from anywhere.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
 from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
@@ -60,6 +60,10 @@ class TaskData:
     have."""
     notes: tuple[str, ...] = ()
     """For the user: columns recognized, rows skipped, a split that was cut from train."""
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of own tables, by role."""
+    stratified: bool = False
+    """Whether a split was cut from train with its share of every label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +87,16 @@ class TaskCard:
     """No answer is given where the null score is higher; None: always answer."""
     label_threshold: float = 0.5
     """Labels with at least this probability are predicted (multilabel)."""
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The columns of the table that the model was fine-tuned on, by role: text, label …; other
+    tables are read by them where they have them."""
+    stratified: bool = False
+    """Whether dev was cut from the table with train's share of every label. Earlier checkpoints do
+    not say so, and their dev is cut again as it was."""
+
+    exits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By criterion of early exit its threshold, and what it was calibrated by
+    (tasks/decode/exits.py)."""
 
     def __post_init__(self) -> None:
         check_type(self, "task", Task, "a task")
@@ -92,6 +106,12 @@ class TaskCard:
             check_whole(self, name, 1, _MAX_POSITIONS)
         check_number(self, "null_threshold", -1e6, 1e6, optional=True)
         check_number(self, "label_threshold", 0, 1)
+        check_type(self, "stratified", bool, "true or false")
+        for role, names in self.columns.items():
+            if not isinstance(role, str) or not all(isinstance(name, str) for name in names):
+                raise ConfigError(f"columns are lists of names by role; got {self.columns!r}")
+
+        _check_exits(self.exits)
 
     def check_fits(self, config: ModelConfig) -> None:
         """Refuse a model that cannot predict for this task."""
@@ -119,9 +139,15 @@ class TaskCard:
             "labels": list(self.task.labels),
             "scores": list(self.task.scores),
         }
-        data = {field.name: getattr(self, field.name) for field in fields(self)} | {"task": task}
+        data = {each.name: getattr(self, each.name) for each in fields(self)} | {"task": task}
+        data["columns"] = {role: list(names) for role, names in self.columns.items()}
+        # earlier versions do not know these, and need not where they say nothing
         if self.task.head != "multilabel":
-            del data["label_threshold"]  # earlier versions do not know it
+            del data["label_threshold"]
+        data["exits"] = {name: dict(numbers) for name, numbers in self.exits.items()}
+        for name in ("columns", "stratified", "exits"):
+            if not data[name]:
+                del data[name]
         return data
 
     @classmethod
@@ -138,13 +164,30 @@ class TaskCard:
             ):
                 raise ConfigError(f"{name} is a list of strings; got {names!r}")
         tuples = {name: tuple(names) for name, names in lists.items()}
-        return cls(**{**data, "task": Task(**{**task, **tuples})})
+        columns = data.get("columns", {})
+        if not isinstance(columns, Mapping) or not all(
+            isinstance(names, list | tuple) for names in columns.values()
+        ):
+            raise ConfigError(f"columns are lists of names by role; got {columns!r}")
+        columns = {role: tuple(names) for role, names in columns.items()}
+        return cls(**{**data, "columns": columns, "task": Task(**{**task, **tuples})})
 
 
 def shown(labels: tuple[str, ...], most: int = 8) -> str:
     """Labels for a message; not all of them where they are many."""
     some = ", ".join(map(repr, labels[:most]))
     return f"{some} and {len(labels) - most} more" if len(labels) > most else some or "none"
+
+
+def _check_exits(exits: Mapping[str, Mapping[str, float]]) -> None:
+    good = isinstance(exits, Mapping) and all(
+        isinstance(name, str)
+        and isinstance(numbers, Mapping)
+        and all(type(number) in (int, float) for number in numbers.values())
+        for name, numbers in exits.items()
+    )
+    if not good:
+        raise ConfigError(f"exits are numbers by criterion of early exit; got {exits!r}")
 
 
 def _check_task(task: Task) -> None:
@@ -165,7 +208,7 @@ def _check_task(task: Task) -> None:
 
 
 def _check_keys(cls: type, data: Mapping[str, Any]) -> None:
-    known = [field.name for field in fields(cls)]
+    known = [each.name for each in fields(cls)]
     for key in data:
         check_known(f"{cls.__name__} setting", key, known)
     required = ("task", "max_length") if cls is TaskCard else ("name", "kind", "scores", "head")

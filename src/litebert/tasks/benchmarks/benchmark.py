@@ -33,6 +33,8 @@ class Benchmark:
     """The group in words: title, pair."""
     not_ours: str = ""
     """Substring of the names of files that belong to another benchmark."""
+    label_names: tuple[str, ...] = ()
+    """What models call the task's labels where the files have numbers, in the same order."""
     broken_lines: bool = False
     """Whether the official files themselves have broken lines, which are then skipped and
     counted."""

@@ -115,6 +115,7 @@ def _benchmark(
     *,
     scores: tuple[str, ...] = ("accuracy",),
     labels: tuple[str, ...] = _BINARY,
+    label_names: tuple[str, ...] = (),
     kind: Kind = "pair",
     splits: _Splits = _FILES,
     others: tuple[str, ...] = (),
@@ -130,6 +131,7 @@ def _benchmark(
             (example.first, example.second or "") if isinstance(example, TextExample) else ()
         ),
         cut_by="pair, so that no text stands on both sides",
+        label_names=label_names,
         broken_lines=broken_lines,
     )
 
@@ -144,13 +146,21 @@ GLUE = {
             first=("sentence",), slice=("source",), header=("source", "label", "mark", "sentence")
         ),
         kind="classify",
+        label_names=("unacceptable", "acceptable"),
         scores=("matthews", "accuracy"),
     ),
-    "sst2": _benchmark("sst2", "SST-2", _Layout(first=("sentence",)), kind="classify"),
+    "sst2": _benchmark(
+        "sst2",
+        "SST-2",
+        _Layout(first=("sentence",)),
+        kind="classify",
+        label_names=("negative", "positive"),
+    ),
     "mrpc": _benchmark(
         "mrpc",
         "MRPC",
         _Layout(first=("#1 String",), second=("#2 String",), label=("Quality",)),
+        label_names=("not_equivalent", "equivalent"),
         scores=("accuracy", "f1"),
     ),
     "stsb": _benchmark(
@@ -165,6 +175,7 @@ GLUE = {
         "qqp",
         "QQP",
         _Layout(first=("question1",), second=("question2",), label=("is_duplicate",)),
+        label_names=("not_duplicate", "duplicate"),
         scores=("accuracy", "f1"),
         broken_lines=True,
     ),
@@ -181,7 +192,7 @@ GLUE = {
         "qnli", "QNLI", _Layout(first=("question",), second=("sentence",)), labels=_ENTAILS
     ),
     "rte": _benchmark("rte", "RTE", _PAIR, labels=_ENTAILS),
-    "wnli": _benchmark("wnli", "WNLI", _PAIR),
+    "wnli": _benchmark("wnli", "WNLI", _PAIR, label_names=("not_entailment", "entailment")),
     "diagnostic": _benchmark(
         "diagnostic",
         "diagnostic",

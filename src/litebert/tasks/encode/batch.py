@@ -10,7 +10,6 @@ padding rows have one token each and no target.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Int, Num
 
 from litebert.config import POOLED_HEADS, HeadKind
 from litebert.packing import (
@@ -26,6 +25,7 @@ from litebert.packing import (
     row_positions,
     unpack_indices,
 )
+from litebert.shapes import Bool, Int, Num
 
 POOL = 32
 """Batches whose units are sorted by length together: enough to leave little padding, few enough to

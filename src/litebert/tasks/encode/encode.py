@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from litebert.errors import DataError
 from litebert.packing import keep_longest_first, num_special
+from litebert.shapes import Int
 from litebert.tasks.encode.inputs import Inputs, Slices, pool_texts
 from litebert.tasks.encode.windows import encode_answers, encode_tags
 from litebert.tasks.examples import (

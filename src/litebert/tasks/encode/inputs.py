@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Int, Num
 
 from litebert.config import HeadKind
 from litebert.packing import SpecialIds, frame_rows, ranges, row_bounds, row_lengths
+from litebert.shapes import Int, Num
 from litebert.tasks.encode.batch import TaskBatch
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.vocabulary import Ids

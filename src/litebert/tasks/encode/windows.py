@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
 
 from litebert.errors import DataError
 from litebert.packing import num_special, ranges, row_bounds, row_positions
+from litebert.shapes import Int
 from litebert.tasks.encode.inputs import Inputs, distinct, pool_texts, slices_of
 from litebert.tasks.examples import Answer, AnswerExample, TagExample
 from litebert.tasks.task import TaskCard, shown

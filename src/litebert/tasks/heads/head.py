@@ -1,7 +1,7 @@
-"""What every task head has: a dtype of targets, a loss, predictions from states, and their mean
-over models."""
+"""What every task head has: a dtype of targets, a loss, outputs to decode predictions from, and the
+mean of predictions over models."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -13,10 +13,8 @@ from torch import Tensor
 from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
-from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.examples import TaskExample
+from litebert.tasks.decode.outputs import Outputs
 from litebert.tasks.predictions import Prediction
-from litebert.tasks.task import TaskCard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +39,6 @@ class TaskSums:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Query:
-    """Encoded examples to predict, and their states."""
-
-    model: Model
-    card: TaskCard
-    inputs: Inputs
-    examples: Sequence[TaskExample]
-    batches: Iterable[tuple[np.ndarray, DeviceBatch, Tensor]]
-    """Numbers of the units, the units and their states; computed while they are read."""
-
-
 class Head(Protocol):
     """One entry of HEADS."""
 
@@ -60,11 +46,19 @@ class Head(Protocol):
     """Of targets: int64 for class ids, options, columns and tags; float32 for numbers and for
     multilabel's rows of 0 and 1."""
 
-    def loss(self, model: Model, batch: DeviceBatch, states: States, targets: Tensor) -> TaskSums:
-        """Sums over the batch, in float32 whatever the dtype of the states."""
+    def loss(
+        self,
+        model: Model,
+        batch: DeviceBatch,
+        states: States,
+        targets: Tensor,
+        weights: Tensor | None = None,
+    ) -> TaskSums:
+        """Sums over the batch, in float32 whatever the dtype of the states. `weights`, one for each
+        label, are for heads of labels; with several labels they weigh the positive ones."""
 
-    def predict(self, query: Query) -> list[Prediction]:
-        """One prediction for each example, in the order of the examples."""
+    def outputs(self, model: Model, batch: DeviceBatch, states: States) -> Outputs:
+        """What predictions are decoded from (tasks/decode)."""
 
     def average(self, predictions: Sequence[Prediction]) -> Prediction:
         """One prediction from those of several models for one example (ALBERT §4.9)."""
@@ -75,3 +69,9 @@ def without_padding(batch: DeviceBatch, losses: Float[Tensor, " units"]) -> Floa
     such mask: it ignores their targets."""
     is_real = batch.head_inputs.get("is_real")
     return losses if is_real is None else losses * is_real
+
+
+def to_numpy(logits: Float[Tensor, "..."]) -> Float[np.ndarray, "..."]:
+    """In float32 on the CPU."""
+    array: np.ndarray = logits.float().cpu().numpy()
+    return array

@@ -8,6 +8,7 @@ Evaluation, ensembles and the Predictor all call `predict`.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,16 +21,20 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.packing import HostBatch, budget_batches, length_bucket
+from litebert.tasks.decode.decode import decode
+from litebert.tasks.decode.outputs import Query
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads.head import Head, Query, TaskSums
+from litebert.tasks.heads.head import Head, TaskSums
 from litebert.tasks.heads.labels import Choose, Classify, MultiLabel, Regress, Tag
 from litebert.tasks.heads.spans import JointSpan, PlainSpan
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import Task, TaskCard
 from litebert.text.tokenizer import Tokenizer
 
+Computed = TypeVar("Computed")
+Result = TypeVar("Result")
 HEADS: dict[str, Head] = {
     "classify": Classify(),
     "multilabel": MultiLabel(),
@@ -41,16 +46,21 @@ HEADS: dict[str, Head] = {
 }
 
 
-def task_losses(model: Model, batch: DeviceBatch) -> TaskSums:
-    """The losses of a batch, on its device."""
+def task_losses(model: Model, batch: DeviceBatch, class_weights: Tensor | None = None) -> TaskSums:
+    """The losses of a batch, on its device; `class_weights` are those of the task's labels."""
+    assert batch.head is not None
+    targets, states = targets_of(batch), task_states(model, batch)
+    return HEADS[batch.head].loss(model, batch, states, targets, class_weights)
+
+
+def targets_of(batch: DeviceBatch) -> Tensor:
+    """What a batch is learned by; DataError where it has no labels."""
     if "targets" not in batch.head_inputs:
         raise DataError(
             "these examples have no labels, so there is nothing to learn from; give a labelled "
             "split"
         )
-    assert batch.head is not None
-    head, targets = HEADS[batch.head], batch.head_inputs["targets"]
-    return head.loss(model, batch, task_states(model, batch), targets)
+    return batch.head_inputs["targets"]
 
 
 def task_states(model: Model, batch: DeviceBatch) -> States:
@@ -95,6 +105,31 @@ def predict_inputs(
 ) -> list[Prediction]:
     """`predict` for examples that are encoded already."""
     card.check_fits(model.config)
+    head = HEADS[card.task.head]
+    computed = run_batches(
+        model,
+        inputs,
+        task_states,
+        lambda batch, states: head.outputs(model, batch, states),
+        device=device,
+        batch_tokens=batch_tokens,
+        pause=pause,
+    )
+    return decode(Query(card=card, inputs=inputs, examples=examples, batches=computed))
+
+
+def run_batches(
+    model: Model,
+    inputs: Inputs,
+    compute: Callable[[Model, DeviceBatch], Computed],
+    read: Callable[[DeviceBatch, Computed], Result],
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+    pause: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[np.ndarray, HostBatch, Result]]:
+    """For each batch of encoded examples the numbers of its units, the batch, and what `read`
+    returns of what `compute` computed; only `read` waits for a GPU."""
     tokens = batch_tokens or default_batch_tokens(device)
     plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
     longest = length_bucket(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
@@ -105,21 +140,16 @@ def predict_inputs(
         batch = inputs.batch(units)
         return batch.packed(longest=longest) if is_packed else batch.padded()
 
-    def batches() -> Iterator[tuple[np.ndarray, DeviceBatch, Tensor]]:
+    with _evaluating(model), torch.no_grad():
         ready = prepare(plan[0]) if plan else None
         for number, units in enumerate(plan):
             pause()
             assert ready is not None
-            batch = DeviceBatch.of(ready, device)
-            states = task_states(model, batch)
+            host, batch = ready, DeviceBatch.of(ready, device)
+            states = compute(model, batch)
             # prefetched while a GPU is busy; whoever reads the states waits for it
             ready = prepare(plan[number + 1]) if number + 1 < len(plan) else None
-            yield units, batch, states
-
-    with _evaluating(model), torch.no_grad():
-        return HEADS[card.task.head].predict(
-            Query(model=model, card=card, inputs=inputs, examples=examples, batches=batches())
-        )
+            yield units, host, read(batch, states)
 
 
 def average(task: Task, predictions: Sequence[Sequence[Prediction]]) -> list[Prediction]:

@@ -15,6 +15,7 @@ from litebert.tasks.examples import (
     TagExample,
     TaskExample,
     TextExample,
+    only,
 )
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -27,12 +28,14 @@ from litebert.tasks.predictions import (
 )
 from litebert.tasks.scores.answers import answer_scores
 from litebert.tasks.scores.metrics import entities
-from litebert.tasks.scores.score import SliceScores, bootstrap, by_slice, score
+from litebert.tasks.scores.score import SliceScores, by_slice, intervals, score
 from litebert.tasks.task import Task
 
 _LEVEL = 0.95
 _MAX_LABELS = 20
 """Labels up to which each is a slice."""
+_MAX_CONFUSED = 100
+"""Labels up to which they are counted against each other."""
 _NO_ANSWER = "(no answer)"
 _QUESTION_WORD = re.compile(r"\b(who|whom|whose|what|when|where|why|which|how)\b", re.IGNORECASE)
 
@@ -59,7 +62,11 @@ class Evaluation:
     num_examples: int
     scores: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    """95 % confidence intervals, by bootstrap over the examples."""
+    """95 % confidence intervals of the scores that have one (scores/score.py)."""
+    confusion: Mapping[str, Mapping[str, int]]
+    """By true label, how often each label was predicted. Where an example may have several labels,
+    by label its true and false positives and negatives. Empty for other heads, and for more than
+    100 labels."""
     slices: Mapping[str, list[SliceScores]]
     """By kind of slice: the file's own (a genre, a title), the truth, the length, the question
     word."""
@@ -72,6 +79,7 @@ class Evaluation:
             "num_examples": self.num_examples,
             "scores": self.scores,
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
+            **({"confusion": self.confusion} if self.confusion else {}),
             "slices": {
                 by: {
                     each.name: {"num_examples": each.num_examples, "scores": each.scores}
@@ -106,10 +114,39 @@ def evaluate(
         task=task,
         num_examples=len(examples),
         scores=score(task, examples, predictions),
-        intervals=bootstrap(task, examples, predictions, samples=samples, level=_LEVEL),
+        confusion=_confusion(task, examples, predictions),
+        intervals=intervals(task, examples, predictions, samples=samples, level=_LEVEL),
         slices={by: scores for by, scores in slices.items() if scores},
         worst=worst(task, examples, predictions, count=count),
     )
+
+
+def _confusion(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> dict[str, dict[str, int]]:
+    """The counts of `Evaluation.confusion`."""
+    if task.kind not in ("classify", "pair") or len(task.labels) > _MAX_CONFUSED:
+        return {}
+    pairs = zip(only(examples, TextExample), predictions, strict=True)
+    if task.head == "multilabel":
+        outcomes = {
+            (True, True): "true_positive",
+            (False, True): "false_positive",
+            (True, False): "false_negative",
+            (False, False): "true_negative",
+        }
+        counts = {label: dict.fromkeys(outcomes.values(), 0) for label in task.labels}
+        for example, prediction in pairs:
+            assert isinstance(prediction, MultiLabelPrediction)
+            for label in task.labels:
+                outcome = outcomes[label in example.labels(), label in prediction.labels]
+                counts[label][outcome] += 1
+        return counts
+    counts = {label: dict.fromkeys(task.labels, 0) for label in task.labels}
+    for example, prediction in pairs:
+        assert isinstance(prediction, LabelPrediction)
+        counts[str(example.truth())][prediction.label] += 1
+    return counts
 
 
 def worst(

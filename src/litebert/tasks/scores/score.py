@@ -9,9 +9,10 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import (
@@ -42,6 +43,20 @@ CELLS = 4_000_000
 MAX_SLICES = 200
 """Slices that are scored: nobody would read more."""
 _Measure = Callable[[Weights], Scores]
+_FLAT = 1e-12
+"""A spread of resamples up to this size is rounding error."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Proportion:
+    """The share of the counted examples that are correct, each of them or not at all."""
+
+    correct: Float[np.ndarray, " examples"]
+    counted: Float[np.ndarray, " examples"]
+    """1 for the examples that count, 0 for the others."""
+
+    def __call__(self, weights: Weights) -> Scores:
+        return mean(self.correct, weights * self.counted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,15 +110,78 @@ def bootstrap(
     values: dict[str, list[np.ndarray]] = {name: [] for name in measures}
     draw = np.random.default_rng(seed)
     rows = max(CELLS // len(examples), 1)
-    _, groups = np.unique(
-        [group_of(example, number) for number, example in enumerate(examples)], return_inverse=True
-    )
+    groups = _groups(examples)
     for start in range(0, samples, rows):
         weights = _resamples(draw, min(rows, samples - start), groups)
         for name, measure in measures.items():
             values[name].append(measure(weights))
     edges = [(1 - level) / 2, (1 + level) / 2]
     return {name: _interval(np.concatenate(chunks), edges) for name, chunks in values.items()}
+
+
+def bootstrap_loss(
+    task: Task,
+    examples: Sequence[TaskExample],
+    predictions: Sequence[Prediction],
+    others: Sequence[Prediction],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> tuple[float, float]:
+    """Confidence interval of how much lower the first score of `others` is than that of
+    `predictions`: both are scored on the same resamples."""
+    name = task.scores[0]
+    ours, theirs = (_measures(task, examples, each)[name] for each in (predictions, others))
+    draw, groups = np.random.default_rng(seed), _groups(examples)
+    rows, lost = max(CELLS // len(examples), 1), []
+    for start in range(0, samples, rows):
+        weights = _resamples(draw, min(rows, samples - start), groups)
+        lost.append(ours(weights) - theirs(weights))
+    return _interval(np.concatenate(lost), [(1 - level) / 2, (1 + level) / 2])
+
+
+def intervals(
+    task: Task,
+    examples: Sequence[TaskExample],
+    predictions: Sequence[Prediction],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> dict[str, tuple[float, float]]:
+    """Confidence interval of each score: Wilson's for a proportion of independent examples, by
+    bootstrap for the others.
+
+    A bootstrap whose resamples all agree, as where every prediction is right, does not tell how
+    far the score might be off. A proportion then has Wilson's interval for as many trials as there
+    are groups of examples, every other score none.
+    """
+    drawn = bootstrap(task, examples, predictions, samples=samples, seed=seed, level=level)
+    groups = _groups(examples)
+    result = {}
+    for name, measure in _measures(task, examples, predictions).items():
+        low, high = drawn[name]
+        is_flat = high - low < _FLAT
+        if isinstance(measure, _Proportion):
+            counted = measure.counted > 0
+            trials = len(np.unique(groups[counted]))
+            if trials and (is_flat or trials == counted.sum()):
+                result[name] = wilson(float(measure.correct[counted].mean()), trials, level=level)
+                continue
+        if not is_flat:
+            result[name] = low, high
+    return result
+
+
+def wilson(proportion: float, trials: int | float, *, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval (1927) of a proportion of independent trials."""
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    center = proportion + z2 / (2 * trials)
+    half = math.sqrt(z2 * (proportion * (1 - proportion) + z2 / (4 * trials)) / trials)
+    low, high = ((center + sign * half) / (1 + z2 / trials) for sign in (-1, 1))
+    # rounding must not exclude what was measured
+    return max(min(low, proportion), 0.0), min(max(high, proportion), 1.0)
 
 
 def by_slice(
@@ -145,11 +223,22 @@ def printed(name: str, value: float) -> str:
     return f"{value:.3f}" if name in LESS_IS_BETTER else f"{100 * value:.1f}"
 
 
+def printed_interval(name: str, interval: tuple[float, float] | None) -> str:
+    """The ends of a score's interval; a dash where it has none."""
+    return "–" if interval is None else " – ".join(printed(name, end) for end in interval)
+
+
 def group_of(example: TaskExample, number: int) -> int:
     """Examples of one group are resampled together: questions about one text; others are alone."""
     if isinstance(example, AnswerExample | ChoiceExample) and example.context:
         return -1 - zlib.crc32(example.context.encode("utf-8", "surrogatepass"))
     return number
+
+
+def _groups(examples: Sequence[TaskExample]) -> Int[np.ndarray, " examples"]:
+    """The number of each example's group, from 0."""
+    names = [group_of(example, number) for number, example in enumerate(examples)]
+    return np.unique(names, return_inverse=True)[1]
 
 
 def _measures(
@@ -187,8 +276,8 @@ def _label_measures(
     def over(score: Callable[[LabelCounts], Scores]) -> _Measure:
         return lambda weights: score(LabelCounts.of(true, predicted, weights, len(task.labels)))
 
-    measures = {
-        "accuracy": over(LabelCounts.accuracy),
+    measures: dict[str, _Measure] = {
+        "accuracy": _proportion(true == predicted),
         "macro_f1": over(LabelCounts.macro_f1),
         "matthews": over(LabelCounts.matthews),
     }
@@ -207,7 +296,6 @@ def _multilabel_measures(
                 raise _unknown_label(task, example, label)
             true[row, numbers[label]] = True
         predicted[row, [numbers[label] for label in prediction.labels]] = True
-    correct = (true == predicted).all(1).astype(float)
 
     def over(score: Callable[[LabelCounts], Scores]) -> _Measure:
         return lambda weights: score(LabelCounts.of_sets(true, predicted, weights))
@@ -215,7 +303,7 @@ def _multilabel_measures(
     return {
         "micro_f1": over(LabelCounts.micro_f1),
         "macro_f1": over(LabelCounts.multilabel_macro_f1),
-        "subset_accuracy": lambda weights: mean(correct, weights),
+        "subset_accuracy": _proportion((true == predicted).all(1)),
     }
 
 
@@ -242,8 +330,8 @@ def _choice_measures(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> Mapping[str, _Measure]:
     pairs = zip(only(examples, ChoiceExample), only(predictions, ChoicePrediction), strict=True)
-    correct = np.array([float(guess.index == example.truth()) for example, guess in pairs])
-    return {"accuracy": lambda weights: mean(correct, weights)}
+    correct = np.array([guess.index == example.truth() for example, guess in pairs])
+    return {"accuracy": _proportion(correct)}
 
 
 def _answer_measures(
@@ -259,10 +347,13 @@ def _answer_measures(
         return lambda weights: mean(values, weights * counted)
 
     everything = np.ones(len(texts))
-    measures = {"exact": over(exact, everything), "f1": over(f1, everything)}
+    measures: dict[str, _Measure] = {}
+    halves = {"": everything}
     if task.has_null:
-        for half, counted in (("has_answer", answerable), ("no_answer", 1 - answerable)):
-            measures |= {f"{half}_exact": over(exact, counted), f"{half}_f1": over(f1, counted)}
+        halves |= {"has_answer_": answerable, "no_answer_": 1 - answerable}
+    for half, counted in halves.items():
+        measures[f"{half}exact"] = _Proportion(correct=exact, counted=counted)
+        measures[f"{half}f1"] = over(f1, counted)
     return measures
 
 
@@ -292,6 +383,11 @@ _MEASURES: Mapping[str, Callable[..., Mapping[str, _Measure]]] = {
     "joint_span": _answer_measures,
     "tag": _tag_measures,
 }
+
+
+def _proportion(correct: Bool[np.ndarray, " examples"]) -> _Proportion:
+    """Of all examples."""
+    return _Proportion(correct=correct.astype(float), counted=np.ones(len(correct)))
 
 
 def _resamples(

@@ -76,6 +76,8 @@ class TableOptions:
     train."""
     cut_seed: int = 0
     """Seed of the cuts of splits."""
+    stratify: bool = True
+    """Give dev and test, where they are cut from own rows, train's share of every label."""
     level: Level = "all"
     """Level of RACE: middle school, high school, or both."""
 
@@ -190,6 +192,15 @@ class Columns:
     slice: str | None = None
     key: str | None = None
 
+    def by_role(self) -> dict[str, tuple[str, ...]]:
+        """The columns that there are, of the roles that a model is trained on."""
+        values = {role: getattr(self, role) for role in _ROLES}
+        return {
+            role: (value,) if isinstance(value, str) else tuple(value)
+            for role, value in values.items()
+            if value
+        }
+
 
 def find_columns(
     kind: Kind,
@@ -198,11 +209,13 @@ def find_columns(
     *,
     where: str = "",
     labelled: bool = False,
+    remembered: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Columns, str]:
     """The columns of a table whose columns are `names`, and what was recognized, in words; "" where
     the user named all.
 
-    `labelled`: the target's column has to be there.
+    `labelled`: the target's column has to be there. `remembered` are the columns that a model was
+    fine-tuned on, by role: where they are there, and the user names no other, they are taken.
     """
     options = options or TableOptions()
     usual = _NAMES[kind]
@@ -221,6 +234,15 @@ def find_columns(
         for name in chosen:
             _expect(name, role, names, where)
         named[role] = chosen
+    known = {
+        role: columns
+        for role, columns in (remembered or {}).items()
+        if role in usual
+        and role not in named_by_user
+        and set(columns) <= set(names)
+        and not any(set(columns) & set(taken) for taken in named.values())
+    }
+    named |= known
     needed = [
         role for role in usual if role not in _OPTIONAL[kind] and (labelled or role != TRUTH[kind])
     ]
@@ -239,12 +261,19 @@ def find_columns(
         options=both.get("options", ()),
         **{role: value[0] for role, value in both.items() if role != "options"},
     )
-    note = ", ".join(
-        f"{role} is {', '.join(map(repr, recognized[role]))}"
-        for role in (*usual, *_ALWAYS)
-        if role in recognized
+    sources = {"as in training": known, "recognized": recognized}
+    note = "; ".join(
+        f"columns {how}: {_describe(chosen, (*usual, *_ALWAYS))}"
+        for how, chosen in sources.items()
+        if chosen
     )
-    return columns, f"{_at(where)}columns recognized: {note}" if note else ""
+    return columns, f"{_at(where)}{note}" if note else ""
+
+
+def _describe(columns: Mapping[str, tuple[str, ...]], roles: Sequence[str]) -> str:
+    return ", ".join(
+        f"{role} is {', '.join(map(repr, columns[role]))}" for role in roles if role in columns
+    )
 
 
 def _recognize(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from litebert.data.bad_rows import BadRows, Location
 from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.parquet import parquet_rows
-from litebert.data.unpack import COMPRESSIONS, DamagedError, Unpacked
+from litebert.data.unpack import DamagedError, Unpacked, compression_of
 from litebert.errors import DataError
 from litebert.tasks.tables.encoding import find_encoding
 
@@ -75,15 +75,6 @@ def read_json(path: Path) -> Any:
         raise DataError(
             f"{path}: not readable as JSON ({error}); expected a whole file in UTF-8"
         ) from error
-
-
-def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """What a file's name tells: its compression, and its format's suffix in lower case (.tsv of
-    a.TSV.gz)."""
-    stem, last = os.path.splitext(os.path.basename(path).lower())
-    if last in COMPRESSIONS:
-        return COMPRESSIONS[last], os.path.splitext(stem)[1]
-    return "none", last
 
 
 class _Line(NamedTuple):
@@ -311,7 +302,16 @@ def _table_rows(
             )
 
 
+MAX_COLUMNS = 4096
+"""Every row is a dict of them."""
+
+
 def _header(record: _Record) -> list[str]:
+    if len(record.fields) > MAX_COLUMNS:
+        raise DataError(
+            f"{record.location.in_full()}: the header names {len(record.fields):,} columns, at "
+            f"most {MAX_COLUMNS:,} are read; leave out those that no task needs"
+        )
     names = [name.strip() for name in record.fields]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:

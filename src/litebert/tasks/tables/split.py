@@ -5,14 +5,16 @@ text, stay on one side, so that nothing is both trained on and scored.
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from litebert.data.unpack import compression_of
 from litebert.errors import DataError
 from litebert.tasks.examples import Kind, TagExample, TaskExample, TextExample
 from litebert.tasks.tables.columns import TableOptions
-from litebert.tasks.tables.rows import FORMATS, TABLES, compression_of
+from litebert.tasks.tables.rows import FORMATS, TABLES
 
 STEMS = {
     "train": ("train", "training"),
@@ -62,26 +64,34 @@ def cut(
     group: Callable[[TaskExample], tuple[str, ...]],
     *,
     seed: int,
+    strata: Sequence[str] | None = None,
 ) -> tuple[list[TaskExample], list[TaskExample]]:
     """(the rest, about `fraction`), each in the order of `examples`; neither is empty if there are
     two groups.
 
     `group` names what examples may share; those that share a name, directly or through others, stay
-    together. Groups are taken in the order of a seeded hash while they fit.
+    together. With `strata`, such as the examples' labels, about `fraction` of each stratum is
+    taken, and never its last group. Groups are taken in the order of a seeded hash while they fit.
     """
     shared = [group(example) for example in examples]
     groups = _components(shared)
     sizes = Counter(groups)
     ranks: dict[int, bytes] = {}
-    for number, texts in zip(groups, shared, strict=True):
+    stratum_of: dict[int, str] = {}
+    for number, texts, stratum in zip(groups, shared, strata or [""] * len(shared), strict=True):
         text = "\0".join((str(seed), *texts)).encode(errors="surrogatepass")
         ranks[number] = min(hashlib.sha256(text).digest(), ranks.get(number, b"\xff" * 32))
-    wanted, taken, count = max(round(fraction * len(examples)), 1), set[int](), 0
+        stratum_of[number] = min(stratum, stratum_of.get(number, stratum))
     order = sorted(sizes, key=lambda number: (ranks[number], number))
+    left = _quotas(sizes, stratum_of, fraction)
+    remaining = Counter(stratum_of.values())
+    taken = set[int]()
     for number in order:
-        if count + sizes[number] <= wanted:
+        stratum = stratum_of[number]
+        if sizes[number] <= left[stratum] and remaining[stratum] > 1:
             taken.add(number)
-            count += sizes[number]
+            left[stratum] -= sizes[number]
+            remaining[stratum] -= 1
     if not taken and len(order) > 1:  # every group is too large: the smallest then
         taken.add(min(order, key=lambda number: sizes[number]))
     sides: tuple[list[TaskExample], list[TaskExample]] = ([], [])
@@ -90,28 +100,65 @@ def cut(
     return sides
 
 
+def _quotas(
+    sizes: Mapping[int, int], stratum_of: Mapping[int, str], fraction: float
+) -> dict[str, int]:
+    """How many examples to take of each stratum: its share of the total, rounded by the largest
+    remainder, so that the total is as if nothing were stratified."""
+    totals = Counter[str]()
+    for number, size in sizes.items():
+        totals[stratum_of[number]] += size
+    quotas = {stratum: math.floor(fraction * total) for stratum, total in totals.items()}
+    missing = max(round(fraction * totals.total()), 1) - sum(quotas.values())
+    by_remainder = sorted(
+        totals, key=lambda stratum: (quotas[stratum] - fraction * totals[stratum], stratum)
+    )
+    for stratum in by_remainder[: max(missing, 0)]:
+        quotas[stratum] += 1
+    return quotas
+
+
 def cut_missing(
     splits: dict[str, Sequence[TaskExample]], in_files: Sequence[str], options: TableOptions
-) -> list[str]:
-    """Cut test and dev, where no file is given for them, from train; returns notes."""
+) -> tuple[list[str], bool]:
+    """Cut test and dev, where no file is given for them, from train; returns notes, and whether
+    labels had a say in it."""
     notes = []
     size = len(splits.get("train", ()))
+    is_stratified = False
     for split, fraction in (("test", options.test_fraction), ("dev", options.dev_fraction)):
         if split in in_files or not fraction or not size:
             continue
         train = splits["train"]
-        rest, taken = cut(train, fraction * size / len(train), _texts, seed=options.cut_seed)
+        strata = _strata(train) if options.stratify else None
+        rest, taken = cut(
+            train, fraction * size / len(train), _texts, seed=options.cut_seed, strata=strata
+        )
         if not taken or not rest:
             raise DataError(
                 f"train has {size} rows, too few different ones to cut {fraction:.0%} off for "
                 f"{split}; give a file for {split}"
             )
         splits["train"], splits[split] = rest, taken
+        how = ", with its share of every label" if strata else ""
         notes.append(
-            f"{split} is {len(taken):,} of the {size:,} rows, cut from train (seed "
+            f"{split} is {len(taken):,} of the {size:,} rows, cut from train{how} (seed "
             f"{options.cut_seed})"
         )
-    return notes
+        is_stratified |= strata is not None
+    return notes, is_stratified
+
+
+def _strata(examples: Sequence[TaskExample]) -> list[str] | None:
+    """The label of each example, of several the rarest; None where the task has no labels."""
+    texts = [example for example in examples if isinstance(example, TextExample)]
+    if len(texts) < len(examples) or any(isinstance(each.label, float) for each in texts):
+        return None
+    counts = Counter(label for example in texts for label in example.labels())
+    return [
+        min(example.labels(), key=lambda label: (counts[label], label), default="")
+        for example in texts
+    ]
 
 
 def overlap_notes(splits: Mapping[str, Sequence[TaskExample]]) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from litebert.config import HeadKind
 from litebert.data.bad_rows import BadRowError, BadRows, Location
+from litebert.data.unpack import compression_of
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.squad import read_squad
 from litebert.tasks.examples import AnswerExample, Kind, TaskExample
@@ -18,7 +19,7 @@ from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
 from litebert.tasks.tables.labels import Labels
 from litebert.tasks.tables.memory import MemoryTable
-from litebert.tasks.tables.rows import TABLES, Row, compression_of, read_rows
+from litebert.tasks.tables.rows import TABLES, Row, read_rows
 from litebert.tasks.tables.split import STEMS, cut_missing, find_splits, overlap_notes
 from litebert.tasks.task import HEADS, Task, TaskData
 
@@ -40,9 +41,10 @@ def open_table(
     options: TableOptions,
     splits: Sequence[str] | None,
     head: HeadKind | None = None,
+    columns: Mapping[str, tuple[str, ...]] | None = None,
 ) -> TaskData:
-    """Read own data; `splits` selects some splits, which then must be there; `head` is that of the
-    model to be scored."""
+    """Read own data; `splits` selects some splits, which then must be there; `head` and `columns`
+    are those of the model to be scored."""
     files: dict[str, Sequence[Path | MemoryTable]] = (
         dict(find_splits(kind, data))
         if isinstance(data, Path)
@@ -57,13 +59,13 @@ def open_table(
         # train: labels are found there, and a split without a file is cut from it
         first = () if is_known else in_files[:1]
         files = {split: files[split] for split in in_files if split in (*splits, *first)}
-    reader = _Reader(kind, options, head)
+    reader = _Reader(kind, options, head, columns or {})
     with BadRows(options.bad_rows, options.quarantine) as bad:
         examples: dict[str, Sequence[TaskExample]] = {
             split: reader.read(files[split], split, bad) for split in STEMS if split in files
         }
         task = _make_task(kind, reader.labels, examples)
-        cuts = cut_missing(examples, in_files, options)
+        cuts, is_stratified = cut_missing(examples, in_files, options)
         read = dict.fromkeys((*reader.notes, *reader.labels.notes))
         notes = (*read, *cuts, *overlap_notes(examples), *bad.notes)
     wanted = list(splits) if splits is not None else list(examples)
@@ -74,7 +76,13 @@ def open_table(
             f"is: {', '.join(dict.fromkeys((*in_files, *examples)))}; "
             f"expected a file {' or '.join(STEMS.get(missing[0], missing))}.csv (or {TABLES})"
         )
-    return TaskData(task=task, splits={split: examples[split] for split in wanted}, notes=notes)
+    return TaskData(
+        task=task,
+        splits={split: examples[split] for split in wanted},
+        notes=notes,
+        columns=reader.columns,
+        stratified=is_stratified,
+    )
 
 
 def _rows(
@@ -88,8 +96,16 @@ def _rows(
 class _Reader:
     """Reads files into examples, and notes what it recognized."""
 
-    def __init__(self, kind: Kind, options: TableOptions, head: HeadKind | None) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        options: TableOptions,
+        head: HeadKind | None,
+        remembered: Mapping[str, tuple[str, ...]],
+    ) -> None:
         self.kind, self.options = kind, options
+        self.columns = dict(remembered)
+        """By role; of the first table, unless a model has its own."""
         self.labels = Labels(kind, options, head)
         self.notes: list[str] = []
         self._has_learned = False
@@ -130,7 +146,10 @@ class _Reader:
         if not ahead:
             return
         names = list(dict.fromkeys(name for _, row in ahead for name in row))
-        columns, note = find_columns(self.kind, names, self.options, where=where, labelled=labelled)
+        columns, note = find_columns(
+            self.kind, names, self.options, where=where, labelled=labelled, remembered=self.columns
+        )
+        self.columns = self.columns or columns.by_role()
         self.notes += [note] if note else []
         for number, (location, row) in enumerate(chain(ahead, rows)):
             try:
