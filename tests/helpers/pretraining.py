@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from litebert.data.batch import Batch
 from litebert.model.model import Model
 from litebert.objective import Losses
-from litebert.recipes import PretrainRecipe, Stages
+from litebert.recipes import FractionStages, PretrainRecipe, Stages
 from litebert.testing import tiny_recipe
 from litebert.train.log import Record, read_records
 from litebert.train.pretrain.run import Pretraining
@@ -22,9 +22,10 @@ CPU = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.floa
 
 
 def staged_recipe(**changes: Any) -> PretrainRecipe:
-    """A run that crosses stages of batch size, sequence length and depth, over several epochs, with
-    dropout."""
+    """A run that crosses stages of batch size, sequence length, mask fraction and depth, over
+    several epochs, with dropout."""
     stages = {
+        "mask_fraction": FractionStages.parse("0:0.4,8:0.15"),
         "batch_size": Stages.parse("0:6,4:8"),
         "sequence_length": Stages.parse("0:16,6:24,9:16"),
         "depth": Stages.parse("0:1,7:2"),

@@ -89,6 +89,12 @@ class ToyJob:
     ) -> dict[str, Any]:
         return {"loss": sums["error"] / counts["rows"], "tokens": 8}
 
+    def work(self, metrics: dict[str, Any]) -> float:
+        return 1.0
+
+    def work_left(self, step: int) -> float:
+        return float(self.steps - step)
+
     def name(self, batch: ToyBatch) -> str:
         return "examples 1, 2, 3"
 

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from litebert.config import PRESETS, ModelConfig
+from litebert.kernels.compile import compile_for_inference
+from litebert.model.layers import apply_layer
 from litebert.model.model import Model
 from litebert.train.compile import compile_model
 from litebert.train.runtime import Runtime
@@ -31,6 +34,16 @@ def test_on_a_processor_compiling_must_be_asked_for(wish: str) -> None:
     assert model.encoder.layer is before
 
 
+def test_reversible_layers_run_uncompiled_and_say_so() -> None:
+    config = replace(PRESETS["tiny"], norm="pre", reversible=True)
+    model, messages = Model(ModelConfig(encoder=config)), []
+    assert not compile_model(model, "on", RUNTIME, messages.append)
+    assert messages == ["reversible layers run uncompiled, and without CUDA graphs"]
+    compile_for_inference(model, messages.append)
+    assert messages[1:] == ["reversible layers run uncompiled"]
+    assert model.encoder.layer is apply_layer
+
+
 def test_a_failure_falls_back_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> object:
         raise torch._dynamo.exc.Unsupported("no such thing\nmany more lines")
@@ -46,13 +59,15 @@ def test_a_failure_falls_back_with_one_message(monkeypatch: pytest.MonkeyPatch) 
 # in a process of its own: what checks shapes under pytest stands in the way of a tracer
 PROGRAM = """
 import functools, torch
+from dataclasses import replace
 from litebert.config import PRESETS, ModelConfig
 from litebert.model.model import Model
 from litebert.train.compile import compile_model
 from litebert.train.runtime import Runtime
 torch.compile = functools.partial(torch.compile, backend="aot_eager")
 torch.manual_seed(0)
-model, ids = Model(ModelConfig(encoder=PRESETS["tiny"])), torch.arange(12).view(2, 6)
+config = replace(PRESETS["tiny"], adapter_rank=2)  # each application has adapters of its own
+model, ids = Model(ModelConfig(encoder=config)), torch.arange(12).view(2, 6)
 mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
 def gradients():
     model.zero_grad()
@@ -124,10 +139,11 @@ def test_what_is_cheap_is_computed_again_where_asked_for_and_gradients_stay() ->
 # rows end to end, of another length in every batch: the layer, the last layer at the tokens that
 # are read, and the heads
 PACKED = """
-import functools, numpy as np, torch
+import functools, sys, numpy as np, torch
 from dataclasses import replace
-from litebert.config import PRESETS, HeadConfig, ModelConfig
+from litebert.config import PRESETS, HeadConfig, ModelConfig, generator_of
 from litebert.data.batch import Batch
+from litebert.data.random import keys
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
@@ -135,8 +151,13 @@ from litebert.train.compile import compile_model, compile_tail
 from litebert.train.runtime import Runtime
 torch.compile = functools.partial(torch.compile, backend="aot_eager")
 torch.manual_seed(0)
-heads = HeadConfig(kind="masked"), HeadConfig(kind="order")
-model = Model(ModelConfig(encoder=replace(PRESETS["tiny"], norm="pre"), heads=heads))
+kind, graphs = sys.argv[1], int(sys.argv[2])
+heads = HeadConfig(kind=kind), HeadConfig(kind="order")
+encoder = replace(PRESETS["tiny"], norm="pre")
+generator = None
+if kind == "detect":
+    generator = generator_of(encoder, size=8, layers=2, tie="embeddings")
+model = Model(ModelConfig(encoder=encoder, heads=heads, generator=generator))
 def batch(seed):
     draw = np.random.default_rng(seed)
     mask = np.arange(12) < draw.integers(4, 13, 8)[:, None]
@@ -144,28 +165,38 @@ def batch(seed):
     return Batch(token_ids=np.where(mask, draw.integers(5, 50, mask.shape), 0).astype(np.int32),
         segment_ids=np.zeros(mask.shape, np.uint8), mask=mask, masked_positions=places,
         masked_labels=places.astype(np.int32),
-        order_labels=np.arange(8, dtype=np.int32) % 2, indices=np.arange(8))
+        order_labels=np.arange(8, dtype=np.int32) % 2, indices=np.arange(8),
+        sample_keys=keys(seed, np.arange(8)))
 def gradients(seed, tail=None):
     model.zero_grad()
-    tensors = DeviceBatch.of(batch(seed).packed(most_masked=2, fraction=0.2, multiple=8))
-    pretrain_losses(model, tensors, tail=tail).mean(num_masked=8, num_examples=8).backward()
+    host = batch(seed).packed(most_masked=2, fraction=0.2, multiple=8, draws=kind == "detect")
+    tensors = DeviceBatch.of(host)
+    losses = pretrain_losses(model, tensors, tail=tail)
+    total = losses.mean(num_masked=8, num_examples=8)
+    (total + losses.detection / 50 if kind == "detect" else total).backward()
     return tensors.token_ids.shape[1], [parameter.grad.clone() for parameter in model.parameters()]
 plain = [gradients(seed) for seed in range(5)]
 runtime = Runtime(rank=0, world_size=1, device=torch.device("cpu"), dtype=torch.float32)
-assert compile_model(model, "on", runtime, print)
+for part in {model, model.filler}:
+    assert compile_model(part, "on", runtime, print)
 tail = compile_tail(print)
 for seed, (size, expected) in enumerate(plain):
     for a, b in zip(expected, gradients(seed, tail)[1]):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 assert len({size for size, _ in plain}) > 1
 counters = torch._dynamo.utils.counters["stats"]
-assert counters["unique_graphs"] == 3, counters
+assert counters["unique_graphs"] == graphs, counters
 """
 
 
-def test_packed_batches_of_any_length_share_three_compilations() -> None:
+@pytest.mark.parametrize(("kind", "graphs"), [("masked", 3), ("detect", 5)])
+def test_packed_batches_of_any_length_share_compilations(kind: str, graphs: int) -> None:
+    """Of the layer, the layer at needed tokens alone and the heads; with a generator, of both its
+    layers, of the encoder's and of two heads."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PACKED], capture_output=True, text=True
+        [sys.executable, "-W", "ignore", "-c", PACKED, kind, str(graphs)],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""

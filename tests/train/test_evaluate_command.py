@@ -31,7 +31,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 def tuned(folder: Path, name: str, data: Path, tokenizer: Tokenizer, *, seed: int = 0) -> Path:
     """A checkpoint that answers for a task, with random weights far from zero."""
-    task = open_task(name, data, splits=("dev",)).task
+    read = open_task(name, data, splits=("dev",))
+    task = read.task
     torch.manual_seed(seed)
     encoder = replace(
         PRESETS["albert-base-v2"], vocab_size=tokenizer.vocab_size, init_std=0.2, **dict(SHAPE)
@@ -40,7 +41,11 @@ def tuned(folder: Path, name: str, data: Path, tokenizer: Tokenizer, *, seed: in
         ModelConfig(encoder=encoder, heads=(HeadConfig(kind=task.head, labels=task.labels),))
     )
     card = TaskCard(
-        task=task, max_length=48, stride=16, null_threshold=0.0 if task.has_null else None
+        task=task,
+        max_length=48,
+        stride=16,
+        null_threshold=0.0 if task.has_null else None,
+        stratified=read.stratified,
     )
     Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(folder)
     return folder
@@ -95,6 +100,87 @@ def test_evaluate_says_what_the_model_is_worth(
     assert f"{100 * facts['scores'][first]:.1f}" in shown
     assert "95 % interval" in shown
     assert "most confidently wrong" in shown
+
+
+def test_a_benchmarks_numbers_are_the_names_that_a_model_has_for_them(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SST-2's 0 and 1 are negative and positive; other names, and own files, are not guessed."""
+    data = tiny_task(tmp_path / "data", "sst2")
+    plain = tuned(tmp_path / "plain", "sst2", data, tokenizer)
+
+    def renamed(name: str, labels: tuple[str, str]) -> Path:
+        checkpoint = Checkpoint.load(plain)
+        assert checkpoint.task is not None
+        card = TaskCard.from_dict(checkpoint.task)
+        model = Model(
+            replace(checkpoint.model.config, heads=(HeadConfig(kind="classify", labels=labels),))
+        )
+        model.load_state_dict(checkpoint.model.state_dict())
+        card = replace(card, task=replace(card.task, labels=labels))
+        Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(tmp_path / name)
+        return tmp_path / name
+
+    expected = json.loads(
+        ran(capsys, "evaluate", "sst2", "--model", plain, "--data", data, "--json")[0]
+    )
+    assert 0 < expected["scores"]["accuracy"] < 1  # so that swapped labels would be seen
+    submission = tmp_path / "submission"
+    command = ("evaluate", "sst2", "--data", data, "--model")
+    model = renamed("named", ("negative", "positive"))
+    out, err = ran(capsys, *command, model, "--json")
+    named = json.loads(out)
+    assert named["scores"] == expected["scores"]
+    assert named["confusion"] == expected["confusion"]
+    assert "labels of sst2: 0 is negative, 1 is positive" in err
+    ran(capsys, *command, model, "--split", "test", "--submit", submission)
+    lines = (submission / "SST-2.tsv").read_text().splitlines()[1:]
+    assert {line.split("\t")[1] for line in lines} <= {"0", "1"}
+    other = renamed("other", ("bad", "good"))
+    _, err = ran(capsys, "evaluate", "sst2", "--model", other, "--data", data, code=2)
+    assert "the labels of sst2 are '0', '1', those of the model" in err
+    table = tmp_path / "own.csv"
+    table.write_text("text,label\n" + "".join(f"x{n},{n % 2}\n" for n in range(30)))
+    _, err = ran(
+        capsys,
+        *("evaluate", "classify", "--data", table, "--split", "train", "--bad-rows", "error"),
+        *("--model", tmp_path / "named"),
+        code=3,
+    )
+    assert "own.csv" in err
+
+
+def test_the_confusion_matrix_is_printed(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tiny_task(tmp_path / "data", "mnli")
+    model = tuned(tmp_path / "model", "mnli", data, tokenizer)
+    counts = json.loads(
+        ran(capsys, "evaluate", "mnli", "--model", model, "--data", data, "--json")[0]
+    )["confusion"]
+    out, _ = ran(capsys, "evaluate", "mnli", "--model", model, "--data", data)
+    lines = [line.split() for line in out.splitlines()]
+    assert ["true", "↓", "predicted", "→", *counts] in lines
+    for label, row in counts.items():
+        assert [label, *map(str, row.values())] in lines
+
+
+def test_many_labels_are_listed_by_how_often_they_are_confused(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "t.csv"
+    data.write_text("text,label\n" + "".join(f"word {n},label {n % 12:02}\n" for n in range(240)))
+    model = tuned(tmp_path / "model", "classify", data, tokenizer)
+    args = ("evaluate", "classify", "--model", model, "--data", data, "--split", "dev")
+    out, _ = ran(capsys, *args)
+    assert "true ↓" not in out
+    found = re.search(r"most often confused\n  (\d+) of (label \d+) as (label \d+)\n", out)
+    assert found
+    counts = json.loads(ran(capsys, *args, "--json")[0])["confusion"]
+    assert counts[found[2]][found[3]] == int(found[1])
+    assert int(found[1]) == max(
+        count for true, row in counts.items() for name, count in row.items() if name != true
+    )
 
 
 def test_brackets_and_colons_are_shown_as_they_are(

@@ -13,15 +13,16 @@ from litebert.data.stream import Stream
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.optim.schedule import learning_rate_at
-from litebert.packing import PACKED_MULTIPLE, padding_multiple, round_up
+from litebert.packing import IGNORED, PACKED_MULTIPLE, padding_multiple, round_up
+from litebert.recipes import FractionStages, PretrainRecipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.pretrain.run import example_spec
 from tests.helpers.pretraining import CPU, staged_recipe
 
 
-def make_feed(shards: Path, workers: int = 0) -> Feed:
-    recipe = staged_recipe()
+def make_feed(shards: Path, workers: int = 0, recipe: PretrainRecipe | None = None) -> Feed:
+    recipe = recipe or staged_recipe()
     return Feed(
         Stream.open(shards, example_spec(recipe), seed=recipe.seed), recipe, CPU, workers=workers
     )
@@ -55,6 +56,38 @@ def test_what_was_looked_at_is_forgotten_where_the_feed_is_moved(shards: Path) -
     expected, feed = feed.batch(1), make_feed(shards)
     feed.batch(0)
     assert np.array_equal(feed.batch(1).token_ids, expected.token_ids)
+
+
+def test_another_mask_fraction_keeps_the_examples_and_their_order(shards: Path) -> None:
+    """The stage from step 8 masks less of the same rows; the others mask the same tokens."""
+    recipe = staged_recipe()
+    constant = replace(recipe, mask_fraction=FractionStages.constant(0.4))
+    staged, plain = make_feed(shards), make_feed(shards, recipe=constant)
+    for step in range(recipe.total_steps):
+        mine, theirs = staged.batch(step), plain.batch(step)
+        assert np.array_equal(mine.indices, theirs.indices)
+        assert staged.position(step + 1) == plain.position(step + 1)
+        assert np.array_equal(mine.token_ids, theirs.token_ids) == (step < 8)
+        assert mine.mask_fraction == (0.4 if step < 8 else 0.15)
+        if step >= 8:
+            assert mine.num_masked < 0.6 * theirs.num_masked
+
+
+@pytest.mark.parametrize("fraction", [0.15, 0.5, 0.9])
+@pytest.mark.parametrize("max_masked", [None, 3])
+def test_every_fraction_has_room_in_both_layouts(
+    shards: Path, fraction: float, max_masked: int | None
+) -> None:
+    recipe = replace(
+        staged_recipe(), mask_fraction=FractionStages.constant(fraction), max_masked=max_masked
+    )
+    job = PretrainJob(recipe, make_feed(shards, recipe=recipe), CPU, static_shapes=True)
+    for step in range(job.steps):
+        batch = job.batch(step)
+        for job.pack in (False, True):
+            arrays = job.layout(batch).arrays
+            labels = arrays["masked_labels"]
+            assert labels[labels != IGNORED].tolist() == batch.masked_labels.tolist()
 
 
 @pytest.mark.parametrize(

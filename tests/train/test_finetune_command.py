@@ -16,8 +16,16 @@ from litebert.config import ModelConfig
 from litebert.convert.folder import convert_folder
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.registry import BENCHMARKS, OWN
 from litebert.testing import tiny_task
+from litebert.train.finetune.prepare import unknown_tokens
 from tests.helpers.finetuning import source
 from tests.helpers.launch import finish, start_command, state, wait_for_step
 
@@ -358,13 +366,92 @@ def test_a_folder_of_another_run_is_refused(
     assert finetune("rte", model, rte, tmp_path / "run", "--steps", "3") == 2
     assert "holds another run, so it cannot be resumed" in capsys.readouterr().err
     before = json.loads((tmp_path / "run" / "recipe.json").read_text())
-    assert before["inputs"].keys() == {"tokenizer", "model", "train", "dev", "labels"}
+    assert before["inputs"].keys() == {"tokenizer", "model", "train", "dev", "labels", "cut"}
     (tmp_path / "recipe.json").write_text("[1]")
     assert (
         finetune("rte", model, rte, tmp_path / "other", "--recipe", str(tmp_path / "recipe.json"))
         == 2
     )
     assert "holds no recipe" in capsys.readouterr().err
+
+
+def test_columns_and_cut_are_remembered(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "mail.csv"
+    rows = "".join(f"mail {n},{'spam' if n % 8 == 0 else 'ham'},x,{n}\n" for n in range(80))
+    table.write_text("subject line,kind,text,label\n" + rows)
+    flags = ("--text", "subject line", "--label", "kind", "--steps", "2")
+    assert finetune("classify", model, table, tmp_path / "run", *flags) == 0
+    assert "dev is 8 of the 80 rows, cut from train, with its share of every label" in (
+        capsys.readouterr().err
+    )
+    command = ["evaluate", "classify", "--model", str(tmp_path / "run"), "--data", str(table)]
+    assert cli.run([*command, "--device", "cpu", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["notes"][0] == (
+        "mail.csv: columns as in training: label is 'kind', text is 'subject line'"
+    )
+    assert sum(result["confusion"]["spam"].values()) == 1
+    ran = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["scores"] == ran["scores"]
+    assert cli.run([*command, "--device", "cpu", "--json", "--text", "label"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert notes[0] == "mail.csv: columns as in training: label is 'kind'"
+
+
+def test_class_weights_change_the_training_and_what_the_checkpoint_is_chosen_by(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "mail.csv"
+    rows = "".join(f"mail {n},{'spam' if n % 8 == 0 else 'ham'}\n" for n in range(80))
+    table.write_text("text,label\n" + rows)
+    losses = {}
+    for name, flags in {
+        "plain": [],
+        "balanced": ["--class-weights", "balanced"],
+        "named": ["--class-weights", "spam=7", "ham=1"],
+    }.items():
+        run = tmp_path / name
+        assert (
+            finetune("classify", model, table, run, "--steps", "4", "--retries", "0", *flags) == 0
+        )
+        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        losses[name] = [line["loss"] for line in lines if line["kind"] == "step"]
+        card = Checkpoint.load(run / "final").task
+        assert card is not None
+        assert card["task"]["scores"][0] == ("accuracy" if name == "plain" else "macro_f1")
+    assert losses["balanced"] == pytest.approx(losses["named"], rel=1e-5)  # 7 of 8 are ham
+    assert losses["balanced"] != pytest.approx(losses["plain"], rel=1e-3)
+    flags = ["--steps", "4", "--class-weights", "eggs=7"]
+    assert finetune("classify", model, table, tmp_path / "wrong", *flags) == 2
+    assert "there is no label 'eggs' for a class weight" in capsys.readouterr().err
+
+
+def test_a_run_begun_before_cuts_knew_labels_resumes_with_its_dev(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its recipe.json has no `cut`, its task.json neither."""
+    table = tmp_path / "mail.csv"
+    rows = "".join(f"mail {n},{'spam' if n % 8 == 0 else 'ham'}\n" for n in range(80))
+    table.write_text("text,label\n" + rows)
+    run = tmp_path / "run"
+    flags = ("--no-stratify", "--steps", "2")
+    assert finetune("classify", model, table, run, *flags) == 0
+    assert finetune("classify", model, table, run, "--steps", "2") == 2
+    assert "cut: none in the run, stratified now" in capsys.readouterr().err
+    record = json.loads((run / "recipe.json").read_text())
+    del record["inputs"]["cut"]
+    (run / "recipe.json").write_text(json.dumps(record))
+    assert finetune("classify", model, table, run, "--steps", "2") == 0
+    card = Checkpoint.load(run / "final").task
+    assert card is not None
+    assert "stratified" not in card
+    command = ["evaluate", "classify", "--model", str(run), "--data", str(table)]
+    capsys.readouterr()
+    assert cli.run([*command, "--device", "cpu", "--json"]) == 0
+    ran = json.loads((run / "result.json").read_text())
+    assert json.loads(capsys.readouterr().out)["scores"] == ran["scores"]
 
 
 def test_a_disk_without_room_for_a_snapshot_is_refused_before_the_first_step(
@@ -396,3 +483,24 @@ def test_bad_rows_are_copied_into_the_runs_own_folder(
     assert cli.run([*command, "--device", "cpu", "--bad-rows", "quarantine"]) == 2
     assert "add --quarantine FILE" in capsys.readouterr().err
     assert (tmp_path / "quarantine.jsonl").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        TextExample(key="0", first="the sailor ☃☃", second="home"),
+        ChoiceExample(key="0", context="the sailor", question="☃☃", options=("home", "sea")),
+        AnswerExample(key="0", question="the sailor", context="sails ☃☃ home"),
+        TagExample(key="0", words=("the", "sailor", "☃☃")),
+    ],
+)
+def test_many_unknown_tokens_are_named(model: Path, example: TaskExample) -> None:
+    tokenizer = Checkpoint.load(model).tokenizer
+    assert tokenizer is not None
+    (note,) = unknown_tokens([example] * 1200, tokenizer)
+    assert re.search(
+        r"^\d+\.\d% of the tokens .* are unknown to the model, most often '☃☃': .*language", note
+    )
+    known = TextExample(key="0", first="the sailor sails home")
+    assert unknown_tokens([known] * 1200, tokenizer) == []
+    assert unknown_tokens([], tokenizer) == []

@@ -6,13 +6,14 @@ Shape checks stand in the way of compiling: run it with --noconftest.
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from litebert.config import EncoderConfig, HeadConfig, ModelConfig
 from litebert.data.stream import Stream
 from litebert.errors import InterruptedRunError
 from litebert.model.batch import DeviceBatch
@@ -24,7 +25,7 @@ from litebert.testing import tiny_recipe, tiny_shards
 from litebert.train.graphs import WARM, Graphs
 from litebert.train.loop import BetweenSteps, Event
 from litebert.train.pretrain.job import Feed, PretrainJob
-from litebert.train.pretrain.run import Pretraining, example_spec
+from litebert.train.pretrain.run import Pretraining, example_spec, model_config
 from litebert.train.runtime import Runtime
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -35,7 +36,8 @@ SHAPE = {
     "num_attention_heads": 4,
     "ffn_size": 1024,
 }
-COUNTS = {"masked": 100.0, "examples": 32.0}
+COUNTS = {"masked": 100.0, "examples": 32.0, "real_tokens": 700.0}
+RTD: dict[str, Any] = {"objective": "rtd", "generator_size": 128, "generator_layers": 2}
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +45,27 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_shards(tmp_path_factory.mktemp("gpu"), documents=400)
 
 
-@pytest.fixture
-def job(shards: Path) -> PretrainJob:
-    recipe = tiny_recipe(encoder=SHAPE, batch_size=Stages.constant(32), microbatch_tokens=32 * 24)
+@pytest.fixture(params=[{}, RTD], ids=["masked", "replaced"])
+def job(shards: Path, request: pytest.FixtureRequest) -> PretrainJob:
+    recipe = tiny_recipe(
+        encoder=SHAPE,
+        batch_size=Stages.constant(32),
+        microbatch_tokens=32 * 24,
+        **request.param,
+    )
     runtime = Runtime.start()
     stream = Stream.open(shards, example_spec(recipe), seed=0)
     return PretrainJob(recipe, Feed(stream, recipe, runtime), runtime, static_shapes=True)
 
 
-def make_model(job: PretrainJob) -> Model:
+def make_model(job: PretrainJob, **changes: Any) -> Model:
     torch.manual_seed(0)
-    encoder = EncoderConfig(**SHAPE, vocab_size=96, max_positions=64)
-    return Model(
-        ModelConfig(encoder=encoder, heads=(HeadConfig(kind="masked"), HeadConfig(kind="order")))
-    ).cuda()
+    overrides = tuple((dict(job.recipe.overrides) | changes).items())
+    model = Model(model_config(replace(job.recipe, overrides=overrides), vocab_size=96))
+    if model.generator is not None:
+        # one sample whatever the rounding: another would be another input of the encoder
+        model.generator.heads["masked"].bias.data[7] = 30.0  # type: ignore[union-attr, operator, index]
+    return model.cuda()
 
 
 def flat(gradients: list[torch.Tensor | None]) -> torch.Tensor:
@@ -65,31 +74,32 @@ def flat(gradients: list[torch.Tensor | None]) -> torch.Tensor:
     )
 
 
-def gradient_of(model: Model, layout: HostBatch) -> torch.Tensor:
+def gradient_of(job: PretrainJob, model: Model, layout: HostBatch) -> torch.Tensor:
     losses = pretrain_losses(model, DeviceBatch.of(layout, "cuda"))
-    total = losses.mean(num_masked=COUNTS["masked"], num_examples=COUNTS["examples"])
+    total = job.divided(losses, job.divisors(COUNTS))
     return flat(list(torch.autograd.grad(total, list(model.parameters()), allow_unused=True)))
 
 
-def test_packed_and_replayed_passes_err_no_more_than_plain_ones(job: PretrainJob) -> None:
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_packed_and_replayed_passes_err_no_more_than_plain_ones(
+    job: PretrainJob, positions: str
+) -> None:
     """The truth is the same weights in float64; the plain pass is padded, uncompiled and unrecorded
     bfloat16."""
-    rounded = make_model(job).bfloat16()
+    rounded = make_model(job, positions=positions).bfloat16()
     truth = copy.deepcopy(rounded).double()
-    job.runtime.gate(rounded.config.encoder).apply(rounded)
-    most = job.most_masked(24)
+    for part in {rounded, rounded.filler}:
+        job.runtime.gate(part.config.encoder).apply(part)
     errors: dict[str, list[float]] = {"plain": [], "packed": [], "replayed": []}
     graphs = Graphs(job, rounded, pytest.fail)
     for step in range(WARM + 8):
         batch = job.batch(step)
-        exact = gradient_of(truth, batch.padded())
+        exact = gradient_of(job, truth, batch.padded(draws=job.replaces))
         graphs(batch, step, COUNTS)
         replayed = flat([parameter.grad for parameter in graphs.parameters])
         found = {
-            "plain": gradient_of(rounded, batch.padded()),
-            "packed": gradient_of(
-                rounded, batch.packed(most_masked=most, fraction=job.recipe.mask_fraction)
-            ),
+            "plain": gradient_of(job, rounded, batch.padded(draws=job.replaces)),
+            "packed": gradient_of(job, rounded, job.layout(batch)),
             "replayed": replayed,
         }
         for name, gradient in found.items():
@@ -108,10 +118,14 @@ def losses_of(run: Path) -> list[float]:
     return [record["masked_loss"] for record in records if record["kind"] == "step"]
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.filterwarnings("ignore")  # of compilers
-def test_an_interrupted_run_goes_on(shards: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [{}, RTD], ids=["masked", "replaced"])
+def test_an_interrupted_run_goes_on(
+    shards: Path, tmp_path: Path, positions: str, settings: dict[str, Any]
+) -> None:
     """In bfloat16 on a GPU sums differ in their last places; the course is the same."""
-    recipe = tiny_recipe(encoder=SHAPE, compile="on")
+    recipe = tiny_recipe(encoder=SHAPE | {"positions": positions}, compile="on", **settings)
     Pretraining(recipe, shards, Runtime.start()).train(tmp_path / "whole", progress=False)
     broken = Pretraining(recipe, shards, Runtime.start())
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig
-from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
+from litebert.infer.torch_engine import TorchEngine
 from litebert.kernels.gate import Gate
 from litebert.model.batch import DeviceBatch
 from litebert.model.layers import apply_layer

@@ -70,7 +70,7 @@ def test_which_positions_a_step_is_the_first_to_read(
     assert new_positions(recipe, trained=trained) == expected
     assert new_positions(replace(recipe, extend_positions=False), trained=trained) == {}
     sinusoids = make_recipe(
-        steps=12, sequence_length=recipe.sequence_length, encoder={"position_init": "sinusoidal"}
+        steps=12, sequence_length=recipe.sequence_length, encoder={"positions": "sinusoidal"}
     )
     assert new_positions(sinusoids, trained=trained) == {}
 
@@ -230,9 +230,12 @@ def test_an_evaluation_at_the_switch_is_of_the_stage_before(shards: Path, tmp_pa
     assert lengths == [6, 16]
 
 
-def checkpoint(positions: int, tokenizer: Tokenizer, **encoder: Any) -> Checkpoint:
+def checkpoint(max_positions: int, tokenizer: Tokenizer, **encoder: Any) -> Checkpoint:
     shape = replace(
-        make_recipe().encoder, vocab_size=tokenizer.vocab_size, max_positions=positions, **encoder
+        make_recipe().encoder,
+        vocab_size=tokenizer.vocab_size,
+        max_positions=max_positions,
+        **encoder,
     )
     return Checkpoint(
         model=Model(ModelConfig(encoder=shape, heads=(HeadConfig(kind="masked"),))),
@@ -243,9 +246,9 @@ def checkpoint(positions: int, tokenizer: Tokenizer, **encoder: Any) -> Checkpoi
 @pytest.mark.parametrize(
     ("then", "now", "copied"),
     [
-        ("normal", "normal", True),
-        ("sinusoidal", "normal", True),
-        ("normal", "sinusoidal", True),
+        ("learned", "learned", True),
+        ("sinusoidal", "learned", True),
+        ("learned", "sinusoidal", True),
         ("sinusoidal", "sinusoidal", False),
     ],
 )
@@ -254,8 +257,8 @@ def test_a_checkpoint_with_fewer_positions_is_continued_with_copies(
 ) -> None:
     tokenizer = Tokenizer.load(shards / "tokenizer")
     old, new = (
-        checkpoint(6, tokenizer, position_init=then),
-        checkpoint(16, tokenizer, position_init=now),
+        checkpoint(6, tokenizer, positions=then),
+        checkpoint(16, tokenizer, positions=now),
     )
     trained, start = old.model.state_dict()[TABLE], new.model.state_dict()[TABLE].clone()
     said = load_initial_weights(new.model, old, tokenizer)
@@ -265,6 +268,33 @@ def test_a_checkpoint_with_fewer_positions_is_continued_with_copies(
         "keep their rows" + "; positions 6 to 15 start as copies of the first 6" * copied
     )
     with pytest.raises(ConfigError, match="another shape: max_positions: 16 there, 6 here"):
+        load_initial_weights(old.model, new, tokenizer)
+
+
+def test_bands_of_embeddings_are_continued_with_the_same_vocabulary(shards: Path) -> None:
+    tokenizer = Tokenizer.load(shards / "tokenizer")
+    old, new = (checkpoint(16, tokenizer, embedding_bands=(20,)) for _ in range(2))
+    load_initial_weights(new.model, old, tokenizer)
+    assert torch.equal(
+        new.model.encoder.embedding.token.weight, old.model.encoder.embedding.token.weight
+    )
+    size = tokenizer.vocab_size + 1
+    encoder = replace(old.model.config.encoder, vocab_size=size)
+    larger = Checkpoint(model=Model(replace(old.model.config, encoder=encoder)))
+    with pytest.raises(
+        ConfigError, match=r"embedding_bands go by token ids, .* the same vocabulary"
+    ):
+        load_initial_weights(new.model, replace(larger, tokenizer=tokenizer), tokenizer)
+
+
+def test_adapters_may_join_a_shared_checkpoint(shards: Path) -> None:
+    tokenizer = Tokenizer.load(shards / "tokenizer")
+    old, new = checkpoint(16, tokenizer), checkpoint(16, tokenizer, adapter_rank=2)
+    assert load_initial_weights(new.model, old, tokenizer).endswith("; new: adapters")
+    token_ids = torch.arange(12).view(2, 6)
+    states = [each.model.encoder.eval()(token_ids=token_ids) for each in (old, new)]
+    assert torch.equal(*states)
+    with pytest.raises(ConfigError, match="another shape: adapter_rank: 2 there, 0 here"):
         load_initial_weights(old.model, new, tokenizer)
 
 

@@ -27,6 +27,7 @@ from litebert.testing import tiny_recipe, tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.folder import RunFolder
 from litebert.train.pretrain.init import load_initial_weights
+from litebert.train.pretrain.run import Pretraining
 from tests.helpers.launch import FLAGS
 from tests.helpers.pretraining import CPU, Watched, train
 
@@ -111,7 +112,8 @@ def test_a_changed_recipe_is_refused_with_the_difference(
     before = (finished / "status.json").read_text()
     assert pretrain(shards, finished, *flags) == 2
     message = capsys.readouterr().err
-    assert "holds another run, so it cannot be resumed; choose another --out, or undo: " in message
+    assert "holds another run, so it cannot be resumed; choose another --out" in message
+    assert f"take its own recipe (--recipe {finished / 'recipe.json'}), or undo: " in message
     assert difference in message
     assert (finished / "status.json").read_text() == before  # the run that is there is left alone
 
@@ -164,7 +166,7 @@ def test_a_snapshot_by_the_first_names_and_without_later_settings_resumes(
     recipe["optimizer"] = dict(recipe["optimizer"])
     recipe["optimizer"]["rate"] = recipe["optimizer"].pop("learning_rate")
     recipe["optimizer"]["decay"] = recipe["optimizer"].pop("schedule")
-    for added in ADDED:
+    for added in ADDED.keys() & recipe.keys():  # some are of fine-tuning alone
         del recipe[added]
     older = replace(snapshot, run={**snapshot.run, "recipe": recipe})
     write_folder(newest, older.write, replace=True)
@@ -229,7 +231,6 @@ def test_a_run_that_goes_on_elsewhere_says_that_bits_may_differ(
     (moved / "environment.json").write_text(json.dumps(environment | {"threads": 64}))
     said: list[str] = []
     from litebert.recipes import PretrainRecipe
-    from litebert.train.pretrain.run import Pretraining
 
     recipe = PretrainRecipe.from_dict(json.loads((moved / "recipe.json").read_text())["recipe"])
     Pretraining(recipe, shards, CPU, say=said.append).train(moved, progress=False)
@@ -314,6 +315,7 @@ def test_a_rehearsal_tells_what_a_run_takes_and_writes_nothing(
     assert (found["batch_size"], found["sequence_length"], found["steps"]) == (8, 24, 12)
     assert found["tokens"] == 4 * 4 * 16 + 2 * 8 * 16 + 6 * 8 * 24
     assert found["microbatch_rows"] == 2  # 64 tokens at a time
+    assert found["mask_fraction"] == 0.35
     assert found["memory_bytes"] > 2**20
     assert found["tokens_per_second"] > 0
     parameters = sum(parameter.numel() for parameter in tiny_model(shards).parameters())
@@ -324,14 +326,31 @@ def test_a_rehearsal_tells_what_a_run_takes_and_writes_nothing(
     assert pretrain(shards, tmp_path / "run", "--dry-run") == 0
     shown = capsys.readouterr().out
     for line in (
-        "largest batch   8 × 24 tokens, 2 at a time",
+        "largest batch   8 × 24 tokens, 2 at a time, 35% masked",
         "memory ",
         "speed ",
         "time ",
         "disk ",
+        "transformers    loads it with trust_remote_code=True, since it has no Albert with norm = ",
     ):
         assert line in shown
     assert not (tmp_path / "run").exists()
+
+
+def test_where_a_model_will_load_is_told_before_the_first_step(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+    for norm, order in (("post", "sop"), ("post", "none"), ("pre", "sop")):
+        recipe = tiny_recipe(steps=1, encoder={"norm": norm}, order=order)
+        training = Pretraining(recipe, shards, CPU, say=told.append)
+        training.train(tmp_path / f"{norm}-{order}", progress=False)
+    assert [message for message in told if "transformers" in message] == [
+        "once converted, transformers loads the model as AlbertForPreTraining",
+        "once converted, transformers loads the model as AlbertForMaskedLM",
+        "once converted, transformers loads the model with trust_remote_code=True, since it has no "
+        "Albert with norm = pre (models of the recipe affordable-post load as AlbertModel)",
+    ]
 
 
 def tiny_model(shards: Path) -> Model:

@@ -14,6 +14,7 @@ import torch
 
 from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
+from litebert.recipes import FractionStages
 from litebert.testing import tiny_recipe
 from litebert.train.pretrain.evaluate import HeldoutScorer
 from litebert.train.pretrain.job import Feed
@@ -91,6 +92,31 @@ def test_ranks_share_the_heldout_examples_and_pause_equally_often(shards: Path) 
     np.testing.assert_array_equal(
         np.concatenate(found), np.concatenate([batch.indices for batch in alone if batch])
     )
+
+
+def test_heldout_masks_are_the_same_for_every_recipe(shards: Path) -> None:
+    """Whatever training masks, and with what; max_masked does not hold there either."""
+    other = tiny_recipe(
+        mask_fraction=FractionStages.parse("0:0.4,0.5:0.3"),
+        mask_share=0.5,
+        random_share=0.5,
+        max_masked=1,
+        copies=2,
+        short_probability=0.5,
+    )
+    usual, found = (
+        HeldoutScorer(Stream.open(shards, example_spec(recipe), seed=3), rank(0, 1), tokens=10**6)
+        for recipe in (tiny_recipe(), other)
+    )
+    for mine, theirs in zip(found.batches("sop", 24), usual.batches("sop", 24), strict=True):
+        np.testing.assert_array_equal(mine.token_ids, theirs.token_ids)
+        np.testing.assert_array_equal(mine.masked_positions, theirs.masked_positions)
+    training = Pretraining(tiny_recipe(evaluate_mask_fraction=0.5), shards, rank(0, 1))
+    batches = training.evaluation.batches("sop", 24)
+    masked, tokens = (
+        sum(getattr(b, name) for b in batches) for name in ("num_masked", "num_tokens")
+    )
+    assert masked / tokens == pytest.approx(0.5, abs=0.05)
 
 
 def test_a_batch_that_does_not_divide_is_refused_before_the_run(shards: Path) -> None:

@@ -11,7 +11,7 @@ from litebert.kernels.compile import guarded
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.model.positions import Packing
-from litebert.objective import Losses, Tail, head_losses
+from litebert.objective import Losses, Tail
 from litebert.train.runtime import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,6 +40,9 @@ def compile_model(
     """
     if wish == "off" or (wish == "auto" and runtime.device.type != "cuda"):
         return False
+    if model.config.encoder.reversible:
+        say("reversible layers run uncompiled, and without CUDA graphs")
+        return False
     # Each sequence length and batch of a recipe's stages is a shape of its own; packed rows are one
     # with a free length.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
@@ -51,17 +54,44 @@ def compile_model(
 
 
 def compile_tail(say: Callable[[str], None]) -> Tail:
-    """The heads and their losses, compiled: logits over the vocabulary are large, and each pass
-    over them costs."""
-    compiled = torch.compile(head_losses, dynamic=False)
+    """The heads and their losses, compiled when first used: logits over the vocabulary are large,
+    and each pass over them costs."""
+    plain = Tail()
+    masked = torch.compile(plain.masked, dynamic=False)
+    generator = torch.compile(plain.generator, dynamic=False)
+    detection = torch.compile(plain.detection, dynamic=False)
 
-    def call(model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False) -> Losses:
+    def mark(batch: DeviceBatch) -> None:
         if isinstance(batch.mask, Packing):  # the number of masked tokens follows that of tokens
-            for name in ("masked", "masked_labels"):
-                torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)
-        return compiled(model, states, batch, fused)
+            for name in ("masked", "masked_labels", "draws"):
+                if name in batch.head_inputs:
+                    torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)
 
-    return guarded("heads", call, head_losses, say)
+    def call_masked(
+        model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False
+    ) -> Losses:
+        mark(batch)
+        return masked(model, states, batch, fused)
+
+    def call_generator(
+        model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mark(batch)
+        return generator(model, states, batch, fused)
+
+    def call_detection(
+        model: Model, states: Tensor, replaced: Tensor, real: Tensor
+    ) -> dict[str, Tensor]:
+        if len(states) == 1:  # packed
+            for tensor in (states, replaced, real):
+                torch._dynamo.mark_dynamic(tensor, 1)
+        return detection(model, states, replaced, real)
+
+    return Tail(
+        masked=guarded("heads", call_masked, plain.masked, say),
+        generator=guarded("the generator's heads", call_generator, plain.generator, say),
+        detection=guarded("detection heads", call_detection, plain.detection, say),
+    )
 
 
 def _sparing(layer: F) -> F:
@@ -77,9 +107,19 @@ def _sparing(layer: F) -> F:
 
 
 def _mark_packed(layer: F) -> F:
-    def call(attention: Any, feed_forward: Any, states: Any, mask: Any, needed: Any = None) -> Any:
+    def call(
+        attention: Any,
+        feed_forward: Any,
+        states: Any,
+        mask: Any,
+        needed: Any = None,
+        rotate: Any = None,
+        *others: Any,
+    ) -> Any:
         if isinstance(mask, Packing):
             torch._dynamo.mark_dynamic(states, 1)
-        return layer(attention, feed_forward, states, mask, needed)
+            if rotate is not None:
+                torch._dynamo.mark_dynamic(rotate.positions, 1)
+        return layer(attention, feed_forward, states, mask, needed, rotate, *others)
 
     return cast(F, call)

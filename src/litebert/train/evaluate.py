@@ -1,8 +1,8 @@
 """A fine-tuned model is scored: its folder and a task's data in; predictions and scores of a split
 out."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,9 +11,9 @@ import torch
 from litebert.errors import ConfigError
 from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.examples import AnswerExample, TaskExample, only
+from litebert.tasks.examples import AnswerExample, TaskExample, TextExample, only
 from litebert.tasks.heads.heads import predict as predict_examples
-from litebert.tasks.predictions import Prediction, SpanPrediction
+from litebert.tasks.predictions import LabelPrediction, Prediction, SpanPrediction
 from litebert.tasks.registry import BENCHMARKS, open_task
 from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.baselines import bag_of_words, majority
@@ -55,7 +55,7 @@ class EvaluationResult:
 
 def run_evaluation(
     task: str,
-    model: Path | str,
+    model: "Path | str | FinetunedModel",
     data: Any,
     *,
     split: str = "dev",
@@ -66,6 +66,7 @@ def run_evaluation(
     unlabelled: bool = False,
     batch_tokens: int | None = None,
     device: str = "auto",
+    threads: int | None = None,
     unverified: bool = False,
     say: Callable[[str], None] = to_stderr,
 ) -> EvaluationResult:
@@ -74,57 +75,64 @@ def run_evaluation(
     Args:
         task: A benchmark (cola … race), or for your own data classify, pair, regress, choose,
             answer or tag.
-        model: Folder of a fine-tuned checkpoint or run.
+        model: Folder of a fine-tuned checkpoint or run, or one that is loaded.
         data: The benchmark's folder, or your own file, folder or table in memory.
         split: dev, test, train; mnli also has dev_mismatched and test_mismatched.
         table: How your own files are read.
         baselines: Score the majority and a bag of words as well; they learn from the train split.
-        samples: Bootstrap resamples for the intervals.
+        samples: Bootstrap resamples for the intervals of scores that are no proportion.
         worst: How many of the most confidently wrong examples to return.
         unlabelled: Predict a split without labels too, which cannot be scored.
         batch_tokens: Tokens in one forward, padding included; less needs less memory.
         device: cpu, cuda, cuda:1 …, or auto.
+        threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, or as many as cores are
+            free.
         unverified: Do not compare the model's files with its manifest.json.
         say: Called with each note.
     """
     if samples < 1 or worst < 0:
         raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
-    runtime = Runtime.start(device=device, dtype="float32")
-    finetuned = FinetunedModel.load(model, unverified=unverified)
-    splits = (split, "train") if baselines and split != "train" else (split,)
-    opened = open_task_for(finetuned, task, data, table, splits)
-    examples, notes = opened.splits[split], list(opened.notes)
-    missing = [example for example in examples if not example.is_labelled]
-    if 0 < len(missing) < len(examples):
-        notes.append(
-            f"{len(missing):,} of the {len(examples):,} examples of {split} have no label, so that "
-            f"it is not scored; the first: {missing[0].where}"
+    with Runtime.joined(device=device, dtype="float32", threads=threads) as runtime:
+        finetuned = (
+            model
+            if isinstance(model, FinetunedModel)
+            else FinetunedModel.load(model, unverified=unverified)
         )
-    for note in notes:
-        say(f"note: {note}")
-    if missing and not unlabelled:
-        raise ConfigError(
-            f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE for "
-            "its predictions"
+        splits = (split, "train") if baselines and split != "train" else (split,)
+        opened = open_task_for(finetuned, task, data, table, splits)
+        finetuned = finetuned.for_task(opened.task)
+        examples, notes = opened.splits[split], list(opened.notes)
+        missing = [example for example in examples if not example.is_labelled]
+        if 0 < len(missing) < len(examples):
+            notes.append(
+                f"{len(missing):,} of the {len(examples):,} examples of {split} have no label, so "
+                f"that it is not scored; the first: {missing[0].where}"
+            )
+        for note in notes:
+            say(f"note: {note}")
+        if missing and not unlabelled:
+            raise ConfigError(
+                f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE "
+                "for its predictions"
+            )
+        predictions = finetuned.predict(examples, device=runtime.device, batch_tokens=batch_tokens)
+        evaluation, best_null = None, {}
+        if not missing:
+            evaluation = evaluate(opened.task, examples, predictions, samples=samples, count=worst)
+            if opened.task.has_null:
+                best_null = _best_null(opened.task, examples, predictions)
+        return EvaluationResult(
+            model=finetuned.folder,
+            task=opened.task,
+            split=split,
+            examples=examples,
+            predictions=predictions,
+            evaluation=evaluation,
+            baselines=_baseline_scores(opened, split) if baselines and evaluation else {},
+            null_threshold=finetuned.card.null_threshold,
+            best_null=best_null,
+            notes=opened.notes,
         )
-    predictions = finetuned.predict(examples, device=runtime.device, batch_tokens=batch_tokens)
-    evaluation, best_null = None, {}
-    if not missing:
-        evaluation = evaluate(opened.task, examples, predictions, samples=samples, count=worst)
-        if opened.task.has_null:
-            best_null = _best_null(opened.task, examples, predictions)
-    return EvaluationResult(
-        model=str(model),
-        task=opened.task,
-        split=split,
-        examples=examples,
-        predictions=predictions,
-        evaluation=evaluation,
-        baselines=_baseline_scores(opened, split) if baselines and evaluation else {},
-        null_threshold=finetuned.card.null_threshold,
-        best_null=best_null,
-        notes=opened.notes,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +140,14 @@ class FinetunedModel:
     """A model with the head and the card of its task."""
 
     folder: str
-    checkpoint: Checkpoint
     tokenizer: Tokenizer
     card: TaskCard
+    checkpoint: Checkpoint | None = None
+    """None where an engine predicts."""
+    engine: Callable[[TaskCard, Sequence[TaskExample]], Sequence[Prediction]] | None = None
+    """What predicts in place of the checkpoint: that of an exported model."""
+    label_of: Mapping[str, str] = field(default_factory=dict)
+    """What the scored task's files call each label, where the model has names for it."""
 
     @classmethod
     def load(cls, folder: Path | str, *, unverified: bool = False) -> Self:
@@ -165,16 +178,39 @@ class FinetunedModel:
         pause: Callable[[], None] = lambda: None,
     ) -> list[Prediction]:
         """A prediction for each example, in their order."""
-        model = self.checkpoint.model.to(device)
-        return predict_examples(
-            model,
-            self.card,
-            examples,
-            self.tokenizer,
-            device=device,
-            batch_tokens=batch_tokens,
-            pause=pause,
-        )
+        if self.label_of:  # the truth is in the files' terms, which the card does not know
+            examples = [replace(each, label=None) for each in only(examples, TextExample)]
+        if self.engine is not None:
+            predictions = list(self.engine(self.card, examples))
+        else:
+            assert self.checkpoint is not None
+            predictions = predict_examples(
+                self.checkpoint.model.to(device),
+                self.card,
+                examples,
+                self.tokenizer,
+                device=device,
+                batch_tokens=batch_tokens,
+                pause=pause,
+            )
+        if not self.label_of:
+            return predictions
+        return [
+            LabelPrediction(
+                label=self.label_of[each.label],
+                probabilities={self.label_of[name]: p for name, p in each.probabilities.items()},
+            )
+            for each in only(predictions, LabelPrediction)
+        ]
+
+    def for_task(self, task: Task) -> Self:
+        """This model with the labels that the benchmark's files have, where its own are the names
+        that are known for them: SST-2 has 0 and 1, a model may say negative and positive."""
+        benchmark = BENCHMARKS.get(task.name)
+        names = benchmark.label_names if benchmark else ()
+        if not names or set(self.card.task.labels) != set(names):
+            return self
+        return replace(self, label_of=dict(zip(names, task.labels, strict=True)))
 
     def check_task(self, task: Task) -> None:
         """Refuse a task that this model has no answers for; one of the same kind and labels will
@@ -191,7 +227,8 @@ class FinetunedModel:
                 f"the model in {self.folder} has a {mine.head} head, {task.name} needs a "
                 f"{task.head} head; fine-tune one for {task.name}"
             )
-        if set(mine.labels) != set(task.labels):
+        labels = {self.for_task(task).label_of.get(label, label) for label in mine.labels}
+        if labels != set(task.labels):
             raise ConfigError(
                 f"the labels of {task.name} are {shown(task.labels)}, those of the model in "
                 f"{self.folder} are "
@@ -211,12 +248,18 @@ def open_task_for(
     mine, options = model.card.task, options or TableOptions()
     if task not in BENCHMARKS and mine.kind in LABELLED and options.labels is None:
         options = replace(options, labels=mine.labels)
-    opened = open_task(task, data, options=options, splits=splits, head=mine.head)
+    # dev is what it was when the model was fine-tuned
+    options = replace(options, stratify=options.stratify and model.card.stratified)
+    columns = model.card.columns if mine.kind == task else {}
+    opened = open_task(task, data, options=options, splits=splits, head=mine.head, columns=columns)
     model.check_task(opened.task)
-    if mine.name == opened.task.name:
-        return opened
-    note = f"{model.folder} was fine-tuned on {mine.name}, not on {opened.task.name}"
-    return replace(opened, notes=(*opened.notes, note))
+    notes = opened.notes
+    if label_of := model.for_task(opened.task).label_of:
+        meant = ", ".join(f"{label} is {name}" for name, label in label_of.items())
+        notes += (f"labels of {opened.task.name}: {meant}",)
+    if mine.name != opened.task.name:
+        notes += (f"{model.folder} was fine-tuned on {mine.name}, not on {opened.task.name}",)
+    return replace(opened, notes=notes)
 
 
 def predict_all(
@@ -237,7 +280,9 @@ def predict_all(
         model.check_task(data.task)
         for split, examples in data.splits.items():
             predictions[split].append(
-                model.predict(examples, device=device, batch_tokens=batch_tokens)
+                model.for_task(data.task).predict(
+                    examples, device=device, batch_tokens=batch_tokens
+                )
             )
     return data, predictions
 

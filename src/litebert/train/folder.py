@@ -82,6 +82,16 @@ class RunFolder:
             )
 
 
+def stored_threads(path: Path | str) -> int | None:
+    """How many threads the run in the folder `path`, or its first seed, began with; None where
+    there is none."""
+    for folder in (RunFolder(path), RunFolder(Path(path) / "seed-0")):
+        with contextlib.suppress(ValueError, OSError, AttributeError):
+            count = json.loads(folder.environment.read_text(encoding="utf-8")).get("threads")
+            return count if type(count) is int else None
+    return None
+
+
 def environment(**more: Any) -> dict[str, Any]:
     """What a number may depend on: versions, processor, revision of the code."""
     packages = ("torch", "numpy", "safetensors", "sentencepiece")
@@ -104,11 +114,11 @@ def claim(
     here = environment(**runtime.facts())
     changes: list[str] = []
     if folder.recipe.exists():
-        differing = differences(_read_record(folder), recipe, inputs)
+        differing = differences(read_record(folder.recipe), recipe, inputs)
         if differing:
             raise ConfigError(
                 f"{folder.path} holds another run, so it cannot be resumed; choose another --out, "
-                "or undo: " + "; ".join(differing)
+                f"take its own recipe (--recipe {folder.recipe}), or undo: " + "; ".join(differing)
             )
         changes = _environment_changes(folder, here)
     elif runtime.is_main:
@@ -117,7 +127,7 @@ def claim(
         write_json(folder.recipe, record)  # last: it marks the folder
     runtime.wait()
     # absent where a rank does not see the same folder, which `Run` reports
-    folder.run_id = _read_record(folder).get("id") if folder.recipe.exists() else None
+    folder.run_id = read_record(folder.recipe).get("id") if folder.recipe.exists() else None
     return changes
 
 
@@ -140,12 +150,13 @@ def differences(
     return difference(before, recipe) + lines
 
 
-def _read_record(folder: RunFolder) -> dict[str, Any]:
+def read_record(path: Path) -> dict[str, Any]:
+    """A run's recipe.json: its recipe, inputs and id."""
     try:
-        return dict(json.loads(folder.recipe.read_text(encoding="utf-8")))
+        return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(
-            f"{folder.recipe} cannot be read as the recipe of a run: {error}; choose another --out"
+            f"{path} cannot be read as the recipe of a run: {error}; choose another --out"
         ) from error
 
 

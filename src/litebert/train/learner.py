@@ -141,6 +141,12 @@ class Job(Protocol[M_contra, B, S]):
     ) -> dict[str, Any]:
         """A step's entries in metrics.jsonl, `loss` and `tokens` among them."""
 
+    def work(self, metrics: dict[str, Any]) -> float:
+        """The relative cost of a step, by its entries in metrics.jsonl."""
+
+    def work_left(self, step: int) -> float:
+        """That of all steps from `step` on."""
+
     def name(self, batch: B) -> str:
         """Which examples these are, for a message about a step that failed."""
 

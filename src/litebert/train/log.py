@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.files import DISK_FULL
+from litebert.files import DISK_FULL, to_json
 
 Record = dict[str, Any]
 Sink = Callable[[Record], None]
@@ -55,9 +55,7 @@ class Log:
         """One record. JSON has no NaN: a number that is not finite is written as its name."""
         record = _record(kind, step, values)
         if self._file is not None:
-            self._waiting += (
-                json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-            )
+            self._waiting += to_json(record, ensure_ascii=False).encode() + b"\n"
             self._try()
         for sink in self.sinks:
             sink(record)
@@ -95,6 +93,10 @@ class Log:
             self._waiting = self._waiting[written:]
 
 
+MAX_STEP = 10**12
+"""More than any run has."""
+
+
 def read_records(path: Path) -> Iterator[Record]:
     """The records of a metrics file; a last line that a killed process left unfinished is left
     out."""
@@ -115,13 +117,16 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         raise DataError(
             f"{path}, line {number} is not JSON: {error}; the file was changed by hand or damaged"
         ) from error
-    if (
-        not isinstance(record, dict)
-        or "kind" not in record
-        or not isinstance(record.get("step"), int)
-    ):
+    is_record = (
+        isinstance(record, dict)
+        and "kind" in record
+        and type(record.get("step")) is int
+        and 0 <= record["step"] < MAX_STEP
+    )
+    if not isinstance(record, dict) or not is_record:
         raise DataError(
-            f"{path}, line {number} has no kind and step; the file was not written by litebert"
+            f"{path}, line {number} has no kind, or no step from 0 to {MAX_STEP:,}; the file was "
+            "not written by litebert, or damaged"
         )
     return record
 

@@ -10,6 +10,7 @@ import atexit
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
@@ -25,9 +26,21 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 EVERY_SECONDS = 5.0
-HELD_OUT = ("masked_loss", "masked_accuracy", "sop_accuracy", "nsp_accuracy", "perplexity")
+HELD_OUT = (
+    "masked_loss",
+    "masked_accuracy",
+    "detection_accuracy",
+    "replaced_fraction",
+    "sop_accuracy",
+    "nsp_accuracy",
+    "perplexity",
+)
 """What is shown of an evaluation in pretraining."""
 FLUSH_SECONDS = 30
+MEASURED_SECONDS = 10.0
+"""Time in steps after which the rest of a run is estimated."""
+LONG_SECONDS = 300.0
+"""Time left from which the estimate is printed."""
 NOT_DRAWN = frozenset({"kind", "step", "event", "message", "examples"})
 NOT_FINITE = ("nan", "inf", "-inf")
 
@@ -40,6 +53,7 @@ class ProgressSink:
         self.console = Console(file=stream or sys.stderr)
         self.recent: deque[tuple[float, int, int]] = deque(maxlen=200)
         self.next_line = 0.0
+        self.last_step: Record = {}
         self.bar: Progress | None = None
         if self.console.is_terminal and not silent:
             self.bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console)
@@ -71,22 +85,19 @@ class ProgressSink:
         if record["kind"] == "step":
             self._step(record)
         elif record["kind"] == "evaluation":
-            self.console.print(
-                escape(self._evaluation(record)), highlight=False, markup=False, soft_wrap=True
-            )
+            self._print(self._evaluation(record))
         elif record["kind"] == "event":
-            self.console.print(
-                escape(f"step {record['step']:,}: {record['message']}"),
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            self._print(f"step {record['step']:,}: {record['message']}")
             if record["event"] in ("resumed", "rollback"):
                 self.recent.clear()  # speed is measured from here on
                 if self.bar:
                     self.bar.update(self.task, completed=record["step"])
 
     def _step(self, record: Record) -> None:
+        if stage := stage_change(self.last_step, record):
+            self.recent.clear()  # its steps take another time
+            self._print(f"step {record['step']:,}: {stage}")
+        self.last_step = record
         now = time.monotonic()
         self.recent.append((now, record["step"], record["tokens"]))
         loss = record["loss"] if isinstance(record["loss"], str) else f"{record['loss']:.3f}"
@@ -95,7 +106,10 @@ class ProgressSink:
             self.bar.update(self.task, completed=record["step"] + 1, description=text)
         elif now >= self.next_line or record["step"] + 1 == self.steps:
             self.next_line = now + EVERY_SECONDS
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self.console.print(escape(text), highlight=False, markup=False, soft_wrap=True)
 
     def _speed(self) -> str:
         (start, first_step, first_tokens), (end, last_step, last_tokens) = (
@@ -125,6 +139,76 @@ class ProgressSink:
             if isinstance(record[name], float)
         ]
         return f"step {record['step']:,}: {where}: " + ", ".join(parts)
+
+
+def stage_change(before: Record, record: Record) -> str:
+    """What a stage of pretraining changes between two steps, in words; "" where none begins."""
+    if "depth" not in before or "depth" not in record:
+        return ""  # the first step, or fine-tuning, whose batches are of any length
+    changes = [
+        f"{words(record[name])} instead of {_value(before[name])}"
+        for name, words in _STAGED.items()
+        if name in before and record[name] != before[name]
+    ]
+    if not changes:
+        return ""
+    is_comparable = all(
+        record[name] == before.get(name) for name in _STAGED if name != "batch_size"
+    )
+    note = "" if is_comparable else "; the loss is not comparable with that before"
+    return f"a stage begins: {', '.join(changes)}{note}"
+
+
+def _value(number: float) -> str:
+    return f"{number:.0%}" if isinstance(number, float) else f"{number:,}"
+
+
+_STAGED: dict[str, Callable[[float], str]] = {
+    "sequence_length": lambda value: f"sequences of {_value(value)} tokens",
+    "batch_size": lambda value: f"batches of {_value(value)}",
+    "depth": lambda value: f"{_value(value)} layers",
+    "mask_fraction": lambda value: f"{_value(value)} of the tokens masked",
+}
+"""What a stage may change, in words."""
+
+
+class ExpectedTime:
+    """Measures the first steps of a process, and once tells how long the rest will take, where that
+    is long."""
+
+    def __init__(
+        self,
+        work: Callable[[Record], float],
+        work_left: Callable[[int], float],
+        tell: Callable[[int, str], None],
+    ) -> None:
+        """`work` is the relative cost of a step by its metrics, `work_left` that of all steps from
+        one on; `tell` receives the step and the message."""
+        self._work, self._work_left, self._tell = work, work_left, tell
+        self._start: float | None = None
+        """Seconds of the run after this process's first step, which also warms up."""
+        self._done = 0.0
+        self._is_told = False
+
+    def __call__(self, step: int, metrics: Record) -> None:
+        """`metrics` are those of a step that was just done."""
+        if self._is_told:
+            return
+        if self._start is None:
+            self._start = metrics["seconds"]
+            return
+        self._done += self._work(metrics)
+        seconds = metrics["seconds"] - self._start
+        if seconds < MEASURED_SECONDS or not self._done:
+            return
+        self._is_told = True
+        left = self._work_left(step + 1) * seconds / self._done
+        if left >= LONG_SECONDS:
+            self._tell(
+                step + 1,
+                f"about {duration(left)} to go on this machine, evaluations not counted, at the "
+                "speed of the first steps",
+            )
 
 
 class TensorBoardSink:

@@ -45,7 +45,7 @@ from litebert.train.loop import (
     StepDone,
     Subscriber,
 )
-from litebert.train.progress import ProgressSink
+from litebert.train.progress import ExpectedTime, ProgressSink
 from litebert.train.runtime import Runtime, StopSignal
 
 Say = Callable[[str], None]
@@ -135,6 +135,8 @@ class Run(Generic[B, S]):
             result = finished()
             if result is not None:
                 return result
+            if self.runtime.threads is not None and progress:
+                self.say(f"computing with {self.runtime.threads}")
             if changes:
                 self.say("the run resumes, but not bit for bit: " + "; ".join(changes))
             with self._logged(sinks, progress=progress):
@@ -161,6 +163,7 @@ class Run(Generic[B, S]):
                 self.state = state
             case StepDone(step=step, metrics=metrics):
                 self.log.write("step", step, **metrics)
+                self.expected(step, metrics)
             case Incident(step=step, kind=kind, message=message):
                 self.log.write("event", step, event=kind, message=message)
             case Evaluated(state=state, scores=scores, examples=examples):
@@ -247,6 +250,7 @@ class Run(Generic[B, S]):
         status."""
         is_main = self.runtime.is_main
         self.guard, self.saved = self.new_guard(), -1
+        self.expected = ExpectedTime(self.job.work, self.job.work_left, self._tell_time)
         self.log = Log(self.folder.metrics if is_main else None)
         self.store = SnapshotStore(self.folder.snapshots, keep=self.recipe.keep_snapshots)
         try:
@@ -259,6 +263,10 @@ class Run(Generic[B, S]):
             raise
         finally:
             self.log.close()
+
+    def _tell_time(self, step: int, message: str) -> None:
+        if self.runtime.device.type == "cpu":  # a GPU's first steps compile and record
+            self.log.announce("event", step, event="expected", message=message)
 
     def _start(self) -> State:
         state = self.restore()

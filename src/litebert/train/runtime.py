@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Literal
 
 import torch
@@ -24,6 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 from litebert.config import EncoderConfig
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.kernels.gate import Gate, parse
+from litebert.threads import Threads, choose_threads
 
 Arithmetic = Literal["auto", "float32", "bfloat16", "fp8"]
 FP8_CAPABILITY = (8, 9)
@@ -47,12 +48,21 @@ class Runtime:
     """Whether the layers' large matmuls are in 8 bits."""
     kernels_off: frozenset[str] = frozenset()
     """Kernel families that are switched off."""
+    threads: Threads | None = None
+    """Of the CPU that computes; None on a GPU, unless they were requested."""
 
     @classmethod
     def start(
-        cls, *, device: str = "auto", dtype: Arithmetic = "auto", kernels: str = "on"
+        cls,
+        *,
+        device: str = "auto",
+        dtype: Arithmetic = "auto",
+        kernels: str = "on",
+        threads: int | None = None,
+        stored_threads: int | None = None,
     ) -> "Runtime":
-        """Join the ranks that torchrun started, or be alone."""
+        """Join the ranks that torchrun started, or be alone. `stored_threads` is the number that a
+        run which may resume began with: another would round differently."""
         kernels_off = parse(kernels)
         rank, world_size, local = (
             int(os.environ.get(key, default)) for key, default in _TORCHRUN.items()
@@ -78,6 +88,11 @@ class Runtime:
             _join("nccl" if cuda else "gloo", rank, world_size)
         if dtype == "fp8":
             check_fp8(target)
+        chosen = None
+        if threads is not None or not cuda:
+            limit = torch.get_num_threads()
+            chosen = choose_threads(threads, stored=stored_threads, limit=limit)
+            torch.set_num_threads(chosen.count)
         names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "fp8": torch.bfloat16}
         auto = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
         return cls(
@@ -87,6 +102,7 @@ class Runtime:
             dtype=names.get(dtype, auto),
             fp8=dtype == "fp8",
             kernels_off=kernels_off,
+            threads=chosen,
         )
 
     def gate(self, config: EncoderConfig) -> Gate:
@@ -97,17 +113,18 @@ class Runtime:
 
     @classmethod
     @contextmanager
-    def joined(
-        cls, *, device: str = "auto", dtype: Arithmetic = "auto", kernels: str = "on"
-    ) -> "Iterator[Runtime]":
-        """As `start`, and leave the ranks at the end."""
-        runtime = cls.start(device=device, dtype=dtype, kernels=kernels)
+    def joined(cls, **options: Any) -> "Iterator[Runtime]":
+        """As `start`; at the end leave the ranks and restore the number of threads."""
+        before = torch.get_num_threads()
+        runtime = cls.start(**options)
         try:
             yield runtime
         except (InterruptedRunError, DivergedError):
             # every rank is here; after any other error the others may be waiting for this one
             runtime.close()
             raise
+        finally:
+            torch.set_num_threads(before)
         runtime.close()
 
     @property
@@ -164,9 +181,8 @@ class Runtime:
         resuming is exact."""
         digest = hashlib.sha256(repr((*parts, self.rank)).encode()).digest()
         seed = int.from_bytes(digest[:8], "little") >> 1
-        torch.default_generator.manual_seed(
-            seed
-        )  # torch.manual_seed formats a stack trace at each call
+        # torch.manual_seed formats a stack trace at each call
+        torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed)
 
@@ -195,12 +211,7 @@ class StopSignal:
             signal.signal(number, self._receive)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -54,10 +54,9 @@ class ChanceWatch:
         task, dev = prepared.card.task, prepared.dev.examples
         self.name = task.scores[0]
         self.chance = score(task, dev, majority(task, prepared.train.examples, dev))[self.name]
-        self.margin = 1 / math.sqrt(
-            len(dev)
-        )  # two standard errors of a share of about a half, or of a correlation of 0
-        self.chance_loss = _chance_loss(prepared.train.inputs)
+        # two standard errors of a share of about a half, or of a correlation of 0
+        self.margin = 1 / math.sqrt(len(dev))
+        self.chance_loss = _chance_loss(prepared.train.inputs, prepared.class_weights)
         self.decay = 1 - 1 / max(steps / 10, 1)
         self.begin()
 
@@ -107,7 +106,7 @@ class ChanceWatch:
         return f"{self.name} on dev at best {best} {baseline}{loss}"
 
 
-def _chance_loss(inputs: Inputs) -> float | None:
+def _chance_loss(inputs: Inputs, weights: np.ndarray | None) -> float | None:
     """The loss of the best guess that looks at nothing; None for spans, where position and length
     already tell something."""
     targets = inputs.targets
@@ -117,10 +116,13 @@ def _chance_loss(inputs: Inputs) -> float | None:
         return float(np.var(targets))
     if inputs.head == "multilabel":
         shares = targets.mean(0, dtype=np.float64).clip(1e-9, 1 - 1e-9)
-        return float(-(shares * np.log(shares) + (1 - shares) * np.log(1 - shares)).mean())
+        positive = shares if weights is None else weights * shares
+        guess = positive / (positive + 1 - shares)
+        return float(-(positive * np.log(guess) + (1 - shares) * np.log(1 - guess)).mean())
     if inputs.head == "choose":
         return float(np.mean(np.log(inputs.num_rows)))
-    shares = np.bincount(targets) / len(targets)
+    counts = np.bincount(targets, minlength=0 if weights is None else len(weights))
+    shares = counts / len(targets) if weights is None else weights * counts / len(targets)
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
 
@@ -147,9 +149,8 @@ class BestCheckpoint:
         self._waiting = checkpoint
         wrong = self.flush()
         if wrong and checkpoint is not None:
-            self._waiting = replace(
-                checkpoint, model=_copy(checkpoint.model)
-            )  # the run continues and changes the weights
+            # the run continues and changes the weights
+            self._waiting = replace(checkpoint, model=_copy(checkpoint.model))
         return wrong
 
     def is_better(self, score: float) -> bool:
@@ -219,9 +220,8 @@ class DevEvaluation:
         run, state, patience = self.run, event.state, self.job.recipe.patience
         card, predictions = self.predict(stop_check(run.runtime, event.stop))
         scores = score(card.task, self.prepared.dev.examples, predictions)
-        first = run.runtime.broadcast(
-            scores[card.task.scores[0]]
-        )  # ranks must not decide differently
+        # ranks must not decide differently
+        first = run.runtime.broadcast(scores[card.task.scores[0]])
         threshold = {} if card.null_threshold is None else {"null_threshold": card.null_threshold}
         run.emit(Evaluated(state=state, scores={"score": first, **scores, **threshold}))
         self.evaluated = state.step

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from litebert.data.stream import Position
@@ -20,6 +21,7 @@ from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.recipes.pretrain import Compile
 from litebert.tasks.encode.batch import TaskBatch, epoch_batches
 from litebert.tasks.encode.inputs import Inputs
+from litebert.tasks.heads.exits import exit_losses
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import task_losses
 from litebert.train.runtime import Runtime
@@ -51,8 +53,19 @@ class FinetuneJob:
     """A task's examples, by a recipe; with `pack`, rows end to end (tasks/encode/batch.py)."""
 
     def __init__(
-        self, recipe: FinetuneRecipe, inputs: Inputs, runtime: Runtime, *, pack: bool = False
+        self,
+        recipe: FinetuneRecipe,
+        inputs: Inputs,
+        runtime: Runtime,
+        *,
+        pack: bool = False,
+        class_weights: np.ndarray | None = None,
     ) -> None:
+        self.class_weights = (
+            None
+            if class_weights is None
+            else torch.tensor(class_weights, dtype=torch.float32, device=runtime.device)
+        )
         self.recipe, self.inputs, self.runtime, self.pack = recipe, inputs, runtime, pack
         self.longest = int(inputs.lengths.max(initial=1))
         self.seed = recipe.seed
@@ -171,7 +184,15 @@ class FinetuneJob:
         )
 
     def compute(self, model: Model, batch: DeviceBatch, depth: int | None = None) -> TaskSums:
-        return task_losses(model, batch)
+        if self.recipe.exits == "none":
+            return task_losses(model, batch, self.class_weights)
+        return exit_losses(
+            model,
+            batch,
+            self.class_weights,
+            distillation=self.recipe.exit_distillation,
+            temperature=self.recipe.exit_temperature,
+        )
 
     def layout(self, microbatch: TaskBatch) -> HostBatch:
         """Its rows end to end, in few shapes."""
@@ -211,6 +232,13 @@ class FinetuneJob:
         }
         padding = 1 - counts["real_tokens"] / tokens
         return shown | shape | {"padding": round(padding, 4), "tokens": int(counts["tokens"])}
+
+    def work(self, metrics: dict[str, Any]) -> float:
+        """Real tokens, of a batch as long as this one."""
+        return self.drawn.batch.num_tokens * float(self.runtime.world_size)
+
+    def work_left(self, step: int) -> float:
+        return self.tokens * (self.steps - step) / self.length
 
     def name(self, batch: TaskBatch) -> str:
         numbers = self.inputs.examples[self.drawn.units]

@@ -6,24 +6,38 @@ RTE, STS-B and MRPC start from an MNLI model in the paper.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+import numpy as np
 import torch
 
-from litebert.config import POOLED_HEADS, HeadConfig, ModelConfig
+from litebert.checks import shorten
+from litebert.config import EXIT_HEADS, POOLED_HEADS, HeadConfig, ModelConfig, first_settings
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe
+from litebert.recipes.class_weights import ClassWeights
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
-from litebert.tasks.examples import AnswerExample, TaskExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.tasks.tables.split import cut
-from litebert.tasks.task import TaskCard, TaskData
+from litebert.tasks.task import Task, TaskCard, TaskData, shown
 from litebert.text.tokenizer import Tokenizer
 
+UNKNOWN_SHARE, UNKNOWN_SAMPLE, UNKNOWN_CHARACTERS = 0.02, 500, 2_000
+"""Of tokens that a user hears of; of how many examples, and of how much of each text."""
+MOST_CALIBRATED = 10_000
+"""Examples that are kept aside for calibrating early exit, at most."""
 ASIDE = 0.1
 """Fraction of train on which `null_search="train"` searches the threshold for "no answer"."""
 
@@ -46,6 +60,44 @@ class Prepared:
     threshold_split: EncodedSplit | None = None
     """Of train, and not trained on: what the threshold for "no answer" is searched on; none where
     dev is."""
+    exit_split: EncodedSplit | None = None
+    """Of train, and not trained on: the texts on which thresholds of early exit are calibrated;
+    none without exits."""
+    class_weights: np.ndarray | None = None
+    """Weight of each label in the loss; of several labels, of its positives; None for none."""
+
+
+def unknown_tokens(examples: Sequence[TaskExample], tokenizer: Tokenizer) -> list[str]:
+    """A note where many tokens of a sample of the examples are unknown to the model."""
+    sample = examples[:: max(1, len(examples) // UNKNOWN_SAMPLE)]
+    texts = [text[:UNKNOWN_CHARACTERS] for example in sample for text in _texts(example)]
+    num_tokens, unknown = 0, Counter[str]()
+    for text, tokens in zip(texts, tokenizer.encode_with_offsets(texts), strict=True):
+        num_tokens += len(tokens.ids)
+        for index, (start, end) in zip(tokens.ids, tokens.offsets.tolist(), strict=True):
+            if index == tokenizer.unk_id:
+                unknown[text[start:end]] += 1
+    share = unknown.total() / max(num_tokens, 1)
+    if share <= UNKNOWN_SHARE:
+        return []
+    commonest = unknown.most_common(1)[0][0]
+    return [
+        f"{share:.1%} of the tokens in a sample of the data are unknown to the model, most often "
+        f"{shorten(commonest)}: it cannot tell them apart. Choose a model of the data's language, "
+        "or pretrain one with a tokenizer trained on such text"
+    ]
+
+
+def _texts(example: TaskExample) -> Sequence[str]:
+    match example:
+        case TextExample():
+            return [example.first] if example.second is None else [example.first, example.second]
+        case ChoiceExample():
+            return [example.context, example.question, *example.options]
+        case AnswerExample():
+            return [example.question, example.context]
+        case TagExample():
+            return [" ".join(example.words)]
 
 
 def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Prepared:
@@ -55,13 +107,19 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
             f"the recipe is for {recipe.task}, the data are {data.task.name}; take the recipe of "
             "the task"
         )
+    scores = data.task.scores
+    if recipe.class_weights and data.task.head == "classify" and "macro_f1" in scores:
+        # accuracy, which the frequent labels rule, is not what weights are for
+        scores = ("macro_f1", *(name for name in scores if name != "macro_f1"))
     card = TaskCard(
-        task=data.task,
+        task=replace(data.task, scores=scores),
         max_length=recipe.max_length,
         stride=recipe.stride,
         max_question=recipe.max_question,
         max_answer=recipe.max_answer,
         beam=recipe.beam,
+        columns=data.columns,
+        stratified=data.stratified,
     )
     train, threshold_split = _examples(data, "train"), None
     if recipe.null_search == "train" and data.task.has_null:
@@ -73,11 +131,53 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
                 "there are too few titles; search on dev instead"
             )
         threshold_split = _encode(card, "train", searched, tokenizer)
+    exit_split = None
+    if recipe.exits != "none" and card.task.head in EXIT_HEADS:
+        share = min(ASIDE, MOST_CALIBRATED / len(train))
+        train, aside = cut(train, share, lambda example: tuple(_texts(example)), seed=0)
+        exit_split = _encode(card, "train", aside, tokenizer) if aside else None
     splits = {
         "train": _encode(card, "train", train, tokenizer),
         "dev": _encode(card, "dev", _examples(data, "dev"), tokenizer),
     }
-    return Prepared(card=card, **splits, threshold_split=threshold_split)
+    weights = label_weights(recipe.class_weights, card.task, splits["train"].inputs)
+    return Prepared(
+        card=card,
+        **splits,
+        threshold_split=threshold_split,
+        exit_split=exit_split,
+        class_weights=weights,
+    )
+
+
+def label_weights(spec: ClassWeights, task: Task, inputs: Inputs) -> np.ndarray | None:
+    """The weight of each label. Where an example has one label, its mean over train is 1, so that
+    the learning rate keeps its meaning; balanced is then n / (k n_label), as in scikit-learn. Of
+    several labels it is that of the positives, and balanced makes them as heavy as the
+    negatives."""
+    if not spec:
+        return None
+    if task.head not in ("classify", "multilabel", "tag"):
+        raise ConfigError(f"class weights are for tasks with labels; {task.name} has none")
+    named = dict(spec.by_label)
+    for label in named:
+        if label not in task.labels:
+            raise ConfigError(
+                f"there is no label {label!r} for a class weight; {task.name} has: "
+                f"{shown(task.labels)}"
+            )
+    weights = np.array([named.get(label, 1.0) for label in task.labels])
+    targets = inputs.targets
+    assert targets is not None
+    if task.head == "multilabel":
+        share = targets.mean(0, dtype=np.float64)
+        known = (share > 0) & (share < 1)
+        ratio = np.divide(1 - share, share, out=np.ones_like(share), where=known)
+        return ratio if spec.rule == "balanced" else weights
+    counts = np.bincount(targets, minlength=len(task.labels)).astype(np.float64)
+    if spec.rule == "balanced":
+        weights = np.divide(1, counts, out=np.zeros_like(counts), where=counts > 0)
+    return np.asarray(weights * counts.sum() / (weights * counts).sum())
 
 
 def head_config(source: Checkpoint, card: TaskCard, recipe: FinetuneRecipe) -> ModelConfig:
@@ -91,7 +191,12 @@ def head_config(source: Checkpoint, card: TaskCard, recipe: FinetuneRecipe) -> M
         ffn_dropout=dropout,
         pooler=source.model.config.encoder.pooler or card.task.head in POOLED_HEADS,
     )
-    head = HeadConfig(kind=card.task.head, labels=card.task.labels, dropout=recipe.head_dropout)
+    head = HeadConfig(
+        kind=card.task.head,
+        labels=card.task.labels,
+        dropout=recipe.head_dropout,
+        exits=recipe.exits,
+    )
     return ModelConfig(encoder=encoder, heads=(head,))
 
 
@@ -124,7 +229,8 @@ def tokenizer_of(source: Checkpoint, folder: object) -> Tokenizer:
 
 def fingerprint(model: Model) -> str:
     """A sha256 of the encoder's shape and weights: what a run started from."""
-    digest = hashlib.sha256(repr(sorted(model.config.encoder.to_dict().items())).encode())
+    settings = first_settings(model.config.encoder.to_dict())
+    digest = hashlib.sha256(repr(sorted(settings.items())).encode())
     for name, tensor in sorted(model.encoder.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)

@@ -8,6 +8,7 @@ lower learning rate, as often as the recipe allows.
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.batch import TaskBatch
+from litebert.tasks.heads.exits import depth_logits
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import predict_inputs
 from litebert.tasks.predictions import save_predictions
@@ -28,6 +30,7 @@ from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskCard
 from litebert.train.compile import compile_model
 from litebert.train.finetune.evaluation import BestCheckpoint, ChanceWatch, DevEvaluation
+from litebert.train.finetune.exits import calibrate_exits, describe_exits
 from litebert.train.finetune.job import LONGER, LOWER, FinetuneJob
 from litebert.train.finetune.prepare import (
     EncodedSplit,
@@ -70,15 +73,25 @@ class Finetuning:
             "train": prepared.train.inputs.fingerprint,
             "dev": prepared.dev.inputs.fingerprint,
             "labels": ", ".join(prepared.card.task.labels) or None,
+            "cut": "stratified" if prepared.card.stratified else None,
         }
         self.config = head_config(source, prepared.card, recipe)
         prepared.card.check_fits(self.config)
         model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
-        working = WorkingCopy(model, runtime.dtype, gate=runtime.gate(self.config.encoder))
+        gate = runtime.gate(self.config.encoder)
+        if gate.note is not None:
+            say(gate.note)
+        working = WorkingCopy(model, runtime.dtype, gate=gate)
         optimizer = make_optimizer(model.named_parameters(), recipe.optimizer)
         longest = int(prepared.train.inputs.lengths.max(initial=1))
         pack = can_pack(working.model, longest)
-        self.job = FinetuneJob(recipe, prepared.train.inputs, runtime, pack=pack)
+        self.job = FinetuneJob(
+            recipe,
+            prepared.train.inputs,
+            runtime,
+            pack=pack,
+            class_weights=prepared.class_weights,
+        )
         compile_model(working.model, self.job.compile_wish, runtime, say, dynamic=not pack)
         has_graphs = pack and recipe.compile != "off" and runtime.device.type == "cuda"
         self.graphs = Graphs(self.job, working.model, say) if has_graphs else None
@@ -181,6 +194,7 @@ class Finetuning:
             _conclude(
                 self.run.folder,
                 self.prepared.dev,
+                self.prepared.exit_split,
                 about,
                 device=self.runtime.device,
                 batch_tokens=self.recipe.evaluate_tokens,
@@ -212,6 +226,7 @@ def result_of(folder: Path, details: dict[str, Any]) -> RunResult:
 def _conclude(
     folder: RunFolder,
     dev: EncodedSplit,
+    aside: EncodedSplit | None,
     about: dict[str, Any],
     *,
     device: torch.device,
@@ -233,6 +248,12 @@ def _conclude(
         save_predictions(folder.path / _PREDICTIONS, card.task, dev.examples, predictions)
         scores = score(card.task, dev.examples, predictions)
         best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
+        if final.model.config.heads[0].exits != "none":
+            compute = partial(depth_logits, model, device=device, batch_tokens=batch_tokens)
+            found = {} if aside is None else calibrate_exits(card, compute(aside.inputs))
+            card = replace(card, exits={name: each.to_dict() for name, each in found.items()})
+            replace(final, task=card.to_dict()).save(folder.final, replace=True)
+            about = about | describe_exits(card, dev, compute(dev.inputs))
         result = (
             best
             | about

@@ -17,9 +17,9 @@ from litebert.recipes.table14 import FROM_MNLI
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.columns import TableOptions
-from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of
+from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of, unknown_tokens
 from litebert.train.finetune.run import Finetuning, result_of
-from litebert.train.folder import RunFolder
+from litebert.train.folder import RunFolder, read_record, stored_threads
 from litebert.train.log import Sink
 from litebert.train.progress import TensorBoardSink
 from litebert.train.run import RunResult, Say, to_stderr
@@ -38,6 +38,7 @@ def run_finetuning(
     seeds: int = 1,
     device: str = "auto",
     kernels: str = "on",
+    threads: int | None = None,
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
@@ -58,6 +59,8 @@ def run_finetuning(
         seeds: Number of runs with different seeds, each in a folder of its own.
         device: cpu, cuda, cuda:1 …, or auto.
         kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
+        threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, what the run began with,
+            or as many as cores are free.
         tensorboard: Write TensorBoard events into the run folder as well.
         unverified: Do not compare the model's files with its manifest.json.
         progress: Show progress on standard error.
@@ -71,9 +74,11 @@ def run_finetuning(
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
     if table is not None and table.bad_rows == "quarantine" and table.quarantine is None:
         table = replace(table, quarantine=str(Path(out) / "quarantine.jsonl"))
+    table = _as_begun(table or TableOptions(), Path(out))
     examples = open_task(task, data, options=table, splits=("train", "dev"))
     source, loading_notes = load_checkpoint(model, unverified=unverified)
-    notes = (*examples.notes, *loading_notes, *_advice(examples.task.name, source))
+    unknown = unknown_tokens(examples.splits.get("train", ()), tokenizer_of(source, model))
+    notes = (*examples.notes, *loading_notes, *_advice(examples.task.name, source), *unknown)
     for note in notes if progress else ():
         say(f"note: {note}")
     changes = dict(settings or {})
@@ -88,7 +93,13 @@ def run_finetuning(
         )
         changes = _scaled(recipe, changes)
     recipe = recipe.changed(changes)
-    with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
+    with Runtime.joined(
+        device=device,
+        dtype=recipe.dtype,
+        kernels=kernels,
+        threads=threads,
+        stored_threads=stored_threads(out),
+    ) as runtime:
 
         def sinks(folder: Path) -> tuple[Sink, ...]:
             return (
@@ -176,6 +187,16 @@ def train_seeds(
         write_json(out / "summary.json", summary)
     runtime.wait()
     return result_of(out, summary)
+
+
+def _as_begun(table: TableOptions, out: Path) -> TableOptions:
+    """The options with which dev is cut as it was for the run in `out`: runs of earlier versions
+    did not regard the labels."""
+    for folder in (out, out / "seed-0"):
+        path = RunFolder(folder).recipe
+        if path.exists() and "cut" not in read_record(path).get("inputs", {}):
+            return replace(table, stratify=False)
+    return table
 
 
 def _check_single(out: Path | str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from litebert.convert.huggingface_writer import describe_class
 from litebert.data.stream import Position
 from litebert.errors import InterruptedRunError
 from litebert.loading import find_checkpoint
@@ -34,13 +35,16 @@ def run_dry(
     init: Path | str | None = None,
     device: str = "auto",
     kernels: str = "on",
+    threads: int | None = None,
     workers: int = 1,
     unverified: bool = False,
 ) -> dict[str, Any]:
     """Run a few steps of a pretraining at the stage with most tokens in a batch; memory, speed,
     time and disk of the run. Nothing is written to `out`."""
     start = None if init is None else find_checkpoint(init)
-    with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
+    with Runtime.joined(
+        device=device, dtype=recipe.dtype, kernels=kernels, threads=threads
+    ) as runtime:
         training = Pretraining(
             recipe, data, runtime, init=start, workers=workers, unverified=unverified
         )
@@ -49,11 +53,8 @@ def run_dry(
 
 def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:
     recipe, job, runtime = training.recipe, training.job, training.runtime
-    stages = [
-        stages
-        for stages in (recipe.batch_size, recipe.sequence_length, recipe.depth)
-        if stages is not None
-    ]
+    staged = (recipe.batch_size, recipe.sequence_length, recipe.mask_fraction, recipe.depth)
+    stages = [stages for stages in staged if stages is not None]
     starts = {start for one in stages for start in one.starts(job.steps) if start < job.steps}
     largest = max(sorted(starts), key=lambda step: _size(training, step))
     length, batch_size = training.feed.at(largest)
@@ -93,6 +94,7 @@ def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:
         "device": str(runtime.device),
         "batch_size": batch_size,
         "sequence_length": length,
+        "mask_fraction": training.feed.mask_fraction(largest),
         "microbatch_rows": rows,
         "memory_bytes": used,
         "memory_total_bytes": there,
@@ -103,6 +105,7 @@ def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:
         "tokens": tokens,
         "run_seconds": round(tokens / speed),
         "disk_bytes": snapshot * (recipe.keep_snapshots + 1) + checkpoints,
+        "transformers": describe_class(training.learner.model.config.converted()),
         "disk_free_bytes": shutil.disk_usage(_existing(Path(out))).free,
     }
 
@@ -114,7 +117,7 @@ def dry_run_lines(measured: dict[str, Any]) -> dict[str, str]:
         "device": measured["device"],
         "largest batch": (
             f"{measured['batch_size']:,} × {measured['sequence_length']} tokens, "
-            f"{measured['microbatch_rows']} at a time"
+            f"{measured['microbatch_rows']} at a time, {measured['mask_fraction']:.0%} masked"
         ),
         "memory": (
             f"{measured['memory_bytes'] / 2**30:.2f} of "
@@ -129,12 +132,13 @@ def dry_run_lines(measured: dict[str, Any]) -> dict[str, str]:
             f"{measured['disk_bytes'] / 1e6:,.0f} MB, {measured['disk_free_bytes'] / 1e6:,.0f} MB "
             "free"
         ),
+        "transformers": f"loads it {measured['transformers']}",
     }
 
 
-def _size(training: Pretraining, step: int) -> tuple[int, int]:
+def _size(training: Pretraining, step: int) -> tuple[int, int, float]:
     length, batch_size = training.feed.at(step)
-    return length * batch_size, training.job.depth(step) or 0
+    return length * batch_size, training.job.depth(step) or 0, training.feed.mask_fraction(step)
 
 
 def _memory(device: torch.device) -> tuple[int, int]:

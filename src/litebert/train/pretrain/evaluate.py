@@ -1,8 +1,10 @@
-"""Evaluation on held-out text: masked-token loss and accuracy, perplexity, and both kinds of order
-(ALBERT Table 5); and a watch over training for the plateau that ALBERT starts on.
+"""Evaluation on held-out text: masked-token loss and accuracy, perplexity, both kinds of order
+(ALBERT Table 5), and how well replaced tokens are detected; and a watch over training for the
+plateau that ALBERT starts on.
 
-The held-out examples and their masks are the same for every run, seed and step, so numbers are
-comparable.
+The held-out examples and their masks are the same for every seed and step, and for every recipe of
+the same max_ngram: a fixed fraction is masked as BERT does it (80 % [MASK], 10 % random), whatever
+training does. So numbers are comparable.
 """
 
 import math
@@ -18,7 +20,8 @@ from litebert.data.stream import Stream
 from litebert.errors import DataError
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.objective import Losses, needed_states, pretrain_losses
+from litebert.objective import Losses, detection_scores, losses_of, pretrain_losses
+from litebert.objective.masked import needed_states
 from litebert.recipes.pretrain import Order
 from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
@@ -33,8 +36,11 @@ ROWS = 64
 class HeldoutScorer:
     """Examples of the held-out documents of a stream, made once for each length."""
 
-    def __init__(self, stream: Stream, runtime: Runtime, *, tokens: int) -> None:
+    def __init__(
+        self, stream: Stream, runtime: Runtime, *, tokens: int, mask_fraction: float = 0.15
+    ) -> None:
         self.stream, self.runtime, self.tokens = stream, runtime, tokens
+        self.mask_fraction = mask_fraction
         self._batches: dict[tuple[str, int], list[Batch | None]] = {}
 
     def check(self) -> None:
@@ -66,7 +72,15 @@ class HeldoutScorer:
 
     def _heldout(self, order: Order, length: int) -> Stream:
         spec = replace(
-            self.stream.spec, max_length=length, order=order, copies=None, short_probability=0.0
+            self.stream.spec,
+            max_length=length,
+            order=order,
+            copies=None,
+            short_probability=0.0,
+            mask_fraction=self.mask_fraction,
+            mask_share=0.8,
+            random_share=0.1,
+            max_masked=None,
         )
         return Stream(self.stream.shards, self.stream.vocabulary, spec, seed=0, split="heldout")
 
@@ -89,6 +103,8 @@ class HeldoutScorer:
             "heldout_tokens": int(sums["num_tokens"]),
             "sequence_length": length,
         }
+        if model.generator is not None:
+            scores |= detection_scores(sums, num_tokens=sums["num_tokens"])
         if "order" in model.heads:
             scores["order_loss"] = sums["order"] / sums["num_examples"]
             orders: tuple[Order, ...] = ("sop", "nsp")
@@ -108,7 +124,7 @@ class HeldoutScorer:
     ) -> dict[str, float]:
         training = model.training
         sums = dict.fromkeys(
-            Losses.__dataclass_fields__,
+            losses_of(model).__dataclass_fields__,
             torch.zeros((), dtype=torch.float64, device=self.runtime.device),
         )
         counts = {"num_masked": 0.0, "num_examples": 0.0, "num_tokens": 0.0}
@@ -118,8 +134,9 @@ class HeldoutScorer:
                 pause()
                 if batch is None:
                     continue
+                host = batch.padded(draws=model.generator is not None)
                 losses = pretrain_losses(
-                    model, DeviceBatch.of(batch.padded(), self.runtime.device), depth=depth
+                    model, DeviceBatch.of(host, self.runtime.device), depth=depth
                 )
                 sums = {name: sums[name] + number for name, number in losses.numbers().items()}
                 counts["num_masked"] += batch.num_masked
@@ -165,9 +182,10 @@ class HeldoutEvaluation:
         if event.is_last and run.runtime.is_main:
             batch = heldout.batches(self.job.recipe.order, length)[0]
             assert batch is not None, "the first rank has the first batch"
-            examples = filled_masks(model, batch, self.tokenizer)
+            examples = filled_masks(model.filler, batch, self.tokenizer)
         run.emit(Evaluated(state=state, scores=scores, examples=examples))
-        # losses of different lengths are not comparable
+        # losses of different lengths are not comparable, nor are those of detection over time: it
+        # becomes harder as the generator becomes better
         if self.best is None or length != self.best_length or scores["masked_loss"] < self.best:
             self.best, self.best_length = scores["masked_loss"], length
             if run.runtime.is_main:
@@ -195,7 +213,7 @@ def filled_masks(
 ) -> list[dict[str, Any]]:
     """The first `count` examples, each with its tokens, masked positions, true tokens and the
     model's best guesses."""
-    device = model.encoder.embedding.token.weight.device
+    device = next(model.parameters()).device
     batch = batch.rows(0, count)
     training = model.training
     model.eval()

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from litebert.config import ModelConfig
 from litebert.errors import ConfigError
 from litebert.model.model import Model
 from litebert.recipes import PretrainRecipe
@@ -34,9 +35,9 @@ def new_positions(recipe: PretrainRecipe, *, trained: int = 0) -> dict[int, rang
     """By step: the positions that a stage which begins there reads, and no stage before it did.
 
     `trained` are those of the checkpoint that a run starts from. The first stage has nothing to
-    extrapolate from, and sinusoidal positions need no extrapolation.
+    extrapolate from; sinusoidal positions need no extrapolation, and rotary ones no embedding.
     """
-    if not recipe.extend_positions or recipe.encoder.position_init == "sinusoidal":
+    if not recipe.extend_positions or recipe.encoder.positions != "learned":
         return {}
     lengths, steps, new = recipe.sequence_length, recipe.total_steps, {}
     for start in lengths.starts(steps):
@@ -60,6 +61,15 @@ def extend_positions(table: Rows, new: range) -> None:
         else trained[torch.arange(new.start, new.stop) % new.start]
     )
     table[new.start : new.stop] = rows.to(table)
+
+
+def position_tables(model: Model) -> list[Tensor]:
+    """The position embeddings of a model, and of a generator that has its own."""
+    generator, config = model.generator, model.config.generator
+    owners = [model.encoder.embedding]
+    if generator is not None and config is not None and config.tie == "none":
+        owners.append(generator.encoder.embedding)
+    return [owner.position.weight for owner in owners if owner.position is not None]
 
 
 def _extrapolated(rows: Rows, count: int) -> Float[Tensor, "new size"]:
@@ -92,8 +102,9 @@ def describe_positions(new: range) -> str:
 
 
 BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
-"""Parameters with a row for each token of the vocabulary."""
+"""Parameters with a row for each token of the vocabulary, of the model and of its generator."""
 BY_POSITION = "encoder.embedding.position.weight"
+GENERATOR = "generator."
 FREE = frozenset(
     {
         "vocab_size",
@@ -104,7 +115,7 @@ FREE = frozenset(
         "init_std",
         "pooler",
     }
-    | {"residual_init", "position_init"}
+    | {"residual_init"}
 )
 """Settings in which a continued model may differ: the weights that both have mean the same."""
 
@@ -113,38 +124,61 @@ FREE = frozenset(
 def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) -> str:
     """Copy what fits from `old` into `model`; a sentence about it."""
     now, then = model.config.encoder.to_dict(), old.model.config.encoder.to_dict()
+    is_rotary = now["positions"] == "rotary"
+    may_differ = FREE | {
+        *(("max_positions",) if is_rotary or now["max_positions"] > then["max_positions"] else ()),
+        *(() if then["adapter_rank"] else ("adapter_rank",)),
+        *(("positions",) if "rotary" not in (now["positions"], then["positions"]) else ()),
+    }
     differing = [
         f"{name}: {then[name]} there, {now[name]} here"
         for name in now
-        if name not in FREE
-        and now[name] != then[name]
-        and not (name == "max_positions" and now[name] > then[name])
+        if name not in may_differ and now[name] != then[name]
     ]
     if differing:
         raise ConfigError(
             "the checkpoint given with --init has another shape: " + "; ".join(differing)
         )
     rows = _common_rows(old, tokenizer)
+    sizes = {now["vocab_size"], then["vocab_size"], len(rows[0])}
+    if now["embedding_bands"] and (len(sizes) > 1 or rows[0] != rows[1]):
+        raise ConfigError(
+            "embedding_bands go by token ids, so the checkpoint given with --init needs the same "
+            "vocabulary as the data; it has another"
+        )
+    has_generator = _same_generator(model.config, old.model.config)
     weights, fresh = old.model.state_dict(), []
     for name, parameter in model.named_parameters():
-        if name not in weights:
+        kind = name.removeprefix(GENERATOR)
+        if name not in weights or (kind != name and not has_generator):
             fresh.append(name)
-        elif name in BY_PIECE:
+        elif kind in BY_PIECE:
             mine, theirs = rows
             parameter[mine] = weights[name][theirs].to(parameter)
-        elif name == BY_POSITION:
+        elif kind == BY_POSITION:
             parameter[: then["max_positions"]] = weights[name].to(parameter)
         else:
             parameter.copy_(weights[name])
     notes = [f"{len(rows[0]):,} of {tokenizer.vocab_size:,} tokens keep their rows"]
     new = range(then["max_positions"], now["max_positions"])
-    if new and {now["position_init"], then["position_init"]} != {
-        "sinusoidal"
-    }:  # sinusoidal positions need no extrapolation
-        extend_positions(model.encoder.embedding.position.weight, new)
+    # sinusoidal positions need no extrapolation
+    if new and not is_rotary and {now["positions"], then["positions"]} != {"sinusoidal"}:
+        for table in position_tables(model):
+            extend_positions(table, new)
         notes.append(describe_positions(new))
-    parts = sorted({name.split(".")[1] for name in fresh})
+    parts = sorted(
+        {"generator" if name.startswith(GENERATOR) else name.split(".")[1] for name in fresh}
+    )
     return "; ".join(notes + [f"new: {', '.join(parts)}"] * bool(parts))
+
+
+def _same_generator(now: ModelConfig, then: ModelConfig) -> bool:
+    """Whether the weights of the checkpoint's generator fit."""
+    if now.generator is None or then.generator is None or now.generator.tie != then.generator.tie:
+        return False
+    settings = (now.generator.encoder.to_dict(), then.generator.encoder.to_dict())
+    shape = settings[0].keys() - FREE - {"max_positions"}
+    return all(settings[0][name] == settings[1][name] for name in shape)
 
 
 def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

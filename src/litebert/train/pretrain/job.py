@@ -1,8 +1,8 @@
 """Pretraining as a job of the loop: the batch of each step, its losses, and its learning rate.
 
-Batch size, sequence length and depth follow the recipe's stages. A longer sequence cuts the text
-into other examples, so it begins at a new epoch. The position in the data is two integers at any
-step.
+Batch size, sequence length, mask fraction and depth follow the recipe's stages. A longer sequence
+cuts the text into other examples, so it begins at a new epoch. The position in the data is two
+integers at any step.
 """
 
 import contextlib
@@ -19,7 +19,13 @@ from litebert.data.stream import Position, Stream
 from litebert.errors import LitebertError
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.objective import Losses, Tail, pretrain_losses
+from litebert.objective import (
+    DetectionLosses,
+    Losses,
+    Tail,
+    detection_scores,
+    pretrain_losses,
+)
 from litebert.optim.schedule import learning_rate_at, scaled_learning_rate
 from litebert.packing import HostBatch, padding_multiple
 from litebert.recipes import PretrainRecipe
@@ -35,7 +41,8 @@ class Feed:
         self.stream, self.recipe, self.runtime, self.workers = stream, recipe, runtime, workers
         self.steps = recipe.total_steps
         self.reader: Reader | None = None
-        self.shape = (0, 0)
+        self.stage: tuple[int, int, float] | None = None
+        """Sequence length, batch size and mask fraction of the open reader."""
         self.began = Position()  # where the last batch handed out began
         self._ends = {
             0: Position()
@@ -74,15 +81,18 @@ class Feed:
             step, self.steps
         )
 
+    def mask_fraction(self, step: int) -> float:
+        return self.recipe.mask_fraction.at(step, self.steps)
+
     def close(self) -> None:
         self._fetched = {}
         self._close_reader()
 
     def _fetch(self, step: int) -> tuple[Batch, Position, Position]:
         """A batch, where it begins and where it ends."""
-        shape = self.at(step)
-        if self.reader is None or shape != self.shape:
-            self._open(step, shape)
+        stage = (*self.at(step), self.mask_fraction(step))
+        if self.reader is None or stage != self.stage:
+            self._open(step, stage)
         assert self.reader is not None
         began = self.reader.position
         return next(self.reader), began, self.reader.position
@@ -92,20 +102,20 @@ class Feed:
             self.reader.close()
             self.reader = None
 
-    def _open(self, step: int, shape: tuple[int, int]) -> None:
+    def _open(self, step: int, stage: tuple[int, int, float]) -> None:
         self._close_reader()
-        position = self._ends[step]
-        if step and self.at(step - 1)[0] != shape[0]:
+        position, (length, batch_size, fraction) = self._ends[step], stage
+        if step and self.at(step - 1)[0] != length:
             position = Position(position.epoch + 1, 0)
-        if self.stream.spec.max_length != shape[0]:
-            self.stream = self.stream.at(shape[0])
+        if (self.stream.spec.max_length, self.stream.spec.mask_fraction) != (length, fraction):
+            self.stream = self.stream.at(max_length=length, mask_fraction=fraction)
         ranks = {"rank": self.runtime.rank, "num_ranks": self.runtime.world_size}
-        self.reader = self.stream.read(shape[1], position, **ranks, workers=self.workers)
-        self.shape = shape
+        self.reader = self.stream.read(batch_size, position, **ranks, workers=self.workers)
+        self.stage = stage
 
 
 class PretrainJob:
-    """Masked tokens and order, by a recipe."""
+    """Masked or replaced tokens, and order, by a recipe."""
 
     def __init__(
         self,
@@ -119,8 +129,14 @@ class PretrainJob:
         self.recipe, self.feed, self.runtime = recipe, feed, runtime
         self.static_shapes, self.tail = static_shapes, tail
         longest, encoder = max(recipe.sequence_length.values), recipe.encoder
-        self.pack = runtime.gate(encoder).packs(longest, dropout=encoder.attention_dropout)
+        generator = recipe.generator(encoder)
+        encoders = [encoder] if generator is None else [encoder, generator.encoder]
+        self.pack = all(
+            runtime.gate(each).packs(longest, dropout=each.attention_dropout) for each in encoders
+        )
         """Whether rows are packed end to end in every stage."""
+        self.replaces = generator is not None
+        """Whether a generator replaces the masked tokens."""
         self.steps = recipe.total_steps
         self.seed = recipe.seed
         self.num_layers = encoder.num_layers
@@ -154,34 +170,42 @@ class PretrainJob:
 
     def layout(self, microbatch: Batch) -> HostBatch:
         """How the rows lie in memory."""
-        most = self.most_masked(microbatch.token_ids.shape[1])
+        most = self.most_masked(microbatch)
         if self.pack:
             return microbatch.packed(
                 most_masked=most,
-                fraction=self.recipe.mask_fraction,
+                fraction=microbatch.mask_fraction,
                 multiple=self.multiple,
+                draws=self.replaces,
             )
-        return microbatch.padded(most_masked=most if self.static_shapes else None)
+        return microbatch.padded(
+            most_masked=most if self.static_shapes else None, draws=self.replaces
+        )
 
     def depth(self, step: int) -> int | None:
         """Layers applied at a step; none for all."""
         return None if self.recipe.depth is None else self.recipe.depth.at(step, self.steps)
 
-    def most_masked(self, length: int) -> int:
-        """Most tokens that are hidden in one example of this length."""
-        number = max(round(length * self.recipe.mask_fraction), 1)
+    def most_masked(self, batch: Batch) -> int:
+        """Most tokens that are masked in one example of a batch, by its width and fraction."""
+        width: int = batch.token_ids.shape[1]
+        number = max(round(width * batch.mask_fraction), 1)
         return number if self.recipe.max_masked is None else min(number, self.recipe.max_masked)
 
     def mean(self, sums: Losses, counts: dict[str, float]) -> Tensor:
         return self.divided(sums, self.divisors(counts))
 
     def divisors(self, counts: dict[str, float]) -> list[float]:
-        """What the sums of masked tokens and orders are divided by."""
-        return [max(counts["masked"], 1.0), max(counts["examples"], 1.0)]
+        """What the sums of masked tokens, orders and detections are divided by."""
+        names = ("masked", "examples") + (("real_tokens",) if self.replaces else ())
+        return [max(counts[name], 1.0) for name in names]
 
     def divided(self, sums: Losses, divisors: list[float] | Tensor) -> Tensor:
         """What is minimized."""
-        return sums.mean(num_masked=divisors[0], num_examples=divisors[1])
+        mean = sums.mean(num_masked=divisors[0], num_examples=divisors[1])
+        if isinstance(sums, DetectionLosses):
+            mean = mean + self.recipe.detection_weight * (sums.detection / divisors[2])
+        return mean
 
     def largest(self, microbatch: Batch) -> Batch | None:
         """The same rows as if none had padding, where that is left out."""
@@ -214,15 +238,31 @@ class PretrainJob:
                 "order_loss": sums["order"] / examples,
                 "order_accuracy": sums["order_correct"] / examples,
             }
+        if self.replaces:
+            shown |= detection_scores(sums, num_tokens=max(counts["real_tokens"], 1))
+            shown["loss"] += self.recipe.detection_weight * shown["detection_loss"]
         depth = self.depth(step) or self.num_layers
         padding = 1 - counts["real_tokens"] / (length * examples)
         shape = {
             "sequence_length": length,
             "batch_size": batch_size,
+            "mask_fraction": self.feed.mask_fraction(step),
             "depth": depth,
             "padding": round(padding, 4),
         }
         return shown | shape | {"tokens": length * batch_size}
+
+    def work(self, metrics: dict[str, Any]) -> float:
+        """Tokens times layers."""
+        return float(metrics["sequence_length"] * metrics["batch_size"] * metrics["depth"])
+
+    def work_left(self, step: int) -> float:
+        return float(
+            sum(
+                math.prod(self.feed.at(each)) * (self.depth(each) or self.num_layers)
+                for each in range(step, self.steps)
+            )
+        )
 
     def position(self, step: int) -> Position:
         return self.feed.position(step)

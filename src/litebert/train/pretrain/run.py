@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.config import HeadConfig, ModelConfig
+from litebert.config import HeadConfig, HeadKind, ModelConfig
+from litebert.convert.huggingface_writer import describe_class
 from litebert.data.batch import Batch
 from litebert.data.shards import Shards
 from litebert.data.spec import ExampleSpec
@@ -20,12 +21,14 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.files import read_json, write_json
 from litebert.kernels.fp8.linear import MULTIPLE
 from litebert.loading import find_checkpoint
+from litebert.model.count import count_encoder, count_generator
 from litebert.model.model import Model
 from litebert.objective import Losses
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import PretrainRecipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.train.compile import compile_model, compile_tail
+from litebert.train.folder import stored_threads
 from litebert.train.graphs import Graphs, RecordedUpdate
 from litebert.train.learner import Learner, WorkingCopy
 from litebert.train.log import Sink
@@ -42,6 +45,7 @@ from litebert.train.pretrain.init import (
     extend_positions,
     load_initial_weights,
     new_positions,
+    position_tables,
 )
 from litebert.train.pretrain.job import Feed, PretrainJob
 from litebert.train.progress import TensorBoardSink
@@ -60,6 +64,7 @@ def run_pretraining(
     init: Path | str | None = None,
     device: str = "auto",
     kernels: str = "on",
+    threads: int | None = None,
     workers: int = 1,
     tensorboard: bool = False,
     unverified: bool = False,
@@ -75,6 +80,8 @@ def run_pretraining(
         init: Checkpoint, run or embedded model that weights start from.
         device: cpu, cuda, cuda:1 …, or auto.
         kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
+        threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, what the run began with,
+            or as many as cores are free.
         workers: Processes that prefetch batches; 0 prepares them in this one.
         tensorboard: Write TensorBoard events into the run folder as well.
         unverified: Do not compare the files of `init` with its manifest.json.
@@ -88,7 +95,13 @@ def run_pretraining(
     if workers < 0:
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     start = None if init is None else find_checkpoint(init)
-    with Runtime.joined(device=device, dtype=recipe.dtype, kernels=kernels) as runtime:
+    with Runtime.joined(
+        device=device,
+        dtype=recipe.dtype,
+        kernels=kernels,
+        threads=threads,
+        stored_threads=stored_threads(out),
+    ) as runtime:
         training = Pretraining(
             recipe,
             data,
@@ -141,14 +154,11 @@ class Pretraining:
             _check_sizes(recipe)
         say = say if runtime.is_main else lambda message: None
         torch.manual_seed(recipe.seed)  # every rank starts from the same weights
-        heads = (
-            HeadConfig(kind="masked"),
-            *([HeadConfig(kind="order")] if recipe.order != "none" else []),
-        )
-        encoder = replace(recipe.encoder, vocab_size=self.tokenizer.vocab_size)
-        model = Model(
-            ModelConfig(encoder=encoder, heads=heads), checkpoint_every=recipe.checkpoint_every
-        )
+        config = model_config(recipe, vocab_size=self.tokenizer.vocab_size)
+        encoder, generator = config.encoder, config.generator
+        model = Model(config, checkpoint_every=recipe.checkpoint_every)
+        if generator is not None:
+            say(_describe_generator(config))
         trained = 0
         if init is not None:
             old = Checkpoint.load(init, unverified=unverified)
@@ -156,10 +166,18 @@ class Pretraining:
             trained = old.model.config.encoder.max_positions
         self.new_positions = new_positions(recipe, trained=trained)
         model.to(runtime.device)
-        working = WorkingCopy(model, runtime.dtype, gate=runtime.gate(encoder))
-        compiled = compile_model(
-            working.model, recipe.compile, runtime, say, recompute=recipe.recompute
-        )
+        gate = runtime.gate(encoder)
+        if gate.note is not None:
+            say(gate.note)
+        working = WorkingCopy(model, runtime.dtype, gate=gate)
+        parts = [working.model]
+        if working.model.generator is not None and generator is not None:
+            parts.append(working.model.generator)
+            # not in 8 bits: its matmuls are small
+            replace(runtime.gate(generator.encoder), quantizes=False).apply(parts[-1])
+        compiled = False
+        for part in parts:
+            compiled = compile_model(part, recipe.compile, runtime, say, recompute=recipe.recompute)
         optimizer = make_optimizer(model.named_parameters(), recipe.optimizer)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         self.feed = Feed(stream, recipe, runtime, workers=workers)
@@ -177,7 +195,12 @@ class Pretraining:
             update=RecordedUpdate(optimizer, working, say) if has_graphs else None,
         )
         self.evaluation = (
-            HeldoutScorer(stream, runtime, tokens=recipe.evaluate_tokens)
+            HeldoutScorer(
+                stream,
+                runtime,
+                tokens=recipe.evaluate_tokens,
+                mask_fraction=recipe.evaluate_mask_fraction,
+            )
             if recipe.heldout_fraction
             else None
         )
@@ -213,6 +236,9 @@ class Pretraining:
             self.feed.close()
 
     def _train(self, state: State) -> RunResult:
+        if state.step == 0:
+            described = describe_class(self.learner.model.config.converted())
+            self.run.say(f"once converted, transformers loads the model {described}")
         if self.runtime.is_main:
             with contextlib.suppress(OSError):  # without it the next process verifies again
                 write_json(self.run.folder.path / _VERIFIED, self._verified)
@@ -222,10 +248,8 @@ class Pretraining:
         """Before the first step of a longer stage, fill its new positions. A snapshot of that
         moment may be from before or after: a run resumed there fills them again, with the same."""
         if isinstance(event, BetweenSteps) and event.state.step in self.new_positions:
-            self.extend(
-                self.learner.model.encoder.embedding.position.weight,
-                self.new_positions[event.state.step],
-            )
+            for table in position_tables(self.learner.model):
+                self.extend(table, self.new_positions[event.state.step])
             self.learner.working.refresh()
 
     def _watch(self, event: Event) -> None:
@@ -264,6 +288,32 @@ class Pretraining:
         )
 
 
+def model_config(recipe: PretrainRecipe, *, vocab_size: int) -> ModelConfig:
+    """The model that a recipe trains over a vocabulary of this size."""
+    encoder = replace(recipe.encoder, vocab_size=vocab_size)
+    kinds: tuple[HeadKind, ...] = ("detect" if recipe.objective == "rtd" else "masked",)
+    if recipe.order != "none":
+        kinds += ("order",)
+    heads = tuple(HeadConfig(kind=kind) for kind in kinds)
+    return ModelConfig(encoder=encoder, heads=heads, generator=recipe.generator(encoder))
+
+
+def _describe_generator(config: ModelConfig) -> str:
+    generator = config.generator
+    assert generator is not None
+    own, encoder = count_generator(generator), sum(count_encoder(config.encoder).values())
+    shared = {
+        "embeddings": "shares the encoder's embeddings",
+        "all": "is the encoder's own first layers",
+        "none": "shares nothing with the encoder",
+    }
+    return (
+        f"the generator has {generator.encoder.num_layers} layers of "
+        f"{generator.encoder.hidden_size} and {shared[generator.tie]}: {own:,} parameters beside "
+        f"the encoder's {encoder:,}"
+    )
+
+
 def _check_ranks(recipe: PretrainRecipe, runtime: Runtime) -> None:
     """Every stage's batch must divide among the ranks; said now, not when the stage comes."""
     uneven = [size for size in recipe.batch_size.values if size % runtime.world_size]
@@ -294,12 +344,14 @@ def _check_sizes(recipe: PretrainRecipe) -> None:
 
 
 def example_spec(recipe: PretrainRecipe) -> ExampleSpec:
-    """How the recipe's examples are made; the length is that of its first stage."""
+    """How the recipe's examples are made in its first stage."""
     return ExampleSpec(
         max_length=recipe.sequence_length.values[0],
         short_probability=recipe.short_probability,
         order=recipe.order,
-        mask_fraction=recipe.mask_fraction,
+        mask_fraction=recipe.mask_fraction.values[0],
+        mask_share=recipe.mask_share,
+        random_share=recipe.random_share,
         max_masked=recipe.max_masked,
         max_ngram=recipe.max_ngram,
         copies=recipe.copies,
