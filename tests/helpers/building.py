@@ -1,10 +1,12 @@
 """A small corpus and a small vocabulary for the tests of building: made, not stored."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 from litebert.data.build import BuildOptions, BuildReport, build_shards
 from litebert.data.corpus import CorpusOptions
+from litebert.data.shard_writer import Progress
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
 
@@ -46,7 +48,13 @@ def make_tokenizer(folder: Path) -> Path:
 
 
 def small_build(
-    corpus: list[Path], tokenizer: Path, out: Path, *, bad_rows: str = "error", **changes: object
+    corpus: list[Path],
+    tokenizer: Path,
+    out: Path,
+    *,
+    bad_rows: str = "error",
+    watch: Callable[[Progress], None] | None = None,
+    **changes: object,
 ) -> BuildReport:
     """A build with chunks and shards so small that there are many of them."""
     reading = {
@@ -54,7 +62,7 @@ def small_build(
     }
     options = CorpusOptions(bad_rows=bad_rows, **({"chunk_bytes": 2048} | reading))  # type: ignore[arg-type]
     chosen = BuildOptions(corpus=options, **({"shard_tokens": 3000} | changes))  # type: ignore[arg-type]
-    return build_shards(corpus, tokenizer=tokenizer, out=out, options=chosen)
+    return build_shards(corpus, tokenizer=tokenizer, out=out, options=chosen, watch=watch)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

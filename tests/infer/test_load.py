@@ -83,6 +83,8 @@ def test_what_is_not_a_model_is_refused(tmp_path: Path, pretrained: Path) -> Non
         match=r"there is no .*nowhere; expected the folder of a checkpoint, a run or a Hugging",
     ):
         load(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match=r"there is no x{300}; expected the folder"):
+        load("x" * 300)
     bare = Checkpoint(model=Checkpoint.load(pretrained).model).save(tmp_path / "bare")
     with pytest.raises(
         CheckpointError,

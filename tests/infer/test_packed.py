@@ -14,11 +14,13 @@ import torch
 from litebert import load
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.errors import ConfigError
-from litebert.infer import engine, rows
+from litebert.infer import engine, rows, torch_engine
+from litebert.infer.blimp import pseudo_log_likelihoods
+from litebert.infer.masked_scores import MaskedOptions, score_masked
 from litebert.infer.predictor import Predictor
-from litebert.infer.verbs import encode_texts
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.encode.texts import encode_texts
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 
@@ -68,22 +70,40 @@ def test_a_vector_does_not_depend_on_its_neighbors_or_stretch(
     np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)
 
 
-def test_the_first_token_alone_is_the_first_of_all(
+def test_one_token_of_each_row_alone_is_that_of_all(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = encode_texts(predictor.tokenizer, TEXTS, max_length=64)
     settings: dict[str, Any] = {"pad_id": 0, "batch_tokens": 300, "device": torch.device("cpu")}
+    columns = np.array([number % len(row) for number, row in enumerate(inputs)])
     with torch.no_grad():
         for packs in (False, True):
             monkeypatch.setattr(rows, "can_pack", lambda *_, packs=packs: packs)
             full = rows.encode_rows(predictor.model, inputs, **settings)
-            first = rows.encode_rows(predictor.model, inputs, **settings, first_only=True)
-            for one, other in zip(full, first, strict=True):
-                (numbers, states, _), (same_numbers, first_states, mask) = one, other
-                assert first_states.shape[1] == 1
+            single = rows.encode_rows(predictor.model, inputs, columns[:, None], **settings)
+            for one, other in zip(full, single, strict=True):
+                (numbers, states, _), (same_numbers, chosen, mask) = one, other
+                assert chosen.shape[1] == 1
                 assert mask is None
                 assert (numbers == same_numbers).all()
-                torch.testing.assert_close(first_states[:, 0], states[:, 0], rtol=1e-11, atol=1e-11)
+                expected = states[torch.arange(len(numbers)), torch.from_numpy(columns[numbers])]
+                torch.testing.assert_close(chosen[:, 0], expected, rtol=1e-11, atol=1e-11)
+
+
+def test_packed_scores_of_masked_tokens_are_the_padded_ones(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n\n".join(TEXTS))
+    masked, sums = [], []
+    for packs in (False, True):
+        monkeypatch.setattr(rows, "can_pack", lambda *_, packs=packs: packs)
+        monkeypatch.setattr(torch_engine, "can_pack", lambda *_, packs=packs: packs)
+        masked.append(score_masked(predictor.engine, corpus, MaskedOptions()))
+        sums.append(pseudo_log_likelihoods(predictor.engine, TEXTS[:10]))
+    assert masked[0].model.loss == pytest.approx(masked[1].model.loss, rel=1e-6)
+    assert masked[0].model.accuracy == masked[1].model.accuracy
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-6)
 
 
 def test_packed_masks_are_filled_alike(

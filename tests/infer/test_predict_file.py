@@ -27,7 +27,8 @@ from litebert.infer.predictor import Predictor, load
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.tables.table import PEEK
-from tests.helpers.models import save_model, texts
+from litebert.tasks.task import Task, TaskCard
+from tests.helpers.models import LABELS, save_model, texts
 
 TEXTS = [text.replace("first", 'the "first",') for text in texts(60)]
 CLASSIFY = PredictOptions(verb="classify")
@@ -292,6 +293,64 @@ def test_another_model_or_question_is_refused_with_the_difference(
     assert out.read_bytes() != before
 
 
+def test_where_no_row_was_written_other_settings_start_anew(
+    tmp_path: Path, labeller: Predictor, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that stopped before its first prediction leaves nothing to lose."""
+    expected, out = tmp_path / "expected.csv", tmp_path / "stopped.csv"
+    settings = PredictOptions(verb="classify", keep=("id",))
+    predict_file(labeller, source, expected, settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "predict", lambda *args, **kind: stop_after(0)(1))
+        with pytest.raises(StoppedError):
+            predict_file(labeller, source, out, CLASSIFY)
+    record = json.loads(out.with_name("stopped.csv.progress.json").read_text())
+    assert record["rows"] == 0
+    assert record["bytes"] > 0  # the header, which has another column now
+    predict_file(labeller, source, out, settings)
+    assert out.read_bytes() == expected.read_bytes()
+
+
+def test_the_columns_of_the_training_are_remembered(tmp_path: Path) -> None:
+    """Flags, where there are any, win; a table without these columns is read by their names."""
+    columns = {"text": ("body",), "label": ("verdict",)}
+    task = Task(
+        name="classify", kind="classify", scores=("accuracy",), labels=LABELS, head="classify"
+    )
+    plain = save_model(
+        tmp_path / "plain", "classify", card=TaskCard(task=task, max_length=32), seed=2
+    )
+    card = TaskCard(task=task, max_length=32, columns=columns)
+    model = load(save_model(tmp_path / "model", "classify", card=card, seed=2))
+    rows = [{"text": "no", "body": text, "verdict": "?", "n": n} for n, text in enumerate(TEXTS)]
+    source = write_jsonl(tmp_path / "in.jsonl", rows)
+
+    def predict(
+        predictor: Predictor, rows: Path, **table: str
+    ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        out = tmp_path / "out.jsonl"
+        options = PredictOptions(table=TableOptions(**table), overwrite=True)
+        report = predict_file(predictor, rows, out, options)
+        return read_jsonl(out), report.notes
+
+    by_flag, notes = predict(load(plain), source, text="body")
+    assert notes == ()
+    remembered, notes = predict(model, source)
+    assert remembered == by_flag
+    assert notes == ("in.jsonl: columns as in training: text is 'body'",)
+    assert len({str(each["probabilities"]) for each in remembered}) > 1
+    other, notes = predict(model, source, text="text")
+    assert len({str(each["probabilities"]) for each in other}) == 1
+    assert notes == ()
+    renamed = write_jsonl(tmp_path / "other.jsonl", [{"text": row["body"]} for row in rows])
+    assert predict(model, renamed) == (
+        by_flag,
+        ("other.jsonl: columns recognized by their names: text is 'text'",),
+    )
+    vectors = predict_file(model, source, tmp_path / "vectors.jsonl", PredictOptions(verb="embed"))
+    assert vectors.notes == ("in.jsonl: columns as in training: text is 'body'",)
+
+
 def test_another_input_is_refused(tmp_path: Path, labeller: Predictor, source: Path) -> None:
     rows = source.read_text().splitlines(keepends=True)
     out = tmp_path / "p.jsonl"
@@ -514,7 +573,7 @@ def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path: Path, classifier
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        for _ in range(60):
+        for _ in range(30):
             process.stdin.write(f"{draw.uniform(0, 0.1)}\n")
             kills += int(process.stdout.readline()) == signal.SIGKILL
             rows.append(json.loads(note.read_text())["rows"] if note.exists() else 0)

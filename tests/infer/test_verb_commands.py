@@ -176,7 +176,7 @@ def test_vectors_go_to_a_file(
 def test_embed_tells_the_nearest_of_several_texts(
     folders: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = ["the whale", "a ship at sea", "the whale", ""]
+    texts = ["the whale", "a ship at sea", "the whale", "a sailor"]
     assert cli.run(["embed", *texts, "--model", folders["masked"]]) == 0
     lines = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("  nearest: ")

@@ -143,7 +143,21 @@ def test_models_are_listed_for_a_person_and_a_program(
     assert mood["scores"] == FACTS["scores"]
     assert cli.run(["models"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"{small['parameters']:,} fill, embed Apache-2.0 SST-2 0.5" in shown
+    assert f"{small['parameters']:,} fill, embed Apache-2.0" in shown
+    assert "scores: SST-2 accuracy 0.5 (dev)" in shown
+
+
+def test_an_embedded_model_is_converted_by_name(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "huggingface"
+    assert cli.run(["convert", "mood", str(target), "--to", "huggingface", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == "litebert"
+    text = ["the whale sails home"]
+    converted = load(target).embed(text)
+    assert np.allclose(converted, load(root / "mood").embed(text), atol=1e-5)
+    assert cli.run(["convert", "moot", str(tmp_path / "other")]) == 3
+    assert re.search(r"there is no moot; expected", capsys.readouterr().err)
 
 
 def test_without_any_model_all_say_so(

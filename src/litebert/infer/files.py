@@ -10,23 +10,25 @@ and not predicted again.
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from litebert.config import Pooling
 from litebert.data.bad_rows import BadRowError, BadRows, Location
+from litebert.data.unpack import compression_of
 from litebert.errors import ConfigError, DataError
 from litebert.files import check_local
 from litebert.infer.formats import DIGITS, LineWriter, guesses_to_dict, to_dict
 from litebert.infer.output import ResumableFile
 from litebert.infer.predictor import Predictor
 from litebert.infer.streaming import windows
-from litebert.infer.verbs import Pooling, Verb, check_verb, encode_masked, num_characters
+from litebert.infer.verbs import Verb, check_verb, encode_masked, num_characters
 from litebert.tasks.examples import Kind, TaskExample, TextExample
 from litebert.tasks.tables.columns import Columns, TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
-from litebert.tasks.tables.rows import compression_of, read_rows
+from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.tables.table import PEEK
 
 _TARGET_COLUMNS: dict[str, Any] = dict.fromkeys(
@@ -49,10 +51,12 @@ class PredictOptions:
     """Write cells of a table that a spreadsheet would run as they are."""
     top: int = 5
     """Guesses for each mask (fill)."""
-    pooling: Pooling = "mean"
-    """How states become a vector (embed)."""
-    normalize: bool = False
-    """Whether vectors have length 1 (embed)."""
+    pooling: Pooling | None = None
+    """How states become a vector (embed); None for the model's own."""
+    normalize: bool | None = None
+    """Whether vectors have length 1 (embed); None for the model's own."""
+    dimensions: int | None = None
+    """Numbers of a vector (embed); None for all."""
     overwrite: bool = False
     """Start over, whatever the output file holds."""
 
@@ -193,21 +197,33 @@ class _Inputs:
 
     def _find_columns(self, names: list[str]) -> Columns:
         """Which columns to read."""
-        columns, _ = find_columns(self._kind, names, self._options.table, where=self._source.name)
+        cards = self._predictor.cards
+        card = cards.get(self._verb) or next(iter(cards.values()), None)
+        remembered = card.columns if card and card.task.kind == self._kind else {}
+        inputs = {role: each for role, each in remembered.items() if role not in _TARGET_COLUMNS}
+        table = self._options.table
+        columns, _ = find_columns(
+            self._kind, names, table, where=self._source.name, remembered=inputs
+        )
         columns = replace(columns, **_TARGET_COLUMNS)
         missing = [name for name in self._options.keep if name not in names]
         if missing:
             raise ConfigError(
                 f"there is no column {missing[0]!r} to keep; {self._source} has: {', '.join(names)}"
             )
-        recognized = {
-            role: name
-            for role, name in asdict(columns).items()
-            if name and not getattr(self._options.table, role)
+        unnamed = {
+            role: each for role, each in columns.by_role().items() if not getattr(table, role)
         }
-        if recognized:
-            choices = ", ".join(f"{role} is {name!r}" for role, name in recognized.items())
-            self.notes.append(f"{self._source.name}: columns recognized by their names: {choices}")
+        trained = {role: each for role, each in unnamed.items() if inputs.get(role) == each}
+        for how, chosen in (
+            ("as in training", trained),
+            ("recognized by their names", {r: c for r, c in unnamed.items() if r not in trained}),
+        ):
+            if chosen:
+                choices = ", ".join(
+                    f"{role} is {', '.join(map(repr, each))}" for role, each in chosen.items()
+                )
+                self.notes.append(f"{self._source.name}: columns {how}: {choices}")
         return columns
 
     def _to_input(self, location: Location, row: dict[str, Any], columns: Columns) -> _InputRow:
@@ -279,7 +295,7 @@ def _find_verb(predictor: Predictor, verb: Verb | None) -> Verb:
     if verb is not None:
         check_verb(verb, predictor.verbs, predictor.card)
         return verb
-    task_verbs = list(predictor.cards)
+    task_verbs = list(predictor.cards) or list(predictor.verbs)
     if len(task_verbs) == 1:
         return task_verbs[0]
     raise ConfigError(f"this model can {' and '.join(predictor.verbs)}; choose one with --verb")
@@ -293,10 +309,11 @@ def _row_kind(verb: Verb) -> Kind:
 def _identity(predictor: Predictor, verb: Verb, options: PredictOptions) -> dict[str, Any]:
     """Everything that the lines depend on, beside the rows. The handling of bad rows may change
     while a file grows."""
-    by_verb: dict[str, dict[str, Any]] = {
-        "fill": {"top": options.top},
-        "embed": {"pooling": options.pooling, "normalize": options.normalize},
-    }
+    pooling, normalize = predictor.embedding(options.pooling, options.normalize)
+    embedding: dict[str, Any] = {"pooling": pooling, "normalize": normalize}
+    if options.dimensions is not None:  # only then: files started before this option resume
+        embedding["dimensions"] = options.dimensions
+    by_verb: dict[str, dict[str, Any]] = {"fill": {"top": options.top}, "embed": embedding}
     identity: dict[str, Any] = {
         "model": predictor.fingerprint,
         "verb": verb,
@@ -323,7 +340,10 @@ def _window_predictor(
         return lambda examples: [
             {"vector": [round(number, DIGITS) for number in vector.tolist()]}
             for vector in predictor.embed(
-                _texts(examples), pooling=options.pooling, normalize=options.normalize
+                _texts(examples),
+                pooling=options.pooling,
+                normalize=options.normalize,
+                dimensions=options.dimensions,
             )
         ]
     kind = _row_kind(verb)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import ConfigError
-from litebert.files import to_json
+from litebert.files import encode, to_json
 from litebert.infer.verbs import Guess, Verb
+from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -41,7 +42,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _KEYS: dict[Verb, tuple[str, ...]] = {
     "fill": ("masks",),
     "embed": ("vector",),
-    **{verb: (*names, "probabilities") for verb, names in _TABLE_COLUMNS.items()},
+    **{verb: (*names, "probabilities", "depth") for verb, names in _TABLE_COLUMNS.items()},
 }
 """Keys that a prediction's dict may have."""
 
@@ -49,7 +50,8 @@ _KEYS: dict[Verb, tuple[str, ...]] = {
 def to_dict(prediction: Prediction) -> dict[str, Any]:
     """The prediction's fields, numbers rounded. A span prediction begins with its answer, null
     where there is none."""
-    return _TO_DICT[type(prediction)](prediction)
+    depth = getattr(prediction, "depth", None)
+    return _TO_DICT[type(prediction)](prediction) | ({} if depth is None else {"depth": depth})
 
 
 def guesses_to_dict(masks: Sequence[Sequence[Guess]]) -> dict[str, Any]:
@@ -59,6 +61,11 @@ def guesses_to_dict(masks: Sequence[Sequence[Guess]]) -> dict[str, Any]:
             [{"token": token, "probability": _round(p)} for token, p in mask] for mask in masks
         ]
     }
+
+
+def with_input(verb: Verb, example: TaskExample, prediction: Prediction) -> dict[str, Any]:
+    """A prediction behind what it was predicted for, as a verb's command prints it with --json."""
+    return _INPUTS[verb](example) | to_dict(prediction) | _more(verb, example, prediction)
 
 
 class LineWriter:
@@ -121,10 +128,10 @@ class LineWriter:
         if not self._raw_cells:
             rows = [[_inert(cell) for cell in row] for row in rows]
         if self._kind == "tsv":
-            return b"".join("\t".join(row).encode() + b"\n" for row in rows)
+            return b"".join(encode("\t".join(row)) + b"\n" for row in rows)
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
-        return text.getvalue().encode()
+        return encode(text.getvalue())
 
 
 def _round(number: float) -> float:
@@ -168,6 +175,21 @@ def _tags(prediction: TagPrediction) -> dict[str, Any]:
     }
 
 
+def _more(verb: Verb, example: Any, prediction: Any) -> dict[str, Any]:
+    """What follows from both: the option that was chosen, and a number that is not rounded."""
+    if verb == "choose":
+        return {"option": example.options[prediction.index]}
+    return {"value": prediction.value} if verb == "regress" else {}
+
+
+_INPUTS: dict[Verb, Callable[[Any], dict[str, Any]]] = {
+    "classify": lambda example: {"text": example.first},
+    "pair": lambda example: {"first": example.first, "second": example.second},
+    "regress": lambda example: {"first": example.first, "second": example.second},
+    "choose": lambda example: {"question": example.question, "options": list(example.options)},
+    "answer": lambda example: {"question": example.question},
+    "tag": lambda example: {"words": list(example.words)},
+}
 _TO_DICT: dict[type, Callable[[Any], dict[str, Any]]] = {
     LabelPrediction: _label,
     MultiLabelPrediction: _label_set,

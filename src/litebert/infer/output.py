@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from litebert.errors import CheckpointError, ConfigError, DataError
@@ -54,8 +53,14 @@ class ResumableFile:
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a folder; --out is a file for the predictions")
         try:
+            for path in (self._partial, self._record):
+                if path.is_symlink():
+                    raise ConfigError(
+                        f"{path} is a symbolic link, and what it leads to would be overwritten; "
+                        "remove it, or choose another --out"
+                    )
             # unbuffered: nothing waits in memory for a disk that is full
-            self._file = self._partial.open("ab", buffering=0)
+            self._file = open(self._partial, "ab", buffering=0, opener=_open_no_link)  # noqa: SIM115
         except OSError as error:
             raise self._not_written(error) from error
         try:
@@ -92,12 +97,7 @@ class ResumableFile:
     def __enter__(self) -> "ResumableFile":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is not None and not self.progress.finished:
             with contextlib.suppress(OSError):  # the older record is true as well
                 self._write_record(self.progress)
@@ -154,6 +154,8 @@ class ResumableFile:
             raise DataError(
                 f"{self._record} cannot be read ({error}); start over with --overwrite"
             ) from error
+        if not progress.rows:
+            return Progress()  # nothing is lost by starting anew, with whatever settings
         changed = [
             f"{name}: {_shorten(before.get(name))} then, {_shorten(value)} now"
             for name, value in self._identity.items()
@@ -186,6 +188,11 @@ class ResumableFile:
             f"{self.path} cannot be written ({error.strerror or error}); make room or choose "
             "another --out; the same command resumes"
         )
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a file, but none that a symbolic link leads to."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _shorten(value: object) -> str:

@@ -10,17 +10,20 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
 import numpy as np
-from jaxtyping import Float
 
+from litebert.checks import shorten
+from litebert.config import Pooling
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.streaming import is_text, is_texts, map_windows, to_form, to_rows
 from litebert.infer.verbs import (
+    EngineChoice,
     Guess,
-    Pooling,
     Precision,
     Verb,
     answer_example,
@@ -33,6 +36,8 @@ from litebert.infer.verbs import (
     task_cards,
     text_example,
 )
+from litebert.shapes import Float
+from litebert.tasks.embed_card import EmbedCard, is_embed_card
 from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -45,7 +50,8 @@ from litebert.tasks.predictions import (
 from litebert.tasks.task import TaskCard
 
 if TYPE_CHECKING:
-    from litebert.infer.engine import TorchEngine
+    from litebert.infer.engine import Engine, EngineName
+    from litebert.infer.torch_engine import TorchEngine
     from litebert.model.model import Model
 
 Texts = list[str] | tuple[str, ...]
@@ -56,6 +62,10 @@ Labelled = LabelPrediction | MultiLabelPrediction
 """Of one text or pair, by the model's head."""
 Guesses = list[list[Guess]]
 """Of one text: for each [MASK], in order, its best tokens, the likeliest first."""
+_GENERATOR_NOTE = (
+    "the model was pretrained by replaced-token detection: its generator fills masks, its encoder "
+    "does everything else"
+)
 
 
 class Predictor:
@@ -63,7 +73,7 @@ class Predictor:
 
     def __init__(
         self,
-        engine: "TorchEngine",
+        engine: "Engine",
         *,
         task: Mapping[str, Any] | None = None,
         notes: tuple[str, ...] = (),
@@ -72,8 +82,14 @@ class Predictor:
         self.engine = engine
         self.tokenizer = engine.tokenizer
         try:
-            self.card = None if task is None else TaskCard.from_dict(dict(task))
+            tuned = is_embed_card(task)
+            self.card = None if task is None or tuned else TaskCard.from_dict(dict(task))
             """What the model was fine-tuned for; None where that is not known."""
+            self.embed_card = (
+                EmbedCard.from_dict(dict(task)) if task and tuned else EmbedCard(normalize=False)
+            )
+            """How its vectors are made unless the user says otherwise."""
+            self.embed_card.check_fits(engine.config)
             self.cards = task_cards(engine.config, self.card)
             """For each task verb that the model supports, how texts become its inputs."""
         except ConfigError as error:
@@ -83,10 +99,35 @@ class Predictor:
         self.notes = notes
         """What a user should know about how the model was loaded."""
 
+    def leave_early(self, exit: str | None, threshold: float | None = None) -> None:
+        """Let texts leave by a criterion from now on; None for never. Without a threshold the
+        calibrated one holds."""
+        self.__dict__.pop("fingerprint", None)
+        if exit is None:
+            if threshold is not None:
+                raise ConfigError(
+                    f"a threshold is of an exit, and none is given; got threshold {threshold}"
+                )
+            self.engine.exit_rule = None
+            return
+        from litebert.infer.exits import make_rule
+
+        self.engine.exit_rule = make_rule(self.engine.config, self.card, exit, threshold)
+
     @property
     def model(self) -> "Model":
-        """The torch module."""
-        return self.engine.model
+        """The torch module; ConfigError where another engine computes."""
+        return self.torch_engine.model
+
+    @property
+    def torch_engine(self) -> "TorchEngine":
+        """The engine, if it is torch: only that one gives losses and the module itself."""
+        if self.engine.name != "torch":
+            raise ConfigError(
+                f"the engine {self.engine.name} has no torch module; load the checkpoint with "
+                'engine="torch"'
+            )
+        return cast("TorchEngine", self.engine)
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
@@ -98,6 +139,10 @@ class Predictor:
         """A sha256 of everything that predictions depend on: weights, config, vocabulary, task."""
         card = None if self.card is None else self.card.to_dict()
         facts = [self.engine.config.to_dict(), card, self.tokenizer.fingerprint]
+        if self.embed_card != EmbedCard(normalize=False):
+            facts.append(self.embed_card.to_dict())
+        if self.engine.exit_rule is not None:
+            facts.append(asdict(self.engine.exit_rule))
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         self.engine.hash_weights(digest)
         return digest.hexdigest()
@@ -111,36 +156,84 @@ class Predictor:
     def fill(self, texts: Any, *, top: int = 5) -> Any:
         """For each text a list with one entry per [MASK]: the `top` likeliest tokens with their
         probabilities. A mask beyond the model's longest input is an error."""
-        if top < 1:
-            raise ConfigError(f"top is at least 1; got {top}")
+        if type(top) is not int or top < 1:
+            raise ConfigError(f"top is a whole number from 1; got {shorten(top)}")
         return self._map_texts("fill", texts, lambda window: self.engine.fill(window, top=top))
+
+    def embedding(
+        self, pooling: Pooling | None = None, normalize: bool | None = None
+    ) -> tuple[Pooling, bool]:
+        """Pooling and normalization: what is asked for, else as the model was trained."""
+        if pooling is not None and pooling not in get_args(Pooling):
+            raise ConfigError(f"pooling is one of {', '.join(get_args(Pooling))}; got {pooling!r}")
+        card = self.embed_card
+        return (
+            card.pooling if pooling is None else pooling,
+            card.normalize if normalize is None else normalize,
+        )
 
     @overload
     def embed(
-        self, texts: str, *, pooling: Pooling = "mean", normalize: bool = False
+        self,
+        texts: str,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        dimensions: int | None = None,
     ) -> Vector: ...
     @overload
     def embed(
-        self, texts: Texts, *, pooling: Pooling = "mean", normalize: bool = False
+        self,
+        texts: Texts,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        dimensions: int | None = None,
     ) -> Vectors: ...
     @overload
     def embed(
-        self, texts: Iterator[str], *, pooling: Pooling = "mean", normalize: bool = False
+        self,
+        texts: Iterator[str],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        dimensions: int | None = None,
     ) -> Iterator[Vector]: ...
-    def embed(self, texts: Any, *, pooling: Pooling = "mean", normalize: bool = False) -> Any:
+    def embed(
+        self,
+        texts: Any,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        dimensions: int | None = None,
+    ) -> Any:
         """One vector per text: the mean of the last states, or the last state of [CLS]. A list
-        gives an array with one row per text."""
-        if pooling not in get_args(Pooling):
-            raise ConfigError(f"pooling is one of {', '.join(get_args(Pooling))}; got {pooling!r}")
-        vectors = self._map_texts(
-            "embed",
-            texts,
-            lambda window: list(self.engine.embed(window, pooling=pooling, normalize=normalize)),
-        )
+        gives an array with one row per text.
+
+        By default as the model was tuned (litebert finetune embed), else the mean as it is.
+        `dimensions` keeps the first so many numbers, a size that the model was trained for, before
+        vectors are normalized.
+        """
+        pooling, normalize = self.embedding(pooling, normalize)
+        size = self.engine.config.encoder.hidden_size
+        if dimensions is not None:
+            self.embed_card.check_dimensions(dimensions, size)
+            size = dimensions
+
+        def compute(window: list[str]) -> list[np.ndarray]:
+            vectors = self.engine.embed(
+                window, pooling=pooling, normalize=normalize and dimensions is None
+            )[:, :size]
+            if normalize and dimensions is not None:
+                vectors = vectors / np.maximum(
+                    np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12
+                )
+            return list(vectors)
+
+        vectors = self._map_texts("embed", texts, compute)
         if not isinstance(vectors, list):
             return vectors
-        empty = np.zeros((0, self.engine.config.encoder.hidden_size), np.float32)
-        return np.stack(vectors) if vectors else empty
+        return np.stack(vectors) if vectors else np.zeros((0, size), np.float32)
 
     @overload
     def classify(self, texts: str) -> Labelled: ...
@@ -273,36 +366,93 @@ class Predictor:
 def load(
     folder: str | os.PathLike[str] | None = None,
     *,
+    engine: EngineChoice = "auto",
     device: str = "auto",
     batch_tokens: int | None = None,
     dtype: Precision = "auto",
     compile: bool = False,
     kernels: str = "on",
+    threads: int | None = None,
+    exit: str | None = None,
+    threshold: float | None = None,
     unverified: bool = False,
 ) -> Predictor:
     """A Predictor from a litebert checkpoint, a run folder (its final or best checkpoint), a
     Hugging Face folder, Google's checkpoint or the name of an embedded model; None loads the
     default one.
 
-    `device` is cpu, cuda, cuda:1 … or auto. `batch_tokens` is the largest batch in tokens; None
+    A folder that `litebert export` wrote loads too, and answers without torch.
+
+    `engine` is torch, onnx, openvino or auto: an exported folder's own; of an embedded model the
+    fastest installed; else torch. A checkpoint is exported for onnx or openvino on first use, into
+    a cache (infer/export_cache.py), and `notes` say so. `device` is
+    cpu, cuda, cuda:1 … or auto. `batch_tokens` is the largest batch in tokens; None
     chooses by device. `dtype` is float32, bfloat16 or auto: bfloat16 on a GPU that supports it.
     `compile` takes half a minute and pays from several thousand texts on. `kernels` may be off, or
-    switch families off: "attention=off,norm=off". `unverified` loads a model whose manifest.json is
-    missing or does not match its files.
+    switch families off: "attention=off,norm=off". `threads` compute on a CPU while a verb runs: by
+    default OMP_NUM_THREADS, else as many as cores are free now. `exit` lets texts leave a model
+    that was fine-tuned with exits early: by patience, confidence or cumulative probability, from
+    `threshold` on; None for the calibrated one. Predictions then have a depth. `unverified` loads
+    a model whose manifest.json is missing or does not match its files.
     """
-    from litebert.infer.engine import TorchEngine
-    from litebert.loading import load_checkpoint
+    from litebert.infer.engines import check_choice, choose_engine, open_export
+    from litebert.infer.exported import is_export
+    from litebert.loading import find_checkpoint
     from litebert.models.index import default_model
 
-    checkpoint, notes = load_checkpoint(
-        default_model().folder if folder is None else os.fspath(folder), unverified=unverified
-    )
-    engine = TorchEngine(
+    check_choice(engine)
+    model: Any = default_model().folder if folder is None else folder
+    source = os.fspath(model) if isinstance(model, str | os.PathLike) else model
+    if not isinstance(source, str):
+        raise ConfigError(f"a model is the path of a folder or a name; got {shorten(folder)}")
+    path = find_checkpoint(source)
+    name, _ = choose_engine(engine, device=device, dtype=dtype, compile=compile, kernels=kernels)
+    exported, notes = (path, ()) if is_export(path) else _cached(path, engine, name, unverified)
+    if exported is not None:
+        opened = open_export(
+            exported,
+            engine=engine,
+            batch_tokens=batch_tokens,
+            threads=threads,
+            unverified=unverified or exported != path,  # a cached one was verified just now
+        )
+        predictor = Predictor(opened, task=opened.exported.task, notes=notes)
+        predictor.leave_early(exit, threshold)
+        return predictor
+    from litebert.infer.torch_engine import TorchEngine
+    from litebert.loading import load_checkpoint
+
+    checkpoint, notes = load_checkpoint(path, unverified=unverified)
+    computing = TorchEngine(
         checkpoint,
         device=device,
         batch_tokens=batch_tokens,
         dtype=dtype,
         compile=compile,
         kernels=kernels,
+        threads=threads,
     )
-    return Predictor(engine, task=checkpoint.task, notes=notes)
+    if checkpoint.model.config.generator is not None:
+        notes += (_GENERATOR_NOTE,)
+    predictor = Predictor(computing, task=checkpoint.task, notes=notes)
+    predictor.leave_early(exit, threshold)
+    return predictor
+
+
+def _cached(
+    path: Path, engine: EngineChoice, name: "EngineName", unverified: bool
+) -> tuple[Path | None, tuple[str, ...]]:
+    """The export of a checkpoint for an engine that needs one; None where torch computes. Without
+    being asked only embedded models are exported: nobody's own weights are copied to a cache."""
+    from litebert.models.index import ROOT
+
+    if name == "torch" or (engine == "auto" and path.parent != ROOT):
+        return None, ()
+    from litebert.infer.export_cache import cached_export
+
+    try:
+        return cached_export(path, name, unverified=unverified)
+    except ConfigError:
+        if engine != "auto":
+            raise
+        return None, ()  # torch needs no cache that can be written

@@ -4,16 +4,17 @@ arguments in, examples or token ids out. No torch.
 A model fine-tuned here carries its task card. For one without (Hugging Face's), the heads tell.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Int
 
+from litebert.checks import shorten
 from litebert.config import HeadKind, ModelConfig
 from litebert.errors import ConfigError, DataError
 from litebert.packing import assemble, num_special
+from litebert.tasks.encode.texts import Row
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -26,11 +27,9 @@ from litebert.tasks.task import Task, TaskCard
 from litebert.text.tokenizer import Tokenizer
 
 Verb = Literal["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"]
-Pooling = Literal["mean", "cls"]
-"""A text's vector: the mean of the last states over all tokens, or the last state of [CLS]."""
+EngineChoice = Literal["auto", "torch", "onnx", "openvino"]
 Precision = Literal["auto", "float32", "bfloat16"]
 """Of the layers; auto is bfloat16 on a GPU that supports it, float32 elsewhere."""
-Row = Int[np.ndarray, " tokens"]
 
 MASK = "[MASK]"
 _PRIVATE_USE = range(0xE000, 0xF900)  # characters that Unicode gives no meaning
@@ -70,8 +69,8 @@ def task_cards(config: ModelConfig, card: TaskCard | None) -> dict[Verb, TaskCar
 
 def supported_verbs(config: ModelConfig, cards: dict[Verb, TaskCard]) -> tuple[Verb, ...]:
     """All that the model can do; any encoder can embed."""
-    has_masked_head = any(head.kind == "masked" for head in config.heads)
-    supported = {*cards, "embed", *(["fill"] if has_masked_head else [])}
+    fills = config.generator is not None or any(head.kind == "masked" for head in config.heads)
+    supported = {*cards, "embed", *(["fill"] if fills else [])}
     return tuple(verb for verb in get_args(Verb) if verb in supported)
 
 
@@ -89,9 +88,13 @@ def check_verb(verb: str, supported: tuple[Verb, ...], card: TaskCard | None) ->
 
 
 def check_text(name: str, value: Any) -> str:
-    """The value itself; ConfigError unless it is a text."""
+    """The value itself; ConfigError unless it is a text, DataError for an empty one, as in
+    files."""
     if not isinstance(value, str):
-        raise ConfigError(f"expected a text for {name}; got {type(value).__name__}: {value!r}")
+        kind = type(value).__name__
+        raise ConfigError(f"expected a text for {name}; got {kind}: {shorten(value)}")
+    if not value.strip():
+        raise DataError(f"the text for {name} is empty; leave it out, or write what is to be read")
     return value
 
 
@@ -109,8 +112,8 @@ def choice_example(context: Any, question: Any, options: Any) -> ChoiceExample:
         raise ConfigError(f"choose needs two or more options; got {len(texts)}")
     return ChoiceExample(
         key="",
-        context=check_text("context", context),
-        question=check_text("question", question),
+        context=context if context == "" and question else check_text("context", context),
+        question=question if question == "" and context else check_text("question", question),
         options=texts,
     )
 
@@ -125,7 +128,9 @@ def answer_example(question: Any, context: Any) -> AnswerExample:
 
 def tag_example(words: Any) -> TagExample:
     """A list of words, or a text that is split at white space."""
-    split = words.split() if isinstance(words, str) else words
+    split = words.split() if isinstance(words, str) else list(words)
+    if not split:
+        raise DataError("there is no word to tag; leave the text out, or write some")
     return TagExample(key="", words=tuple(check_text("a word", word) for word in split))
 
 
@@ -142,19 +147,6 @@ _SIZES: dict[type, Callable[[Any], int]] = {
     AnswerExample: lambda example: len(example.question) + len(example.context),
     TagExample: lambda example: sum(map(len, example.words)),
 }
-
-
-def encode_texts(
-    tokenizer: Tokenizer, texts: Sequence[str], *, max_length: int, num_threads: int = 1
-) -> list[Row]:
-    """[CLS] text [SEP] for every text, cut at its end to `max_length` tokens."""
-    ids, bounds = tokenizer.encode_flat(texts, num_threads=num_threads)
-    ends = np.minimum(bounds[1:], bounds[:-1] + max_length - num_special(False))
-    first, last = np.array([tokenizer.cls_id], ids.dtype), np.array([tokenizer.sep_id], ids.dtype)
-    return [
-        np.concatenate([first, ids[start:end], last])
-        for start, end in zip(bounds.tolist(), ends.tolist(), strict=False)
-    ]
 
 
 def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:

@@ -1,0 +1,95 @@
+"""Which engine answers, and how it is opened: a folder in, an engine out. torch is imported only
+where it computes or exports.
+
+An exported folder has its own runtime. Any other model is computed by torch, or exported on first
+use into a cache (export_cache.py).
+"""
+
+import importlib.util
+from pathlib import Path
+from typing import get_args
+
+from litebert.checks import check_known
+from litebert.errors import ConfigError
+from litebert.infer.engine import EngineName
+from litebert.infer.exported import Runtime, read_export
+from litebert.infer.graph_engine import GraphEngine, Graphs
+from litebert.infer.verbs import EngineChoice
+from litebert.threads import choose_threads
+
+PACKAGES: dict[EngineName, str] = {
+    "torch": "torch",
+    "onnx": "onnxruntime",
+    "openvino": "openvino",
+}
+
+
+def is_installed(engine: EngineName) -> bool:
+    return importlib.util.find_spec(PACKAGES[engine]) is not None
+
+
+FASTEST: tuple[EngineName, ...] = ("onnx",)
+"""In float32 on a processor, the first that is installed, else torch; bench/cpu/engines.py
+compares them. OpenVINO is taken where it is named: its results in int8 are the fastest."""
+
+
+def choose_engine(
+    engine: EngineChoice,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    compile: bool = False,
+    kernels: str = "on",
+) -> tuple[EngineName, str]:
+    """The engine for a checkpoint, and why. Only torch has GPUs, precisions and kernels."""
+    if engine != "auto":
+        return engine, "as requested"
+    if device not in ("auto", "cpu") or dtype not in ("auto", "float32") or compile:
+        return "torch", "of the device, precision or compilation that was requested"
+    if kernels != "on":
+        return "torch", "of the kernels that were requested"
+    if device == "auto" and has_gpu():
+        return "torch", "there is a GPU"
+    name = next((each for each in FASTEST if is_installed(each)), None)
+    if name is None:
+        return "torch", f"{' and '.join(FASTEST)} is not installed"
+    return name, "the fastest here in float32"
+
+
+def has_gpu() -> bool:
+    """Whether the system has an NVIDIA GPU, without asking torch."""
+    return Path("/dev/nvidiactl").exists()
+
+
+def check_choice(engine: str) -> None:
+    check_known("engine", engine, get_args(EngineChoice))
+
+
+def open_export(
+    folder: Path,
+    *,
+    engine: EngineChoice = "auto",
+    batch_tokens: int | None = None,
+    threads: int | None = None,
+    unverified: bool = False,
+) -> GraphEngine:
+    """The engine of an exported folder."""
+    exported = read_export(folder, unverified=unverified)
+    runtime: Runtime = exported.header.runtime
+    if engine not in ("auto", runtime):
+        raise ConfigError(
+            f"{folder} was exported for {runtime}, and --engine asks for {engine}; leave the flag "
+            "out, or export the checkpoint for that engine"
+        )
+    count = choose_threads(threads)
+    if runtime == "onnx":
+        from litebert.infer.onnx_graphs import OnnxGraphs
+
+        graphs: Graphs = OnnxGraphs(exported, threads=count.count)
+    else:
+        from litebert.infer.openvino_graphs import OpenvinoGraphs
+
+        graphs = OpenvinoGraphs(exported, threads=count.count)
+    opened = GraphEngine(exported, graphs, batch_tokens=batch_tokens)
+    opened.threads = count
+    return opened

@@ -1,0 +1,195 @@
+"""What an export costs: an exported folder and the checkpoint it came from in; its size, how near
+its vectors are to float32's, and scores before and after, out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from litebert.config import POOLED_HEADS, Pooling
+from litebert.errors import DataError
+from litebert.infer.engine import Engine
+from litebert.infer.engines import open_export
+from litebert.infer.torch_engine import TorchEngine
+from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.embed_card import is_embed_card
+from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample
+from litebert.tasks.registry import BENCHMARKS, TableOptions, open_task
+from litebert.tasks.scores.score import score
+from litebert.tasks.tables.rows import read_rows
+from litebert.tasks.task import LABELLED, Task, TaskCard
+
+BUILT_IN = (
+    "A short one.",
+    "The committee met twice in the spring, and decided nothing until the winter had passed.",
+    "Is there anything in this drawer that belongs to you?",
+    "Prices rose by 4 % in March, after a fall of 1.5 % in the month before.",
+    "The film is slow, but its last half hour is worth the wait: nobody who sees it will forget "
+    "the house by the sea, the two brothers, or the letter that comes too late.",
+    "To open the file, choose a folder, then the name; the program asks before it replaces one.",
+    "She had been walking since the morning. The road went uphill between stone walls, and where "
+    "it turned she could see the whole valley, the river, and the smoke of the town behind it.",
+    "no",
+)
+"""Texts to compare by where no others are given."""
+
+
+MOST_TEXTS = 512
+"""Texts of a file that ranges are measured on and vectors compared by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckData:
+    """What an export is calibrated on and compared by."""
+
+    texts: Sequence[str]
+    task: Task | None = None
+    examples: Sequence[TaskExample] = ()
+    """With labels, to be scored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportReport:
+    """An export beside the float32 model."""
+
+    num_bytes: int
+    """Of the folder."""
+    ratio: float
+    """Of its graphs and tensors, to the weights in float32."""
+    texts: int
+    cosine: float
+    """Between the two vectors of a text, on average: of [CLS] where heads pool, else the mean."""
+    least_cosine: float
+    score: str | None = None
+    """Name of the score that is compared; None without labelled data."""
+    before: float | None = None
+    after: float | None = None
+
+
+def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
+    """The texts and labelled examples of a file or a benchmark's folder; built-in texts without."""
+    if data is None:
+        return CheckData(texts=BUILT_IN)
+    if checkpoint.task is None or is_embed_card(checkpoint.task):
+        if not Path(data).is_file():
+            raise DataError(f"{data}: no such file; expected a file with texts")
+        rows = (row.values() for _, row in read_rows(Path(data)))
+        texts = [each for each in chain.from_iterable(rows) if isinstance(each, str) and each]
+        if not texts:
+            raise DataError(f"{data} holds no text to compare by")
+        return CheckData(texts=texts[:MOST_TEXTS])
+    card = TaskCard.from_dict(checkpoint.task)
+    if card.task.name in BENCHMARKS and Path(data).is_dir():
+        opened = open_task(card.task.name, data, splits=["dev"])
+    else:
+        labels = card.task.labels if card.task.kind in LABELLED else None
+        opened = open_task(
+            card.task.kind, data, options=TableOptions(labels=labels), head=card.task.head
+        )
+    examples = list(chain.from_iterable(opened.splits.values()))
+    texts = [text for example in examples[:MOST_TEXTS] for text in _texts_of(example)]
+    return CheckData(texts=texts[:MOST_TEXTS], task=opened.task, examples=examples)
+
+
+def compare(checkpoint: Checkpoint, folder: Path, data: CheckData) -> ExportReport:
+    """The report; the folder is loaded and run for it."""
+    config = checkpoint.model.config
+    files = [path for path in folder.iterdir() if path.is_file()]
+    graphs = [path for path in files if path.suffix in (".onnx", ".xml", ".bin", ".npy")]
+    weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
+    pooling: Pooling = "cls" if any(head.kind in POOLED_HEADS for head in config.heads) else "mean"
+    engines = TorchEngine(checkpoint), open_export(folder, unverified=True)
+    exact, theirs = (
+        each.embed(data.texts, pooling=pooling, normalize=True).astype(np.float64)
+        for each in engines
+    )
+    cosines = (exact * theirs).sum(1)
+    report = ExportReport(
+        num_bytes=sum(path.stat().st_size for path in files),
+        ratio=sum(path.stat().st_size for path in graphs) / weights,
+        texts=len(data.texts),
+        cosine=float(cosines.mean()),
+        least_cosine=float(cosines.min()),
+    )
+    if data.task is None or checkpoint.task is None:
+        return report
+    card = TaskCard.from_dict(checkpoint.task)
+    before, after = (_score(each, card, data) for each in engines)
+    return replace(report, score=data.task.scores[0], before=before, after=after)
+
+
+def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> ExportReport:
+    """The report of one ordinary graph, or of the worst of several: cosines of what it gives,
+    logits or the last states."""
+    import onnxruntime
+
+    assert checkpoint.tokenizer is not None, "the caller needs texts as tokens"
+    limit = checkpoint.model.config.encoder.max_positions
+    rows = encode_texts(checkpoint.tokenizer, data.texts, max_length=limit)
+    graphs = sorted((folder / "onnx").iterdir(), key=lambda path: path.name)
+    sessions = [
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        for path in graphs
+    ]
+    cosines = np.array(
+        [
+            [_cosine(session, row, expected) for session in sessions]
+            for row in rows
+            for expected in [_exact(checkpoint, row)]
+        ]
+    )
+    weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
+    return ExportReport(
+        num_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        ratio=max(path.stat().st_size for path in graphs) / weights,
+        texts=len(rows),
+        cosine=float(cosines.mean(0).min()),
+        least_cosine=float(cosines.min()),
+    )
+
+
+def _exact(checkpoint: Checkpoint, row: np.ndarray) -> dict[str, np.ndarray]:
+    """What torch computes, by the names of the graph's outputs."""
+    with torch.inference_mode():
+        ids = torch.from_numpy(row.astype(np.int64))[None]
+        output = checkpoint.model(token_ids=ids, segment_ids=torch.zeros_like(ids))
+    results = {"last_hidden_state": output.states.numpy()}
+    for kind, logits in output.logits.items():
+        if kind == "span":
+            results |= {
+                "start_logits": logits[..., 0].numpy(),
+                "end_logits": logits[..., 1].numpy(),
+            }
+        elif isinstance(logits, torch.Tensor) and kind not in ("masked", "order"):
+            results["logits"] = logits.numpy()
+    return results
+
+
+def _cosine(session: Any, row: np.ndarray, exact: dict[str, np.ndarray]) -> float:
+    ids = row.astype(np.int64)[None]
+    zeros = np.zeros_like(ids)
+    inputs = {"input_ids": ids, "attention_mask": zeros + 1, "token_type_ids": zeros}
+    names = [output.name for output in session.get_outputs()]
+    theirs = np.concatenate([each.ravel() for each in session.run(names, inputs)]).astype(float)
+    ours = np.concatenate([exact[name].ravel() for name in names]).astype(float)
+    lengths = np.linalg.norm(theirs) * np.linalg.norm(ours)
+    return float(theirs @ ours / max(lengths, 1e-30))
+
+
+def _score(engine: Engine, card: TaskCard, data: CheckData) -> float:
+    assert data.task is not None
+    predictions = engine.predict(card, data.examples)
+    return score(data.task, data.examples, predictions)[data.task.scores[0]]
+
+
+def _texts_of(example: Any) -> tuple[str, ...]:
+    if isinstance(example, AnswerExample | ChoiceExample):
+        return example.question, example.context
+    if isinstance(example, TagExample):
+        return (" ".join(example.words),)
+    return (example.first,) if example.second is None else (example.first, example.second)

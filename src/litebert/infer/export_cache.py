@@ -1,0 +1,99 @@
+"""Exports of checkpoints, made on first use: a checkpoint's folder in, an exported folder out.
+
+They lie in $XDG_CACHE_HOME/litebert/exports (by default ~/.cache), under a name that depends on
+every byte of the checkpoint. Each is verified before it is used, and written again if it is
+damaged. The least recently used go first. torch is imported only to export.
+"""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from litebert import __version__
+from litebert.errors import CheckpointError, ConfigError
+from litebert.files import MANIFEST, has_manifest, remove_folder, sha256, verify_folder
+from litebert.infer.exported import VERSION, Runtime
+
+MOST_FOLDERS = 16
+MOST_BYTES = 4 * 2**30
+"""Of all exports that are kept."""
+
+
+def cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "litebert" / "exports"
+
+
+def cached_export(
+    folder: Path, runtime: Runtime, *, unverified: bool = False
+) -> tuple[Path, tuple[str, ...]]:
+    """The float32 export of a checkpoint, verified, and notes; made now if it is not there yet."""
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder} is no folder, and --engine {runtime} exports folders; convert it first, or "
+            "take --engine torch"
+        )
+    source = identity(folder, unverified=unverified)
+    key = hashlib.sha256(f"{VERSION} {__version__} {runtime} {source}".encode()).hexdigest()
+    target = cache_folder() / f"{folder.resolve().name}-{runtime}-{key[:16]}"
+    if target.exists():
+        try:
+            verify_folder(target)
+            os.utime(target)
+            return target, ()
+        except CheckpointError:
+            remove_folder(target)
+    notes = _export(folder, target, runtime, source, unverified=unverified)
+    size = sum(path.stat().st_size for path in target.iterdir())
+    trim(target.parent, keep=target)
+    return target, (
+        *notes,
+        f"exported once for {runtime}: {target} ({size / 1e6:.0f} MB); --engine torch does without",
+    )
+
+
+def identity(folder: Path, *, unverified: bool = False) -> str:
+    """A sha256 that another checkpoint does not have: of the manifest, which names the sha256 of
+    every file, or of the files themselves where there is none or it is not to be trusted."""
+    if has_manifest(folder) and not unverified:
+        return sha256(folder / MANIFEST)
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            digest.update(f"{path.name} {sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def trim(root: Path, *, keep: Path) -> None:
+    """Remove the least recently used exports beyond MOST_FOLDERS and MOST_BYTES."""
+    folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    total = 0
+    for number, path in enumerate(folders):
+        total += sum(each.stat().st_size for each in path.iterdir())
+        if path != keep and (number >= MOST_FOLDERS or total > MOST_BYTES):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _export(
+    folder: Path, target: Path, runtime: Runtime, source: str, *, unverified: bool
+) -> tuple[str, ...]:
+    from litebert.files import write_folder
+    from litebert.infer.export.folder import ExportOptions, write_export
+    from litebert.loading import load_checkpoint
+
+    checkpoint, notes = load_checkpoint(folder, unverified=unverified)
+    options = ExportOptions(runtime=runtime)
+    try:
+        write_folder(
+            target,
+            lambda temporary: write_export(checkpoint, temporary, options, source=source),
+            replace=True,  # another process may have been faster
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"{target} cannot be written ({error.strerror}); make room there, set XDG_CACHE_HOME, "
+            "or take --engine torch"
+        ) from error
+    return notes

@@ -1,0 +1,205 @@
+"""A folder that `litebert export` wrote: which graphs and tensors it has, for which runtime and
+processor. A folder in, checked, out. No torch.
+
+Nothing in it is trusted: sizes are bounded by the config, a graph may not read other files, and
+all bytes are compared with manifest.json.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from litebert.checks import check_choice, check_type
+from litebert.config import EXPORT_FORMAT, EncoderConfig, ModelConfig
+from litebert.errors import CheckpointError, ConfigError
+from litebert.files import MANIFEST, check_regular, read_json, verify_folder
+from litebert.infer.cpu import weight_limit
+from litebert.infer.plan import adapter_shapes, graph_names
+from litebert.model.count import count_encoder, count_head
+from litebert.text.tokenizer import Tokenizer
+
+CONFIG, TASK = "config.json", "task.json"
+VERSION = 1
+TABLE, SCALES = "token_table", "token_scales"
+Runtime = Literal["onnx", "openvino"]
+Precision = Literal["float32", "int8"]
+SUFFIXES: dict[str, tuple[str, ...]] = {"onnx": (".onnx",), "openvino": (".xml", ".bin")}
+_OVERHEAD_BYTES = 16 * 2**20
+"""Of a graph beside its weights, at most."""
+_REFERENCE = b"location"
+"""In the entry that names another file, whatever else the entry is made of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportHeader:
+    """What config.json says beside the model's shape."""
+
+    runtime: Runtime
+    precision: Precision
+    weight_limit: int = 127
+    """Largest int8 weight: 64 where products of bytes may saturate, else 127."""
+    source: str = ""
+    """sha256 of the checkpoint that was exported."""
+
+    def __post_init__(self) -> None:
+        check_choice(self, "runtime", get_args(Runtime))
+        check_choice(self, "precision", get_args(Precision))
+        check_choice(self, "weight_limit", (64, 127))
+        check_type(self, "source", str, "a string")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "runtime": self.runtime,
+            "precision": self.precision,
+            "weight_limit": self.weight_limit,
+            "source": self.source,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """An exported model, its files checked."""
+
+    folder: Path
+    header: ExportHeader
+    config: ModelConfig
+    tensors: Mapping[str, np.ndarray]
+    """Inputs of graphs, mapped from their files."""
+    tokenizer: Tokenizer | None
+    task: Mapping[str, Any] | None
+
+    def graph(self, name: str) -> Path:
+        """The file of a graph, not larger than the model's weights could make it."""
+        path = self.folder / f"{name}{SUFFIXES[self.header.runtime][0]}"
+        for suffix in SUFFIXES[self.header.runtime]:
+            self._check_size(path.with_suffix(suffix))
+        return path
+
+    def read_graph(self, name: str) -> bytes:
+        """The bytes of an ONNX graph that reads no other file."""
+        path = self.graph(name)
+        data = path.read_bytes()
+        if _REFERENCE in data:
+            raise CheckpointError(
+                f"{path} keeps weights in another file, which an export of litebert never does; "
+                "do not trust this folder"
+            )
+        return data
+
+    def _check_size(self, path: Path) -> None:
+        try:
+            size = check_regular(path)
+        except OSError as error:
+            raise CheckpointError(
+                f"{path} cannot be read ({error.strerror}); the export is not complete, write it "
+                "again with litebert export"
+            ) from error
+        if size > (limit := _most_bytes(self.config)):
+            raise CheckpointError(
+                f"{path} has {size:,} bytes, the model of {CONFIG} at most {limit:,}; they do not "
+                "belong together"
+            )
+
+
+def is_export(folder: Path | str) -> bool:
+    """Whether a folder says that it is one of ours."""
+    path = Path(folder) / CONFIG
+    # not Path.is_file, which raises where a name is too long
+    return os.path.isfile(path) and read_json(path).get("format") == EXPORT_FORMAT
+
+
+def read_header(folder: Path) -> tuple[ExportHeader, ModelConfig]:
+    """What config.json says."""
+    data = dict(read_json(folder / CONFIG))
+    kind, version, header = (data.pop(name, None) for name in ("format", "version", "export"))
+    if kind != EXPORT_FORMAT:
+        raise CheckpointError(f"{folder} is no exported model; write one with litebert export")
+    if version != VERSION:
+        raise CheckpointError(
+            f"{folder} is an export of version {version!r}, this litebert reads {VERSION}; export "
+            "the model again"
+        )
+    try:
+        if not isinstance(header, Mapping):
+            raise ConfigError(f"export is an object; got {header!r}")
+        return ExportHeader(**header), ModelConfig.from_dict(data)
+    except (ConfigError, TypeError) as error:
+        raise CheckpointError(f"{folder / CONFIG} is damaged: {error}") from error
+
+
+def read_export(folder: Path | str, *, unverified: bool = False) -> Exported:
+    """A folder that this processor can run; CheckpointError says what is wrong with it."""
+    folder = Path(folder)
+    header, config = read_header(folder)
+    if not unverified:
+        if not (folder / MANIFEST).exists():
+            raise CheckpointError(
+                f"{folder} has no {MANIFEST}, so its files cannot be verified; export the model "
+                "again, or load it with unverified=True (--unverified)"
+            )
+        verify_folder(folder)
+    if header.precision == "int8" and header.weight_limit > weight_limit():
+        raise CheckpointError(
+            f"{folder} is int8 for processors with VNNI, and this one has none: its sums would "
+            "saturate; export the model again on this machine, or in float32"
+        )
+    return Exported(
+        folder=folder,
+        header=header,
+        config=config,
+        tensors=_read_tensors(folder, config.encoder, header),
+        tokenizer=Tokenizer.load(folder) if (folder / "spiece.model").exists() else None,
+        task=read_json(folder / TASK) if (folder / TASK).exists() else None,
+    )
+
+
+def header_text(header: ExportHeader, config: ModelConfig) -> str:
+    """The text of config.json."""
+    data = {
+        "format": EXPORT_FORMAT,
+        "version": VERSION,
+        "export": header.to_dict(),
+    } | config.to_dict()
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _read_tensors(
+    folder: Path, config: EncoderConfig, header: ExportHeader
+) -> dict[str, np.ndarray]:
+    """Mapped, so that only rows that are read take memory."""
+    is_int8 = header.precision == "int8"
+    kinds: dict[str, tuple[type, tuple[int, ...]]] = {
+        TABLE: (np.int8 if is_int8 else np.float32, (config.vocab_size, config.embedding_size))
+    }
+    if is_int8:
+        kinds[SCALES] = (np.float32, (config.vocab_size, 1))
+    kinds |= {name: (np.float32, shape) for name, shape in adapter_shapes(config).items()}
+    tensors = {}
+    for name, (dtype, shape) in kinds.items():
+        path = folder / f"{name}.npy"
+        try:
+            check_regular(path)
+            # copy-on-write: OpenVINO shares an array only if it may be written
+            tensors[name] = np.load(path, mmap_mode="c", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{path} cannot be read: {error}; export the model again"
+            ) from error
+        actual = tensors[name].dtype, tensors[name].shape
+        if actual != (np.dtype(dtype), shape) or not tensors[name].flags.c_contiguous:
+            raise CheckpointError(
+                f"{path} holds {actual[0]} of shape {actual[1]}, {CONFIG} asks for "
+                f"{np.dtype(dtype)} of shape {shape}; they do not belong together"
+            )
+    return tensors
+
+
+def _most_bytes(config: ModelConfig) -> int:
+    parameters = sum(count_encoder(config.encoder).values())
+    parameters += sum(count_head(config.encoder, head) for head in config.heads)
+    return 4 * parameters + _OVERHEAD_BYTES * len(graph_names(config))

@@ -1,0 +1,234 @@
+"""The engines of exported models, for ONNX Runtime and OpenVINO: a folder of graphs in, numbers and
+predictions out. numpy between the graphs; no torch.
+
+A batch is embedded, one layer graph is called for each application of the plan, and a head reads
+the last states. Sharing costs nothing here: the graph of a layer applied twelve times is loaded
+once, and its weights stay in the processor's cache.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from litebert.config import POOLED_HEADS, Pooling
+from litebert.infer.batches import FIRST, Columns, Row, row_batches
+from litebert.infer.engine import Engine, EngineName, check_engine
+from litebert.infer.exits import predict_early
+from litebert.infer.exported import SCALES, TABLE, Exported
+from litebert.infer.plan import graph_names, layer_graphs, rotation_tables
+from litebert.packing import HostBatch, budget_batches
+from litebert.shapes import Float, Int
+from litebert.tasks.decode.decode import decode
+from litebert.tasks.decode.labels import softmax
+from litebert.tasks.decode.outputs import Batches, Outputs, Query
+from litebert.tasks.encode.encode import encode
+from litebert.tasks.examples import TaskExample
+from litebert.tasks.predictions import Prediction
+from litebert.tasks.task import TaskCard
+
+BATCH_TOKENS = 2048
+"""Padded tokens in a batch: its states then stay in a processor's cache."""
+FILLED_AT_ONCE = 256
+"""Masks whose logits are in memory at once: 30 MB with 30,000 tokens."""
+LOWEST = np.float32(-1e30)
+States = Float[np.ndarray, "_batch _seq hidden"]
+Logits = Float[np.ndarray, "_batch outputs"]
+Arrays = Mapping[str, np.ndarray]
+
+
+class Graphs(ABC):
+    """The graphs of a model in one runtime, each loaded when first run."""
+
+    name: EngineName
+
+    @abstractmethod
+    def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
+        """The outputs of a graph, by name. May be called from several threads at once."""
+
+
+class GraphEngine(Engine):
+    """An exported model with its tokenizer."""
+
+    def __init__(
+        self, exported: Exported, graphs: Graphs, *, batch_tokens: int | None = None
+    ) -> None:
+        self.name = graphs.name
+        self.config = exported.config
+        self.batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
+        self.tokenizer = check_engine(self.config, exported.tokenizer, self.batch_tokens)
+        self.exported = exported
+        self._graphs = graphs
+        self._plan = layer_graphs(self.config.encoder)
+        self._graph_names = graph_names(self.config)
+        self._rotation = rotation_tables(self.config.encoder)
+        self._table = {
+            name: exported.tensors[name] for name in (TABLE, SCALES) if name in exported.tensors
+        }
+
+    # ---- verbs
+
+    def predict(self, card: TaskCard, examples: Sequence[TaskExample]) -> Sequence[Prediction]:
+        if self.exit_rule is not None:
+            return predict_early(self, self.exit_rule, card, examples)
+        card.check_fits(self.config)
+        inputs = encode(card, examples, self.tokenizer)
+        plan = budget_batches(inputs.lengths, tokens=self.batch_tokens, sizes=inputs.num_rows)
+
+        def batches() -> Batches:
+            for units in plan:
+                batch = inputs.batch(units).padded()
+                yield units, batch, self.head(batch, self.states(batch))
+
+        return decode(Query(card=card, inputs=inputs, examples=examples, batches=batches()))
+
+    def best_tokens(
+        self, rows: Sequence[Row], *, top: int
+    ) -> Iterator[
+        tuple[
+            Int[np.ndarray, " masks"],
+            Int[np.ndarray, "masks top"],
+            Float[np.ndarray, "masks top"],
+        ]
+    ]:
+        columns = [np.flatnonzero(row == self.tokenizer.mask_id) for row in rows]
+        for numbers, states, _ in self._encode(rows, columns):
+            counts = np.array([len(columns[number]) for number in numbers.tolist()])
+            owners = np.repeat(numbers, counts)
+            masked = states[np.arange(states.shape[1]) < counts[:, None]]
+            for at in range(0, len(masked), FILLED_AT_ONCE):
+                few = slice(at, at + FILLED_AT_ONCE)
+                inputs = {"states": masked[few], **self._table}
+                # Some models have embedding rows beyond the vocabulary, which stand for no token.
+                logits = self._graphs.run("masked", inputs)["logits"]
+                yield owners[few], *_best(logits[:, : self.tokenizer.vocab_size], top)
+
+    def pool_into(
+        self,
+        vectors: Float[np.ndarray, "texts hidden"],
+        stretches: Iterator[tuple[int, list[Row]]],
+        pooling: Pooling,
+    ) -> None:
+        for start, rows in stretches:
+            needed = [FIRST] * len(rows) if pooling == "cls" else None
+            for numbers, states, batch in self._encode(rows, needed):
+                mask = batch.arrays.get("mask")
+                if pooling == "cls":
+                    pooled = states[:, 0]
+                elif mask is None:
+                    pooled = states.mean(1)
+                else:
+                    # every real token, [CLS] and [SEP] included, as sentence-transformers does
+                    weights = mask.astype(np.float32)[:, None]
+                    pooled = (weights @ states)[:, 0] / weights.sum(2)
+                vectors[start + numbers] = pooled
+
+    def hash_weights(self, digest: Any) -> None:
+        """All of a folder's graphs and tensors."""
+        suffixes = (".onnx", ".xml", ".bin", ".npy")
+        for path in sorted(self.exported.folder.iterdir()):
+            if path.suffix in suffixes:
+                digest.update(path.name.encode())
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+
+    # ---- steps
+
+    def states(self, batch: HostBatch) -> States:
+        """The last states of a batch, all of them or those that its head needs."""
+        states, last = self.start(batch), len(self._plan) - 1
+        for number in range(len(self._plan)):
+            states = self.layer(number, states, batch, last=number == last)
+        return self.finish(states)
+
+    def start(self, batch: HostBatch) -> States:
+        token_ids = batch.arrays["token_ids"]
+        segment_ids = batch.arrays.get("segment_ids")
+        inputs = {
+            "token_ids": token_ids,
+            "segment_ids": np.zeros_like(token_ids) if segment_ids is None else segment_ids,
+            **self._table,
+        }
+        return self._graphs.run("embedding", inputs)["out"]
+
+    def layer(self, number: int, states: States, batch: HostBatch, *, last: bool = False) -> States:
+        rows, seq = states.shape[:2]
+        for graph in self._plan[number]:
+            inputs = {"states": states}
+            if graph.attention is not None:
+                mask = batch.arrays.get("mask")
+                bias = np.zeros((rows, seq), np.float32) if mask is None else _bias(mask)
+                needed = batch.arrays.get("needed") if last else None
+                if needed is None:
+                    needed = np.arange(rows * seq).reshape(rows, seq)
+                inputs |= {"bias": bias[:, None, None], "needed": needed, **self._rotation}
+            for name in graph.adapted:
+                for part in (f"{name}_down", f"{name}_up"):
+                    if part in self.exported.tensors:
+                        inputs[part] = self.exported.tensors[part][number]
+            states = self._graphs.run(graph.name, inputs)["out"]
+        return states
+
+    def finish(self, states: States) -> States:
+        if self.config.encoder.norm == "post":
+            return states
+        return self._graphs.run("final", {"states": states})["out"]
+
+    def head(self, batch: HostBatch, states: States) -> Outputs:
+        kind = batch.head
+        if kind in POOLED_HEADS:
+            return Outputs(logits=self._graphs.run("pooled", {"states": states[:, 0]})[kind])
+        if kind == "tag":
+            words = states.reshape(-1, states.shape[2])[batch.arrays["words"]]
+            return Outputs(logits=self._graphs.run("tag", {"states": words})["logits"])
+        if kind == "span":
+            return Outputs(logits=self._graphs.run("span", {"states": states})["logits"])
+        inputs = {"states": states, "allowed": batch.arrays["allowed"]}
+        start = self._graphs.run("joint_start", inputs)
+
+        def ends(starts: Int[np.ndarray, "rows beam"]) -> Float[np.ndarray, "rows beam seq"]:
+            return self._graphs.run("joint_end", inputs | {"starts": starts})["logits"]
+
+        return Outputs(logits=start["logits"], unanswerable=start["unanswerable"], ends=ends)
+
+    def exit(self, depth: int, batch: HostBatch, states: States) -> Logits:
+        assert batch.head is not None
+        has_own = depth < len(self._plan) and f"exit-{depth}" in self._graph_names
+        graph = f"exit-{depth}" if has_own else "pooled"
+        return self._graphs.run(graph, {"states": states[:, 0]})[batch.head]
+
+    def _encode(
+        self, rows: Sequence[Row], needed: Columns | None
+    ) -> Iterator[tuple[Int[np.ndarray, " _batch"], States, HostBatch]]:
+        batches = row_batches(
+            rows, needed, pad_id=self.tokenizer.pad_id, batch_tokens=self.batch_tokens
+        )
+        for numbers, batch in batches:
+            yield numbers, self.states(batch), batch
+
+
+def _bias(mask: np.ndarray) -> Float[np.ndarray, "batch seq"]:
+    """What is added to attention scores: 0 at real tokens."""
+    bias: np.ndarray = np.where(mask, np.float32(0), LOWEST)
+    return bias
+
+
+def _best(
+    logits: Float[np.ndarray, "masks vocab"], top: int
+) -> tuple[Int[np.ndarray, "masks top"], Float[np.ndarray, "masks top"]]:
+    """The tokens with the highest probabilities, the highest first."""
+    few = np.argpartition(-logits, top - 1, axis=1)[:, :top]
+    probabilities = np.take_along_axis(softmax(logits), few, 1)
+    order = np.argsort(-probabilities, axis=1, kind="stable")
+    return np.take_along_axis(few, order, 1), np.take_along_axis(probabilities, order, 1)
+
+
+def failed(exported: Exported, graph: str, error: Exception) -> str:
+    """A sentence about a graph that a runtime refused."""
+    reason = str(error).strip().splitlines()[0]
+    return (
+        f"the graph {graph} in {exported.folder} does not run: {reason}; it is damaged or of "
+        "another model, export the model again"
+    )

@@ -1,0 +1,83 @@
+"""Exported graphs in OpenVINO, on the processor."""
+
+import queue
+import threading
+from typing import Any
+
+import numpy as np
+
+from litebert.errors import CheckpointError, MissingExtraError
+from litebert.infer.engine import EngineName
+from litebert.infer.exported import Exported
+from litebert.infer.graph_engine import Arrays, Graphs, failed
+
+try:
+    import openvino
+except ImportError as error:
+    raise MissingExtraError("openvino", extra="openvino", purpose="the engine openvino") from error
+
+_SHAPES = 64
+"""Shapes of inputs whose compiled code is kept; the default of 5,000 is a leak with mixed
+lengths."""
+
+
+class OpenvinoGraphs(Graphs):
+    """One compiled model for each graph, and as many requests as threads have run it at once."""
+
+    name: EngineName = "openvino"
+
+    def __init__(self, exported: Exported, *, threads: int | None = None) -> None:
+        self._exported = exported
+        self._settings: dict[str, Any] = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+            # else it computes in bfloat16 where the processor can
+            "INFERENCE_PRECISION_HINT": "f32",
+            "CPU_RUNTIME_CACHE_CAPACITY": _SHAPES,
+        }
+        if threads is not None:
+            self._settings["INFERENCE_NUM_THREADS"] = threads
+        self._core = openvino.Core()
+        self._models: dict[str, _Compiled] = {}
+        self._lock = threading.Lock()
+
+    def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
+        with self._lock:
+            if graph not in self._models:
+                self._models[graph] = self._load(graph)
+        try:
+            return self._models[graph].run(inputs)
+        except Exception as error:
+            raise CheckpointError(failed(self._exported, graph, error)) from error
+
+    def _load(self, graph: str) -> "_Compiled":
+        path = self._exported.graph(graph)
+        try:
+            return _Compiled(self._core.compile_model(str(path), "CPU", self._settings))
+        except Exception as error:
+            raise CheckpointError(failed(self._exported, graph, error)) from error
+
+
+class _Compiled:
+    """A compiled model, which several threads may run."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        # an output has the names of all values that it is
+        self._names = [sorted(output.names) for output in model.outputs]
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        try:
+            request = self._idle.get_nowait()
+        except queue.Empty:
+            request = self._model.create_infer_request()
+        try:
+            request.infer(dict(inputs), share_inputs=True)
+            results: dict[str, np.ndarray] = {}
+            for number, names in enumerate(self._names):
+                values = np.array(request.get_output_tensor(number).data)
+                results |= dict.fromkeys(names, values)
+            return results
+        finally:
+            self._idle.put(request)

@@ -1,0 +1,160 @@
+"""Which engine answers: by name, by the folder, by what is installed; exports made on first use;
+answers without torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert import cli, doctor
+from litebert.errors import CheckpointError, ConfigError
+from litebert.infer import engines, export_cache
+from litebert.infer.engines import choose_engine
+from litebert.infer.export.folder import ExportOptions, export_folder
+from litebert.infer.predictor import load
+from litebert.loading import load_checkpoint
+from litebert.tasks.task import Task, TaskCard
+from tests.helpers.models import LABELS, save_model, texts
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "litebert" / "exports"
+
+
+@pytest.mark.parametrize("engine", ["onnx", "openvino"])
+def test_a_checkpoint_is_exported_once(cache: Path, tmp_path: Path, engine: str) -> None:
+    model = save_model(tmp_path / "model", "classify")
+    first = load(model, engine=engine)
+    (folder,) = cache.iterdir()
+    assert first.engine.name == engine
+    assert f"exported once for {engine}: {folder}" in first.notes[-1]
+    second = load(model, engine=engine)
+    assert second.notes == ()
+    expected = load(model, engine="torch").embed(texts(4))
+    for each in (first, second):
+        np.testing.assert_allclose(each.embed(texts(4)), expected, atol=2e-5)
+    assert list(cache.iterdir()) == [folder]
+
+
+def test_a_damaged_export_is_made_again_and_another_checkpoint_gets_its_own(
+    cache: Path, tmp_path: Path
+) -> None:
+    model = save_model(tmp_path / "model", "classify")
+    load(model, engine="onnx")
+    (folder,) = cache.iterdir()
+    (folder / "layer-0.onnx").write_bytes(b"no graph")
+    again = load(model, engine="onnx")
+    assert "exported once" in again.notes[-1]
+    assert again.embed("the whale").shape == (32,)
+    other = save_model(tmp_path / "other" / "model", "classify", seed=1)
+    assert load(other, engine="onnx").fingerprint != again.fingerprint
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_the_cache_is_bounded_and_the_last_used_stay(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_cache, "MOST_FOLDERS", 2)
+    models = [save_model(tmp_path / str(n) / f"m{n}", "classify", seed=n) for n in range(3)]
+    for model in (models[0], models[1], models[0], models[2]):
+        load(model, engine="onnx")
+    assert sorted(path.name[:2] for path in cache.iterdir()) == ["m0", "m2"]
+
+
+def test_a_cache_that_cannot_be_written_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = save_model(tmp_path / "model", "classify")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match="set XDG_CACHE_HOME, or take --engine torch"):
+        load(model, engine="onnx")
+    assert load("sentiment").engine.name == "torch"  # auto needs no cache
+
+
+def test_an_unverified_checkpoint_is_known_by_its_files(tmp_path: Path) -> None:
+    model = save_model(tmp_path / "model", "classify")
+    verified = export_cache.identity(model)
+    (model / "manifest.json").write_text("{}")
+    with pytest.raises(CheckpointError):
+        load(model, engine="onnx")
+    assert load(model, engine="onnx", unverified=True).embed("the whale").shape == (32,)
+    assert export_cache.identity(model, unverified=True) != verified
+
+
+def test_auto_is_the_fastest_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "has_gpu", lambda: False)
+    assert choose_engine("auto") == ("onnx", "the fastest here in float32")
+    assert choose_engine("openvino") == ("openvino", "as requested")
+    assert choose_engine("auto", device="cuda:0")[0] == "torch"
+    assert choose_engine("auto", dtype="bfloat16")[0] == "torch"
+    assert choose_engine("auto", kernels="off")[0] == "torch"
+    monkeypatch.setattr(engines, "is_installed", lambda name: name == "torch")
+    assert choose_engine("auto") == ("torch", "onnx is not installed")
+    monkeypatch.setattr(engines, "has_gpu", lambda: True)
+    assert choose_engine("auto") == ("torch", "there is a GPU")
+    assert choose_engine("auto", device="cpu") == ("torch", "onnx is not installed")
+    finding = next(each for each in doctor.examine(tmp_path) if each.name == "engine")
+    assert finding.value.startswith("torch: there is a GPU; int8 with ")
+
+
+def test_auto_exports_embedded_models_alone(tmp_path: Path, cache: Path) -> None:
+    assert load(save_model(tmp_path / "model", "masked")).engine.name == "torch"
+    assert not cache.exists()
+
+
+def test_verbs_predict_and_evaluate_take_an_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = Task(
+        name="classify", kind="classify", scores=("accuracy",), labels=LABELS, head="classify"
+    )
+    card = TaskCard(task=task, max_length=64)
+    model = str(save_model(tmp_path / "model", "classify", card=card))
+    checkpoint, _ = load_checkpoint(model)
+    export_folder(checkpoint, tmp_path / "exported")
+    rows = [
+        {"text": text, "label": each.label}
+        for text, each in zip(texts(20), load(model).classify(texts(20)), strict=True)
+    ]
+    data = tmp_path / "dev.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for source in (["--model", model, "--engine", "onnx"], ["--model", f"{tmp_path}/exported"]):
+        assert cli.run(["classify", "the whale", *source, "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)["answers"][0]
+        assert answer["label"] == load(model).classify("the whale").label
+        out = tmp_path / f"{len(source)}.jsonl"
+        assert cli.run(["predict", str(data), "--out", str(out), *source]) == 0
+        written = [json.loads(line)["label"] for line in out.read_text().splitlines()]
+        assert written == [row["label"] for row in rows]
+        command = ["evaluate", "classify", *source, "--data", str(data), "--split", "dev"]
+        capsys.readouterr()
+        assert cli.run([*command, "--json", "--samples", "10"]) == 0
+        assert json.loads(capsys.readouterr().out)["scores"]["accuracy"] == 1.0
+    plain = str(save_model(tmp_path / "plain", "classify"))
+    command = ["evaluate", "classify", "--model", plain, "--data", str(data), "--engine", "onnx"]
+    assert cli.run(command) == 2
+    assert "was fine-tuned for no task" in capsys.readouterr().err
+
+
+ANSWER = """
+import sys
+from litebert import cli
+code = cli.run(["classify", "the whale", "--model", sys.argv[1], "--threads", "1"])
+heavy = {"torch", "onnx", "rich", "jaxtyping", "transformers", "litebert.recipes"}
+print(code, sorted(heavy & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize("engine", ["onnx", "openvino"])
+def test_an_exported_model_answers_without_torch(tmp_path: Path, engine: str) -> None:
+    checkpoint, _ = load_checkpoint(save_model(tmp_path / "model", "classify"))
+    export_folder(checkpoint, tmp_path / "out", ExportOptions(runtime=engine))
+    command = [sys.executable, "-c", ANSWER, str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
