@@ -283,6 +283,42 @@ def test_the_best_is_among_evaluations_of_the_last_ones_length(tmp_path: Path) -
     assert re.findall(r'class="best">([^<]*)', page) == ["4.6"]
 
 
+@pytest.mark.parametrize(
+    ("state", "note"), [("running", "the best yet"), ("finished", "the best of the run")]
+)
+def test_only_a_run_that_goes_on_has_a_best_yet(tmp_path: Path, state: str, note: str) -> None:
+    evaluations = [
+        {"kind": "evaluation", "step": step, "masked_loss": 5.0 - step} for step in (1, 2)
+    ]
+    page = page_of(make_run(tmp_path / "run", records(2, evaluations=0) + evaluations, state=state))
+    assert f"<small>{note}</small>" in page
+    assert page.count("the best") == 1
+
+
+@pytest.mark.parametrize(("lead", "is_marked"), [(0.5, True), (0.02, False)])
+def test_a_run_is_best_where_it_leads_by_more_than_the_noise(
+    tmp_path: Path, lead: float, is_marked: bool
+) -> None:
+    """Evaluations that alternate by 0.05 around a straight line."""
+    folders = []
+    for name, ahead in (("behind", 0.0), ("ahead", lead)):
+        evaluations = [
+            {
+                "kind": "evaluation",
+                "step": step,
+                "masked_loss": 5 - 0.1 * step - ahead + 0.05 * (step % 2),
+            }
+            for step in range(1, 9)
+        ]
+        lines = records(8, evaluations=0) + evaluations
+        folders.append(make_run(tmp_path / name, lines))
+    page = page_of(*folders, out=tmp_path / "both.html")
+    comparison = page.split('id="compare"')[1].split("<article")[0]
+    expected = [number(5 - 0.8 - lead)] if is_marked else []
+    assert re.findall(r'class="best">([^<]*)', comparison) == expected
+    assert ("Bold: ahead of the others" in comparison) == is_marked
+
+
 def test_nothing_is_asked_from_outside_and_every_element_is_closed(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / name, records(300, seed=i)) for i, name in enumerate("ab")]
     page = page_of(*folders, out=tmp_path / "both.html")
@@ -372,6 +408,10 @@ def test_a_burst_is_said_instead_of_pressing_the_curve_flat(tmp_path: Path) -> N
 def test_a_change_of_stage_is_marked(tmp_path: Path) -> None:
     words = Reader(page_of(make_run(tmp_path / "a", records(100)))).words
     assert "sequence length 128 → 512" in words
+    lines = records(100, evaluations=0)
+    for i, line in enumerate(lines):
+        line["mask_fraction"] = 0.35 if i < 80 else 0.15
+    assert "mask fraction 0.35 → 0.15" in Reader(page_of(make_run(tmp_path / "b", lines))).words
 
 
 def test_lengths_that_differ_from_batch_to_batch_are_no_stages(tmp_path: Path) -> None:
@@ -452,9 +492,9 @@ def test_the_same_folder_twice_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_long_run_and_many_runs_stay_small(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "long", records(20_000, evaluations=400))
+    folder = make_run(tmp_path / "long", records(8_000, evaluations=400))
     assert write_report([folder]).num_bytes < 600_000
-    many = [folder] + [make_run(tmp_path / f"{i}", records(600, seed=i)) for i in range(11)]
+    many = [folder] + [make_run(tmp_path / f"{i}", records(300, seed=i)) for i in range(11)]
     assert write_report(many, tmp_path / "many.html").num_bytes <= LIMIT
 
 

@@ -22,6 +22,7 @@ from litebert.tasks.examples import (
 )
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction, save_predictions
 from litebert.tasks.scores.evaluation import evaluate
+from litebert.tasks.scores.score import score
 from litebert.tasks.task import Task
 from tests.helpers.predictions import TASKS, made, made_models
 from tests.helpers.run_folders import finetuning, make_run
@@ -134,6 +135,27 @@ def test_seeds_are_put_side_by_side(tmp_path: Path) -> None:
         assert f"{100 * value:.1f}" in compared
     assert "standard deviation" in compared
     assert written.num_bytes < LIMIT
+
+
+def test_the_best_score_is_marked_only_beyond_its_interval(tmp_path: Path) -> None:
+    """Of 200 examples, six more or fewer are noise."""
+    task, examples, wrong = made("choose", 200, skill=0.0)
+    _, _, right = made("choose", 200, skill=0.9)
+    poor = tuned_run(tmp_path / "poor", task, examples, wrong)
+    good = tuned_run(tmp_path / "good", task, examples, right)
+    near = tuned_run(tmp_path / "near", task, examples, [*wrong[:6], *right[6:]])
+    best, other = (
+        score(task, examples, each)["accuracy"] for each in (right, [*wrong[:6], *right[6:]])
+    )
+    assert best > other
+    page = page_of(poor, good, out=tmp_path / "apart.html")
+    comparison = page.split('id="compare"')[1].split("<article")[0]
+    assert re.findall(r'class="best">([^<]*)', comparison) == [f"{100 * best:.1f}"]
+    assert "Bold: best beyond noise" in comparison
+    page = page_of(near, good, out=tmp_path / "alike.html")
+    comparison = page.split('id="compare"')[1].split("<article")[0]
+    assert 'class="best"' not in comparison
+    assert "None is best beyond noise" in comparison
 
 
 def test_a_damaged_file_of_predictions_is_said(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from litebert.report.run import RunData
 
 SPEED = "tokens_per_second"
 """A column computed from tokens and seconds."""
-STAGE_COLUMNS = ("sequence_length", "batch_size", "depth")
+STAGE_COLUMNS = ("sequence_length", "batch_size", "mask_fraction", "depth")
 PLANNED_COLUMNS = frozenset({"learning_rate", *STAGE_COLUMNS})
 """Columns that the recipe decides."""
 _MAX_CHARTS = 24
@@ -66,6 +66,24 @@ _KNOWN_CHARTS = (
         train="order_loss",
         heldout=("order_loss", "sop_loss", "nsp_loss"),
         guide=(math.log(2), "chance, ln 2"),
+    ),
+    Chart(title="Detection loss", train="detection_loss", heldout=("detection_loss",)),
+    Chart(
+        title="Detection accuracy",
+        train="detection_accuracy",
+        heldout=("detection_accuracy",),
+    ),
+    Chart(
+        title="Detection recall and precision",
+        train="detection_recall",
+        heldout=("detection_recall", "detection_precision"),
+        zero=True,
+    ),
+    Chart(
+        title="Fraction of tokens replaced",
+        train="replaced_fraction",
+        heldout=("replaced_fraction",),
+        zero=True,
     ),
     Chart(title="Learning rate", train="learning_rate", zero=True),
     Chart(title="Gradient norm, before clipping", train="gradient_norm", log=True),

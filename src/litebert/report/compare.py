@@ -63,11 +63,12 @@ def _legend(runs: Sequence[RunData]) -> str:
 
 
 def _last_table(runs: Sequence[RunData]) -> str:
-    """The last numbers of each run, the best in bold."""
+    """The last numbers of each run, the best beyond noise in bold."""
     last = [run.evaluations[-1].values if run.evaluations else {} for run in runs]
     names = measure_names([each for run in runs for each in run.evaluations])
     best = {
-        name: best_index(name, [values.get(name, math.nan) for values in last]) for name in names
+        name: _best_beyond_noise(runs, name, [values.get(name, math.nan) for values in last])
+        for name in names
     }
     rows = []
     for i, (run, values) in enumerate(zip(runs, last, strict=True)):
@@ -85,7 +86,46 @@ def _last_table(runs: Sequence[RunData]) -> str:
             row.append(cell(value, class_="best") if best[name] == i else cell(value))
         rows.append(row)
     head = ["run", "state", "steps", "tokens", "time", "tokens/s", *map(spaced, names)]
-    return f"<h3>Last numbers, measured on held-out text</h3>{table(head, rows)}"
+    note = (
+        '<p class="quiet">Bold: ahead of the others by more than twice the noise between '
+        "evaluations.</p>"
+        if any(each is not None for each in best.values())
+        else ""
+    )
+    return f"<h3>Last numbers, measured on held-out text</h3>{table(head, rows)}{note}"
+
+
+def _best_beyond_noise(runs: Sequence[RunData], name: str, values: Sequence[float]) -> int | None:
+    """Index of the best value where it leads the second best by more than twice the spread of the
+    runs' last evaluations around a straight line; None where it does not, or is not known to."""
+    best = best_index(name, values)
+    noises = [noise for run in runs if (noise := _noise(run, name)) is not None]
+    others = [
+        value for number, value in enumerate(values) if number != best and math.isfinite(value)
+    ]
+    if best is None or not others or not noises:
+        return None
+    lead = min(abs(values[best] - value) for value in others)
+    return best if lead > 2 * max(noises) else None
+
+
+def _noise(run: RunData, name: str) -> float | None:
+    """Standard deviation of a measure's last evaluations around the line through their neighbors;
+    None for fewer than four of them at one sequence length."""
+    if not run.evaluations:
+        return None
+    length = run.evaluations[-1].values.get("sequence_length")
+    values = [
+        each.values[name]
+        for each in run.evaluations[-10:]
+        if math.isfinite(each.values.get(name, math.nan))
+        and each.values.get("sequence_length") == length
+    ]
+    if len(values) < 4:
+        return None
+    # a - 2 b + c of independent values has six times their variance
+    bends = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    return math.sqrt(sum(bend**2 for bend in bends) / (6 * len(bends)))
 
 
 def _equal_table(runs: Sequence[RunData]) -> str:
@@ -93,7 +133,9 @@ def _equal_table(runs: Sequence[RunData]) -> str:
     longer run looks better."""
     names = measure_names([each for run in runs for each in run.evaluations])
     budgets = [
-        run.positions([run.evaluations[-1].step])["tokens"][0] for run in runs if _has_tokens(run)
+        run.positions([run.evaluations[-1].step])["tokens"][0]
+        for run in runs
+        if run.evaluations and "tokens" in run.axes
     ]
     if not names or len(budgets) < len(runs) or max(budgets) < 1.02 * min(budgets):
         return ""
@@ -101,7 +143,7 @@ def _equal_table(runs: Sequence[RunData]) -> str:
     values = [[_at(run, name, budget) for run in runs] for name in names]
     rows = []
     for name, row in zip(names, values, strict=True):
-        best = best_index(name, row)
+        best = _best_beyond_noise(runs, name, row)
         cells = [cell(measure(name, value) if math.isfinite(value) else "—") for value in row]
         if best is not None:
             cells[best] = cell(measure(name, row[best]), class_="best")
@@ -111,10 +153,6 @@ def _equal_table(runs: Sequence[RunData]) -> str:
         "evaluations by a straight line"
     )
     return f"<h3>{escape(note)}</h3>{table(['held-out', *(run.name for run in runs)], rows)}"
-
-
-def _has_tokens(run: RunData) -> bool:
-    return bool(run.evaluations) and "tokens" in run.axes
 
 
 def _at(run: RunData, name: str, tokens: float) -> float:

@@ -205,13 +205,10 @@ def _word_start(context: str, index: int) -> int:
 
 def _tagged(example: TagExample, prediction: TagPrediction) -> str:
     """Words, those with a wrong tag marked with it."""
-    return " ".join(_words(example.words, example.tags or (), prediction.tags))
-
-
-def _words(words: Sequence[str], true: Sequence[str], predicted: Sequence[str]) -> list[str]:
     marked = []
-    for word, tag, guess in list(zip(words, true, predicted, strict=False))[:200]:
+    rows = zip(example.words, example.tags or (), prediction.tags, strict=False)
+    for word, tag, guess in list(rows)[:200]:
         text, tags = escape(word, 60), f"{escape(guess, 30)}, not {escape(tag, 30)}"
         wrong = f'<span class="slot wrong">{text} <sup>{tags}</sup></span>'
         marked.append(wrong if tag != guess else text)
-    return marked
+    return " ".join(marked)

@@ -10,7 +10,7 @@ from litebert.report.lines import evenly_spaced, last_level
 from litebert.report.markup import cell, count, escape, measure, number, spaced, table
 from litebert.report.run import DevResults, EvalPoint, Event, RunData
 from litebert.report.settings import parse_recipe
-from litebert.tasks.scores.score import printed
+from litebert.tasks.scores.score import printed, printed_interval
 from litebert.train.progress import duration
 
 _MAX_ROWS = 200
@@ -72,7 +72,7 @@ def key_figures(run: RunData) -> str:
         last = run.evaluations[-1].values
         for name in measure_names(run.evaluations)[:4]:
             if name in last:
-                best = _best(run.evaluations, name)
+                best = _best(run.evaluations, name, is_running=run.state == "running")
                 figures.append((f"held-out {spaced(name)}", measure(name, last[name]), best))
     elif "loss" in run.columns:
         column = run.columns["loss"]
@@ -98,14 +98,12 @@ def key_figures(run: RunData) -> str:
 def _dev_figures(dev: DevResults) -> list[tuple[str, str, str]]:
     """The task's scores of the final checkpoint."""
     evaluation = dev.evaluation
-    ends = {
-        name: " – ".join(printed(name, end) for end in evaluation.intervals[name])
-        for name in evaluation.task.scores[:4]
-    }
-    return [
-        (f"dev {spaced(name)}", printed(name, evaluation.scores[name]), f"95 %: {interval}")
-        for name, interval in ends.items()
-    ]
+    figures = []
+    for name in evaluation.task.scores[:4]:
+        interval = evaluation.intervals.get(name)
+        note = f"95 %: {printed_interval(name, interval)}" if interval else ""
+        figures.append((f"dev {spaced(name)}", printed(name, evaluation.scores[name]), note))
+    return figures
 
 
 def _lower_is_better(name: str) -> bool | None:
@@ -156,8 +154,8 @@ def evaluations_table(run: RunData) -> str:
 
 
 def _stage_changes(run: RunData) -> list[Event]:
-    """Moments at which sequence length, batch size or depth changed: a curve may jump there for no
-    other reason."""
+    """Moments at which sequence length, batch size, mask fraction or depth changed: a curve may
+    jump there for no other reason."""
     changes = []
     for name in STAGE_COLUMNS:
         column = run.columns.get(name, array("d"))
@@ -219,14 +217,14 @@ def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
     ]
 
 
-def _best(evaluations: Sequence[EvalPoint], name: str) -> str:
-    """The best value and where, unless it is the last."""
+def _best(evaluations: Sequence[EvalPoint], name: str, *, is_running: bool) -> str:
+    """The best value and where, unless it is the last; of a run that goes on, that it is."""
     at = best_index(name, _comparable(evaluations, name))
     if at is None:
         return ""
     each = evaluations[at]
     return (
-        "the best yet"
+        ("the best yet" if is_running else "the best of the run")
         if at == len(evaluations) - 1
         else f"best {measure(name, each.values[name])} at step {each.step:,}"
     )

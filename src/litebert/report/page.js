@@ -34,7 +34,7 @@
     return low > 0 && wanted - sorted[low - 1] < sorted[low] - wanted ? low - 1 : low;
   };
 
-  for (const plot of document.querySelectorAll(".plot")) {
+  for (const plot of document.querySelectorAll(".plot[data-lines]")) {
     const area = plot.querySelector(".area");
     const lines = plot.dataset.lines.split(",").map((each) => each.split(":").map(Number));
     let cross, tip;

@@ -19,6 +19,7 @@ from litebert.report.charts import Chart, choose_charts
 from litebert.report.compare import compare_section
 from litebert.report.draw import Series, draw
 from litebert.report.examples import masks_section, worst_section
+from litebert.report.exits import exits_section
 from litebert.report.figures import evaluations_table, event_marks, events_table, key_figures
 from litebert.report.lines import LineTable, half_window
 from litebert.report.markup import escape
@@ -127,7 +128,8 @@ def _render_with(runs: Sequence[RunData], points: int) -> str:
         'name="color-scheme" content="light dark">'
         f"<title>{escape(title, 120)} · litebert report</title><style>{style}</style></head><body>"
         f"{_switch(runs)}<main>{body}</main>"
-        f"<footer>Written by litebert {escape(__version__)} at {_now()} from metrics.jsonl. "
+        f"<footer>Written by litebert {escape(__version__)} at "
+        f"{time.strftime('%Y-%m-%d %H:%M %Z')} from metrics.jsonl. "
         "Training curves are means over a window around each point, not behind it; the light band "
         "behind them spans the lowest and the highest record.</footer>"
         '<script type="application/json" '
@@ -186,6 +188,7 @@ def _run_section(run: RunData, index: int, lines: LineTable, *, several: bool) -
     dev = run.dev
     sections = [
         ("Scores on dev", scores_section(dev) if dev else ""),
+        ("Early exit", exits_section(dev) if dev else ""),
         ("Curves", curves),
         ("Scores by slice", slices_section(dev) if dev else ""),
         ("Most confidently wrong", worst_section(dev) if dev else ""),
@@ -212,10 +215,6 @@ def _series(chart: Chart, run: RunData, index: int, lines: LineTable) -> list[Se
             label = "held out" if len(chart.heldout) == 1 else f"held out, {name.split('_')[0]}"
             series.append(Series(line=heldout, label=label, color=color))
     return series
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M %Z")
 
 
 def _ago(seconds: float) -> str:

@@ -9,16 +9,14 @@ import math
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.tasks.examples import TaskExample, TextExample
-from litebert.tasks.predictions import LabelPrediction, Prediction, load_predictions
+from litebert.tasks.predictions import Prediction, load_predictions
 from litebert.tasks.scores.evaluation import Evaluation as TaskEvaluation
 from litebert.tasks.scores.evaluation import evaluate
 from litebert.train.folder import RunFolder
@@ -29,8 +27,6 @@ AXES = ("steps", "tokens", "seconds")
 RENAMED = {"rate": "learning_rate", "norm": "gradient_norm"}
 """Columns that earlier versions wrote under other names."""
 PREDICTIONS, RESULT = "dev_predictions.jsonl", "result.json"
-_MAX_LABELS = 12
-"""Labels up to which a confusion table is shown."""
 _NUM_WORST = 12
 
 
@@ -39,8 +35,6 @@ class DevResults:
     """A finished fine-tuning run's predictions for dev, scored."""
 
     evaluation: TaskEvaluation
-    confusion: "Counter[tuple[str, str]]" = field(default_factory=Counter)
-    """How often each (true label, predicted label) occurred; empty without labels, or with many."""
     predictions: dict[int, Prediction] = field(default_factory=dict)
     """Of the worst examples, by their number."""
     result: dict[str, Any] = field(default_factory=dict)
@@ -64,22 +58,8 @@ def _read_dev(folder: Path) -> DevResults | None:
     result = _json(folder / RESULT)
     return DevResults(
         evaluation=evaluation,
-        confusion=_confusion_counts(examples, predictions)
-        if len(task.labels) <= _MAX_LABELS
-        else Counter(),
         predictions={each.number: predictions[each.number] for each in evaluation.worst},
         result=result if isinstance(result, dict) else {},
-    )
-
-
-def _confusion_counts(
-    examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> "Counter[tuple[str, str]]":
-    both = zip(examples, predictions, strict=True)
-    return Counter(
-        (str(example.label), prediction.label)
-        for example, prediction in both
-        if isinstance(example, TextExample) and isinstance(prediction, LabelPrediction)
     )
 
 
@@ -253,6 +233,10 @@ def _json(path: Path) -> Any:
         ) from error
 
 
+MAX_NUMBER = 1e100
+"""Larger ones are damage, and sums of them would be infinite."""
+
+
 def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a record under today's names; NaN for one that is not finite, which JSON has
     as a string."""
@@ -261,7 +245,7 @@ def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
         name = RENAMED.get(key, key)
         if isinstance(value, int | float) and not isinstance(value, bool):
             try:
-                numbers[name] = float(value) if math.isfinite(value) else math.nan
+                numbers[name] = float(value) if abs(value) < MAX_NUMBER else math.nan
             except OverflowError:
                 numbers[name] = math.nan
         elif value in ("nan", "inf", "-inf"):

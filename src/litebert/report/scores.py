@@ -8,7 +8,8 @@ from typing import Any
 
 from litebert.report.markup import cell, escape, fold, spaced, table
 from litebert.report.run import DevResults, RunData
-from litebert.tasks.scores.score import LESS_IS_BETTER, SliceScores, printed
+from litebert.tasks.scores.evaluation import Evaluation
+from litebert.tasks.scores.score import LESS_IS_BETTER, SliceScores, printed, printed_interval
 
 _SLICE_TITLES = {
     "slice": "By part of the data",
@@ -16,6 +17,8 @@ _SLICE_TITLES = {
     "question": "By kind of question",
     "length": "By length",
 }
+_MAX_LABELS = 12
+"""Labels up to which a confusion table is shown."""
 _OPEN_SLICES = 12
 """Slices up to which a table stands open."""
 
@@ -31,7 +34,7 @@ def scores_section(dev: DevResults) -> str:
             cell(spaced(name), "th", scope="row"),
             cell(printed(name, value), class_="best" if name == first else ""),
         ]
-        row.append(cell(" – ".join(printed(name, end) for end in evaluation.intervals[name])))
+        row.append(cell(printed_interval(name, evaluation.intervals.get(name))))
         row.append(
             cell(
                 printed(name, baseline)
@@ -42,8 +45,8 @@ def scores_section(dev: DevResults) -> str:
         rows.append(row)
     head = ["score", "times 100", "95 % interval", "majority baseline"]
     note = (
-        f"{evaluation.num_examples:,} examples of dev. The interval is a bootstrap over them: how "
-        "far other examples might move the score, not another seed."
+        f"{evaluation.num_examples:,} examples of dev. The interval (Wilson's for a proportion, "
+        "a bootstrap otherwise) is how far other examples might move the score, not another seed."
     )
     return table(head, rows) + f'<p class="quiet">{escape(note)}{_threshold(dev)}</p>'
 
@@ -68,10 +71,7 @@ def compared_scores(runs: Sequence[RunData]) -> str:
     if len(scored) < 2 or len({evaluation.task.name for _, evaluation in scored}) > 1:
         return ""
     names = list(scored[0][1].scores)
-    best = {
-        name: _best(name, [evaluation.scores.get(name, 0.0) for _, evaluation in scored])
-        for name in names
-    }
+    best = {name: _best(name, [evaluation for _, evaluation in scored]) for name in names}
     rows = []
     for row, (run, evaluation) in enumerate(scored):
         cells = [
@@ -89,7 +89,13 @@ def compared_scores(runs: Sequence[RunData]) -> str:
                 ]
             )
     head = ["run", *map(spaced, names)]
-    return f"<h3>Scores on dev of each run's final checkpoint, times 100</h3>{table(head, rows)}"
+    note = (
+        "Bold: best beyond noise, its 95 % interval above all others."
+        if any(each is not None for each in best.values())
+        else "None is best beyond noise: the best 95 % intervals meet."
+    )
+    title = "Scores on dev of each run's final checkpoint, times 100"
+    return f'<h3>{title}</h3>{table(head, rows)}<p class="quiet">{note}</p>'
 
 
 def _slices(names: Sequence[str], overall: dict[str, float], slices: Sequence[SliceScores]) -> str:
@@ -114,18 +120,19 @@ def _slices(names: Sequence[str], overall: dict[str, float], slices: Sequence[Sl
 
 
 def _confusion(dev: DevResults) -> str:
-    labels = dev.evaluation.task.labels
-    if not dev.confusion:
+    counts = dev.evaluation.confusion
+    if not 0 < len(counts) <= _MAX_LABELS:
         return ""
+    is_square = dev.evaluation.task.head != "multilabel"
     rows = []
-    for true in labels:
-        total = sum(dev.confusion[true, guess] for guess in labels)
+    for label, row in counts.items():
         cells = [
-            cell(f"{dev.confusion[true, guess]:,}", class_="right" if guess == true else "")
-            for guess in labels
+            cell(f"{count:,}", class_="right" if is_square and name == label else "")
+            for name, count in row.items()
         ]
-        rows.append([cell(true, "th", scope="row"), *cells, cell(f"{total:,}")])
-    head = ["truth ↓, predicted →", *labels, "all"]
+        rows.append([cell(label, "th", scope="row"), *cells, cell(f"{sum(row.values()):,}")])
+    columns = next(iter(counts.values()))
+    head = ["truth ↓, predicted →" if is_square else "", *map(spaced, columns), "all"]
     return f"<h3>Confusion of labels</h3>{table(head, rows)}"
 
 
@@ -138,7 +145,13 @@ def _threshold(dev: DevResults) -> str:
     )
 
 
-def _best(name: str, values: Sequence[float]) -> int | None:
-    """Index of the best; None where all are the same."""
-    best = min(values) if name in LESS_IS_BETTER else max(values)
-    return values.index(best) if min(values) < max(values) else None
+def _best(name: str, evaluations: Sequence[Evaluation]) -> int | None:
+    """Index of the evaluation that is best beyond noise: its interval does not meet that of any
+    other; None where there is none such, or one has no interval."""
+    ends = [evaluation.intervals.get(name) for evaluation in evaluations]
+    if not all(ends):
+        return None
+    intervals = [(-end[1], -end[0]) if name in LESS_IS_BETTER else end for end in ends if end]
+    best = max(range(len(intervals)), key=lambda number: intervals[number])
+    others = [high for number, (_, high) in enumerate(intervals) if number != best]
+    return best if intervals[best][0] > max(others) else None

@@ -1,0 +1,135 @@
+"""Early exit of a fine-tuning run: what fewer layers cost in score on dev, all criteria side by
+side, as a chart and a table."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from litebert.report.draw import HEIGHT, WIDTH
+from litebert.report.markup import cell, escape, number, table
+from litebert.report.run import DevResults
+from litebert.tasks.scores.score import printed, printed_interval
+
+Points = list[tuple[float, float]]
+"""Mean depths and scores."""
+
+
+def exits_section(dev: DevResults) -> str:
+    """Score against mean depth, and the calibrated thresholds; nothing for a run without exits."""
+    name = dev.evaluation.task.scores[0]
+    depths = dev.result.get("depth_scores")
+    if not isinstance(depths, list) or len(depths) < 2:
+        return ""
+    fixed = _finite((depth, each.get(name)) for depth, each in enumerate(_dicts(depths), start=1))
+    curves = {"a fixed depth": fixed} | {
+        str(criterion): _finite((each.get("mean_depth"), each.get("score")) for each in points)
+        for criterion, points in _lists(dev.result.get("exit_curves"))
+    }
+    curves = {label: points for label, points in curves.items() if points}
+    if not curves:
+        return ""
+    rows = []
+    exits = dev.result.get("exits")
+    for criterion, each in exits.items() if isinstance(exits, dict) else ():
+        if isinstance(each, dict) and all(_is_number(each.get(key)) for key in _COLUMNS):
+            rows.append(_row(name, str(criterion), each))
+    head = ["criterion", "threshold", "mean depth", "score", "lost", "95 % interval", "changed"]
+    note = (
+        "Each point of a criterion is one threshold. In the table are the calibrated ones; changed "
+        "is the rate of answers that differ from the full depth's on texts kept aside, at most, "
+        "with 95 % confidence."
+    )
+    return (
+        _figure(name, curves, len(depths))
+        + (table(head, rows) if rows else '<p class="quiet">No threshold was calibrated.</p>')
+        + f'<p class="quiet">{escape(note)}</p>'
+    )
+
+
+_COLUMNS = ("threshold", "dev_mean_depth", "dev_score", "dev_lost", "bound")
+
+
+def _row(name: str, criterion: str, each: dict[str, Any]) -> list[str]:
+    ends = each.get("dev_lost_interval")
+    interval = None
+    if isinstance(ends, list) and len(ends) == 2 and all(map(_is_number, ends)):
+        interval = (ends[0], ends[1])
+    return [
+        cell(criterion, "th", scope="row"),
+        cell(f"{each['threshold']:.12g}"),
+        cell(f"{each['dev_mean_depth']:.2f}"),
+        cell(printed(name, each["dev_score"])),
+        cell(printed(name, each["dev_lost"])),
+        cell(printed_interval(name, interval)),
+        cell(f"{100 * each['bound']:.2f} %"),
+    ]
+
+
+def _figure(name: str, curves: dict[str, Points], depth: int) -> str:
+    scores = [score for points in curves.values() for _, score in points]
+    low, high = min(scores), max(scores)
+    room = 0.05 * (high - low) or 0.01
+    low, high = low - room, high + room
+
+    def place(point: tuple[float, float]) -> tuple[int, int]:
+        across = min(max(point[0] / depth, 0.0), 1.0)
+        return round(WIDTH * across), round(HEIGHT * (1 - (point[1] - low) / (high - low)))
+
+    levels = [low + (high - low) * part / 4 for part in range(5)]
+    grid = "".join(
+        f'<path class="grid" d="M0 {place((0, level))[1]}H{WIDTH}"/>' for level in levels
+    )
+    tops = [place((0, level))[1] * 100 / HEIGHT for level in levels]
+    scale = "".join(
+        f'<span style="top:{top:.1f}%">{printed(name, level)}</span>'
+        for top, level in zip(tops, levels, strict=True)
+    )
+    drawn = "".join(
+        f'<g class="c{color}">{_curve([place(point) for point in sorted(points)])}</g>'
+        for color, points in enumerate(curves.values())
+    )
+    legend = "".join(
+        f'<li class="c{color} held">{escape(label, 40)}</li>' for color, label in enumerate(curves)
+    )
+    spoken = "; ".join(
+        f"{label} from {number(min(points)[1])} at depth {min(points)[0]:.1f} to "
+        f"{number(max(points)[1])} at {max(points)[0]:.1f}"
+        for label, points in curves.items()
+    )
+    step = max(1, -(-depth // 12))
+    bottom = "".join(
+        f'<span style="left:{100 * each / depth:.1f}%">{each}</span>'
+        for each in range(step, depth + 1, step)
+    )
+    return (
+        '<div class="panels"><figure class="panel wide"><figcaption>'
+        f'<h3>{escape(name)} by mean depth</h3><ul class="legend">{legend}</ul></figcaption>'
+        f'<div class="plot"><div class="scale">{scale}</div><div class="area">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{escape(spoken)}">{grid}{drawn}</svg></div>'
+        f'<div class="bottom"><span class="first">layers</span>{bottom}</div></div></figure></div>'
+    )
+
+
+def _curve(points: Sequence[tuple[int, int]]) -> str:
+    (x, y), dots = points[0], "".join(f"M{x} {y}h.1" for x, y in points)
+    steps = "".join(f"l{b - a} {d - c}" for (a, c), (b, d) in pairwise(points))
+    return f'<path class="held" d="M{x} {y}{steps}"/><path class="dots" d="{dots}"/>'
+
+
+def _finite(points: Any) -> Points:
+    return [(x, y) for x, y in points if _is_number(x) and _is_number(y)]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _dicts(values: Any) -> list[dict[str, Any]]:
+    return [each if isinstance(each, dict) else {} for each in values]
+
+
+def _lists(value: Any) -> list[tuple[str, list[dict[str, Any]]]]:
+    items = value.items() if isinstance(value, dict) else ()
+    return [(name, _dicts(points)) for name, points in items if isinstance(points, list)]
