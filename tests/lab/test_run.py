@@ -1,0 +1,103 @@
+"""A study from the command line: two rows end to end in seconds, resumed, failures reported."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from litebert.cli import run as litebert
+from litebert.testing import tiny_shards
+
+STUDY = """
+title = "Order or not"
+measures = ["masked_loss", "sop_accuracy", "gap"]
+[scales.cpu]
+recipe = "demo"
+seeds = 1
+[scales.cpu.settings]
+preset = "tiny"
+steps = 4
+batch_size = 4
+sequence_length = 16
+depth = "none"
+dtype = "float32"
+heldout_fraction = 0.1
+evaluate_every = 2
+encoder = { norm = "pre" }
+[[rows]]
+name = "sop"
+[[rows]]
+name = "no order"
+settings = { order = "none" }
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    tiny_shards(folder / "tiny")
+    (folder / "study.toml").write_text(STUDY)
+    return folder
+
+
+def run(study: Path, *flags: str, file: str = "study.toml") -> int:
+    common = ["--data", str(study / "tiny" / "shards"), "--out", str(study / "out")]
+    device = ["--scale", "cpu", "--device", "cpu", "--workers", "0"]
+    return litebert(["lab", "run", str(study / file), *common, *device, *flags])
+
+
+def test_a_study_runs_is_resumed_and_becomes_a_table(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(study, "--jobs", "2") == 0
+    first = {path: path.stat().st_mtime_ns for path in study.glob("out/*/result.json")}
+    assert {path.parent.name for path in first} == {"sop-seed0", "no-order-seed0"}
+    (study / "out" / "sop-seed0" / "result.json").unlink()
+    capsys.readouterr()
+    assert run(study) == 0
+    assert "1 runs to do" in capsys.readouterr().err
+    again = {path: path.stat().st_mtime_ns for path in study.glob("out/*/result.json")}
+    kept = study / "out" / "no-order-seed0" / "result.json"
+    assert again[kept] == first[kept]
+
+    result = json.loads(kept.read_text())
+    assert result["scores"]["masked_loss"] > 0
+    assert "sop_accuracy" not in result["scores"]
+    assert litebert(["lab", "table", str(study / "out")]) == 0
+    assert "# Order or not" in capsys.readouterr().out
+    assert (study / "out" / "table.md").read_text().count("\n| ") == 4
+    assert litebert(["lab", "table", str(study / "out"), "--format", "csv"]) == 0
+
+
+def test_a_failed_run_is_reported_and_the_others_go_on(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = STUDY.replace('order = "none"', "heldout_fraction = 1e-9")
+    (study / "broken.toml").write_text(broken.replace("steps = 4", "steps = 6"))
+    code = run(study, "--out", str(study / "broken"), file="broken.toml")
+    said = capsys.readouterr().err
+    assert code == 1
+    assert "1 runs failed; the same command tries them again: no-order-seed0" in said
+    assert (study / "broken" / "sop-seed0" / "result.json").exists()
+
+
+def test_data_is_asked_for(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert litebert(["lab", "run", str(study / "study.toml"), "--scale", "cpu"]) == 2
+    assert "name their folder with --data" in capsys.readouterr().err
+
+
+def test_other_settings_need_another_folder(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study / "other.toml").write_text(STUDY.replace("steps = 4", "steps = 5"))
+    (study / "claimed").mkdir(exist_ok=True)
+    flags = ["--out", str(study / "claimed"), "--seeds", "0"]
+    assert run(study, *flags) == 2
+    assert "jobs and seeds are at least 1" in capsys.readouterr().err
+
+
+def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert litebert(["lab", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["sharing"]["source"] == "Table 4"
+    assert len(listed["sharing"]["rows"]) == 8
