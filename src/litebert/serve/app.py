@@ -1,0 +1,431 @@
+"""The service as an ASGI application: access, limits and routes around the scheduler.
+
+A request passes the rules of access, waits for a ready service, is read within limits, becomes a
+job, and is answered; whoever disconnects takes their job out of the queue. Every error is JSON with
+one sentence. Nothing that a client sent is logged.
+"""
+
+import asyncio
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from litebert import __version__
+from litebert.errors import LitebertError
+from litebert.files import to_json
+from litebert.serve import openai, tei
+from litebert.serve.access import Access, request_id, response_headers
+from litebert.serve.metrics import Metrics
+from litebert.serve.models import Key, Models
+from litebert.serve.openapi import document
+from litebert.serve.requests import MAX_BODY_BYTES, MAX_ITEMS, RequestError, read_object
+from litebert.serve.scheduler import DeadlineError, Job, QueueFullError, Scheduler
+from litebert.serve.verbs import VERBS, Work, items_field, read_work
+from litebert.terminal import write_line
+
+PAGE = Path(__file__).parent / "page"
+"""Static files of the page at /."""
+DISCARDED_BYTES = 16 * 2**20
+"""Of a body that is too large, what is read before the answer: most clients read it only then."""
+SMALL_BYTES = 16_384
+"""Of a body; the answer to a longer one is encoded beside the event loop."""
+DEADLINE_HEADER = "x-request-timeout"
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+Handler = Callable[["Service", dict[str, Any], "Asked"], Awaitable[Any]]
+"""From a body to the JSON of its response."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one service accepts."""
+
+    timeout_seconds: float = 30.0
+    """For a request, from its first byte to its results."""
+    batch_tokens: int = 2048
+    """Tokens of a tick."""
+    queue_tokens: int = 131_072
+    """Tokens that may wait; more are refused."""
+    body_bytes: int = MAX_BODY_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A request that is being answered."""
+
+    deadline: float
+    receive: Receive
+    identifier: str
+    headers: dict[str, str] = field(default_factory=dict)
+    """Of the response, beside what every response has."""
+
+
+class Service:
+    """Models, the scheduler and the state that routes share."""
+
+    def __init__(self, *, access: Access, limits: Limits | None = None) -> None:
+        self.access = access
+        self.limits = limits or Limits()
+        self.models = Models([])
+        self.metrics = Metrics()
+        self.scheduler = Scheduler(
+            self._compute,
+            batch_tokens=self.limits.batch_tokens,
+            queue_tokens=self.limits.queue_tokens,
+            on_tick=self.metrics.count_tick,
+        )
+        self.is_ready = False
+        self.is_draining = False
+        self.accepted = 0
+        """Requests that are being answered."""
+        self.posts: dict[str, Handler] = {
+            "/v1/embeddings": openai.embeddings,
+            "/embeddings": openai.embeddings,
+            **{f"/v1/{verb}": partial(_verb, verb) for verb in VERBS},
+            **tei.HANDLERS,
+            "/v1/rerank": tei.cohere_rerank,
+        }
+        """By path."""
+        self.app: ASGIApp = _Guard(self, _routes(self))
+
+    def open(self, models: Models) -> None:
+        """Answer with these models from now on."""
+        self.models = models
+        self.is_ready = True
+
+    def close(self) -> None:
+        """Finish what was accepted."""
+        self.is_draining = True
+        self.scheduler.stop()
+
+    def check_state(self) -> None:
+        if self.is_draining:
+            raise RequestError(503, "the service is stopping; ask another one", retry_after=5)
+        if not self.is_ready:
+            raise RequestError(503, "the models are being loaded; try again", retry_after=2)
+
+    def check_queue(self) -> None:
+        if self.scheduler.is_full:
+            raise self._too_busy()
+
+    async def run(self, work: Work, asked: Asked) -> list[Any]:
+        """The results of the work; RequestError where there are none in time."""
+        job = Job(work.key, work.items, work.sizes, deadline=asked.deadline)
+        try:
+            self.scheduler.submit(job)
+        except QueueFullError:
+            raise self._too_busy() from None
+        future = asyncio.wrap_future(job.future)
+        # nobody waits for a job that the scheduler drops just after its client was answered
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        leaving = asyncio.ensure_future(_disconnected(asked.receive))
+        try:
+            both: set[asyncio.Future[Any]] = {future, leaving}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                raise ClientDisconnect
+            return list(future.result())
+        except DeadlineError:
+            raise _late() from None
+        except LitebertError as error:
+            raise RequestError(422, str(error)) from error
+        finally:
+            job.future.cancel()
+            leaving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await leaving
+
+    def _too_busy(self) -> RequestError:
+        seconds = math.ceil(min(max(self.scheduler.waiting_seconds, 1), 60))
+        return RequestError(
+            429,
+            "too many texts wait already; try again later",
+            retry_after=seconds,
+            code="overloaded",
+        )
+
+    def _compute(self, key: Key, items: Any) -> list[Any]:
+        return self.models.compute(key, items)
+
+
+class Endpoint:
+    """A POST route: an ASGI application that reads a JSON body and answers with JSON."""
+
+    def __init__(self, service: Service, handler: Handler) -> None:
+        self._service, self._handler = service, handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        service.check_state()
+        service.check_queue()
+        request = Request(scope, receive)
+        asked = Asked(
+            deadline=time.monotonic() + self._seconds(request),
+            receive=receive,
+            identifier=scope["litebert.request_id"],
+        )
+        body = await self._read(request, asked.deadline)
+        service.check_state()
+        service.accepted += 1
+        try:
+            async with asyncio.timeout_at(_loop_time(asked.deadline)):
+                answer = await self._handler(service, read_object(body), asked)
+            if len(body) > SMALL_BYTES:
+                response = await asyncio.to_thread(_json, answer)
+            else:
+                response = _json(answer)
+            response.headers.update(asked.headers)
+            await response(scope, receive, send)
+        except TimeoutError:
+            raise _late() from None
+        finally:
+            service.accepted -= 1
+
+    def _seconds(self, request: Request) -> float:
+        most = self._service.limits.timeout_seconds
+        sent = request.headers.get(DEADLINE_HEADER)
+        if sent is None:
+            return most
+        try:
+            seconds = float(sent)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds < math.inf:
+            raise RequestError(400, f"the header {DEADLINE_HEADER} is a number of seconds above 0")
+        return min(seconds, most)
+
+    async def _read(self, request: Request, deadline: float) -> bytes:
+        limit = self._service.limits.body_bytes
+        too_large = RequestError(
+            413, f"the body is larger than {limit:,} bytes; send several requests"
+        )
+        length = request.headers.get("content-length", "0")
+        if length.isdecimal() and int(length[:20]) > DISCARDED_BYTES:
+            raise too_large
+        body, received = bytearray(), 0
+        try:
+            async with asyncio.timeout_at(_loop_time(deadline)):
+                async for chunk in request.stream():
+                    received += len(chunk)
+                    if received <= limit:
+                        body += chunk
+                    elif received > DISCARDED_BYTES:
+                        break
+        except TimeoutError:
+            raise RequestError(408, "the body did not arrive in time") from None
+        if received > limit:
+            raise too_large
+        return bytes(body)
+
+
+class _Guard:
+    """Around all routes: access, headers, errors."""
+
+    def __init__(self, service: Service, app: ASGIApp) -> None:
+        self._service, self._app = service, app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        path = scope["path"]
+        pairs = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+        ]
+        headers = dict(pairs)
+        is_page = path == "/" or path.startswith("/page/")
+        kind = ""
+        scope["app"] = self  # starlette then raises what it would answer as plain text
+        scope["litebert.request_id"] = identifier = request_id(headers)
+        added = response_headers(identifier, is_page=is_page)
+        started, began = False, time.monotonic()
+        is_counted = path in self._service.posts
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                if is_counted:
+                    self._service.metrics.count_request(
+                        path, message["status"], time.monotonic() - began, error=kind
+                    )
+                message["headers"] = [*message["headers"], *added]
+                if self._service.is_draining:
+                    message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        try:
+            num_hosts = sum(name == "host" for name, _ in pairs)
+            self._service.access.check(path, headers, num_hosts=num_hosts, is_page=is_page)
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return
+        except RequestError as error:
+            refused = error
+        except HTTPException as error:
+            refused = RequestError(error.status_code, _PLAIN.get(error.status_code, error.detail))
+        except Exception as error:
+            if started:
+                return
+            _log(error)
+            refused = RequestError(
+                500, "the service failed; its log has the place", code="internal"
+            )
+        else:
+            return
+        kind = refused.code or refused.type
+        if not started:
+            await _refusal(refused, path)(scope, receive, send_with_headers)
+
+
+_PLAIN = {
+    404: "there is nothing at this path; GET /openapi.json lists what there is",
+    405: "this path is asked with another method; GET /openapi.json says which",
+}
+
+
+def _refusal(error: RequestError, path: str) -> Response:
+    form = tei.error_object if path in tei.HANDLERS else openai.error_object
+    response = _json(form(error), status=error.status)
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
+    if error.status == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    if error.status in (408, 413):  # what remains of the body is not read
+        response.headers["connection"] = "close"
+    return response
+
+
+def _json(value: Any, *, status: int = 200) -> Response:
+    return Response(_encode(value), status_code=status, media_type="application/json")
+
+
+def _encode(value: Any) -> str:
+    """JSON, of a long list entry by entry: json.dumps lets no other thread run."""
+    if isinstance(value, dict):
+        fields = (f"{to_json(name)}:{_encode(each)}" for name, each in value.items())
+        return "{" + ",".join(fields) + "}"
+    if isinstance(value, list) and value and isinstance(value[0], dict | list):
+        return "[" + ",".join(map(_encode_one, value)) + "]"
+    return _encode_one(value)
+
+
+_encode_one = partial(to_json, ensure_ascii=False, separators=(",", ":"))
+
+
+def _late() -> RequestError:
+    return RequestError(504, "the deadline passed before the results were ready", code="timeout")
+
+
+def _loop_time(deadline: float) -> float:
+    """A time of time.monotonic() as the event loop counts it."""
+    return asyncio.get_running_loop().time() + deadline - time.monotonic()
+
+
+def _log(error: BaseException) -> None:
+    """The kind and the place of an error: its message may hold a text."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = ""
+    if trace is not None:
+        place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    write_line(f"litebert serve: {type(error).__name__}{place}", file=sys.stderr)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _routes(service: Service) -> ASGIApp:
+    async def health(request: Request) -> Response:
+        return _json({"status": "alive"})
+
+    async def ready(request: Request) -> Response:
+        service.check_state()
+        return _json({"status": "ready"})
+
+    async def models(request: Request) -> Response:
+        service.check_state()
+        served = service.models.served.values()
+        return _json({"object": "list", "data": [model.describe() for model in served]})
+
+    async def info(request: Request) -> Response:
+        service.check_state()
+        return _json(describe(service))
+
+    async def openapi(request: Request) -> Response:
+        return _json(document())
+
+    async def page(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        files = {path.name: path for path in PAGE.glob("*") if path.suffix in _MEDIA_TYPES}
+        if name not in files:
+            raise HTTPException(404)
+        content = await asyncio.to_thread(files[name].read_bytes)
+        return Response(content, headers={"content-type": _MEDIA_TYPES[files[name].suffix]})
+
+    async def metrics(request: Request) -> Response:
+        is_ready = service.is_ready and not service.is_draining
+        text = service.metrics.text(service.scheduler.sizes, is_ready=is_ready)
+        return Response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    routes = [
+        Route("/", page),
+        Route("/page/{name}", page),
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/info", info),
+        Route("/openapi.json", openapi),
+        Route("/v1/models", models),
+        Route("/metrics", metrics),
+        *(
+            Route(path, Endpoint(service, handler), methods=["POST"])
+            for path, handler in service.posts.items()
+        ),
+    ]
+    app = Starlette(routes=routes)
+    app.router.redirect_slashes = False
+    return app.router
+
+
+async def _verb(verb: Any, service: Service, body: dict[str, Any], asked: Asked) -> Any:
+    items_field(verb, body)
+    model = service.models.choose(body.get("model"), verb)
+    work = await asyncio.to_thread(read_work, verb, body, model)
+    return {"model": model.name, "results": await service.run(work, asked)}
+
+
+def describe(service: Service) -> dict[str, Any]:
+    """What /info says."""
+    limits = service.limits
+    models = [model.describe() for model in service.models.served.values()]
+    return {
+        "version": __version__,
+        "models": models,
+        "model_id": models[0]["id"],
+        "model_dtype": "int8" if models[0]["int8"] else "float32",
+        "max_input_length": models[0]["max_length"],
+        "max_client_batch_size": MAX_ITEMS,
+        "max_body_bytes": limits.body_bytes,
+        "max_batch_tokens": limits.batch_tokens,
+        "max_queue_tokens": limits.queue_tokens,
+        "timeout_seconds": limits.timeout_seconds,
+    }

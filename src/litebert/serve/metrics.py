@@ -1,0 +1,138 @@
+"""What the service counts, in Prometheus' text format: under the names of text-embeddings-inference
+(te_*), which dashboards know, and more under litebert_*. No text of a request is a label."""
+
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from litebert import __version__
+from litebert.serve.scheduler import QueueSizes, Tick
+
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SIZES = tuple(float(2**power) for power in range(15))
+Labels = tuple[tuple[str, str], ...]
+
+
+class Counter:
+    """Numbers that only grow, by labels."""
+
+    kind = "counter"
+
+    def __init__(self, help: str) -> None:
+        self.help = help
+        self._values: defaultdict[Labels, float] = defaultdict(float)
+
+    def add(self, amount: float = 1, **labels: str) -> None:
+        self._values[tuple(labels.items())] += amount
+
+    def lines(self, name: str) -> Iterable[str]:
+        for labels, value in sorted(self._values.items()):
+            yield f"{name}{_labels(labels)} {value:g}"
+
+
+class Histogram:
+    """How often a number was at most each bound."""
+
+    kind = "histogram"
+
+    def __init__(self, help: str, bounds: Sequence[float]) -> None:
+        self.help, self._bounds = help, bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def lines(self, name: str) -> Iterable[str]:
+        total = 0
+        for bound, count in zip((*self._bounds, None), self._counts, strict=True):
+            total += count
+            shown = "+Inf" if bound is None else f"{bound:g}"
+            yield f'{name}_bucket{{le="{shown}"}} {total}'
+        yield f"{name}_sum {self._sum:.9g}"
+        yield f"{name}_count {total}"
+
+
+class Metrics:
+    """All numbers of a service. Requests are counted by the event loop, ticks by the thread that
+    computes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: dict[str, Counter | Histogram] = {}
+        self._te_count = self._counter("te_request_count", "Requests, by the form of their input")
+        self._te_success = self._counter("te_request_success", "Requests answered with 2xx")
+        self._te_failure = self._counter("te_request_failure", "Requests refused, by kind of error")
+        self._te_seconds = self._histogram("te_request_duration", "Seconds of a request", SECONDS)
+        self._te_queue = self._histogram(
+            "te_request_queue_duration", "Seconds until the first text is computed", SECONDS
+        )
+        self._te_compute = self._histogram(
+            "te_request_inference_duration", "Seconds of a call of a model", SECONDS
+        )
+        self._te_texts = self._histogram("te_batch_next_size", "Texts in a call", SIZES)
+        self._te_tokens = self._histogram("te_batch_next_tokens", "Tokens in a call", SIZES)
+        self._requests = self._counter("litebert_requests_total", "Requests, by path and status")
+        self._texts = self._counter("litebert_texts_total", "Texts computed, by model and verb")
+        self._tokens = self._counter("litebert_tokens_total", "Tokens computed, by model and verb")
+        self._seconds = self._counter("litebert_compute_seconds_total", "Seconds that models ran")
+
+    def count_request(self, path: str, status: int, seconds: float, *, error: str = "") -> None:
+        """`path` is one of the routes. Only requests to a model are in te_*."""
+        with self._lock:
+            self._requests.add(path=path, status=str(status))
+            self._te_count.add(method=path.rpartition("/")[2])
+            if status < 300:
+                self._te_success.add(method=path.rpartition("/")[2])
+            else:
+                self._te_failure.add(err=error)
+            self._te_seconds.add(seconds)
+
+    def count_tick(self, tick: Tick) -> None:
+        labels = {"model": tick.key.model, "verb": tick.key.verb}
+        with self._lock:
+            self._te_queue.add(tick.waited_seconds)
+            self._te_compute.add(tick.seconds)
+            self._te_texts.add(tick.items)
+            self._te_tokens.add(tick.tokens)
+            self._texts.add(tick.items, **labels)
+            self._tokens.add(tick.tokens, **labels)
+            self._seconds.add(tick.seconds, model=tick.key.model)
+
+    def text(self, queue: QueueSizes, *, is_ready: bool) -> str:
+        """The page that Prometheus reads."""
+        lines: list[str] = []
+        with self._lock:
+            for name, metric in self._all.items():
+                lines += [f"# HELP {name} {metric.help}.", f"# TYPE {name} {metric.kind}"]
+                lines += metric.lines(name)
+        gauges = {
+            "te_queue_size": ("Requests in the queue", queue.jobs),
+            "litebert_queue_tokens": ("Tokens in the queue", queue.tokens),
+            "litebert_ready": ("1 while requests are accepted", int(is_ready)),
+        }
+        for name, (help, value) in gauges.items():
+            lines += [f"# HELP {name} {help}.", f"# TYPE {name} gauge", f"{name} {value}"]
+        lines += ["# HELP litebert_info The version.", "# TYPE litebert_info gauge"]
+        lines += [f'litebert_info{{version="{__version__}"}} 1', ""]
+        return "\n".join(lines)
+
+    def _counter(self, name: str, help: str) -> Counter:
+        self._all[name] = counter = Counter(help)
+        return counter
+
+    def _histogram(self, name: str, help: str, bounds: Sequence[float]) -> Histogram:
+        self._all[name] = histogram = Histogram(help, bounds)
+        return histogram
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,96 @@
+"""OpenAI's form: /v1/embeddings and error objects."""
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from litebert.packing import num_special
+from litebert.serve.models import Key, ServedModel
+from litebert.serve.requests import RequestError, read_flag, read_list, read_text
+from litebert.serve.verbs import Work, check_sizes, text_sizes
+
+if TYPE_CHECKING:
+    from litebert.serve.app import Asked, Service
+
+FORMATS = ("float", "base64")
+
+
+def error_object(error: RequestError) -> dict[str, Any]:
+    return {
+        "error": {
+            "message": error.message,
+            "type": error.type,
+            "param": error.param,
+            "code": error.code,
+        }
+    }
+
+
+async def embeddings(service: "Service", body: dict[str, Any], asked: "Asked") -> Any:
+    """Vectors of length 1: the mean of the last states."""
+    encoding = body.get("encoding_format")
+    if encoding not in (None, *FORMATS):
+        raise RequestError(
+            400, f"encoding_format is one of {', '.join(FORMATS)}", param="encoding_format"
+        )
+    model = service.models.choose(body.get("model"), "embed")
+    dimensions = body.get("dimensions")
+    if dimensions is not None and (type(dimensions) is not int or dimensions != model.width):
+        raise RequestError(
+            400,
+            f"the vectors of {model.name} have {model.width} dimensions, and it was not trained to "
+            "be cut to fewer; leave dimensions out",
+            param="dimensions",
+        )
+    if "input" not in body:
+        raise RequestError(
+            400, "the field 'input' is missing; it is a text or a list of texts", param="input"
+        )
+    texts = body["input"]
+    work = await asyncio.to_thread(
+        embed_work, [texts] if isinstance(texts, str) else texts, "input", body, model
+    )
+    vectors = normalized(await service.run(work, asked))
+    tokens = sum(work.sizes)
+    return {
+        "object": "list",
+        "model": model.name,
+        "data": [
+            {"object": "embedding", "index": number, "embedding": _encoded(vector, encoding)}
+            for number, vector in enumerate(vectors)
+        ],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def embed_work(texts: Any, name: str, body: dict[str, Any], model: ServedModel) -> Work:
+    """Texts to embed."""
+    values = read_list({name: texts}, name)
+    if not isinstance(values[0], str) and isinstance(values[0], int | list):
+        raise RequestError(
+            400,
+            f"{name} holds token ids, which depend on a tokenizer; send texts",
+            param=name,
+        )
+    checked = [read_text(value, f"{name}[{number}]") for number, value in enumerate(values)]
+    special = num_special(False)
+    sizes = [size + special for size in text_sizes(model.predictor.tokenizer, checked)]
+    truncate = read_flag(body, "truncate")
+    limit = model.max_length("embed")
+    sizes = check_sizes(sizes, name, "embed", limit, truncate=truncate)
+    return Work(Key(model.name, "embed"), checked, sizes)
+
+
+def normalized(vectors: Any) -> np.ndarray:
+    """Vectors of length 1."""
+    stacked = np.stack(vectors)
+    scaled: np.ndarray = stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12)
+    return scaled
+
+
+def _encoded(vector: np.ndarray, encoding: str | None) -> Any:
+    if encoding == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    return vector.tolist()

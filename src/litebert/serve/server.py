@@ -1,0 +1,117 @@
+"""A service on a socket: loads the models while health answers, drains at SIGTERM."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from litebert.errors import ConfigError, InterruptedRunError
+from litebert.serve.app import Service
+from litebert.serve.models import Models
+
+DRAIN_SLACK_SECONDS = 5.0
+"""Beyond the deadline of the last request, for what is still being sent."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 for a free one."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cannot listen at {host}, port {port}: {error}; choose another --host or --port"
+        ) from error
+    return listener
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server that finishes what was accepted before it stops."""
+
+    def __init__(self, service: Service, load: Callable[[], Models]) -> None:
+        """`load` opens the models, in a thread of its own."""
+        config = uvicorn.Config(
+            service.app,
+            lifespan="off",
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            backlog=2048,
+            timeout_graceful_shutdown=int(DRAIN_SLACK_SECONDS),
+        )
+        super().__init__(config)
+        self.service, self._load = service, load
+        self.failure: BaseException | None = None
+        self.on_ready: Callable[[], None] = lambda: None
+        self._stop_at = 0.0
+
+    def run_at(self, listener: socket.socket) -> None:
+        """Serve until stopped. InterruptedRunError where work was cut off."""
+        loading = threading.Thread(target=self._open, name="litebert-load")
+        loading.start()
+        try:
+            asyncio.run(self.serve(sockets=[listener]))
+        finally:
+            loading.join()
+            self.service.close()
+        if self.failure is not None:
+            raise self.failure
+        if self.force_exit or not self.service.is_ready:
+            raise InterruptedRunError("stopped before all work was done")
+
+    def stop(self) -> None:
+        """Accept no more, finish what was accepted, then stop."""
+        if not self.service.is_draining:
+            limit = self.service.limits.timeout_seconds + DRAIN_SLACK_SECONDS
+            self._stop_at = time.monotonic() + limit
+            self.service.is_draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if self.service.is_draining and not self.should_exit:
+            is_late = time.monotonic() >= self._stop_at
+            self.should_exit = is_late or self.service.accepted == 0
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.service.is_draining:  # asked a second time
+            self.force_exit = self.should_exit = True
+        self.stop()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, but a handled signal is not raised again: a drained service exits
+        with 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before: dict[int, Any] = {
+            number: signal.signal(number, self.handle_exit) for number in numbers
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _open(self) -> None:
+        try:
+            models = self._load()
+        except BaseException as error:
+            self.failure = error
+            self.should_exit = True
+            return
+        self.service.open(models)
+        self.on_ready()

@@ -1,0 +1,250 @@
+"""The endpoints of text-embeddings-inference, /embed, /predict, /rerank, /similarity and /tokenize,
+and Cohere's form of reranking at /v1/rerank.
+
+Reranking scores a query beside each text: by a model for pairs whose labels say what is relevant,
+by a regression model, else by the cosine of embeddings. The response says by which.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from litebert.infer.verbs import Verb
+from litebert.serve.models import ServedModel
+from litebert.serve.openai import embed_work, normalized
+from litebert.serve.requests import (
+    MAX_ITEMS,
+    RequestError,
+    read_flag,
+    read_list,
+    read_number,
+    read_object_field,
+    read_text,
+)
+from litebert.serve.verbs import read_work
+
+if TYPE_CHECKING:
+    from litebert.serve.app import Asked, Service
+
+Body = dict[str, Any]
+RELEVANT = ("relevant", "entailment", "equivalent", "duplicate", "yes", "true", "1")
+"""Labels of a pair model whose probability says how well a text fits a query."""
+SCORED_BY, SCORED_MODEL = "x-litebert-scored-by", "x-litebert-model"
+
+
+def error_object(error: RequestError) -> dict[str, Any]:
+    """A refusal in TEI's form."""
+    kind = "Validation"
+    if error.status == 429:
+        kind = "Overloaded"
+    elif error.status >= 500:
+        kind = "Backend"
+    return {"error": error.message, "error_type": kind}
+
+
+async def embed(service: "Service", body: Body, asked: "Asked") -> Any:
+    """A list of vectors."""
+    model = service.models.choose(body.get("model"), "embed")
+    vectors = await _vectors(service, model, _inputs(body), body, asked)
+    return (normalized(vectors) if read_flag(body, "normalize", True) else vectors).tolist()
+
+
+async def predict(service: "Service", body: Body, asked: "Asked") -> Any:
+    """For each text, or pair of texts, every label with its probability, the likeliest first."""
+    if read_flag(body, "raw_scores"):
+        raise RequestError(
+            422, "raw_scores is not available: the models give probabilities", param="raw_scores"
+        )
+    inputs: Any = body.get("inputs")
+    is_single = isinstance(inputs, str) or (
+        isinstance(inputs, list) and bool(inputs) and all(isinstance(x, str) for x in inputs)
+    )
+    rows = [inputs] if is_single else read_list(body, "inputs")
+    rows = [[row] if isinstance(row, str) else row for row in rows]
+    sizes = {len(row) if isinstance(row, list) else 0 for row in rows}
+    if sizes not in ({1}, {2}):
+        raise RequestError(
+            400,
+            "inputs is a text, a pair of texts, or a list of lists with one text each or two each",
+            param="inputs",
+        )
+    verb: Verb = "pair" if sizes == {2} else "classify"
+    model = service.models.choose(body.get("model"), verb)
+    wanted = {"pairs": rows} if verb == "pair" else {"texts": [row[0] for row in rows]}
+    fields = wanted | {"truncate": body.get("truncate")}
+    work = await asyncio.to_thread(read_work, verb, fields, model)
+    results = [_scored(result["probabilities"]) for result in await service.run(work, asked)]
+    return results[0] if is_single else results
+
+
+async def similarity(service: "Service", body: Body, asked: "Asked") -> Any:
+    """The cosine of one sentence with each of several."""
+    inputs = read_object_field(body.get("inputs"), "inputs", ("source_sentence", "sentences"))
+    parameters = body.get("parameters")
+    options = parameters if isinstance(parameters, dict) else {}
+    sentences = read_list(inputs, "sentences")
+    source = read_text(inputs["source_sentence"], "source_sentence")
+    model = service.models.choose(body.get("model"), "embed")
+    return await _cosines(service, model, source, sentences, body | options, asked)
+
+
+async def tokenize(service: "Service", body: Body, asked: "Asked") -> Any:
+    """The tokens of each text, with their characters."""
+    model = service.models.choose(body.get("model"), "embed")
+    texts = [read_text(text, f"inputs[{i}]") for i, text in enumerate(_inputs(body))]
+    special = read_flag(body, "add_special_tokens", True)
+    return await asyncio.to_thread(_tokens, model, texts, special)
+
+
+async def rerank(service: "Service", body: Body, asked: "Asked") -> Any:
+    """TEI's form: a list of indices with scores, the best first."""
+    texts = read_list(body, "texts")
+    ranking = await _rank(service, body, texts, asked)
+    asked.headers.update({SCORED_BY: ranking.scored_by, SCORED_MODEL: ranking.model})
+    with_text = read_flag(body, "return_text")
+    return [
+        {"index": index, "score": score, **({"text": texts[index]} if with_text else {})}
+        for index, score in ranking.order
+    ]
+
+
+async def cohere_rerank(service: "Service", body: Body, asked: "Asked") -> Any:
+    """Cohere's form."""
+    documents = read_list(body, "documents")
+    texts = [each.get("text") if isinstance(each, dict) else each for each in documents]
+    top = read_number(body, "top_n", len(texts), MAX_ITEMS)
+    with_text = read_flag(body, "return_documents")
+    ranking = await _rank(service, body, texts, asked)
+    return {
+        "id": asked.identifier,
+        "results": [
+            {
+                "index": index,
+                "relevance_score": score,
+                **({"document": {"text": texts[index]}} if with_text else {}),
+            }
+            for index, score in ranking.order[:top]
+        ],
+        "meta": {"model": ranking.model, "scored_by": ranking.scored_by},
+    }
+
+
+class _Ranking(NamedTuple):
+    order: list[tuple[int, float]]
+    """Numbers of texts with their scores, the best first."""
+    scored_by: Literal["pair", "regress", "cosine"]
+    model: str
+
+
+async def _rank(service: "Service", body: Body, texts: Sequence[Any], asked: "Asked") -> _Ranking:
+    query = read_text(body.get("query"), "query")
+    model, verb = _ranker(service, body.get("model"))
+    if verb == "embed":
+        scores = await _cosines(service, model, query, texts, body, asked)
+        return _Ranking(_sorted(scores), "cosine", model.name)
+    pairs = [[query, read_text(text, f"texts[{i}]")] for i, text in enumerate(texts)]
+    fields = {"pairs": pairs, "truncate": body.get("truncate")}
+    work = await asyncio.to_thread(read_work, verb, fields, model)
+    results = await service.run(work, asked)
+    if verb == "regress":
+        return _Ranking(_sorted([each["value"] for each in results]), "regress", model.name)
+    label = _relevant_label(model)
+    assert label is not None
+    scores = [each["probabilities"][label] for each in results]
+    return _Ranking(_sorted(scores), "pair", model.name)
+
+
+def _ranker(
+    service: "Service", name: Any
+) -> tuple[ServedModel, Literal["pair", "regress", "embed"]]:
+    """The model that scores, and how."""
+    served = list(service.models.served.values())
+    if name is not None:
+        served = [service.models.choose(name, "embed")]
+    for model in served:
+        if _relevant_label(model) is not None:
+            return model, "pair"
+    for model in served:
+        if model.predictor.card is not None and "regress" in model.verbs:
+            return model, "regress"
+    return service.models.choose(name, "embed"), "embed"
+
+
+def _relevant_label(model: ServedModel) -> str | None:
+    """The label that says how well a text fits; None unless the model was trained for pairs."""
+    card = model.predictor.card
+    if card is None or card.task.kind != "pair":
+        return None
+    names = {label.lower(): label for label in card.task.labels}
+    return next((names[name] for name in RELEVANT if name in names), None)
+
+
+async def _cosines(
+    service: "Service",
+    model: ServedModel,
+    source: str,
+    texts: Sequence[Any],
+    body: Body,
+    asked: "Asked",
+) -> list[float]:
+    first, *others = normalized(await _vectors(service, model, [source, *texts], body, asked))
+    cosines: list[float] = (np.stack(others) @ first).clip(-1, 1).tolist()
+    return cosines
+
+
+async def _vectors(
+    service: "Service", model: ServedModel, texts: Sequence[Any], body: Body, asked: "Asked"
+) -> np.ndarray:
+    work = await asyncio.to_thread(embed_work, list(texts), "inputs", body, model)
+    return np.stack(await service.run(work, asked))
+
+
+def _inputs(body: Body) -> list[Any]:
+    """One text, or a list."""
+    inputs = body.get("inputs")
+    return [inputs] if isinstance(inputs, str) else read_list(body, "inputs")
+
+
+def _scored(probabilities: dict[str, float]) -> list[dict[str, Any]]:
+    best = sorted(probabilities.items(), key=lambda each: -each[1])
+    return [{"score": score, "label": label} for label, score in best]
+
+
+def _sorted(scores: Sequence[float]) -> list[tuple[int, float]]:
+    return sorted(enumerate(scores), key=lambda each: -each[1])
+
+
+def _tokens(model: ServedModel, texts: list[str], special: bool) -> list[list[dict[str, Any]]]:
+    tokenizer = model.predictor.tokenizer
+
+    def mark(number: int) -> dict[str, Any]:
+        text = tokenizer.tokens[number]
+        return {"id": number, "text": text, "special": True, "start": None, "stop": None}
+
+    rows: list[list[dict[str, Any]]] = []
+    for text, tokens in zip(texts, tokenizer.encode_with_offsets(texts), strict=True):
+        offsets = np.asarray(tokens.offsets).tolist()
+        row = [
+            {
+                "id": int(id),
+                "text": text[start:stop],
+                "special": False,
+                "start": start,
+                "stop": stop,
+            }
+            for id, (start, stop) in zip(tokens.ids, offsets, strict=True)
+        ]
+        rows.append([mark(tokenizer.cls_id), *row, mark(tokenizer.sep_id)] if special else row)
+    return rows
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "/embed": embed,
+    "/predict": predict,
+    "/rerank": rerank,
+    "/similarity": similarity,
+    "/tokenize": tokenize,
+}
+"""By path; their errors have TEI's form."""

@@ -1,0 +1,161 @@
+"""litebert's and OpenAI's endpoints give what commands and the Predictor give."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+
+from litebert import cli
+from litebert.infer.predictor import Predictor
+from tests.helpers.models import texts
+from tests.helpers.serving import Running
+
+FIRST, SECOND = "the baker sings", "a thief sleeps in the old house"
+ITEM = {"context": FIRST, "question": "who sings", "options": ["the baker", "a thief"]}
+
+# verb, body, arguments of the command
+CASES: list[tuple[str, dict[str, Any], list[str]]] = [
+    (
+        "fill",
+        {"texts": [f"[MASK] {FIRST}", SECOND + " [MASK] [MASK]"], "top": 2},
+        [f"[MASK] {FIRST}", SECOND + " [MASK] [MASK]", "--top", "2"],
+    ),
+    ("classify", {"texts": [FIRST, SECOND]}, [FIRST, SECOND]),
+    ("pair", {"pairs": [[FIRST, SECOND]]}, [FIRST, SECOND]),
+    ("regress", {"texts": [FIRST]}, [FIRST]),
+    ("regress", {"pairs": [[FIRST, SECOND]]}, [FIRST, SECOND]),
+    (
+        "choose",
+        {"items": [ITEM]},
+        ["the baker", "a thief", "--context", FIRST, "--question", "who sings"],
+    ),
+    (
+        "answer",
+        {"items": [{"question": "who sings", "context": FIRST}]},
+        ["who sings", "--context", FIRST],
+    ),
+    ("tag", {"texts": [FIRST, SECOND]}, [FIRST, SECOND]),
+]
+
+
+@pytest.mark.parametrize(("verb", "body", "args"), CASES)
+def test_results_are_those_of_the_command(
+    verb: str,
+    body: dict[str, Any],
+    args: list[str],
+    running: Running,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = running.ask(f"/v1/{verb}", body)
+    assert answer.status == 200, answer.body
+    assert cli.run([verb, "--model", str(folder), "--device", "cpu", "--json", *args]) == 0
+    printed = json.loads(capsys.readouterr().out)["answers"]
+    assert answer.json["model"] == "tiny"
+    assert _numbers(answer.json["results"]) == pytest.approx(_numbers(printed), abs=2e-6)
+    assert _rest(answer.json["results"]) == _rest(printed)
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [number for each in value.values() for number in _numbers(each)]
+    if isinstance(value, list):
+        return [number for each in value for number in _numbers(each)]
+    return [value] if isinstance(value, float) else []
+
+
+def _rest(value: Any) -> Any:
+    """Everything but numbers that are not whole."""
+    if isinstance(value, dict):
+        return {name: _rest(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rest(each) for each in value]
+    return None if isinstance(value, float) else value
+
+
+def test_words_may_come_as_lists(running: Running) -> None:
+    split = running.ask("/v1/tag", {"texts": [FIRST.split()]}).json
+    assert split == running.ask("/v1/tag", {"texts": [FIRST]}).json
+
+
+def test_more_texts_than_a_batch_holds_are_split_and_keep_their_order(
+    running: Running, predictor: Predictor
+) -> None:
+    many = texts(400)
+    body = {"texts": many, "truncate": True, "model": "tiny"}
+    results = running.ask("/v1/classify", body).json["results"]
+    direct = predictor.classify(many)
+    assert [result["text"] for result in results] == many
+    ours = [list(result["probabilities"].values()) for result in results]
+    theirs = [list(each.probabilities.values()) for each in direct]  # type: ignore[union-attr]
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def test_a_text_that_is_too_long_is_refused_unless_it_may_be_cut(
+    running: Running, predictor: Predictor
+) -> None:
+    long = " ".join([FIRST] * 50)
+    refused = running.ask("/v1/classify", {"texts": [FIRST, long]})
+    assert refused.status == 422
+    assert refused.json["error"]["code"] == "context_length_exceeded"
+    assert refused.json["error"]["param"] == "texts[1]"
+    assert "tokens, the model reads 64; shorten it, or send" in refused.message
+    cut = running.ask("/v1/classify", {"texts": [long], "truncate": True}).json["results"][0]
+    expected = predictor.classify(long).probabilities
+    assert cut["probabilities"] == pytest.approx(expected, abs=2e-6)
+    for verb, body in (
+        ("answer", {"items": [{"question": "who sings", "context": long}]}),
+        ("tag", {"texts": [long]}),
+    ):  # these read windows
+        assert running.ask(f"/v1/{verb}", body).status == 200
+
+
+def test_openai_client(running: Running, predictor: Predictor) -> None:
+    with openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client:
+        listed = client.models.list().data
+        assert [each.id for each in listed] == ["tiny"]
+        expected = predictor.embed([FIRST, SECOND], normalize=True)
+        for options in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}):
+            made: Any = client.embeddings.create(
+                model="tiny", input=[FIRST, SECOND], dimensions=32, **options
+            )
+            vectors = [each.embedding for each in made.data]
+            if isinstance(vectors[0], str):
+                vectors = [np.frombuffer(base64.b64decode(each), "<f4") for each in vectors]
+            np.testing.assert_allclose(vectors, expected, atol=1e-6)
+            tokens = sum(map(len, predictor.tokenizer.encode_batch([FIRST, SECOND]))) + 4
+            assert made.usage.prompt_tokens == made.usage.total_tokens == tokens
+        with pytest.raises(openai.NotFoundError, match="there is no model 'other' here"):
+            client.embeddings.create(model="other", input=FIRST)
+        with pytest.raises(openai.BadRequestError, match="have 32 dimensions, and it was not"):
+            client.embeddings.create(model="tiny", input=FIRST, dimensions=8)
+        with pytest.raises(openai.BadRequestError, match="holds token ids"):
+            client.embeddings.create(model="tiny", input=[[1, 2]])
+
+
+def test_the_list_of_models_is_what_the_page_reads(running: Running) -> None:
+    (model,) = running.ask("/v1/models").json["data"]
+    assert model == {
+        "id": "tiny",
+        "object": "model",
+        "owned_by": "litebert",
+        "verbs": ["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"],
+        "labels": ["bad", "fair", "good"],
+        "max_length": 64,
+        "engine": "torch",
+        "int8": False,
+    }
+
+
+def test_openapi_names_every_path(running: Running) -> None:
+    document = running.ask("/openapi.json").json
+    for path, methods in document["paths"].items():
+        (method,) = methods
+        status = running.ask(path, {} if method == "post" else None).status
+        assert status in (200, 400), path
+        assert running.ask(path, method="DELETE").status == 405
+    assert running.ask("/v1/nothing").message.startswith("there is nothing at this path")
