@@ -1,7 +1,11 @@
 """Shapes in public signatures are checked here, and only here: jaxtyping's hook with beartype."""
 
+import atexit
 import importlib
+import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 import torch
@@ -9,10 +13,10 @@ from jaxtyping import install_import_hook
 
 EVERY_TYPE = """
     api commands convert demo files infer.engine infer.files infer.formats infer.output
-    infer.streaming
+    infer.streaming infer.torch_engine
     infer.verbs kernels.gate loading model packing storage.difference storage.int8 storage.snapshot
-    tasks.benchmarks tasks.encode tasks.heads tasks.scores tasks.tables.split text.normalize
-    text.offsets text.sentence_words text.sentences
+    tasks.benchmarks tasks.decode tasks.encode tasks.heads tasks.scores tasks.tables.split
+    text.normalize text.offsets text.sentence_words text.sentences
 """
 SHAPES = """
     data objective optim report storage.checkpoint text.tokenizer text.vocabulary train.evaluate
@@ -24,6 +28,10 @@ SHAPES = """
 def check_types(names: str, typechecker: str) -> None:
     install_import_hook([f"litebert.{name}" for name in names.split()], typechecker)
 
+
+# exports that are made on first use go where pytest puts everything
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="litebert-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 pytest.register_assert_rewrite("tests.helpers")
 importlib.import_module("tests.helpers.typecheck")  # the second hook names it

@@ -112,6 +112,11 @@ def test_info_of_a_preset_imports_no_torch() -> None:
             "litebert info: seq and batch are at least 1; got 0 and 1",
         ),
         (["info", "--nonsense"], 2, "Unrecognized options: --nonsense"),
+        (
+            ["report", "x" * 300],
+            2,
+            f"litebert report: the path '{'x' * 59}… (",
+        ),
     ],
 )
 def test_wrong_usage_is_answered_in_one_sentence(args: list[str], code: int, message: str) -> None:
@@ -141,6 +146,30 @@ def test_info_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["bytes"]["weights_float32"] == 4 * 11_683_584
     assert cli.run(["info", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == set(PRESETS)
+
+
+def test_info_counts_switches(capsys: pytest.CaptureFixture[str]) -> None:
+    def parameters(*settings: str) -> dict[str, int]:
+        assert cli.run(["info", "albert-base-v2", "--json", "--encoder", *settings]) == 0
+        counts: dict[str, int] = json.loads(capsys.readouterr().out)["parameters"]
+        return counts
+
+    plain = parameters("norm=pre")
+    assert parameters("norm=pre", "reversible=true")["encoder"] == plain["encoder"]
+    adapted = parameters("norm=pre", "adapter_rank=8")
+    assert adapted["encoder"] - plain["encoder"] == 12 * 8 * (10 * 768 + 2 * 3072)
+    assert adapted["encoder.adapters"] == adapted["encoder"] - plain["encoder"]
+    ends = parameters("norm=pre", "unshared_ends=1")
+    assert ends["encoder.ffn"] == 3 * plain["encoder.ffn"]
+    bands = parameters("norm=pre", "embedding_bands=4000,16000")
+    saved = 12_000 * 96 + 14_000 * 120 - 128 * (32 + 8)
+    assert bands["encoder.embedding"] == plain["encoder.embedding"] - saved
+    assert cli.run(["info", "tiny", "--encoder", "norm=pre", "reversible=true"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("tiny norm=pre reversible=True ")
+    assert "checkpointed" not in shown
+    assert cli.run(["info", "tiny", "--encoder", "reversible=true"]) == 2
+    assert "reversible layers are pre-norm" in capsys.readouterr().err
 
 
 def test_info_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,6 +73,7 @@ def test_the_example_runs_and_learns(here: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_flags_of_the_page_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["finetune", "--help"]) == 0
+    assert cli.run(["finetune", "embed", "--help"]) == 0
     shown = capsys.readouterr().out
     flags = set(re.findall(r"`(--[a-z-]+)", PAGE))
     assert flags

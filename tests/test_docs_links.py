@@ -48,3 +48,14 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One\n[a](#one) [b](#two) [c](no.md) `tests/no.py`\n`python -m bench.no`\n")
     assert list(broken(page)) == ["#two", "no.md", "tests/no.py", "bench.no"]
+
+
+def test_the_tree_of_the_readme_names_every_module() -> None:
+    tree = (ROOT / "README.md").read_text().split("\nsrc/litebert/\n")[1].split("\nbench/")[0]
+    modules = {
+        path.name
+        for path in (ROOT / "src" / "litebert").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    names = re.findall(r"(?:^| ) (\w+/|\w+\.py) ", tree, re.M)
+    assert sorted(name.removesuffix("/") for name in names) == sorted(modules - {"__init__.py"})

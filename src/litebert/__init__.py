@@ -1,4 +1,4 @@
-"""litebert: ALBERT ("A Lite BERT", Lan et al., ICLR 2020) from raw text to a served model.
+"""litebert: ALBERT ("A Lite BERT", Lan et al., ICLR 2020) from raw text to predictions.
 
 The public page: everything that a program needs is a name here. Names are resolved when first used
 (PEP 562), so that `import litebert` is instant and imports no torch.
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from litebert.api import RunResult, evaluate, finetune, pretrain
-    from litebert.config import PRESETS, EncoderConfig, HeadConfig, ModelConfig
+    from litebert.config import PRESETS, EncoderConfig, GeneratorConfig, HeadConfig, ModelConfig
     from litebert.errors import (
         CheckpointError,
         ConfigError,
@@ -26,11 +26,22 @@ if TYPE_CHECKING:
         LitebertError,
         MissingExtraError,
     )
+    from litebert.infer.blimp import BlimpScores
+    from litebert.infer.masked_scores import MaskedOptions, MaskedScores
     from litebert.infer.predictor import Predictor, load
+    from litebert.infer.retrieval import RetrievalScores
     from litebert.infer.verbs import Guess
     from litebert.model.encoder import Encoder
     from litebert.model.model import Model
-    from litebert.recipes import NAMED, FinetuneRecipe, OptimizerSpec, PretrainRecipe, Stages
+    from litebert.recipes import (
+        NAMED,
+        EmbedRecipe,
+        FinetuneRecipe,
+        FractionStages,
+        OptimizerSpec,
+        PretrainRecipe,
+        Stages,
+    )
     from litebert.storage.checkpoint import Checkpoint
     from litebert.tasks.examples import (
         Answer,
@@ -49,12 +60,19 @@ if TYPE_CHECKING:
         TagPrediction,
     )
     from litebert.tasks.scores.evaluation import Evaluation
+    from litebert.tasks.scores.similarity import SimilarityScores
     from litebert.tasks.tables.columns import TableOptions
     from litebert.text.tokenizer import Tokenizer
 
 _MODULES = {
     "litebert.api": ("RunResult", "evaluate", "finetune", "pretrain"),
-    "litebert.config": ("PRESETS", "EncoderConfig", "HeadConfig", "ModelConfig"),
+    "litebert.config": (
+        "PRESETS",
+        "EncoderConfig",
+        "GeneratorConfig",
+        "HeadConfig",
+        "ModelConfig",
+    ),
     "litebert.errors": (
         "CheckpointError",
         "ConfigError",
@@ -65,11 +83,22 @@ _MODULES = {
         "LitebertError",
         "MissingExtraError",
     ),
+    "litebert.infer.blimp": ("BlimpScores",),
+    "litebert.infer.masked_scores": ("MaskedOptions", "MaskedScores"),
     "litebert.infer.predictor": ("Predictor", "load"),
+    "litebert.infer.retrieval": ("RetrievalScores",),
     "litebert.infer.verbs": ("Guess",),
     "litebert.model.encoder": ("Encoder",),
     "litebert.model.model": ("Model",),
-    "litebert.recipes": ("NAMED", "FinetuneRecipe", "OptimizerSpec", "PretrainRecipe", "Stages"),
+    "litebert.recipes": (
+        "NAMED",
+        "EmbedRecipe",
+        "FinetuneRecipe",
+        "FractionStages",
+        "OptimizerSpec",
+        "PretrainRecipe",
+        "Stages",
+    ),
     "litebert.storage.checkpoint": ("Checkpoint",),
     "litebert.tasks.examples": (
         "Answer",
@@ -88,6 +117,7 @@ _MODULES = {
         "TagPrediction",
     ),
     "litebert.tasks.scores.evaluation": ("Evaluation",),
+    "litebert.tasks.scores.similarity": ("SimilarityScores",),
     "litebert.tasks.tables.columns": ("TableOptions",),
     "litebert.text.tokenizer": ("Tokenizer",),
 }
@@ -98,6 +128,7 @@ __all__ = [
     "PRESETS",
     "Answer",
     "AnswerExample",
+    "BlimpScores",
     "Checkpoint",
     "CheckpointError",
     "ChoiceExample",
@@ -106,15 +137,20 @@ __all__ = [
     "ConversionError",
     "DataError",
     "DivergedError",
+    "EmbedRecipe",
     "Encoder",
     "EncoderConfig",
     "Evaluation",
     "FinetuneRecipe",
+    "FractionStages",
+    "GeneratorConfig",
     "Guess",
     "HeadConfig",
     "InterruptedRunError",
     "LabelPrediction",
     "LitebertError",
+    "MaskedOptions",
+    "MaskedScores",
     "MissingExtraError",
     "Model",
     "ModelConfig",
@@ -123,7 +159,9 @@ __all__ = [
     "Prediction",
     "Predictor",
     "PretrainRecipe",
+    "RetrievalScores",
     "RunResult",
+    "SimilarityScores",
     "Span",
     "SpanPrediction",
     "Stages",

@@ -5,24 +5,30 @@ a finished run returns its result at once.
 """
 
 import os
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, overload
 
 from litebert.checks import check_known
+from litebert.config import Pooling
+from litebert.errors import ConfigError
+from litebert.infer.blimp import BlimpScores, score_blimp
+from litebert.infer.masked_scores import MaskedOptions, MaskedScores, score_masked
+from litebert.infer.predictor import Predictor, load
+from litebert.infer.retrieval import RetrievalScores, score_retrieval
+from litebert.infer.similarity import score_similarity
+from litebert.infer.verbs import Precision
 from litebert.loading import find_checkpoint
-from litebert.recipes import FinetuneRecipe, OptimizerSpec, PretrainRecipe, named
+from litebert.recipes import EmbedRecipe, FinetuneRecipe, PretrainRecipe, Recipe, named
 from litebert.recipes.pretrain import shape_settings
 from litebert.storage.checkpoint import read_config
 from litebert.tasks.registry import TableOptions
 from litebert.tasks.scores.evaluation import Evaluation
+from litebert.tasks.scores.similarity import SimilarityScores
 from litebert.train import run
 from litebert.train.evaluate import run_evaluation
+from litebert.train.finetune.embed_run import run_embed_finetuning
 from litebert.train.finetune.seeds import run_finetuning
 from litebert.train.pretrain.run import run_pretraining
-
-if TYPE_CHECKING:
-    from litebert.infer.predictor import Predictor
 
 StrPath = str | os.PathLike[str]
 
@@ -30,10 +36,8 @@ StrPath = str | os.PathLike[str]
 class RunResult(run.RunResult):
     """A finished run. Wherever a model's folder is expected, this will do."""
 
-    def load(self, **options: Any) -> "Predictor":
+    def load(self, **options: Any) -> Predictor:
         """The trained model, ready to predict; options as of `litebert.load`."""
-        from litebert.infer.predictor import load
-
         return load(self.folder, **options)
 
 
@@ -45,6 +49,7 @@ def pretrain(
     init: StrPath | None = None,
     device: str = "auto",
     kernels: str = "on",
+    threads: int | None = None,
     workers: int = 1,
     tensorboard: bool = False,
     progress: bool = True,
@@ -62,7 +67,7 @@ def pretrain(
     start = None if init is None else find_checkpoint(os.fspath(init))
     if start is not None and "preset" not in settings:
         settings |= shape_settings(read_config(start).encoder)
-    _check_settings(chosen, settings)
+    chosen.check_settings(settings)
     result = run_pretraining(
         chosen.changed(settings) if settings else chosen,
         os.fspath(data),
@@ -70,6 +75,7 @@ def pretrain(
         init=start,
         device=device,
         kernels=kernels,
+        threads=threads,
         workers=workers,
         tensorboard=tensorboard,
         progress=progress,
@@ -83,11 +89,12 @@ def finetune(
     model: StrPath,
     data: Any,
     out: StrPath,
-    recipe: FinetuneRecipe | None = None,
+    recipe: FinetuneRecipe | EmbedRecipe | None = None,
     seeds: int = 1,
     options: TableOptions | None = None,
     device: str = "auto",
     kernels: str = "on",
+    threads: int | None = None,
     tensorboard: bool = False,
     progress: bool = True,
     **settings: Any,
@@ -102,8 +109,29 @@ def finetune(
     Without a `recipe` it is the paper's for the task (Table 14), scaled to model and data;
     `settings` replace some of its fields: `epochs=3, learning_rate=1e-4`. Several `seeds` give a
     run each, in folders of their own. InterruptedRunError after a signal: the same call resumes.
+
+    The task embed tunes embeddings on pairs, triplets, NLI rows, scored pairs or texts alone, as
+    `litebert finetune embed` does; `dev` are scored pairs. With data=None it learns a teacher's
+    vectors: `teacher="vectors.npy", texts="texts.txt"`. Its recipe is an EmbedRecipe.
     """
-    _check_settings(FinetuneRecipe, settings)
+    if task == "embed":
+        return _finetune_embed(
+            os.fspath(model),
+            data,
+            os.fspath(out),
+            recipe=recipe,
+            seeds=seeds,
+            table=options,
+            device=device,
+            kernels=kernels,
+            threads=threads,
+            tensorboard=tensorboard,
+            progress=progress,
+            **settings,
+        )
+    if isinstance(recipe, EmbedRecipe):
+        raise ConfigError(f"the recipe is for embed, the task is {task}; take a FinetuneRecipe")
+    FinetuneRecipe.check_settings(settings)
     result = run_finetuning(
         task,
         os.fspath(model),
@@ -115,12 +143,114 @@ def finetune(
         seeds=seeds,
         device=device,
         kernels=kernels,
+        threads=threads,
         tensorboard=tensorboard,
         progress=progress,
     )
     return RunResult(**vars(result))
 
 
+def _finetune_embed(
+    model: str,
+    data: Any,
+    out: str,
+    *,
+    recipe: Recipe | None,
+    seeds: int,
+    dev: Any = None,
+    teacher: StrPath | None = None,
+    texts: StrPath | None = None,
+    table: TableOptions | None,
+    device: str,
+    kernels: str,
+    threads: int | None,
+    tensorboard: bool,
+    progress: bool,
+    **settings: Any,
+) -> RunResult:
+    """`finetune` of the task embed."""
+    if recipe is not None and not isinstance(recipe, EmbedRecipe):
+        raise ConfigError("the recipe of embed is an EmbedRecipe; got that of another task")
+    if seeds != 1:
+        raise ConfigError(f"embed has one run; got seeds={seeds}: give seed=1 … to single runs")
+    EmbedRecipe.check_settings(settings)
+    result = run_embed_finetuning(
+        model,
+        data,
+        out,
+        recipe=recipe,
+        settings=settings,
+        dev=dev,
+        teacher=None if teacher is None else os.fspath(teacher),
+        texts=None if texts is None else os.fspath(texts),
+        table=table,
+        device=device,
+        kernels=kernels,
+        threads=threads,
+        tensorboard=tensorboard,
+        progress=progress,
+    )
+    return RunResult(**vars(result))
+
+
+@overload
+def evaluate(
+    task: Literal["masked"],
+    *,
+    model: StrPath,
+    data: StrPath,
+    device: str = "auto",
+    threads: int | None = None,
+    dtype: Precision = "auto",
+    batch_tokens: int | None = None,
+    **settings: Any,
+) -> MaskedScores: ...
+@overload
+def evaluate(
+    task: Literal["blimp"],
+    *,
+    model: StrPath,
+    data: StrPath,
+    limit: int | None = None,
+    within_word: bool = False,
+    bad_rows: Literal["error", "skip"] = "error",
+    device: str = "auto",
+    threads: int | None = None,
+    dtype: Precision = "auto",
+    batch_tokens: int | None = None,
+) -> BlimpScores: ...
+@overload
+def evaluate(
+    task: Literal["similarity"],
+    *,
+    model: StrPath,
+    data: Any,
+    options: TableOptions | None = None,
+    pooling: Pooling | None = None,
+    dimensions: int | None = None,
+    samples: int = 1000,
+    device: str = "auto",
+    threads: int | None = None,
+    dtype: Precision = "auto",
+    batch_tokens: int | None = None,
+) -> SimilarityScores: ...
+@overload
+def evaluate(
+    task: Literal["retrieval"],
+    *,
+    model: StrPath,
+    queries: StrPath,
+    corpus: StrPath,
+    qrels: StrPath,
+    pooling: Pooling | None = None,
+    dimensions: int | None = None,
+    samples: int = 1000,
+    device: str = "auto",
+    threads: int | None = None,
+    dtype: Precision = "auto",
+    batch_tokens: int | None = None,
+) -> RetrievalScores: ...
+@overload
 def evaluate(
     task: str,
     *,
@@ -129,36 +259,54 @@ def evaluate(
     split: str = "dev",
     options: TableOptions | None = None,
     device: str = "auto",
+    threads: int | None = None,
     batch_tokens: int | None = None,
     samples: int = 1000,
     worst: int = 5,
-) -> Evaluation:
+) -> Evaluation: ...
+def evaluate(
+    task: str, *, model: StrPath, data: Any = None, **settings: Any
+) -> Evaluation | MaskedScores | BlimpScores | SimilarityScores | RetrievalScores:
     """Score a fine-tuned model on a split of a task: official scores, their 95 % intervals by
-    bootstrap of `samples`, scores by slice, and the `worst` predictions.
+    bootstrap of `samples`, scores by slice, confusion, and the `worst` predictions.
 
     `model` is a checkpoint, a run folder or a RunResult; `data` as for `finetune`. Where a single
     table was given for training, dev is the same tenth of it as then; `split="test"` scores all.
+
+    Two tasks need a masked-token head and no fine-tuning. "masked": loss, accuracy and perplexity
+    of masked tokens on files of text or a folder of shards, with the fields of MaskedOptions as
+    settings: `max_length=64, max_ngram=1`. "blimp": minimal pairs by pseudo-log-likelihood, of a
+    folder of BLiMP's files.
+
+    Two score the vectors of any model: "similarity" by their cosines on scored pairs, "retrieval"
+    on the files `queries`, `corpus` and `qrels`, beside BM25 and TF-IDF.
     """
-    result = run_evaluation(
-        task,
-        os.fspath(model),
-        data,
-        split=split,
-        table=options,
-        samples=samples,
-        worst=worst,
-        batch_tokens=batch_tokens,
-        device=device,
-        say=lambda note: None,
-    )
-    assert result.evaluation is not None
-    return result.evaluation
+    if task in ("similarity", "retrieval"):
+        loading = {name: settings.pop(name) for name in _LOADING if name in settings}
+        predictor = load(model, **loading)
+        if task == "retrieval":
+            return score_retrieval(predictor, **settings)
+        return score_similarity(predictor, data, **settings)
+    if task not in ("masked", "blimp"):
+        result = run_evaluation(
+            task,
+            os.fspath(model),
+            data,
+            table=settings.pop("options", None),
+            say=lambda note: None,
+            **settings,
+        )
+        assert result.evaluation is not None
+        return result.evaluation
+    loading = {name: settings.pop(name) for name in _LOADING if name in settings}
+    options = None
+    if task == "masked":  # wrong settings are refused before the model is loaded
+        for name in settings:
+            check_known("setting", name, [field.name for field in fields(MaskedOptions)])
+        options = MaskedOptions(**settings)
+    engine = load(model, engine="torch", **loading).torch_engine
+    return score_masked(engine, data, options) if options else score_blimp(engine, data, **settings)
 
 
-def _check_settings(recipe: Any, settings: Mapping[str, Any]) -> None:
-    """ConfigError for a setting that the recipe does not have."""
-    known: list[str] = [
-        each.name for each in (*fields(recipe), *fields(OptimizerSpec)) if each.name != "name"
-    ]
-    for name in settings:
-        check_known("setting", name, [*known, "encoder"])
+_LOADING = ("device", "threads", "dtype", "batch_tokens")
+"""Settings of `load` that "masked" and "blimp" take."""

@@ -6,6 +6,7 @@ anything else.
 """
 
 import atexit
+import errno
 import importlib
 import io
 import os
@@ -16,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from litebert import __version__
+from litebert.checks import shorten
 from litebert.errors import LitebertError
 from litebert.terminal import write_line
 
@@ -50,9 +52,29 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "litebert.commands.finetune:finetune",
         "Fine-tune a model for GLUE, SQuAD, RACE or your own files.",
     ),
+    "finetune embed": (
+        "litebert.commands.finetune_embed:embed",
+        "Tune embeddings on pairs, triplets, NLI, texts or a teacher's vectors.",
+    ),
     "evaluate": (
         "litebert.commands.evaluate:evaluate",
         "Score a fine-tuned model on a split of a task.",
+    ),
+    "evaluate masked": (
+        "litebert.commands.evaluate_pretrained:masked",
+        "Masked-token loss of any model on any text.",
+    ),
+    "evaluate blimp": (
+        "litebert.commands.evaluate_pretrained:blimp",
+        "Minimal pairs of grammar, without fine-tuning.",
+    ),
+    "evaluate similarity": (
+        "litebert.commands.evaluate_embeddings:similarity",
+        "Cosines of any model's vectors against scored pairs.",
+    ),
+    "evaluate retrieval": (
+        "litebert.commands.evaluate_embeddings:retrieval",
+        "Find documents by any model's vectors, beside BM25.",
     ),
     "ensemble": (
         "litebert.commands.evaluate:ensemble",
@@ -73,13 +95,25 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "choose": ("litebert.commands.verbs:choose", "Choose the right one of several options."),
     "answer": ("litebert.commands.verbs:answer", "Find the answer to a question in a text."),
     "tag": ("litebert.commands.verbs:tag", "Tag the words of texts."),
+    "serve": ("litebert.commands.serve:serve", "Serve models over HTTP."),
     "report": (
         "litebert.commands.report:report",
         "Write one HTML page about a run, or several side by side.",
     ),
+    "lab list": (
+        "litebert.commands.lab:list_studies",
+        "The studies: the paper's tables, and more.",
+    ),
+    "lab run": ("litebert.commands.lab:run", "Run a study: rows × seeds, whatever is missing."),
+    "lab table": ("litebert.commands.lab:table", "A study's table: Markdown, CSV or LaTeX."),
+    "lab plot": ("litebert.commands.lab:plot", "A study's picture: SVG and PNG."),
     "convert": (
         "litebert.commands.convert:convert",
         "Convert weights from and to Hugging Face, and from Google's checkpoints.",
+    ),
+    "export": (
+        "litebert.commands.export:export",
+        "Export a model for ONNX Runtime or OpenVINO, in float32 or int8.",
     ),
 }
 
@@ -87,6 +121,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command that `args` name and exit with its code."""
     interrupts = _Interrupts()
+    # Threads that spin while they wait for one without a core slow each other down; OpenMP reads
+    # this when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         interrupts.catch()
         if isinstance(sys.stdout, io.TextIOWrapper):  # texts may hold lone surrogates
@@ -138,12 +175,21 @@ def run(args: list[str]) -> int:
     except KeyboardInterrupt:
         write_line(f"litebert {name}: interrupted; the same command again resumes", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            write_line(f"litebert {name}: {_too_long(error.filename)}", file=sys.stderr)
+            return 2
+        if not isinstance(error, BrokenPipeError):
+            raise
         sys.stderr.close()  # the reader of our output has gone
         return 1
     except SystemExit as exit:  # how tyro ends after --help or wrong flags
         return exit.code if isinstance(exit.code, int) else 1
     return 0
+
+
+def _too_long(path: object) -> str:
+    return f"the path {shorten(path)} is longer than this system allows; name a shorter one"
 
 
 def _find(args: list[str]) -> tuple[str | None, list[str]]:
@@ -167,7 +213,7 @@ def _overview() -> str:
     lines = [f"  litebert {name:<{width}}  {help}" for name, (_, help) in COMMANDS.items()]
     return "\n".join(
         [
-            "litebert: ALBERT from raw text to a served model",
+            "litebert: ALBERT from raw text to predictions",
             "",
             *lines,
             "",

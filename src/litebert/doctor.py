@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.threads import choose_threads, num_cores
+
 # module → (extra that brings it, what it is for)
 OPTIONAL = {
     "pyarrow": ("parquet", "read .parquet files"),
     "zstandard": ("zstd", "read .zst files"),
     "ray": ("ray", "build data on a cluster"),
+    "onnxruntime": ("onnx", "predict without torch"),
+    "openvino": ("openvino", "predict without torch, fastest in int8"),
 }
 CORE = ("torch", "numpy", "safetensors", "sentencepiece", "tyro", "rich", "jaxtyping")
 
@@ -42,10 +46,7 @@ def examine(folder: Path | str = ".") -> list[Finding]:
     ]
     findings += [_package(name) for name in CORE]
     findings += [_extra(name, extra, purpose) for name, (extra, purpose) in OPTIONAL.items()]
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    findings.append(Finding(name="processor", good=True, value=f"{cores} cores"))
+    findings.append(Finding(name="processor", good=True, value=f"{num_cores()} cores"))
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         findings.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
@@ -58,7 +59,21 @@ def examine(folder: Path | str = ".") -> list[Finding]:
     findings.append(
         Finding(name="disk", good=not low, value=f"{free / 2**30:.1f} GiB free", advice=advice)
     )
-    return findings + _accelerators() + _kernels()
+    return [*findings, _engine(), *_accelerators(), *_kernels()]
+
+
+def _engine() -> Finding:
+    """What computes an embedded model, and what the processor has for int8."""
+    from litebert.infer.cpu import processor
+    from litebert.infer.engines import choose_engine
+
+    name, reason = choose_engine("auto")
+    exact = {
+        "vnni": "int8 with 8-bit weights (VNNI)",
+        "avx2": "int8 with 7-bit weights (no VNNI)",
+        "arm64": "int8 with 8-bit weights (arm64)",
+    }
+    return Finding(name="engine", good=True, value=f"{name}: {reason}; {exact[processor()]}")
 
 
 def _package(name: str) -> Finding:
@@ -78,7 +93,7 @@ def _extra(name: str, extra: str, purpose: str) -> Finding:
 def _accelerators() -> list[Finding]:
     import torch
 
-    threads = Finding(name="torch threads", good=True, value=str(torch.get_num_threads()))
+    threads = Finding(name="threads", good=True, value=str(choose_threads()))
     if torch.cuda.is_available():
         return [
             threads,

@@ -10,7 +10,7 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from litebert import __version__
-from litebert.commands.flags import Json
+from litebert.commands.flags import EncoderSettings, Json
 from litebert.config import PRESETS, EncoderConfig, HeadConfig, preset
 from litebert.doctor import examine
 from litebert.errors import ConfigError
@@ -32,6 +32,7 @@ def info(
     name: Annotated[str, Positional, arg(metavar="PRESET")] = "",
     /,
     *,
+    encoder: EncoderSettings = (),
     seq: int = 512,
     batch: int = 1,
     json: Json = False,
@@ -40,17 +41,24 @@ def info(
 
     Args:
         name: A preset, such as albert-base-v2; without one, all of them.
+        encoder: Encoder settings that differ from the preset, such as norm=pre adapter_rank=8.
         seq: Tokens in a sequence, for FLOPs and activations; at most the preset's positions.
         batch: Sequences in a batch, for activations.
     """
     if seq < 1 or batch < 1:
         raise ConfigError(f"seq and batch are at least 1; got {seq} and {batch}")
     names = [name] if name else list(PRESETS)
-    facts = {each: _describe_preset(preset(each), seq=seq, batch=batch) for each in names}
+    configs = {
+        each: EncoderConfig.from_dict(preset(each).to_dict() | dict(encoder)) for each in names
+    }
+    facts = {
+        each: _describe_preset(config, seq=seq, batch=batch) for each, config in configs.items()
+    }
     if json:
         write_line(to_json(facts[name] | {"preset": name} if name else facts))
     elif name:
-        _print_preset(name, facts[name])
+        settings = (f"{setting}={value}" for setting, value in dict(encoder).items())
+        _print_preset(" ".join([name, *settings]), facts[name])
     else:
         _print_presets(facts)
 
@@ -83,9 +91,9 @@ def _describe_preset(config: EncoderConfig, *, seq: int, batch: int) -> dict[str
             "batch": batch,
             "activations_float32": activation_bytes(config, batch=batch, seq=seq),
             "activations_bfloat16": activation_bytes(config, batch=batch, seq=seq, width=2),
-            "activations_checkpointed": activation_bytes(
-                config, batch=batch, seq=seq, checkpoint_every=1
-            ),
+            "activations_checkpointed": None
+            if config.reversible
+            else activation_bytes(config, batch=batch, seq=seq, checkpoint_every=1),
         },
     }
 
@@ -115,9 +123,8 @@ def _print_preset(name: str, facts: dict[str, Any]) -> None:
         _bytes(sizes["activations_float32"]),
     )
     table.add_row("    bfloat16", _bytes(sizes["activations_bfloat16"]))
-    table.add_row(
-        "    float32, checkpointed every layer", _bytes(sizes["activations_checkpointed"])
-    )
+    if checkpointed := sizes["activations_checkpointed"]:
+        table.add_row("    float32, checkpointed every layer", _bytes(checkpointed))
     Console().print(table)
 
 
@@ -172,10 +179,9 @@ def models(*, json: Json = False) -> None:
         return
     console = Console(highlight=False)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for column in ("name", "size", "parameters", "can", "license", "scores"):
+    for column in ("name", "size", "parameters", "can", "license"):
         table.add_column(column, justify="right" if column in ("size", "parameters") else "left")
     for fact in listed:
-        scores = ", ".join(f"{score['task']} {score['value']:g}" for score in fact["scores"])
         size = f"{fact['bytes'] / 1e6:.1f} MB"
         table.add_row(
             fact["name"],
@@ -183,11 +189,22 @@ def models(*, json: Json = False) -> None:
             f"{fact['parameters']:,}",
             ", ".join(fact["verbs"]),
             fact["license"],
-            scores,
         )
     console.print(table)
     for fact in listed:
-        console.print(f"\n{fact['name']}: {fact['summary']}\n  {fact['card']}", soft_wrap=True)
+        console.print(f"\n{fact['name']}: {fact['summary']}", soft_wrap=True)
+        if fact["scores"]:
+            console.print(f"  scores: {_listed(fact['scores'])}", soft_wrap=True)
+        console.print(f"  card: {fact['card']}", soft_wrap=True)
+
+
+def _listed(scores: list[dict[str, Any]]) -> str:
+    """Each score with its task and its metric, by split."""
+    by_split: dict[str, list[str]] = {}
+    for score in scores:
+        text = f"{score['task']} {score['score']} {score['value']:g}"
+        by_split.setdefault(score["split"], []).append(text)
+    return "; ".join(f"{', '.join(texts)} ({split})" for split, texts in by_split.items())
 
 
 def _describe_model(model: EmbeddedModel) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from litebert.commands.flags import Json, Unverified, note
 from litebert.config import Activation
 from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
 from litebert.files import to_json
+from litebert.loading import find_checkpoint
 from litebert.terminal import write_line
 
 Source = Annotated[str, Positional, arg(metavar="SOURCE")]
@@ -31,11 +32,12 @@ def convert(
     recognized.
 
     Args:
-        source: A litebert folder, a Hugging Face folder, or a TensorFlow checkpoint (its prefix or
-            its folder).
+        source: A litebert folder, the folder of a run, a Hugging Face folder, a TensorFlow
+            checkpoint (its prefix or its folder), or the name of an embedded model.
         target: The folder to write; absent or empty.
         to: Format to write; by default huggingface from a litebert folder, litebert from all
-            others.
+            others. A model that transformers has no class for gets a modeling file, which loads
+            with trust_remote_code=True.
         activation: Replaces the source's own: Google trained ALBERT with gelu_tanh.
         head: Task of a fine-tuned Google checkpoint; a single output is taken for regress.
         allow_pickle: Read pytorch_model.bin, in a child process and tensors only. safetensors files
@@ -50,7 +52,7 @@ def convert(
         hf_compat=hf_compat,
         unverified=unverified,
     )
-    conversion = convert_folder(source, target, to=to, options=options)
+    conversion = convert_folder(find_checkpoint(source), target, to=to, options=options)
     for each in conversion.notes:
         note(each)
     if json:
@@ -60,8 +62,7 @@ def convert(
         tokenizer = "with its tokenizer" if conversion.has_tokenizer else "without a tokenizer"
         write_line(
             f"{conversion.folder}: {conversion.num_parameters:,} parameters ({heads}), "
-            f"{conversion.source} to "
-            f"{conversion.target}, {tokenizer}"
+            f"{conversion.source} to {conversion.target}, {tokenizer}"
         )
 
 

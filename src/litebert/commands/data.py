@@ -109,6 +109,9 @@ def show(
     epoch: int = 0,
     max_length: int = 128,
     order: Order = "sop",
+    mask_fraction: float = 0.15,
+    mask_share: float = 0.8,
+    random_share: float = 0.1,
     split: Split = "train",
     json: Json = False,
 ) -> None:
@@ -121,13 +124,21 @@ def show(
         epoch: Epoch whose cuts, order and masks to show.
         max_length: Tokens in an example, at most, with [CLS] and [SEP].
         order: sop (swapped segments), nsp (segment of another document) or none.
+        mask_fraction: Fraction of an example's tokens to predict.
+        mask_share: Fraction of the tokens to predict that become [MASK].
+        random_share: Fraction of the tokens to predict that become a random token.
         split: train, heldout or all documents.
     """
     if count < 1 or epoch < 0:
         raise ConfigError(f"count is at least 1 and epoch at least 0; got {count} and {epoch}")
-    stream = Stream.open(
-        folder, ExampleSpec(max_length=max_length, order=order), seed=seed, split=split
+    spec = ExampleSpec(
+        max_length=max_length,
+        order=order,
+        mask_fraction=mask_fraction,
+        mask_share=mask_share,
+        random_share=random_share,
     )
+    stream = Stream.open(folder, spec, seed=seed, split=split)
     tokenizer = Tokenizer.load(stream.tokenizer_folder)
     num_examples = stream.num_examples(epoch)
     batch = stream.batch(epoch, 0, min(count, num_examples))

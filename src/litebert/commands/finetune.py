@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags, Unverified, note
+from litebert.commands.flags import Device, Kernels, RecipeFlags, Threads, Unverified, note
 from litebert.files import to_json
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
@@ -41,6 +41,7 @@ def finetune(
     seeds: int = 1,
     device: Device = "auto",
     kernels: Kernels = "on",
+    threads: Threads = None,
     tensorboard: bool = False,
     unverified: Unverified = False,
     json: bool = False,
@@ -55,7 +56,8 @@ def finetune(
 
     Args:
         task: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race, or for your own files
-            classify pair regress choose answer tag.
+            classify pair regress choose answer tag; embeddings have flags of their own: litebert
+            finetune embed --help.
         model: What to start from: a checkpoint, a run's folder, or a Hugging Face folder. Its heads
             are not used.
         data: The task's folder, or your own file (CSV, TSV, JSONL, Parquet) or a folder with
@@ -84,6 +86,7 @@ def finetune(
         seeds=seeds,
         device=device,
         kernels=kernels,
+        threads=threads,
         tensorboard=tensorboard,
         unverified=unverified,
     )
@@ -107,6 +110,22 @@ def _print_scores(result: dict[str, Any], out: Path) -> None:
             )
         else:
             write_line(f"{name:<20}{printed(name, value):>7}")
+    for name, each in result.get("exits", {}).items():
+        first = next(iter(result["scores"]))
+        low, high = (printed(first, edge) for edge in each["dev_lost_interval"])
+        write_line(
+            f"exit by {name}, threshold {each['threshold']:g}: "
+            f"{printed(first, each['dev_score'])} after {each['dev_mean_depth']:.2f} of "
+            f"{len(result['depth_scores'])} layers, {printed(first, each['dev_lost'])} lost "
+            f"({low} to {high}); on {each['rows']:,} texts {each['changed']} answers changed, at "
+            f"most {each['bound']:.2%} with 95 % confidence"
+        )
+    if "depth_scores" in result and not result["exits"]:
+        write_line(
+            "no threshold of early exit is stored: too few texts were kept aside to show that at "
+            "most 0.5 % of the answers change (598 are needed), or the depths differ too often",
+            file=sys.stderr,
+        )
     failed = result.get("failed", int(not result.get("left_chance", True)))
     if failed:
         runs = f"{failed} of {len(result['seeds'])} runs" if "seeds" in result else "the run"

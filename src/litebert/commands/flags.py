@@ -12,32 +12,67 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from types import NoneType
-from typing import Annotated, Any, Required, TypedDict, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Required,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from litebert.errors import ConfigError
 from litebert.files import check_local
-from litebert.recipes import RENAMED, OptimizerSpec, Recipe, Stages
+from litebert.infer.verbs import EngineChoice
+from litebert.tasks.decode.exits import Criterion
 from litebert.terminal import write_line
 
-OLD_FLAGS = {
-    f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}"
-    for old, new in (RENAMED | {"engine": "runner"}).items()
-}
-"""Flags by their old names, which are still read in this release."""
+if TYPE_CHECKING:  # recipes are imported by the commands that have one
+    from litebert.recipes import Recipe
 
 Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, cuda:1 …, or auto.")]
+Engine = Annotated[
+    EngineChoice,
+    tyro.conf.arg(
+        help="What computes: torch, onnx (ONNX Runtime) or openvino; auto is an exported folder's "
+        "own, the fastest installed for an embedded model, else torch."
+    ),
+]
 Kernels = Annotated[
     str,
     tyro.conf.arg(
         help="GPU kernels: on, off, or families to switch off, such as attention=off,norm=off "
         "(litebert doctor lists them)."
+    ),
+]
+Exit = Annotated[
+    Criterion | None,
+    tyro.conf.arg(
+        help="Let texts leave a model with exits (finetune --exits) after fewer layers: by "
+        "patience, confidence or cumulative probability; by default none does."
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    tyro.conf.arg(
+        help="Where a text leaves: a probability, or for patience how often its answer stayed the "
+        "same; by default the calibrated threshold, which changes at most 0.5 % of answers."
+    ),
+]
+Threads = Annotated[
+    int | None,
+    tyro.conf.arg(
+        help="Threads that compute on a CPU; by default OMP_NUM_THREADS, else as many as cores are "
+        "free when the command starts."
     ),
 ]
 BatchTokens = Annotated[
@@ -52,6 +87,14 @@ Unverified = Annotated[
     ),
 ]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]
+_SETTINGS = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="SETTING=VALUE…",
+    instance_from_str=lambda texts: dict(map(_pair, texts)),
+    is_instance=lambda value: True,
+    str_from_instance=lambda value: [_shown(value)],
+)
+EncoderSettings = Annotated[Mapping[str, Any] | tuple[()], _SETTINGS]
 
 OUTPUTS = frozenset({"out", "submit", "quarantine", "target"})
 """Parameters that name what a command writes."""
@@ -64,7 +107,7 @@ class RecipeFlags:
     """Marks the parameter that receives the recipe's settings: a dict of those on the command
     line."""
 
-    recipe: Callable[[str | None], Recipe]
+    recipe: Callable[[str | None], "Recipe"]
     """From the value of `--recipe` (None without one) to the recipe whose values help shows."""
     omitted: frozenset[str] = frozenset()
     """Fields that are no flags."""
@@ -154,7 +197,7 @@ def _plain_parameter(
 ) -> _Parameter:
     required, optional = default is inspect.Parameter.empty, default in (None, (), "")
     kind, shown = _without_none(hint), None
-    if kind is bool:
+    if kind is bool and default is not None:  # of one without a default both flags exist
         marks, shown = (*marks, tyro.conf.FlagCreatePairsOff), f"(default: {_shown(default)})"
     elif optional:
         shown = "(optional)"
@@ -192,6 +235,8 @@ def _recipe_parameter(marked: RecipeFlags, named: str | None) -> _Parameter:
 
 
 def _recipe_group(owner: Any, marked: RecipeFlags, *, shows_all: bool) -> dict[str, Any]:
+    from litebert.recipes import OptimizerSpec
+
     settings: Any = type(owner)
     hints, help_of = get_type_hints(settings), _field_docs(settings)
     flags: dict[str, Any] = {}
@@ -210,18 +255,35 @@ def _recipe_group(owner: Any, marked: RecipeFlags, *, shows_all: bool) -> dict[s
 
 def _reader(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """The type to read a field as, and tyro's specification where the type alone does not say."""
+    from litebert.recipes import FractionStages, Stages
+    from litebert.recipes.class_weights import ClassWeights
+
     kind, optional = _without_none(hint), NoneType in get_args(hint)
     if get_origin(kind) is tuple and get_origin(get_args(kind)[0]) is tuple:
-        specification = PrimitiveConstructorSpec(
+        return kind, (_SETTINGS,)
+    if kind is ClassWeights:
+        weights: PrimitiveConstructorSpec[ClassWeights] = PrimitiveConstructorSpec(
             nargs="*",
-            metavar="SETTING=VALUE…",
-            instance_from_str=lambda texts: dict(map(_pair, texts)),
-            is_instance=lambda value: True,
-            str_from_instance=lambda value: [_shown(value)],
+            metavar="none|balanced|LABEL=WEIGHT…",
+            instance_from_str=ClassWeights.parse,
+            is_instance=lambda value: isinstance(value, ClassWeights),
+            str_from_instance=lambda value: str(value).split(),
         )
-        return kind, (specification,)
+        return kind, (weights,)
+    if kind == tuple[int, ...]:
+        numbers: PrimitiveConstructorSpec[tuple[int, ...]] = PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="INT…",
+            instance_from_str=lambda texts: tuple(
+                map(int, " ".join(texts).replace(",", " ").split())
+            ),
+            is_instance=lambda value: isinstance(value, tuple),
+            str_from_instance=lambda value: list(map(str, value)),
+        )
+        return kind, (numbers,)
     readers: dict[Any, tuple[Callable[[str], Any], str, int]] = {
         Stages: (Stages.parse, "INT|STAGES", 1),
+        FractionStages: (FractionStages.parse, "FLOAT|STAGES", 1),
         int | float: (_steps_or_fraction, "STEPS|FRACTION", 1),
         tuple[float, float]: (float, "FLOAT FLOAT", 2),
         int: (int, "INT", 1),
@@ -273,19 +335,34 @@ def _pair(text: str) -> tuple[str, int | float | bool | str]:
 def _renewed(args: Sequence[str], flags: dict[str, Any]) -> list[str]:
     """The arguments as this release spells them; a note says what was renamed."""
     names = {f"--{flag.replace('_', '-')}": kind for flag, kind in flags.items()}
+    is_known = all(each.partition("=")[0] in names for each in args if each.startswith("--"))
+    old_flags, old_settings = ({}, {}) if is_known else _old_names()
     result: list[str] = []
     for argument in args:
         name, equals, value = argument.partition("=")
         name = name.replace("_", "-") if name.startswith("--") else name
-        if name in OLD_FLAGS and name not in names and OLD_FLAGS[name] in names:
-            note(f"{name} is now {OLD_FLAGS[name]}; the old name is read in this release only")
-            argument = OLD_FLAGS[name] + equals + value
+        if name in old_flags and name not in names and old_flags[name] in names:
+            note(f"{name} is now {old_flags[name]}; the old name is read in this release only")
+            argument = old_flags[name] + equals + value
+        elif equals and name in old_settings and "--encoder" in names:
+            note(f"{name} is now {old_settings[name]}; the old name is read in this release only")
         last = result[-1] if result else ""
         if argument in ("True", "False") and _unwrapped(names.get(last))[0] is bool:
             result[-1] = last if argument == "True" else f"--no-{last[2:]}"
         else:
             result.append(argument)
     return result
+
+
+def _old_names() -> tuple[dict[str, str], dict[str, str]]:
+    """Flags and encoder settings by their old names, which are still read in this release."""
+    from litebert.recipes import RENAMED, RENAMED_ENCODER
+
+    renamed = RENAMED | {"engine": "runner"}
+    flags = {
+        f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in renamed.items()
+    }
+    return flags, dict(RENAMED_ENCODER)
 
 
 def _value_of(flag: str, args: Sequence[str]) -> str | None:

@@ -8,10 +8,22 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import BatchTokens, Device, Json, Kernels, Unverified, note
+from litebert.commands.flags import (
+    BatchTokens,
+    Device,
+    Engine,
+    Exit,
+    Json,
+    Kernels,
+    Threads,
+    Threshold,
+    Unverified,
+    note,
+)
 from litebert.commands.verbs import ModelName
+from litebert.config import Pooling
 from litebert.files import to_json
-from litebert.infer.verbs import Pooling, Verb
+from litebert.infer.verbs import Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import write_line
@@ -38,26 +50,32 @@ def predict(
     keep: Names = (),
     raw_cells: bool = False,
     top: int = 5,
-    pooling: Pooling = "mean",
-    normalize: bool = False,
+    pooling: Pooling | None = None,
+    normalize: bool | None = None,
+    dimensions: int | None = None,
     bad_rows: Literal["error", "skip", "quarantine"] = "error",
     max_bad_rows: float = 0.1,
     encoding: str = "auto",
     batch_tokens: BatchTokens = None,
+    engine: Engine = "auto",
     device: Device = "auto",
     kernels: Kernels = "on",
+    threads: Threads = None,
     dtype: Literal["auto", "float32", "bfloat16"] = "auto",
     compile: bool = False,
     overwrite: bool = False,
+    exit: Exit = None,
+    threshold: Threshold = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Predict for every row of a file of any size. The same command again resumes an
     interrupted run.
 
-    Columns without a flag are recognized by their names, and the choice is printed. Inputs longer
-    than the model reads are truncated at their end, of a pair the longer text first; contexts to
-    answer from and words to tag are split into overlapping windows instead.
+    Columns without a flag are those of the training, or else recognized by their names, and the
+    choice is printed. Inputs longer than the model reads are truncated at their end, of a pair the
+    longer text first; contexts to answer from and words to tag are split into overlapping windows
+    instead.
 
     Args:
         input: A .csv, .tsv, .jsonl, .parquet or .txt file (one text per line), plain or with .gz,
@@ -76,8 +94,12 @@ def predict(
         raw_cells: Write cells that begin like a formula (=, +, -, @) to .csv and .tsv as they are;
             by default an apostrophe before them stops a spreadsheet from running them.
         top: Predictions per mask (fill).
-        pooling: What a vector is: the mean of all tokens' states, or the state of [CLS] (embed).
-        normalize: Scale every vector to length 1 (embed).
+        pooling: What a vector is: the mean of all tokens' states, or the state of [CLS]; by default
+            as the model was trained, else the mean (embed).
+        normalize: Scale every vector to length 1; by default as the model was trained, else not
+            (embed).
+        dimensions: Keep the first so many numbers of each vector, a size that the model was trained
+            for (embed).
         bad_rows: What to do with a row that cannot be used: stop, skip it, or skip it and copy it
             to OUT.quarantine.jsonl.
         max_bad_rows: Largest fraction of rows that may be skipped; more, if they are ten or more,
@@ -106,11 +128,15 @@ def predict(
 
     predictor = load(
         folder,
+        engine=engine,
         device=device,
         batch_tokens=batch_tokens,
         dtype=dtype,
         compile=compile,
         kernels=kernels,
+        threads=threads,
+        exit=exit,
+        threshold=threshold,
         unverified=unverified,
     )
     settings = PredictOptions(
@@ -121,11 +147,14 @@ def predict(
         top=top,
         pooling=pooling,
         normalize=normalize,
+        dimensions=dimensions,
         overwrite=overwrite,
     )
     began = time.monotonic()
     for each in predictor.notes:
         note(each)
+    if predictor.engine.threads is not None:
+        note(f"computing with {predictor.engine.threads}")
     report = predict_file(predictor, input, out, settings, on_progress=_Progress(), on_note=note)
     seconds = time.monotonic() - began
     if json:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags, Unverified, note
+from litebert.commands.flags import Device, Kernels, RecipeFlags, Threads, Unverified, note
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named
@@ -36,6 +36,7 @@ def pretrain(
     init: str | None = None,
     device: Device = "auto",
     kernels: Kernels = "on",
+    threads: Threads = None,
     workers: int = 1,
     tensorboard: bool = False,
     unverified: Unverified = False,
@@ -80,7 +81,7 @@ def pretrain(
     from litebert.train.runtime import is_main_rank
 
     common: Any = {"init": init, "device": device, "kernels": kernels, "workers": workers}
-    common["unverified"] = unverified
+    common |= {"unverified": unverified, "threads": threads}
     result = (
         run_dry(changed, data, out, **common)
         if dry_run

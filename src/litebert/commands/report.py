@@ -1,12 +1,13 @@
 """litebert report: folders of runs in; one HTML file that opens offline out."""
 
-import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Json
 from litebert.files import to_json
+from litebert.lab.run import STUDY
 from litebert.report import RunData, write_report
 from litebert.terminal import write_line
 
@@ -15,36 +16,48 @@ Runs = Annotated[tuple[str, ...], Positional, arg(metavar="RUN…")]
 
 def report(runs: Runs, /, *, out: str = "", json: Json = False) -> None:
     """Write one HTML file about runs: curves, recipe, environment, filled masks; of several runs,
-    their comparison.
+    their comparison; of a study of the lab, its table and picture.
 
     Args:
-        runs: Folders of runs, finished or still running.
+        runs: Folders of runs, finished or still running; or the folder of one study.
         out: File to write; RUN/report.html for one run and report.html here for several when left
             out.
     """
+    if len(runs) == 1 and (Path(runs[0]) / STUDY).is_file():
+        from litebert.lab.page import write_study_page
+
+        page = write_study_page(Path(runs[0]), Path(out) if out else None)
+        write_line(to_json({"report": str(page)}) if json else str(page))
+        return
     written = write_report(runs, out or None)
     if json:
         facts = {
             "report": str(written.path),
             "bytes": written.num_bytes,
-            "runs": [describe(run) for run in written.runs],
+            "runs": [_describe(run) for run in written.runs],
         }
         write_line(to_json(facts))
     else:
         write_line(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
 
 
-def describe(run: RunData) -> dict[str, Any]:
-    """A run's last numbers; one that is not finite is null."""
+def _exits(run: RunData) -> dict[str, Any]:
+    """Of a run with exits the scores by depth and by threshold, from its result.json."""
+    result = {} if run.dev is None else run.dev.result
+    names = ("depth_scores", "exits", "exit_curves")
+    return {name: result[name] for name in names if name in result}
+
+
+def _describe(run: RunData) -> dict[str, Any]:
+    """A run's last numbers."""
     last = run.evaluations[-1].values if run.evaluations else {}
     return {
         "name": run.name,
         "folder": str(run.folder),
         "state": run.state,
+        **_exits(run),
         "steps": run.steps,
         "tokens": int(run.total("tokens")),
         "seconds": run.total("seconds"),
-        "evaluation": {
-            name: value if math.isfinite(value) else None for name, value in last.items()
-        },
+        "evaluation": last,
     }

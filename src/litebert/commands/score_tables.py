@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from litebert.tasks.examples import (
     AnswerExample,
@@ -13,11 +14,13 @@ from litebert.tasks.examples import (
     TextExample,
 )
 from litebert.tasks.scores.evaluation import Evaluation
-from litebert.tasks.scores.score import SliceScores, printed
+from litebert.tasks.scores.score import SliceScores, printed, printed_interval
 from litebert.tasks.task import Task
 from litebert.terminal import escape
 
 MAX_SLICES = 8
+MAX_LABELS = 10
+"""Labels up to which a confusion matrix fits a terminal."""
 MAX_CHARACTERS = 240
 SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
 
@@ -43,14 +46,15 @@ def print_scores(
             ends = intervals[row]
             table.add_row(
                 "  95 % interval",
-                *(f"{printed(n, ends[n][0])}–{printed(n, ends[n][1])}" for n in names),
+                *(printed_interval(name, ends.get(name)) for name in names),
                 style="dim",
             )
     _console().print(table)
 
 
 def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, float]]) -> None:
-    """Scores beside those of baselines, then slices, then the worst examples."""
+    """Scores beside those of baselines, then slices, the confusion of labels, and the worst
+    examples."""
     console = _console()
     first = next(iter(rows))
     console.print(
@@ -62,6 +66,9 @@ def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, flo
         console.print(_slice_table(evaluation.task, by, slices))
         if len(slices) > MAX_SLICES:
             console.print(f"… and {len(slices) - MAX_SLICES} more; all with --json", style="dim")
+    if evaluation.confusion:
+        console.print()
+        _print_confusion(console, evaluation)
     if evaluation.worst:
         console.print()
         console.print("most confidently wrong", style="bold")
@@ -72,6 +79,39 @@ def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, flo
             highlight=False,
             style="yellow",
         )
+
+
+def _print_confusion(console: Console, evaluation: Evaluation) -> None:
+    """A row for each label; of many labels, those that are confused most often."""
+    counts = evaluation.confusion
+    is_square = evaluation.task.head != "multilabel"
+    if is_square and len(counts) > MAX_LABELS:
+        console.print("most often confused", style="bold")
+        for count, label, predicted in _confusions(counts)[:MAX_SLICES]:
+            console.print(f"  {count:,} of {escape(label)} as {escape(predicted)}", highlight=False)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("true ↓ predicted →" if is_square else "label")
+    for name in next(iter(counts.values())):
+        table.add_column(escape(name.replace("_", " ") if not is_square else name), justify="right")
+    for label, row in list(counts.items())[: 2 * MAX_LABELS]:
+        cells = [
+            Text(f"{count:,}", "bold" if is_square and name == label else "")
+            for name, count in row.items()
+        ]
+        table.add_row(escape(label), *cells)
+    console.print(table)
+
+
+def _confusions(counts: Mapping[str, Mapping[str, int]]) -> list[tuple[int, str, str]]:
+    """(how often, true label, predicted label), the most frequent first."""
+    wrong = [
+        (count, label, predicted)
+        for label, row in counts.items()
+        for predicted, count in row.items()
+        if count and predicted != label
+    ]
+    return sorted(wrong, key=lambda each: -each[0])
 
 
 def _subject(example: TaskExample) -> str:

@@ -1,19 +1,24 @@
 """litebert tokenizer train: corpus files in, a tokenizer's folder and a few figures out."""
 
 import sys
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Json
+from litebert.commands.flags import Json, note
 from litebert.data.corpus import BadRow, CorpusOptions, read_documents
 from litebert.errors import DataError
 from litebert.files import Lock, to_json
 from litebert.terminal import write_line
-from litebert.text.normalize import TextRules
+from litebert.text.languages import Language, detect, language_of, rules_of
 from litebert.text.tokenizer import make_folder
 from litebert.text.train import VocabularyConfig, train_tokenizer
+
+LINE_SECONDS = 5.0
+"""Between two lines of progress."""
 
 
 def train(
@@ -26,7 +31,8 @@ def train(
     max_lines: int = 10_000_000,
     seed: int = 0,
     lowercase: bool = True,
-    keep_accents: bool = False,
+    language: str = "auto",
+    keep_accents: bool | None = None,
     field: str = "text",
     bad_rows: Literal["error", "skip"] = "error",
     json: Json = False,
@@ -42,16 +48,20 @@ def train(
         max_lines: Lines to train on; of a larger corpus, a random sample.
         seed: Seed of that sample.
         lowercase: Lowercase all text, as ALBERT does; --no-lowercase keeps case.
-        keep_accents: Keep combining marks, for languages in which they distinguish words.
+        language: Two-letter code of the text's language, whose rules for case and accents are
+            stored with the tokenizer: en drops accents, as ALBERT does, all others keep them; tr
+            and az lowercase I to ı. auto looks at the text and prints its choice.
+        keep_accents: Keep combining marks, or drop them with --no-keep-accents, whatever the
+            language.
         field: Field of a .jsonl row, or column of a .parquet file, that holds the text.
         bad_rows: What to do with a row without usable text: stop, or skip and count it.
     """
+    chosen = None if language == "auto" else language_of(language)
     config = VocabularyConfig(
         vocab_size=vocab_size,
         character_coverage=character_coverage,
         max_lines=max_lines,
         seed=seed,
-        rules=TextRules(lowercase=lowercase, keep_accents=keep_accents),
     )
     folder = make_folder(out)
     try:
@@ -60,31 +70,71 @@ def train(
         raise DataError(
             f"another process is writing a tokenizer to {out}; wait for it, or choose another --out"
         ) from error
-    write_line(
-        f"training a vocabulary of {vocab_size:,} tokens; a large corpus takes minutes",
-        file=sys.stderr,
-    )
+    options = CorpusOptions(field=field, bad_rows=bad_rows)
     bad: list[BadRow] = []
-    documents = read_documents(
-        corpus, CorpusOptions(field=field, bad_rows=bad_rows), on_bad=bad.append
-    )
-    paragraphs = (paragraph for document in documents for paragraph in document.paragraphs)
     with lock:
-        tokenizer, report = train_tokenizer(paragraphs, config)
+        if chosen is None:
+            chosen = _detected(_paragraphs(corpus, options))
+        rules = rules_of(chosen, lowercase=lowercase, keep_accents=keep_accents)
+        write_line(
+            f"training a vocabulary of {vocab_size:,} tokens; a large corpus takes minutes",
+            file=sys.stderr,
+        )
+        tokenizer, report = train_tokenizer(
+            _paragraphs(corpus, options, bad.append),
+            replace(config, rules=rules),
+            on_progress=_Progress(),
+        )
         tokenizer.save(out)
     if bad:
         write_line(f"{len(bad)} bad rows left out, the first: {bad[0]}", file=sys.stderr)
     if json:
-        write_line(to_json(asdict(report) | {"out": out, "fingerprint": tokenizer.fingerprint}))
+        facts = {"out": out, "fingerprint": tokenizer.fingerprint, "rules": asdict(rules)}
+        write_line(to_json(asdict(report) | facts))
         return
     measured = (
         f"{report.num_held_out:,} lines held out"
         if report.num_held_out
         else "the text itself, too short to hold lines out"
     )
-    chosen = f"{max_lines:,} of " if report.num_lines > max_lines else ""
-    write_line(f"{report.vocab_size:,} tokens from {chosen}{report.num_lines:,} lines, in {out}")
+    sampled = f"{max_lines:,} of " if report.num_lines > max_lines else ""
+    write_line(f"{report.vocab_size:,} tokens from {sampled}{report.num_lines:,} lines, in {out}")
     write_line(f"on {measured}:")
     write_line(f"  coverage         {report.coverage:.4%} of characters")
     write_line(f"  tokens per word  {report.tokens_per_word:.3f}")
     write_line(f"  unknown tokens   {report.unknown_rate:.4%} of tokens")
+
+
+def _paragraphs(
+    corpus: tuple[str, ...],
+    options: CorpusOptions,
+    on_bad: Callable[[BadRow], None] = lambda row: None,
+) -> Iterator[str]:
+    for document in read_documents(corpus, options, on_bad=on_bad):
+        yield from document.paragraphs
+
+
+def _detected(paragraphs: Iterator[str]) -> Language:
+    """The language of a corpus, which is printed with what follows from it."""
+    detected = detect(paragraphs)
+    language = language_of(detected.code)
+    accents = "kept" if language.keeps_accents else "dropped, as in ALBERT"
+    case = ", I is lowercased to ı and İ to i" if language.has_dotless_i else ""
+    note(
+        f"the text is {language.name} ({detected.evidence}): accents are {accents}{case}; "
+        "--language CODE and --keep-accents or --no-keep-accents choose otherwise"
+    )
+    return language
+
+
+class _Progress:
+    """A line on stderr every few seconds."""
+
+    def __init__(self) -> None:
+        self._began = self._printed = time.monotonic()
+
+    def __call__(self, stage: str) -> None:
+        now = time.monotonic()
+        if now - self._printed >= LINE_SECONDS:
+            self._printed = now
+            write_line(f"{now - self._began:,.0f} s: {stage}", file=sys.stderr)

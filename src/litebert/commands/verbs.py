@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Json, Unverified, note
+from litebert.commands.flags import Device, Engine, Exit, Json, Threads, Threshold, Unverified, note
+from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.files import open_atomic, to_json
 from litebert.infer.formats import guesses_to_dict, to_dict
-from litebert.infer.verbs import Pooling, Verb
+from litebert.infer.verbs import EngineChoice, Verb
 from litebert.models.index import default_model
+from litebert.tasks.decode.exits import Criterion
 from litebert.tasks.examples import AnswerExample
 from litebert.terminal import write_line
 
@@ -49,7 +51,9 @@ def fill(
     *,
     model: ModelName = None,
     top: int = 5,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
@@ -59,7 +63,7 @@ def fill(
         top: Predictions per mask.
     """
     inputs = _read_texts(texts)
-    predictions = _load(model, device, unverified, "fill").fill(inputs, top=top)
+    predictions = _load(model, engine, device, threads, unverified, "fill").fill(inputs, top=top)
     rows = [
         {"text": text} | guesses_to_dict(guesses)
         for text, guesses in zip(inputs, predictions, strict=True)
@@ -80,19 +84,25 @@ def embed(
     /,
     *,
     model: ModelName = None,
-    pooling: Pooling = "mean",
-    normalize: bool = False,
+    pooling: Pooling | None = None,
+    normalize: bool | None = None,
+    dimensions: int | None = None,
     out: str | None = None,
     overwrite: bool = False,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Turn texts into vectors: litebert embed "a sentence" "another".
 
     Args:
-        pooling: The mean of all tokens' states, or the state of [CLS].
-        normalize: Scale every vector to length 1.
+        pooling: The mean of all tokens' states, or the state of [CLS]; by default as the model was
+            trained, else the mean.
+        normalize: Scale every vector to length 1; by default as the model was trained, else not.
+        dimensions: Keep the first so many numbers of each vector: a size that the model was trained
+            for (finetune embed --matryoshka).
         out: A .npy file to write the vectors to, one row per text.
         overwrite: Replace an existing --out.
     """
@@ -101,8 +111,8 @@ def embed(
     if out is not None and Path(out).exists() and not overwrite:
         raise ConfigError(f"{out} exists; add --overwrite, or choose another --out")
     inputs = _read_texts(texts)
-    vectors = _load(model, device, unverified, "embed").embed(
-        inputs, pooling=pooling, normalize=normalize
+    vectors = _load(model, engine, device, threads, unverified, "embed").embed(
+        inputs, pooling=pooling, normalize=normalize, dimensions=dimensions
     )
     if out is not None:
         try:
@@ -139,13 +149,19 @@ def classify(
     /,
     *,
     model: ModelName = None,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
+    exit: Exit = None,
+    threshold: Threshold = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
     """Label texts with a fine-tuned model: litebert classify --model DIR "great film"."""
     inputs = _read_texts(texts)
-    predictions = _load(model, device, unverified, "classify").classify(inputs)
+    predictions = _load(
+        model, engine, device, threads, unverified, "classify", exit=exit, threshold=threshold
+    ).classify(inputs)
     _print(
         [{"text": text} | to_dict(each) for text, each in zip(inputs, predictions, strict=True)],
         lambda row: f"{row['text']}\n  {_best(row)}",
@@ -159,7 +175,11 @@ def pair(
     /,
     *,
     model: ModelName = None,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
+    exit: Exit = None,
+    threshold: Threshold = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
@@ -170,7 +190,9 @@ def pair(
         first: The first text: a premise, a sentence.
         second: The second text: a hypothesis, another sentence.
     """
-    prediction = _load(model, device, unverified, "pair").pair(first, second)
+    prediction = _load(
+        model, engine, device, threads, unverified, "pair", exit=exit, threshold=threshold
+    ).pair(first, second)
     row = {"first": first, "second": second} | to_dict(prediction)
     _print([row], _best, json=json)
 
@@ -181,7 +203,11 @@ def regress(
     /,
     *,
     model: ModelName = None,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
+    exit: Exit = None,
+    threshold: Threshold = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
@@ -192,7 +218,9 @@ def regress(
         first: The text, or the first of two.
         second: The second of two.
     """
-    value = _load(model, device, unverified, "regress").regress(first, second)
+    value = _load(
+        model, engine, device, threads, unverified, "regress", exit=exit, threshold=threshold
+    ).regress(first, second)
     row = {"first": first, "second": second, "value": value}
     _print([row], lambda row: f"{row['value']:.4f}", json=json)
 
@@ -204,7 +232,9 @@ def choose(
     context: str,
     question: str,
     model: ModelName = None,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
@@ -216,7 +246,7 @@ def choose(
         context: The text that the question is about.
         question: The question; an option replaces a "_" in it.
     """
-    prediction = _load(model, device, unverified, "choose").choose(
+    prediction = _load(model, engine, device, threads, unverified, "choose").choose(
         context=context, question=question, options=options
     )
     row = {"question": question, "options": list(options)} | to_dict(prediction)
@@ -238,7 +268,9 @@ def answer(
     *,
     context: str,
     model: ModelName = None,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
@@ -251,7 +283,11 @@ def answer(
     """
     text = _read_input() if context == "-" else context
     example = AnswerExample(key="", question=question, context=text)
-    prediction = next(_load(model, device, unverified, "answer").predict([example], kind="answer"))
+    prediction = next(
+        _load(model, engine, device, threads, unverified, "answer").predict(
+            [example], kind="answer"
+        )
+    )
 
     def line(row: Row) -> str:
         if row["text"] is None:
@@ -267,7 +303,9 @@ def tag(
     /,
     *,
     model: ModelName = None,
+    engine: Engine = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
@@ -279,7 +317,7 @@ def tag(
             standard input.
     """
     inputs = _read_texts(texts)
-    predictions = _load(model, device, unverified, "tag").tag(inputs)
+    predictions = _load(model, engine, device, threads, unverified, "tag").tag(inputs)
     rows = [
         {"words": text.split()} | to_dict(each)
         for text, each in zip(inputs, predictions, strict=True)
@@ -292,12 +330,30 @@ def tag(
     _print(rows, line, json=json)
 
 
-def _load(model: str | None, device: str, unverified: bool, verb: Verb) -> "Predictor":
+def _load(
+    model: str | None,
+    engine: EngineChoice,
+    device: str,
+    threads: int | None,
+    unverified: bool,
+    verb: Verb,
+    *,
+    exit: Criterion | None = None,
+    threshold: float | None = None,
+) -> "Predictor":
     """The model, by default the package's own for this verb; its notes go to stderr."""
     folder = default_model(verb).folder if model is None else model
     from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
 
-    predictor = load(folder, device=device, unverified=unverified)
+    predictor = load(
+        folder,
+        engine=engine,
+        device=device,
+        threads=threads,
+        exit=exit,
+        threshold=threshold,
+        unverified=unverified,
+    )
     for each in predictor.notes:
         note(each)
     return predictor
@@ -347,6 +403,8 @@ def _best(row: Row, count: int = 5) -> str:
     labels."""
     best = sorted(row["probabilities"].items(), key=lambda each: -each[1])[:count]
     shares = "   ".join(f"{label} {_percent(probability)}" for label, probability in best)
+    if "depth" in row:
+        shares += f"   after {row['depth']} layers"
     if "labels" not in row:
         return shares
     return f"{', '.join(row['labels']) or '(no label)'}   ({shares})"

@@ -39,9 +39,10 @@ def bag_of_words(train: Inputs, test: Inputs, *, vocab_size: int, num_labels: in
     labels, truth = train.targets, test.targets
     assert labels is not None
     assert truth is not None
+    # Laplace's rule
     counts = (
         np.stack([_count(train, labels == label, vocab_size) for label in range(num_labels)]) + 1.0
-    )  # Laplace's rule
+    )
     words = np.log(counts / counts.sum(1, keepdims=True))
     prior = np.log((np.bincount(labels, minlength=num_labels) + 1.0) / (len(train) + num_labels))
     predicted = [

@@ -59,10 +59,11 @@ def filled_mask(example: dict[str, Any], mask: str) -> Text | None:
     for position, truth, guesses in zip(
         example["masked"], example["truth"], example["guesses"], strict=True
     ):
+        # [CLS] and [SEP] are at the ends
         first, last = (
             max(position - _AROUND, 1),
             min(position + _AROUND, len(tokens) - 2),
-        )  # [CLS] and [SEP] are at the ends
+        )
         around = {*range(first, last + 1)} - {position}
         is_visible = not around & masked and not any(tokens[each] == "[SEP]" for each in around)
         if (

@@ -14,7 +14,7 @@ from typing import Any
 import sentencepiece
 
 from litebert.data.build import BuildOptions, build_shards
-from litebert.recipes import OptimizerSpec, PretrainRecipe, Stages
+from litebert.recipes import FractionStages, OptimizerSpec, PretrainRecipe, Stages
 from litebert.testing.files import TINY_SPLITS, WORLDS, tiny_corpus, tiny_documents, tiny_task
 from litebert.text.tokenizer import Tokenizer
 
@@ -91,7 +91,9 @@ def tiny_recipe(**changes: Any) -> PretrainRecipe:
     }
     encoder = dict(SHAPE) | changes.pop("encoder", {})
     base = PretrainRecipe(
+        preset="albert-base-v2",
         overrides=tuple(encoder.items()),
+        mask_fraction=FractionStages.constant(0.15),
         steps=12,
         tokens=None,
         batch_size=Stages.constant(8),

@@ -1,0 +1,70 @@
+"""litebert export: a model in; a folder of graphs for ONNX Runtime or OpenVINO out."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import tyro
+
+from litebert.commands.flags import Json, Unverified, note
+from litebert.files import to_json
+from litebert.infer.exported import Precision, Runtime
+from litebert.terminal import write_line
+
+
+def export(
+    *,
+    model: str,
+    out: str,
+    runtime: Annotated[Runtime, tyro.conf.arg(name="format")] = "onnx",
+    int8: bool = False,
+    whole: bool = False,
+    data: str | None = None,
+    force: bool = False,
+    unverified: Unverified = False,
+    json: Json = False,
+) -> None:
+    """Export a model for ONNX Runtime or OpenVINO: one layer's graph, applied as often as the model
+    has layers. `litebert.load` and every verb take the folder as --model, and answer without
+    torch.
+
+    Args:
+        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
+            model.
+        out: The folder to write.
+        runtime: Which engine reads it.
+        data: File or folder to check the export by: the model's own task, with labels, for scores
+            before and after, or any texts where the model has no task. int8 for OpenVINO also
+            measures the ranges of its inputs there. Without it built-in texts are compared.
+        force: Write the folder even if its score falls by more than half a point.
+        whole: Write one ordinary graph for other programs instead, as onnx/model.onnx in the
+            Hub's layout; with --int8 also one for each kind of processor.
+        int8: Store weights in 8 bits and compute with them; faster, and a quarter of the size.
+    """
+    # torch only now: wrong flags are answered at once
+    from litebert.infer.export.folder import ExportOptions, export_model
+
+    precision: Precision = "int8" if int8 else "float32"
+    options = ExportOptions(
+        runtime=runtime, precision=precision, data=data, force=force, whole=whole
+    )
+    report, notes = export_model(model, out, options, unverified=unverified)
+    for each in notes:
+        note(each)
+    if json:
+        write_line(to_json({"model": model, "out": out} | asdict(report), ensure_ascii=False))
+        return
+    shown = f"{out}/onnx/model.onnx" if whole else out
+    write_line(
+        f"{shown}: {report.num_bytes / 1e6:.1f} MB, {runtime}, {precision}; graphs and tensors are "
+        f"{report.ratio:.2f} of the float32 weights"
+    )
+    write_line(
+        f"cosine to float32: {report.cosine:.5f} on average, {report.least_cosine:.5f} at least, "
+        f"over {report.texts} {'built-in texts' if data is None else 'texts of ' + data}"
+    )
+    if report.before is not None and report.after is not None:
+        write_line(
+            f"{report.score}: {100 * report.before:.1f} before, {100 * report.after:.1f} after"
+        )
+    elif data is None and not whole:
+        write_line("no score was compared: --data FILE gives texts with labels")

@@ -1,0 +1,139 @@
+"""litebert serve: models in; an HTTP service, until it is stopped."""
+
+import sys
+from typing import Annotated
+
+from tyro.conf import UseAppendAction, arg
+
+from litebert.commands.flags import BatchTokens, Device, Engine, Threads, Unverified, note
+from litebert.errors import ConfigError, MissingExtraError
+from litebert.infer.engines import check_choice
+from litebert.terminal import write_line
+
+MAX_PORT = 65535
+ModelNames = Annotated[
+    tuple[str, ...],
+    UseAppendAction,
+    arg(
+        metavar="M|NAME=M",
+        help="Folder of a checkpoint, a run, a Hugging Face or an exported model, or a name that "
+        "`litebert models` lists; several times for several models. By default all of those.",
+    ),
+]
+Hosts = Annotated[
+    tuple[str, ...],
+    UseAppendAction,
+    arg(metavar="NAME", help="A name that clients may ask for in the Host header; several times."),
+]
+_EXAMPLES = {
+    "classify": '{"texts": ["a great film"]}',
+    "fill": '{"texts": ["The capital of [MASK] is Paris."]}',
+    "pair": '{"pairs": [["A man sleeps.", "He is awake."]]}',
+    "regress": '{"texts": ["a great film"]}',
+    "choose": '{"items": [{"context": "It rains.", "question": "What is wet?", "options": '
+    '["the street", "the sun"]}]}',
+    "answer": '{"items": [{"question": "Who sings?", "context": "The baker sings."}]}',
+    "tag": '{"texts": ["Ada lives in London"]}',
+    "embeddings": '{"input": "a sentence"}',
+}
+"""A body for each endpoint."""
+
+
+def serve(
+    *,
+    model: ModelNames = (),
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    key_file: str | None = None,
+    insecure: bool = False,
+    allow_host: Hosts = (),
+    timeout: float = 30.0,
+    batch_tokens: BatchTokens = None,
+    queue_tokens: int = 131_072,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+    unverified: Unverified = False,
+) -> None:
+    """Serve models over HTTP: litebert serve, then open the address that it prints. OpenAI's,
+    text-embeddings-inference's and litebert's own endpoints. SIGTERM and Ctrl-C finish what was
+    accepted.
+
+    Args:
+        host: Address to listen at; one that other machines reach needs --key-file or --insecure.
+        port: Port to listen at; 0 for a free one.
+        key_file: File with the key that requests send as Authorization: Bearer KEY.
+        insecure: Let other machines ask without a key.
+        timeout: Seconds for a request; the header X-Request-Timeout may ask for fewer.
+        queue_tokens: Tokens that may wait; more are refused with 429 and Retry-After.
+    """
+    check_choice(engine)
+    if not 0 <= port <= MAX_PORT:
+        raise ConfigError(f"port is a number from 0 to {MAX_PORT}; got {port}")
+    if not 0 < timeout <= 3600:
+        raise ConfigError(f"timeout is a number of seconds from 0 to 3600; got {timeout:g}")
+    if queue_tokens < 1 or (batch_tokens is not None and batch_tokens < 1):
+        raise ConfigError("batch_tokens and queue_tokens are at least 1")
+    try:
+        from litebert.serve.access import Access, read_key
+        from litebert.serve.app import Limits, Service
+        from litebert.serve.models import Models, ServedModel, sources
+        from litebert.serve.server import Server, bind
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn"):
+            raise
+        raise MissingExtraError(error.name, extra="serve", purpose="litebert serve") from error
+    chosen = sources(model)
+    key = None if key_file is None else read_key(key_file)
+    access = Access(host=host, key=key, insecure=insecure, allowed_hosts=allow_host)
+    listener = bind(host, port)
+
+    def load_models() -> Models:
+        from litebert.infer.predictor import load
+
+        served = []
+        for source in chosen:
+            predictor = load(
+                source.folder,
+                engine=engine,
+                device=device,
+                batch_tokens=batch_tokens,
+                threads=threads,
+                unverified=unverified,
+            )
+            for each in predictor.notes:
+                note(f"{source.name}: {each}")
+            served.append(ServedModel(source.name, predictor))
+        return Models(served)
+
+    limits = Limits(timeout_seconds=timeout, queue_tokens=queue_tokens)
+    if batch_tokens is not None:
+        limits = Limits(
+            timeout_seconds=timeout, queue_tokens=queue_tokens, batch_tokens=batch_tokens
+        )
+    service = Service(access=access, limits=limits)
+    server = Server(service, load_models)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listener.getsockname()[1]}"
+    write_line(
+        f"litebert serve: {address} loads {', '.join(each.name for each in chosen)}",
+        file=sys.stderr,
+    )
+
+    def announce() -> None:
+        served = service.models.served.values()
+        width = max(len(each.name) for each in served)
+        for each in served:
+            engine_name = each.predictor.engine.name
+            write_line(f"  {each.name:<{width}}  {', '.join(each.verbs)}  ({engine_name})")
+        verbs = [verb for each in served for verb in each.verbs if verb != "embed"]
+        endpoint = next((verb for verb in _EXAMPLES if verb in verbs), "embeddings")
+        header = "" if key is None else f' -H "Authorization: Bearer $(cat {key_file})"'
+        write_line(
+            f"ready; try:\n  curl {address}/v1/{endpoint}{header} -d '{_EXAMPLES[endpoint]}'"
+        )
+        sys.stdout.flush()
+
+    server.on_ready = announce
+    server.run_at(listener)
+    write_line("litebert serve: stopped, all accepted requests were answered", file=sys.stderr)
