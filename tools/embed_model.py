@@ -31,8 +31,8 @@ from typing import Any
 
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import write_folder
-from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
+from litebert.infer.torch_engine import TorchEngine
 from litebert.loading import find_checkpoint, load_checkpoint
 from litebert.models.card import AUTHOR_FACTS, ModelCard
 from litebert.models.index import (

@@ -42,7 +42,8 @@ def read(leg: str, vocab_size: int) -> dict[str, Any]:
     encoder = replace(recipe.encoder, vocab_size=vocab_size)
     real, flops = 0.0, 0.0
     for step in steps:
-        length, fraction = step["sequence_length"], recipe.mask_fraction
+        length = step["sequence_length"]
+        fraction = recipe.mask_fraction.at(step["step"], recipe.total_steps)
         tokens = length * step["batch_size"] * (1 - step["padding"])
         at_depth = replace(encoder, num_layers=step["depth"])
         real += tokens

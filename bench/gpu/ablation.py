@@ -22,8 +22,8 @@ from unittest.mock import patch
 
 from bench.gpu import step
 from bench.gpu.contenders import Case, Ours
-from litebert import objective
 from litebert.kernels.gate import FAMILIES, VARIABLE, Gate
+from litebert.objective import masked
 
 SHAPES = ("base-512", "base-128")
 NEEDS = 35.0
@@ -59,7 +59,7 @@ WITHOUT: dict[
 ] = {
     # name: what is changed while it is built and runs, what once it is built
     "nothing": (contextlib.nullcontext, same),
-    "needed": (lambda: patch.object(objective, "needed_states", at_all_tokens), same),
+    "needed": (lambda: patch.object(masked, "needed_states", at_all_tokens), same),
     "packing": (lambda: patch.object(Gate, "packs", lambda *_, **__: False), same),
     "graphs": (contextlib.nullcontext, without_graphs),
     "ahead": (contextlib.nullcontext, unprepared),

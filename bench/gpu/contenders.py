@@ -32,7 +32,7 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.packing import IGNORED
-from litebert.recipes import PretrainRecipe, Stages
+from litebert.recipes import FractionStages, PretrainRecipe, Stages
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.graphs import WARM
 from litebert.train.loop import Guard, Loop, State
@@ -64,7 +64,7 @@ class Case:
     compile: str = "auto"
 
     def recipe(self, rows: int, microbatch: int) -> PretrainRecipe:
-        """The affordable recipe in this shape, without evaluations and snapshots."""
+        """The affordable recipe with 15 % masks, without evaluations and snapshots."""
         return PretrainRecipe(
             preset=self.preset,
             overrides=self.overrides,
@@ -73,6 +73,7 @@ class Case:
             batch_size=Stages.constant(rows),
             microbatch_tokens=microbatch * self.length,
             sequence_length=Stages.constant(self.length),
+            mask_fraction=FractionStages.constant(0.15),
             dtype=self.dtype,  # type: ignore[arg-type]
             compile=self.compile,  # type: ignore[arg-type]
             checkpoint_every=self.checkpoint_every,

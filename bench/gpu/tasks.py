@@ -46,8 +46,8 @@ from torch import Tensor
 
 from bench.common.peers import huggingface_settings
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
-from litebert.infer.engine import TorchEngine
 from litebert.infer.predictor import Predictor
+from litebert.infer.torch_engine import TorchEngine
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe, OptimizerSpec

@@ -27,7 +27,7 @@ import torch
 
 from bench.common.results import begin
 from litebert.files import write_json
-from litebert.recipes import PretrainRecipe, Stages
+from litebert.recipes import FractionStages, PretrainRecipe, Stages
 from litebert.testing import SHAPE, tiny_shards
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Arithmetic, Runtime
@@ -49,6 +49,7 @@ def recipe(args: argparse.Namespace) -> PretrainRecipe:
         sequence_length=Stages.constant(args.length),
         evaluate_every=-(-args.steps // LAST),
         evaluate_tokens=400_000,
+        mask_fraction=FractionStages.constant(0.15),
         save_every=0,
         plateau_steps=0,
     )

@@ -26,7 +26,7 @@ from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Stream
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.objective import needed_states
+from litebert.objective.masked import needed_states
 from litebert.storage import int8
 from litebert.storage.checkpoint import Checkpoint
 

@@ -24,7 +24,7 @@ LEFT = 6.5
 """A training loss (mean of fifty steps) below this has left the entropy of single tokens: about 7.3
 with 30,000 pieces."""
 DEPTH = Stages.parse("0:3,0.15:6,0.3:12")
-GENTLE = {"residual_init": 0.1, "position_init": "sinusoidal"}
+GENTLE = {"residual_init": 0.1, "positions": "sinusoidal"}
 
 
 def variant(
@@ -38,7 +38,7 @@ def variant(
     """albert-base with these settings; a held-out million wants more documents than the default of
     one in a hundred."""
     return replace(
-        NAMED["affordable"],
+        NAMED["affordable-post"],
         overrides=tuple(encoder.items()),
         batch_size=Stages.constant(batch_size),
         depth=depth,

@@ -149,7 +149,7 @@ def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) ->
 def before_training(args: argparse.Namespace, runtime: Runtime) -> None:
     """A checkpoint's held-out loss at a length that it has not read, for each start."""
     short, long = args.lengths
-    recipe = replace(NAMED["affordable"], sequence_length=Stages.constant(long))
+    recipe = replace(NAMED["affordable-post"], sequence_length=Stages.constant(long))
     evaluation = HeldoutScorer(
         Stream.open(args.data, example_spec(recipe), seed=0), runtime, tokens=args.tokens
     )

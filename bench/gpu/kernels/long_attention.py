@@ -74,6 +74,14 @@ class Long(Case):
             [part[:, None] for part in (query, key, value)], *self.bounds, *self.longest
         )
 
+    def rotary(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return long.long_attention(
+            [part[:, None] for part in (query, key, value)],
+            *self.bounds,
+            *self.longest,
+            rotary=self.tables,
+        )
+
     def forward(self) -> list[Tensor]:
         return list(
             long._forward(
@@ -114,15 +122,17 @@ def attempt(found: dict[str, Any], name: str, build: Callable[..., None], *args:
 
 
 def compare(case: Long, rounds: int) -> dict[str, Any]:
-    found, graphs, truth = dict[str, Any](), Graphs(), case.outcome(case.exact, torch.float64)
+    found, graphs = dict[str, Any](), Graphs()
 
     def build(name: str) -> None:
         attend = getattr(case, name)
+        exact = case.exact_rotary if name == "rotary" else case.exact
+        truth = case.outcome(exact, torch.float64)
         found[name]["errors"] = case.errors(attend, truth)
         graphs[name, "forward"] = case.record(attend, backward=False)
         graphs[name, "forward and backward"] = case.record(attend, backward=True)
 
-    for name in ("flash", "long", *(["cudnn"] if isinstance(case, Full) else [])):
+    for name in ("flash", "long", "rotary", *(["cudnn"] if isinstance(case, Full) else [])):
         attempt(found, name, build)
     for (name, way), taken in in_turns(graphs, rounds).items():
         found[name][way] = taken

@@ -6,10 +6,11 @@ in the same run. Prints JSON.
 
 Each case is a batch of rows: how many, their tokens, their queries (0: all), heads, size of a
 head; bfloat16, query, key and value slices of one tensor as after a fused product. Errors are
-relative, of the output and the three gradients, against float64. Times are milliseconds of one call
-on the GPU alone: calls are recorded in a CUDA graph, contenders take turns, and the figure is the
-median. `--variants` times other numbers of warps, stages and programs too, by which the defaults
-were chosen.
+relative, of the output and the three gradients, against float64. `rotary` is ours with
+rotary positions, against the same truth of rotated heads. Times are milliseconds of one call on the
+GPU alone: calls are recorded in a CUDA graph, contenders take turns, and the figure is the median.
+`--variants` times other numbers of warps, stages and programs too, by which the defaults were
+chosen.
 
 The part `layer` times the whole attention part of albert-base, compiled as in training, forward and
 backward: with query, key and value by one matmul, in one tensor with one gradient, and by three.
@@ -31,13 +32,14 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 from bench.common.gpu_timing import in_turns, record
-from litebert.config import PRESETS
+from litebert.config import PRESETS, EncoderConfig
 from litebert.kernels.attention import short
+from litebert.kernels.attention.rotary import Rotary
 from litebert.kernels.gate import Gate
 from litebert.kernels.layer import _attention
 from litebert.model import layers
 from litebert.model.layers import Attention
-from litebert.model.positions import Needed, Packing
+from litebert.model.positions import Needed, Packing, Rotation
 
 DEVICE, DTYPE = "cuda", torch.bfloat16
 CASES = {
@@ -102,6 +104,25 @@ class Case(Rows):
         query = torch.randn(sum(self.counts), heads, size, **options) if needed else wide[:, 0]
         self.leaves = [part.detach().requires_grad_() for part in (query, wide[:, 1], wide[:, 2])]
         self.gradient = torch.randn(sum(self.counts), heads, size, **options)
+        self.config = EncoderConfig(hidden_size=size, num_attention_heads=1, positions="rotary")
+        self.positions = [
+            torch.cat([torch.arange(count, device=DEVICE) for count in counts])
+            for counts in (self.counts, self.lengths)
+        ]
+        of_queries, of_keys = self.positions
+        tables = self.rotation(of_keys, torch.float32)
+        self.tables = Rotary(tables.cos, tables.sin, of_keys, of_queries if needed else None)
+
+    def rotation(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
+        states = torch.zeros(1, len(positions), 1, device=DEVICE, dtype=dtype)
+        return Rotation.of(self.config, states, positions[None])
+
+    def exact_rotary(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query, key = (
+            self.rotation(positions, heads.dtype).apply(heads[None])[0]
+            for positions, heads in zip(self.positions, (query, key), strict=True)
+        )
+        return self.exact(query, key, value)
 
     def flash(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         attended = varlen_attn(query, key, value, *self.bounds, *self.longest)
@@ -111,6 +132,14 @@ class Case(Rows):
     def short(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return short.short_attention(
             [part[:, None] for part in (query, key, value)], *self.bounds, *self.longest
+        )
+
+    def rotary(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return short.short_attention(
+            [part[:, None] for part in (query, key, value)],
+            *self.bounds,
+            *self.longest,
+            rotary=self.tables,
         )
 
     def outcome(self, attend: Attend, dtype: torch.dtype = DTYPE) -> list[Tensor]:
@@ -201,7 +230,8 @@ def flat(tensors: list[Tensor]) -> Tensor:
 @contextmanager
 def variant(*, num_warps: int = 0, stages: int = 0, programs: int = 0) -> Iterator[None]:
     blocks, room = short._blocks, short._room
-    short._blocks = lambda *args: blocks(*args) | ({"num_warps": num_warps} if num_warps else {})
+    changed = {"num_warps": num_warps} if num_warps else {}
+    short._blocks = lambda *args, **least: blocks(*args, **least) | changed
     short._room = lambda *args: (programs or room(*args)[0], stages or room(*args)[1])
     try:
         yield
@@ -210,16 +240,20 @@ def variant(*, num_warps: int = 0, stages: int = 0, programs: int = 0) -> Iterat
 
 
 def run(case: Case, rounds: int, variants: dict[str, dict[str, int]]) -> dict[str, Any]:
-    truth = case.outcome(case.exact, torch.float64)
+    truths = {
+        exact: case.outcome(exact, torch.float64) for exact in (case.exact, case.exact_rotary)
+    }
     found: dict[str, Any] = {}
     graphs: dict[tuple[str, bool], torch.cuda.CUDAGraph] = {}
     for name, (attend, settings) in {
         "flash": (case.flash, {}),
         "short": (case.short, {}),
+        "rotary": (case.rotary, {}),
         **{name: (case.short, settings) for name, settings in variants.items()},
     }.items():
         try:
             with variant(**settings):
+                truth = truths[case.exact_rotary if name == "rotary" else case.exact]
                 found[name] = {"errors": case.errors(attend, truth)}
                 for backward in (False, True):
                     graphs[name, backward] = case.record(attend, backward=backward)
@@ -229,6 +263,7 @@ def run(case: Case, rounds: int, variants: dict[str, dict[str, int]]) -> dict[st
         found[name]["forward and backward" if backward else "forward"] = taken
     for key in ("forward", "forward and backward"):
         found[f"flash / short, {key}"] = round(found["flash"][key] / found["short"][key], 2)
+        found[f"short / rotary, {key}"] = round(found["short"][key] / found["rotary"][key], 3)
     return found
 
 
