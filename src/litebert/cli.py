@@ -166,9 +166,7 @@ def run(args: list[str]) -> int:
     if name is None:
         return _unknown_command(args)
     try:
-        from litebert.commands.flags import call  # and tyro: the overview does without them
-
-        call(_load(name), rest, prog=f"litebert {name}")
+        _call(name, rest)
     except LitebertError as error:
         write_line(f"litebert {name}: {error}", file=sys.stderr)
         return error.exit_code
@@ -186,6 +184,20 @@ def run(args: list[str]) -> int:
     except SystemExit as exit:  # how tyro ends after --help or wrong flags
         return exit.code if isinstance(exit.code, int) else 1
     return 0
+
+
+def _call(name: str, args: list[str]) -> None:
+    """Run a command with its arguments; tyro is imported for those that are not plain."""
+    command = _load(name)
+    from litebert.commands.marks import read_plain
+
+    plain = read_plain(command, args)
+    if plain is not None:
+        command(*plain[0], **plain[1])
+        return
+    from litebert.commands.flags import call
+
+    call(command, args, prog=f"litebert {name}")
 
 
 def _too_long(path: object) -> str:

@@ -10,7 +10,6 @@ import functools
 import inspect
 import json
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -30,23 +29,21 @@ from typing import (
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
+from litebert.commands.marks import OUTPUTS, Arg, Positional
+from litebert.commands.marks import Device as Device
+from litebert.commands.marks import Engine as Engine
+from litebert.commands.marks import Exit as Exit
+from litebert.commands.marks import Json as Json
+from litebert.commands.marks import Threads as Threads
+from litebert.commands.marks import Threshold as Threshold
+from litebert.commands.marks import Unverified as Unverified
+from litebert.commands.marks import note as note
 from litebert.errors import ConfigError
 from litebert.files import check_local
-from litebert.infer.verbs import EngineChoice
-from litebert.tasks.decode.exits import Criterion
-from litebert.terminal import write_line
 
 if TYPE_CHECKING:  # recipes are imported by the commands that have one
     from litebert.recipes import Recipe
 
-Device = Annotated[str, tyro.conf.arg(help="cpu, cuda, cuda:1 …, or auto.")]
-Engine = Annotated[
-    EngineChoice,
-    tyro.conf.arg(
-        help="What computes: torch, onnx (ONNX Runtime) or openvino; auto is an exported folder's "
-        "own, the fastest installed for an embedded model, else torch."
-    ),
-]
 Kernels = Annotated[
     str,
     tyro.conf.arg(
@@ -54,39 +51,10 @@ Kernels = Annotated[
         "(litebert doctor lists them)."
     ),
 ]
-Exit = Annotated[
-    Criterion | None,
-    tyro.conf.arg(
-        help="Let texts leave a model with exits (finetune --exits) after fewer layers: by "
-        "patience, confidence or cumulative probability; by default none does."
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    tyro.conf.arg(
-        help="Where a text leaves: a probability, or for patience how often its answer stayed the "
-        "same; by default the calibrated threshold, which changes at most 0.5 % of answers."
-    ),
-]
-Threads = Annotated[
-    int | None,
-    tyro.conf.arg(
-        help="Threads that compute on a CPU; by default OMP_NUM_THREADS, else as many as cores are "
-        "free when the command starts."
-    ),
-]
 BatchTokens = Annotated[
     int | None,
     tyro.conf.arg(help="Tokens per batch, padding included; fewer need less memory."),
 ]
-Unverified = Annotated[
-    bool,
-    tyro.conf.arg(
-        help="Load a model without verifying its files: its manifest.json is missing, or files "
-        "were changed on purpose."
-    ),
-]
-Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object.")]
 _SETTINGS = PrimitiveConstructorSpec(
     nargs="*",
     metavar="SETTING=VALUE…",
@@ -96,8 +64,6 @@ _SETTINGS = PrimitiveConstructorSpec(
 )
 EncoderSettings = Annotated[Mapping[str, Any] | tuple[()], _SETTINGS]
 
-OUTPUTS = frozenset({"out", "submit", "quarantine", "target"})
-"""Parameters that name what a command writes."""
 FLAG_OF = {"name": "optimizer", "overrides": "encoder"}
 """Fields whose flag has another name."""
 
@@ -164,11 +130,6 @@ def _flags_of(command: Callable[..., Any]) -> dict[str, Any]:
     parameters = _parameters(command, ()).values()
     groups = [group for parameter in parameters for group in parameter.groups.values()]
     return {flag: annotation for group in groups for flag, annotation in group.items()}
-
-
-def note(text: str) -> None:
-    """Tell the user something beside the result."""
-    write_line(f"note: {text}", file=sys.stderr)
 
 
 def _options(flags: dict[str, Any]) -> Any:
@@ -384,8 +345,18 @@ def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
         hint = get_args(hint)[0]
     if get_origin(hint) is Annotated:
         inner, *marks = get_args(hint)
-        return inner, tuple(marks)
+        return inner, tuple(map(_for_tyro, marks))
     return hint, ()
+
+
+def _for_tyro(mark: Any) -> Any:
+    """A mark of marks.py as tyro's own."""
+    match mark:
+        case Positional():
+            return tyro.conf.Positional
+        case Arg():
+            return tyro.conf.arg(help=mark.help, metavar=mark.metavar)
+    return mark
 
 
 def _without_none(hint: Any) -> Any:

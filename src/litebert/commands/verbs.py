@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Engine, Exit, Json, Threads, Threshold, Unverified, note
+from litebert.commands.marks import (
+    POSITIONAL,
+    Arg,
+    Device,
+    Engine,
+    Exit,
+    Json,
+    Threads,
+    Threshold,
+    Unverified,
+    note,
+)
 from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.files import open_atomic, to_json
@@ -29,17 +39,17 @@ Row = dict[str, Any]
 
 ModelName = Annotated[
     str | None,
-    arg(
+    Arg(
         help="Folder of a checkpoint, a run or a Hugging Face model, or a name that `litebert "
         "models` lists; by default the first of those that has this verb."
     ),
 ]
 Texts = Annotated[
     tuple[str, ...],
-    Positional,
-    arg(metavar="TEXT…", help='Texts; without any, or with "-", the lines of standard input.'),
+    POSITIONAL,
+    Arg(metavar="TEXT…", help='Texts; without any, or with "-", the lines of standard input.'),
 ]
-Text = Annotated[str, Positional]
+Text = Annotated[str, POSITIONAL]
 
 MAX_COMPARED = 100
 """Texts up to which embed prints the nearest of each; more are for --out and a search library."""
@@ -170,8 +180,8 @@ def classify(
 
 
 def pair(
-    first: Annotated[Text, arg(metavar="FIRST")],
-    second: Annotated[Text, arg(metavar="SECOND")],
+    first: Annotated[Text, Arg(metavar="FIRST")],
+    second: Annotated[Text, Arg(metavar="SECOND")],
     /,
     *,
     model: ModelName = None,
@@ -198,8 +208,8 @@ def pair(
 
 
 def regress(
-    first: Annotated[Text, arg(metavar="FIRST")],
-    second: Annotated[str | None, Positional, arg(metavar="[SECOND]")] = None,
+    first: Annotated[Text, Arg(metavar="FIRST")],
+    second: Annotated[str | None, POSITIONAL, Arg(metavar="[SECOND]")] = None,
     /,
     *,
     model: ModelName = None,
@@ -226,7 +236,7 @@ def regress(
 
 
 def choose(
-    options: Annotated[tuple[str, ...], Positional, arg(metavar="OPTION OPTION…")],
+    options: Annotated[tuple[str, ...], POSITIONAL, Arg(metavar="OPTION OPTION…")],
     /,
     *,
     context: str,
@@ -263,7 +273,7 @@ def choose(
 
 
 def answer(
-    question: Annotated[Text, arg(metavar="QUESTION")],
+    question: Annotated[Text, Arg(metavar="QUESTION")],
     /,
     *,
     context: str,
