@@ -9,6 +9,7 @@ from litebert.config import Activation
 from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
 from litebert.files import to_json
 from litebert.loading import find_checkpoint
+from litebert.storage.checkpoint import Storage
 from litebert.terminal import write_line
 
 Source = Annotated[str, Positional, arg(metavar="SOURCE")]
@@ -22,6 +23,7 @@ def convert(
     *,
     to: Target | None = None,
     activation: Activation | None = None,
+    weights: Storage | None = None,
     head: Literal["classify", "regress", "choose"] | None = None,
     allow_pickle: bool = False,
     hf_compat: bool = False,
@@ -39,6 +41,8 @@ def convert(
             others. A model that transformers has no class for gets a modeling file, which loads
             with trust_remote_code=True.
         activation: Replaces the source's own: Google trained ALBERT with gelu_tanh.
+        weights: Store a litebert folder's weights exactly, in bfloat16 (half the space) or as int8
+            matrices (a quarter); a litebert source may then become another litebert folder.
         head: Task of a fine-tuned Google checkpoint; a single output is taken for regress.
         allow_pickle: Read pytorch_model.bin, in a child process and tensors only. safetensors files
             need no such trust.
@@ -48,6 +52,7 @@ def convert(
     options = ConvertOptions(
         allow_pickle=allow_pickle,
         activation=activation,
+        weights=weights,
         head=head,
         hf_compat=hf_compat,
         unverified=unverified,

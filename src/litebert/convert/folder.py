@@ -28,6 +28,7 @@ from litebert.files import (
 from litebert.storage.checkpoint import (
     FORMAT,
     Checkpoint,
+    Storage,
     check_finite,
     read_task,
     write_task,
@@ -66,6 +67,9 @@ class ConvertOptions:
     """Kind of a fine-tuned Google checkpoint's output, where its shape does not tell."""
     unverified: bool = False
     """Do not compare the source's files with its manifest.json."""
+    weights: Storage | None = None
+    """How a litebert folder's weights are stored; None for exactly. With it a litebert folder may
+    be converted to another one."""
     hf_compat: bool = False
     """Keep all of Hugging Face's deviations from the paper, to train as it does."""
 
@@ -98,22 +102,26 @@ def convert_folder(
         if is_taken and not has_manifest(target):
             raise _taken(target)
         kind = _recognize(source)
-        to = to or ("huggingface" if kind == "litebert" else "litebert")
-        if kind == to == "litebert":
+        is_exported = kind == "litebert" and options.weights is None
+        to = to or ("huggingface" if is_exported else "litebert")
+        if to == "huggingface" and options.weights is not None:
+            raise ConfigError("--weights is how a litebert folder is stored; leave out --to")
+        if kind == to == "litebert" and options.weights is None:
             raise ConfigError(
-                f"{source} is a litebert folder already; add --to huggingface, or copy it"
+                f"{source} is a litebert folder already; add --to huggingface, or --weights int8, "
+                "or copy it"
             )
         imported, tokenizer = _read(kind, source, options)
         _check_tokenizer(imported, tokenizer)
         if is_taken:  # by the same conversion, whose process was killed when it had finished?
             with tempfile.TemporaryDirectory(prefix="litebert-") as temporary:
                 again = Path(temporary) / "model"
-                notes = imported.notes + _TARGETS[to](again, imported, tokenizer)
+                notes = imported.notes + _TARGETS[to](again, imported, tokenizer, options)
                 if (again / MANIFEST).read_bytes() != (target / MANIFEST).read_bytes():
                     raise _taken(target)
             verify_folder(target)
         else:
-            notes = imported.notes + _TARGETS[to](target, imported, tokenizer)
+            notes = imported.notes + _TARGETS[to](target, imported, tokenizer, options)
     except (
         OSError
     ) as error:  # permissions, a full disk, a long name: the system's words say it best
@@ -176,7 +184,7 @@ def _from_litebert(source: Path, options: ConvertOptions) -> tuple[Imported, Tok
     notes: tuple[str, ...] = ()
     if not checkpoint.tokenizer:
         notes += (_NO_TOKENIZER_NOTE.format(SPIECE),)
-    if config.generator is not None:
+    if config.generator is not None and options.weights is None:
         config = config.converted()
         weights = {name: each for name, each in weights.items() if name.startswith("encoder.")}
         notes += (_GENERATOR_NOTE,)
@@ -233,8 +241,11 @@ def _check_tokenizer(imported: Imported, tokenizer: Tokenizer | None) -> None:
         )
 
 
-def _to_litebert(target: Path, imported: Imported, tokenizer: Tokenizer | None) -> tuple[str, ...]:
-    _checkpoint(imported, tokenizer).save(target, replace=target.exists())
+def _to_litebert(
+    target: Path, imported: Imported, tokenizer: Tokenizer | None, options: ConvertOptions
+) -> tuple[str, ...]:
+    checkpoint = _checkpoint(imported, tokenizer)
+    checkpoint.save(target, replace=target.exists(), weights=options.weights or "exact")
     return ()
 
 
@@ -243,7 +254,7 @@ def _checkpoint(imported: Imported, tokenizer: Tokenizer | None) -> Checkpoint:
 
 
 def _to_huggingface(
-    target: Path, imported: Imported, tokenizer: Tokenizer | None
+    target: Path, imported: Imported, tokenizer: Tokenizer | None, options: ConvertOptions
 ) -> tuple[str, ...]:
     model = to_huggingface(imported.config, imported.weights)
 
@@ -265,7 +276,10 @@ _SOURCES: dict[Kind, Callable[[Path, ConvertOptions], tuple[Imported, Tokenizer 
     "huggingface": _from_huggingface,
     "google": _from_google,
 }
-_TARGETS: dict[Target, Callable[[Path, Imported, Tokenizer | None], tuple[str, ...]]] = {
+_TARGETS: dict[
+    Target,
+    Callable[[Path, Imported, Tokenizer | None, ConvertOptions], tuple[str, ...]],
+] = {
     "litebert": _to_litebert,
     "huggingface": _to_huggingface,
 }
