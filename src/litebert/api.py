@@ -51,6 +51,7 @@ def pretrain(
     kernels: str = "on",
     threads: int | None = None,
     workers: int = 1,
+    minutes: float | None = None,
     tensorboard: bool = False,
     progress: bool = True,
     **settings: Any,
@@ -61,7 +62,8 @@ def pretrain(
     as the flags of `litebert pretrain` do: `steps=1000, learning_rate=1e-3`. `init` is a
     checkpoint, run or embedded model to start from, whose encoder's shape is taken over unless a
     `preset` is given. `kernels` may switch GPU kernels off: "off", "attention=off". `workers`
-    processes prefetch batches. InterruptedRunError after a signal: the same call resumes.
+    processes prefetch batches. InterruptedRunError after a signal or after `minutes`: the same call
+    resumes.
     """
     chosen = named(recipe) if isinstance(recipe, str) else recipe
     start = None if init is None else find_checkpoint(os.fspath(init))
@@ -77,6 +79,7 @@ def pretrain(
         kernels=kernels,
         threads=threads,
         workers=workers,
+        minutes=minutes,
         tensorboard=tensorboard,
         progress=progress,
     )
@@ -95,6 +98,7 @@ def finetune(
     device: str = "auto",
     kernels: str = "on",
     threads: int | None = None,
+    minutes: float | None = None,
     tensorboard: bool = False,
     progress: bool = True,
     **settings: Any,
@@ -108,7 +112,8 @@ def finetune(
 
     Without a `recipe` it is the paper's for the task (Table 14), scaled to model and data;
     `settings` replace some of its fields: `epochs=3, learning_rate=1e-4`. Several `seeds` give a
-    run each, in folders of their own. InterruptedRunError after a signal: the same call resumes.
+    run each, in folders of their own. InterruptedRunError after a signal or after `minutes`: the
+    same call resumes.
 
     The task embed tunes embeddings on pairs, triplets, NLI rows, scored pairs or texts alone, as
     `litebert finetune embed` does; `dev` are scored pairs. With data=None it learns a teacher's
@@ -125,6 +130,7 @@ def finetune(
             device=device,
             kernels=kernels,
             threads=threads,
+            minutes=minutes,
             tensorboard=tensorboard,
             progress=progress,
             **settings,
@@ -144,6 +150,7 @@ def finetune(
         device=device,
         kernels=kernels,
         threads=threads,
+        minutes=minutes,
         tensorboard=tensorboard,
         progress=progress,
     )
@@ -164,6 +171,7 @@ def _finetune_embed(
     device: str,
     kernels: str,
     threads: int | None,
+    minutes: float | None,
     tensorboard: bool,
     progress: bool,
     **settings: Any,
@@ -187,6 +195,7 @@ def _finetune_embed(
         device=device,
         kernels=kernels,
         threads=threads,
+        minutes=minutes,
         tensorboard=tensorboard,
         progress=progress,
     )

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import tyro
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags, Threads, Unverified, note
+from litebert.commands.flags import (
+    Device,
+    Kernels,
+    Minutes,
+    RecipeFlags,
+    Threads,
+    Unverified,
+    note,
+)
 from litebert.files import to_json
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
@@ -42,6 +50,7 @@ def finetune(
     device: Device = "auto",
     kernels: Kernels = "on",
     threads: Threads = None,
+    minutes: Minutes = None,
     tensorboard: bool = False,
     unverified: Unverified = False,
     json: bool = False,
@@ -87,6 +96,7 @@ def finetune(
         device=device,
         kernels=kernels,
         threads=threads,
+        minutes=minutes,
         tensorboard=tensorboard,
         unverified=unverified,
     )

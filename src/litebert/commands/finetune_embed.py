@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags, Threads, Unverified, note
+from litebert.commands.flags import (
+    Device,
+    Kernels,
+    Minutes,
+    RecipeFlags,
+    Threads,
+    Unverified,
+    note,
+)
 from litebert.files import to_json
 from litebert.recipes.embed import EmbedRecipe
 from litebert.tasks.tables.columns import TableOptions
@@ -32,6 +40,7 @@ def embed(
     device: Device = "auto",
     kernels: Kernels = "on",
     threads: Threads = None,
+    minutes: Minutes = None,
     tensorboard: bool = False,
     unverified: Unverified = False,
     json: bool = False,
@@ -108,6 +117,7 @@ def embed(
         device=device,
         kernels=kernels,
         threads=threads,
+        minutes=minutes,
         tensorboard=tensorboard,
         unverified=unverified,
     )

@@ -51,6 +51,13 @@ Kernels = Annotated[
         "(litebert doctor lists them)."
     ),
 ]
+Minutes = Annotated[
+    float | None,
+    tyro.conf.arg(
+        help="Stop after so many minutes, save and exit with 75; the same command resumes. By "
+        "default no limit."
+    ),
+]
 BatchTokens = Annotated[
     int | None,
     tyro.conf.arg(help="Tokens per batch, padding included; fewer need less memory."),

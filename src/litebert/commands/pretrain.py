@@ -6,7 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from litebert.commands.flags import Device, Kernels, RecipeFlags, Threads, Unverified, note
+from litebert.commands.flags import (
+    Device,
+    Kernels,
+    Minutes,
+    RecipeFlags,
+    Threads,
+    Unverified,
+    note,
+)
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named
@@ -37,6 +45,7 @@ def pretrain(
     device: Device = "auto",
     kernels: Kernels = "on",
     threads: Threads = None,
+    minutes: Minutes = None,
     workers: int = 1,
     tensorboard: bool = False,
     unverified: Unverified = False,
@@ -85,7 +94,9 @@ def pretrain(
     result = (
         run_dry(changed, data, out, **common)
         if dry_run
-        else run_pretraining(changed, data, out, tensorboard=tensorboard, **common).details
+        else run_pretraining(
+            changed, data, out, tensorboard=tensorboard, minutes=minutes, **common
+        ).details
     )
     if not is_main_rank():
         return

@@ -143,8 +143,8 @@ class Run(Generic[B, S]):
                 return train(self._start())
 
     def steps(self, state: State) -> State:
-        """Run the loop from `state` to its end; SIGTERM and Ctrl-C save and raise
-        InterruptedRunError."""
+        """Run the loop from `state` to its end; SIGTERM, Ctrl-C and the runtime's deadline save and
+        raise InterruptedRunError."""
         self.loop = Loop(
             self.learner,
             runtime=self.runtime,
@@ -153,7 +153,7 @@ class Run(Generic[B, S]):
             emit=self.emit,
             max_grad_norm=self.recipe.optimizer.max_grad_norm,
         )
-        with StopSignal() as stop:
+        with StopSignal(self.runtime.deadline) as stop:
             return self.loop.run(state, stop)
 
     def emit(self, event: Event) -> None:

@@ -7,8 +7,10 @@ middle of a backward pass.
 """
 
 import hashlib
+import math
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from litebert.checks import is_number
 from litebert.config import EncoderConfig
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.kernels.gate import Gate, parse
@@ -50,6 +53,8 @@ class Runtime:
     """Kernel families that are switched off."""
     threads: Threads | None = None
     """Of the CPU that computes; None on a GPU, unless they were requested."""
+    deadline: float | None = None
+    """When a run saves and stops, on the monotonic clock; None for never."""
 
     @classmethod
     def start(
@@ -60,9 +65,14 @@ class Runtime:
         kernels: str = "on",
         threads: int | None = None,
         stored_threads: int | None = None,
+        minutes: float | None = None,
     ) -> "Runtime":
         """Join the ranks that torchrun started, or be alone. `stored_threads` is the number that a
-        run which may resume began with: another would round differently."""
+        run which may resume began with: another would round differently. A run saves and stops
+        after `minutes` from now."""
+        if minutes is not None and not (is_number(minutes) and 0 < minutes < math.inf):
+            raise ConfigError(f"minutes is a number above 0, or none for no limit; got {minutes}")
+        deadline = None if minutes is None else time.monotonic() + 60 * minutes
         kernels_off = parse(kernels)
         rank, world_size, local = (
             int(os.environ.get(key, default)) for key, default in _TORCHRUN.items()
@@ -103,6 +113,7 @@ class Runtime:
             fp8=dtype == "fp8",
             kernels_off=kernels_off,
             threads=chosen,
+            deadline=deadline,
         )
 
     def gate(self, config: EncoderConfig) -> Gate:
@@ -199,11 +210,22 @@ def is_main_rank() -> bool:
 
 class StopSignal:
     """While entered, the first SIGTERM or SIGINT sets `wanted`, which the loop reads, and a second
-    SIGINT raises KeyboardInterrupt at once."""
+    SIGINT raises KeyboardInterrupt at once. After the deadline it is set too."""
 
-    def __init__(self) -> None:
-        self.wanted = False
+    def __init__(self, deadline: float | None = None) -> None:
+        self._wanted, self._deadline = False, deadline
         self._before: dict[int, Any] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the run should save and end."""
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._wanted = True
+        return self._wanted
+
+    @wanted.setter
+    def wanted(self, value: bool) -> None:
+        self._wanted = value
 
     def __enter__(self) -> "StopSignal":
         for number in (signal.SIGTERM, signal.SIGINT):

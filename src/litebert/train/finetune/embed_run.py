@@ -65,6 +65,7 @@ def run_embed_finetuning(
     device: str = "auto",
     kernels: str = "on",
     threads: int | None = None,
+    minutes: float | None = None,
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
@@ -86,13 +87,15 @@ def run_embed_finetuning(
         device: cpu, cuda, cuda:1 …, or auto.
         kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
         threads: Threads that compute on a CPU.
+        minutes: Stop after so many minutes, saved and resumable; None for no limit.
         tensorboard: Write TensorBoard events into the run folder as well.
         unverified: Do not compare the model's files with its manifest.json.
         progress: Show progress on standard error.
         say: Called with each message.
 
     Raises:
-        InterruptedRunError: SIGTERM or Ctrl-C came; the same call resumes.
+        InterruptedRunError: SIGTERM or Ctrl-C came, or the minutes are over; the same call
+            resumes.
         DivergedError: The loss became NaN or infinite again and again.
     """
     recipe = (recipe or EmbedRecipe()).changed(dict(settings or {}))
@@ -121,6 +124,7 @@ def run_embed_finetuning(
         kernels=kernels,
         threads=threads,
         stored_threads=stored_threads(out),
+        minutes=minutes,
     ) as runtime:
         tuning = EmbedTuning(recipe, examples, source, runtime, say=say)
         sinks = (TensorBoardSink(Path(out) / "tensorboard"),) if tensorboard else ()

@@ -39,6 +39,7 @@ def run_finetuning(
     device: str = "auto",
     kernels: str = "on",
     threads: int | None = None,
+    minutes: float | None = None,
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
@@ -61,13 +62,15 @@ def run_finetuning(
         kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
         threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, what the run began with,
             or as many as cores are free.
+        minutes: Stop after so many minutes, saved and resumable; None for no limit.
         tensorboard: Write TensorBoard events into the run folder as well.
         unverified: Do not compare the model's files with its manifest.json.
         progress: Show progress on standard error.
         say: Called with each message.
 
     Raises:
-        InterruptedRunError: SIGTERM or Ctrl-C came; the same call resumes.
+        InterruptedRunError: SIGTERM or Ctrl-C came, or the minutes are over; the same call
+            resumes.
         DivergedError: The loss became NaN or infinite again and again.
     """
     if seeds < 1:
@@ -99,6 +102,7 @@ def run_finetuning(
         kernels=kernels,
         threads=threads,
         stored_threads=stored_threads(out),
+        minutes=minutes,
     ) as runtime:
 
         def sinks(folder: Path) -> tuple[Sink, ...]:

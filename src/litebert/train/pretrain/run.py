@@ -65,6 +65,7 @@ def run_pretraining(
     device: str = "auto",
     kernels: str = "on",
     threads: int | None = None,
+    minutes: float | None = None,
     workers: int = 1,
     tensorboard: bool = False,
     unverified: bool = False,
@@ -82,6 +83,7 @@ def run_pretraining(
         kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
         threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, what the run began with,
             or as many as cores are free.
+        minutes: Stop after so many minutes, saved and resumable; None for no limit.
         workers: Processes that prefetch batches; 0 prepares them in this one.
         tensorboard: Write TensorBoard events into the run folder as well.
         unverified: Do not compare the files of `init` with its manifest.json.
@@ -89,7 +91,8 @@ def run_pretraining(
         say: Called with each message.
 
     Raises:
-        InterruptedRunError: SIGTERM or Ctrl-C came; the same call resumes.
+        InterruptedRunError: SIGTERM or Ctrl-C came, or the minutes are over; the same call
+            resumes.
         DivergedError: The loss became NaN or infinite again and again.
     """
     if workers < 0:
@@ -101,6 +104,7 @@ def run_pretraining(
         kernels=kernels,
         threads=threads,
         stored_threads=stored_threads(out),
+        minutes=minutes,
     ) as runtime:
         training = Pretraining(
             recipe,
