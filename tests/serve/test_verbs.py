@@ -10,7 +10,9 @@ import openai
 import pytest
 
 from litebert import cli
+from litebert.infer.layers import read_layers
 from litebert.infer.predictor import Predictor
+from litebert.infer.verbs import text_example
 from tests.helpers.models import texts
 from tests.helpers.serving import Running
 
@@ -114,6 +116,24 @@ def test_a_text_that_is_too_long_is_refused_unless_it_may_be_cut(
         assert running.ask(f"/v1/{verb}", body).status == 200
 
 
+def test_layers_are_those_of_the_predictor(running: Running, predictor: Predictor) -> None:
+    examples = [text_example(FIRST), text_example(SECOND)]
+    results = running.ask("/v1/layers", {"texts": [FIRST, SECOND]}).json["results"]
+    expected = [reading.to_dict() for reading in read_layers(predictor, examples)]
+    assert _numbers(results) == pytest.approx(_numbers(expected), abs=2e-5)
+    assert [each["first"] for each in results] == [FIRST, SECOND]
+    assert [len(each["l2"]) for each in results] == [2, 2]
+    (pair,) = running.ask("/v1/layers", {"pairs": [[FIRST, SECOND]]}).json["results"]
+    assert (pair["second"], pair["exits"]) == (SECOND, None)
+    assert pair["tokens"] == sum(each["tokens"] for each in results) - 1
+    long = " ".join([FIRST] * 50)
+    assert running.ask("/v1/layers", {"texts": [long]}).status == 422
+    (cut,) = running.ask("/v1/layers", {"texts": [long], "truncate": True}).json["results"]
+    assert cut["tokens"] == 64
+    both = running.ask("/v1/layers", {"texts": [FIRST], "pairs": [[FIRST, SECOND]]})
+    assert (both.status, both.message) == (400, "send either texts or pairs, not both")
+
+
 def test_openai_client(running: Running, predictor: Predictor) -> None:
     with openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client:
         listed = client.models.list().data
@@ -146,6 +166,8 @@ def test_the_list_of_models_is_what_the_page_reads(running: Running) -> None:
         "verbs": ["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"],
         "labels": ["bad", "fair", "good"],
         "max_length": 64,
+        "layers": 2,
+        "exits": False,
         "engine": "torch",
         "int8": False,
     }

@@ -136,6 +136,11 @@ class Engine(ABC):
     def exit(self, depth: int, batch: HostBatch, states: Any) -> Float[np.ndarray, "rows outputs"]:
         """The logits of the batch's head after `depth` layers, of the finished states of [CLS]."""
 
+    def to_array(self, states: Any) -> Float[np.ndarray, "batch seq hidden"]:
+        """States as an array of float32 on the host."""
+        array: np.ndarray = np.asarray(states, np.float32)
+        return array
+
     def _tokenized(self, texts: Sequence[str]) -> Iterator[tuple[int, list[Row]]]:
         for start in range(0, len(texts), TOKENIZED_TEXTS):
             rows = encode_texts(

@@ -249,6 +249,9 @@ class TorchEngine(Engine):
         assert batch.head is not None
         return to_numpy(self.model.exit_logits(batch.head, depth, states))
 
+    def to_array(self, states: Tensor) -> Float[np.ndarray, "batch seq hidden"]:
+        return to_numpy(states)
+
     def hash_weights(self, digest: Any) -> None:
         """Add the name and the bytes of every weight to a hashlib digest."""
         for name, tensor in sorted(self.model.state_dict().items()):

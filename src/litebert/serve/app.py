@@ -98,7 +98,7 @@ class Service:
         self.posts: dict[str, Handler] = {
             "/v1/embeddings": openai.embeddings,
             "/embeddings": openai.embeddings,
-            **{f"/v1/{verb}": partial(_verb, verb) for verb in VERBS},
+            **{f"/v1/{verb}": partial(_verb, verb) for verb in (*VERBS, "layers")},
             **tei.HANDLERS,
             "/v1/rerank": tei.cohere_rerank,
         }
@@ -408,7 +408,8 @@ def _routes(service: Service) -> ASGIApp:
 
 async def _verb(verb: Any, service: Service, body: dict[str, Any], asked: Asked) -> Any:
     items_field(verb, body)
-    model = service.models.choose(body.get("model"), verb)
+    # any encoder has layers, as any encoder can embed
+    model = service.models.choose(body.get("model"), "embed" if verb == "layers" else verb)
     work = await asyncio.to_thread(read_work, verb, body, model)
     return {"model": model.name, "results": await service.run(work, asked)}
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from litebert.errors import ConfigError
 from litebert.infer.formats import guesses_to_dict, with_input
+from litebert.infer.layers import layer_card, read_layers
 from litebert.infer.verbs import Verb
 from litebert.models.index import embedded_models
 from litebert.serve.requests import RequestError
@@ -16,6 +17,8 @@ from litebert.serve.requests import RequestError
 if TYPE_CHECKING:
     from litebert.infer.predictor import Predictor
 
+Task = Verb | Literal["layers"]
+"""What a request asks a model for: a verb, or what each layer does."""
 _STEMS = ("final", "best")
 """Folders inside a run that name nothing."""
 
@@ -24,7 +27,7 @@ class Key(NamedTuple):
     """Items with the same key are computed together."""
 
     model: str
-    verb: Verb
+    verb: Task
     top: int = 0
 
 
@@ -65,9 +68,10 @@ class ServedModel:
     def verbs(self) -> tuple[Verb, ...]:
         return self.predictor.verbs
 
-    def max_length(self, verb: Verb) -> int:
+    def max_length(self, verb: Task) -> int:
         """Tokens that the verb reads of one input."""
-        card = self.predictor.cards.get(verb)
+        cards = self.predictor.cards
+        card = layer_card(self.predictor) if verb == "layers" else cards.get(verb)
         return (
             self.predictor.engine.config.encoder.max_positions if card is None else card.max_length
         )
@@ -93,6 +97,8 @@ class ServedModel:
             "verbs": list(self.verbs),
             "labels": self.labels,
             "max_length": self.max_length(main),
+            "layers": len(engine.config.encoder.plan()),
+            "exits": any(head.exits != "none" for head in engine.config.heads),
             "engine": engine.name,
             "int8": exported is not None and exported.header.precision == "int8",
         }
@@ -108,6 +114,11 @@ class ServedModel:
         if key.verb == "embed":
             vectors: np.ndarray = self.predictor.embed(list(items))
             return list(vectors)
+        if key.verb == "layers":
+            return [
+                {"first": example.first, "second": example.second} | reading.to_dict()
+                for example, reading in zip(items, read_layers(self.predictor, items), strict=True)
+            ]
         predictions = self.predictor.predict(items, kind=key.verb)
         return [
             with_input(key.verb, example, prediction)

@@ -57,6 +57,15 @@ _SPAN = {
     "score": _OPTIONAL_NUMBER,
 }
 _STRING: dict[str, Any] = {"type": "string"}
+_EXITS = _object(
+    {
+        "answers": _list({"type": "object"}),
+        "leaves": {
+            "type": "object",
+            "additionalProperties": _object({"threshold": _NUMBER, "depth": _INT}),
+        },
+    }
+)
 
 # verb → what it does, fields of the body, those that are required, a result
 _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
@@ -136,6 +145,22 @@ _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] =
         },
         ("texts",),
         _object({"words": _list(_STRING), "tags": _list(_STRING), "probabilities": _list(_NUMBER)}),
+    ),
+    "layers": (
+        "What each layer does to texts, or pairs of texts: how far it moves their states, and with "
+        "exits the answer after each layer and where a text would leave.",
+        {"texts": _TEXTS, "pairs": _PAIRS},
+        (),
+        _object(
+            {
+                "first": _STRING,
+                "second": _OPTIONAL_TEXT,
+                "tokens": _INT,
+                "l2": _list(_NUMBER),
+                "cosine": _list(_NUMBER),
+                "exits": {"anyOf": [_EXITS, {"type": "null"}]},
+            }
+        ),
     ),
 }
 

@@ -1,5 +1,5 @@
 """litebert's own endpoints: the body of a request in; items that a model reads, with their tokens,
-out. /v1/fill, classify, pair, regress, choose, answer and tag."""
+out. /v1/fill, classify, pair, regress, choose, answer, tag and layers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from litebert.infer.verbs import (
     text_example,
 )
 from litebert.packing import num_special
-from litebert.serve.models import Key, ServedModel
+from litebert.serve.models import Key, ServedModel, Task
 from litebert.serve.requests import (
     MAX_TOP,
     RequestError,
@@ -45,7 +45,7 @@ class Work(NamedTuple):
 
 
 VERBS: tuple[Verb, ...] = ("fill", "classify", "pair", "regress", "choose", "answer", "tag")
-_ITEMS: dict[Verb, tuple[str, ...]] = {
+_ITEMS: dict[Task, tuple[str, ...]] = {
     "fill": ("texts",),
     "classify": ("texts",),
     "pair": ("pairs",),
@@ -53,11 +53,12 @@ _ITEMS: dict[Verb, tuple[str, ...]] = {
     "choose": ("items",),
     "answer": ("items",),
     "tag": ("texts",),
+    "layers": ("texts", "pairs"),
 }
 """Fields that hold the inputs, of which a request has one."""
 
 
-def items_field(verb: Verb, body: Mapping[str, Any]) -> str:
+def items_field(verb: Task, body: Mapping[str, Any]) -> str:
     """The field that holds the inputs."""
     known = ["model", *_ITEMS[verb], "truncate", *(["top"] if verb == "fill" else [])]
     check_fields(body, known)
@@ -67,7 +68,7 @@ def items_field(verb: Verb, body: Mapping[str, Any]) -> str:
     return given[0] if given else _ITEMS[verb][0]
 
 
-def read_work(verb: Verb, body: Mapping[str, Any], model: ServedModel) -> Work:
+def read_work(verb: Task, body: Mapping[str, Any], model: ServedModel) -> Work:
     """The items of a request; RequestError for what the model cannot read."""
     field = items_field(verb, body)
     truncate = read_flag(body, "truncate")
@@ -104,7 +105,7 @@ def text_sizes(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
 
 
 def check_sizes(
-    sizes: Sequence[int], field: str, verb: Verb, limit: int, *, truncate: bool
+    sizes: Sequence[int], field: str, verb: Task, limit: int, *, truncate: bool
 ) -> list[int]:
     """The tokens that are read of each item; TooLongError for one that would lose some."""
     windowed = verb in ("answer", "tag")
@@ -117,7 +118,7 @@ def check_sizes(
     return list(sizes) if windowed else [min(size, limit) for size in sizes]
 
 
-def _sizes(verb: Verb, items: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
+def _sizes(verb: Task, items: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
     """Tokens of each item, special ones included."""
     texts = [_TEXTS[verb](item) for item in items]
     flat = iter(text_sizes(tokenizer, [text for each in texts for text in each]))
@@ -127,7 +128,7 @@ def _sizes(verb: Verb, items: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
     return [sum(each) + num_special(len(each) > 1) for each in counts]
 
 
-_TEXTS: dict[Verb, Callable[[Any], list[str]]] = {
+_TEXTS: dict[Task, Callable[[Any], list[str]]] = {
     "fill": lambda text: [text],
     "classify": lambda example: [example.first],
     "pair": lambda example: [example.first, example.second],
@@ -138,6 +139,7 @@ _TEXTS: dict[Verb, Callable[[Any], list[str]]] = {
     ],
     "answer": lambda example: [example.question, example.context],
     "tag": lambda example: [" ".join(example.words)],
+    "layers": lambda example: [text for text in (example.first, example.second) if text],
 }
 
 
@@ -170,7 +172,7 @@ def _read_tag(value: Any, where: str) -> Any:
     return tag_example(read_text(value, where))
 
 
-_READERS: dict[Verb, Callable[[Any, str], Any]] = {
+_READERS: dict[Task, Callable[[Any, str], Any]] = {
     "fill": read_text,
     "classify": lambda value, where: text_example(read_text(value, where)),
     "pair": _read_pair,
@@ -178,5 +180,6 @@ _READERS: dict[Verb, Callable[[Any, str], Any]] = {
     "choose": _read_choice,
     "answer": _read_answer,
     "tag": _read_tag,
+    "layers": lambda value, where: text_example(read_text(value, where)),
 }
 _WHAT = {"texts": "texts", "pairs": "pairs of texts", "items": "objects"}
