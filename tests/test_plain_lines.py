@@ -75,11 +75,8 @@ def as_read_by_tyro(name: str, args: list[str]) -> tuple[list[Any], dict[str, An
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_lines_mean_what_tyro_says(name: str) -> None:
     for line in PLAIN[name]:
-        plain = read_plain(command_of(name), line.split())
-        if name in ("choose", "answer"):  # flags that are required are tyro's to ask for
-            assert plain is None
-        else:
-            assert plain == as_read_by_tyro(name, line.split()), line
+        args = line.split()
+        assert read_plain(command_of(name), args) == as_read_by_tyro(name, args), line
 
 
 @pytest.mark.parametrize("name", LEFT_TO_TYRO)

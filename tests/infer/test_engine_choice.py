@@ -5,13 +5,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from litebert import cli, doctor
 from litebert.errors import CheckpointError, ConfigError
-from litebert.infer import engines, export_cache
+from litebert.infer import engines, export_cache, predictor
 from litebert.infer.engines import choose_engine
 from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
@@ -145,16 +146,51 @@ def test_verbs_predict_and_evaluate_take_an_engine(
 ANSWER = """
 import sys
 from litebert import cli
-code = cli.run(["classify", "the whale", "--model", sys.argv[1], "--threads", "1"])
-heavy = {"torch", "onnx", "rich", "jaxtyping", "transformers", "litebert.recipes"}
+code = cli.run(["classify", "the whale", *sys.argv[1:]])
+heavy = {"torch", "onnx", "tyro", "rich", "jaxtyping", "transformers", "litebert.recipes"}
 print(code, sorted(heavy & sys.modules.keys()))
 """
+
+
+def heavy_imports(*flags: str) -> str:
+    """The exit code of classify in a new process, and what it should not need."""
+    command = [sys.executable, "-c", ANSWER, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "note" not in done.stderr
+    return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("engine", ["onnx", "openvino"])
 def test_an_exported_model_answers_without_torch(tmp_path: Path, engine: str) -> None:
     checkpoint, _ = load_checkpoint(save_model(tmp_path / "model", "classify"))
     export_folder(checkpoint, tmp_path / "out", ExportOptions(runtime=engine))
-    command = [sys.executable, "-c", ANSWER, str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+    assert heavy_imports("--model", str(tmp_path / "out"), "--threads", "1") == "0 []"
+
+
+def test_an_embedded_model_answers_without_torch_from_the_second_time_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "has_gpu", lambda: False)
+    assert "exported once for onnx" in load("sentiment").notes[-1]
+    assert heavy_imports("--device", "cpu") == "0 []"
+
+
+def test_a_few_words_are_computed_by_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+    loaded = predictor.load
+
+    def record(*arguments: Any, threads: int | None, **options: Any) -> Any:
+        asked.append(threads)
+        return loaded(*arguments, threads=threads, **options)
+
+    monkeypatch.setattr(predictor, "load", record)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    model = str(save_model(tmp_path / "model", "classify"))
+    assert cli.run(["classify", "the whale", "--model", model]) == 0
+    assert cli.run(["classify", "the whale " * 60, "--model", model]) == 0
+    assert cli.run(["classify", "the whale", "--model", model, "--threads", "2"]) == 0
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert cli.run(["classify", "the whale", "--model", model]) == 0
+    assert asked == [1, None, 2, None]

@@ -21,6 +21,7 @@ from litebert.infer import cpu
 from litebert.infer.export import check
 from litebert.infer.export.calibrate import BINS, best_range
 from litebert.infer.export.folder import ExportOptions, export_folder
+from litebert.infer.onnx_bytes import reads_other_files
 from litebert.infer.predictor import Predictor, load
 from litebert.loading import load_checkpoint
 from litebert.model.model import Model
@@ -263,6 +264,30 @@ def test_a_graph_that_reads_other_files_is_refused(copied: Path) -> None:
     )
     with pytest.raises(CheckpointError, match="keeps weights in another file"):
         load(copied, unverified=True).embed("the whale")
+
+
+def test_weights_may_hold_any_bytes_and_nothing_else_a_reference() -> None:
+    word = np.frombuffer(b"location", np.int8)
+    entry = onnx.StringStringEntryProto(key="location", value="other")
+    for where in ("weights", "tensor", "sparse", "attribute", "metadata", "function"):
+        tensor = onnx.numpy_helper.from_array(word, "w")
+        node = onnx.helper.make_node("Identity", ["w"], ["y"])
+        if where == "tensor":
+            tensor.external_data.append(entry)
+        if where == "attribute":
+            inner = onnx.numpy_helper.from_array(word, "v")
+            node = onnx.helper.make_node("Constant", [], ["y"], value=inner)
+        graph = onnx.helper.make_graph([node], "g", [], [], [tensor])
+        if where == "sparse":
+            graph.sparse_initializer.append(onnx.SparseTensorProto(values=tensor))
+        model = onnx.helper.make_model(graph)
+        if where == "metadata":
+            model.metadata_props.append(entry)
+        if where == "function":
+            model.functions.append(onnx.FunctionProto(name="location"))
+        data = model.SerializeToString()
+        assert reads_other_files(data) == (where != "weights"), where
+        assert reads_other_files(data[:-1]), where  # cut off: all is searched
 
 
 def test_a_graph_larger_than_its_model_is_refused(copied: Path) -> None:

@@ -58,8 +58,8 @@ Threshold = Annotated[
 Threads = Annotated[
     int | None,
     Arg(
-        help="Threads that compute on a CPU; by default OMP_NUM_THREADS, else as many as cores are "
-        "free when the command starts."
+        help="Threads that compute on a CPU; by default OMP_NUM_THREADS, else one for a few words "
+        "and as many as cores are free when the command starts for more."
     ),
 ]
 Unverified = Annotated[
@@ -88,19 +88,21 @@ def read_plain(
     positional: list[Any] = []
     kinds: dict[str, tuple[str, Any]] = {}
     named: dict[str, Any] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
+    parameters = inspect.signature(command).parameters
+    for name, parameter in parameters.items():
         kind, default = _plain_kind(hints[name]), parameter.default
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(kind)
             continue
-        if default is inspect.Parameter.empty:
-            return None
-        named[name] = default
+        if default is not inspect.Parameter.empty:
+            named[name] = default
         if kind is not None and name not in OUTPUTS:
             kinds[f"--{name.replace('_', '-')}"] = name, kind
     texts = _read_flags(args, kinds, named)
     values = None if texts is None else _read_positional(texts, positional)
-    return None if values is None else (values, named)
+    if values is None or len(values) + len(named) < len(parameters):  # a required flag is missing
+        return None
+    return values, named
 
 
 def _read_flags(

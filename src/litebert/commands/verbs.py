@@ -2,6 +2,7 @@
 in, from the command line or standard input; predictions out, for a person or as JSON.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,6 +52,8 @@ Texts = Annotated[
 ]
 Text = Annotated[str, POSITIONAL]
 
+FEW = 500
+"""Characters, of all texts, that one thread computes."""
 MAX_COMPARED = 100
 """Texts up to which embed prints the nearest of each; more are for --out and a search library."""
 
@@ -73,6 +76,7 @@ def fill(
         top: Predictions per mask.
     """
     inputs = _read_texts(texts)
+    threads = _enough(threads, inputs)
     predictions = _load(model, engine, device, threads, unverified, "fill").fill(inputs, top=top)
     rows = [
         {"text": text} | guesses_to_dict(guesses)
@@ -121,6 +125,7 @@ def embed(
     if out is not None and Path(out).exists() and not overwrite:
         raise ConfigError(f"{out} exists; add --overwrite, or choose another --out")
     inputs = _read_texts(texts)
+    threads = _enough(threads, inputs)
     vectors = _load(model, engine, device, threads, unverified, "embed").embed(
         inputs, pooling=pooling, normalize=normalize, dimensions=dimensions
     )
@@ -169,6 +174,7 @@ def classify(
 ) -> None:
     """Label texts with a fine-tuned model: litebert classify --model DIR "great film"."""
     inputs = _read_texts(texts)
+    threads = _enough(threads, inputs)
     predictions = _load(
         model, engine, device, threads, unverified, "classify", exit=exit, threshold=threshold
     ).classify(inputs)
@@ -200,6 +206,7 @@ def pair(
         first: The first text: a premise, a sentence.
         second: The second text: a hypothesis, another sentence.
     """
+    threads = _enough(threads, [first, second])
     prediction = _load(
         model, engine, device, threads, unverified, "pair", exit=exit, threshold=threshold
     ).pair(first, second)
@@ -228,6 +235,7 @@ def regress(
         first: The text, or the first of two.
         second: The second of two.
     """
+    threads = _enough(threads, [first, second or ""])
     value = _load(
         model, engine, device, threads, unverified, "regress", exit=exit, threshold=threshold
     ).regress(first, second)
@@ -327,6 +335,7 @@ def tag(
             standard input.
     """
     inputs = _read_texts(texts)
+    threads = _enough(threads, inputs)
     predictions = _load(model, engine, device, threads, unverified, "tag").tag(inputs)
     rows = [
         {"words": text.split()} | to_dict(each)
@@ -367,6 +376,13 @@ def _load(
     for each in predictor.notes:
         note(each)
     return predictor
+
+
+def _enough(threads: int | None, texts: Sequence[str]) -> int | None:
+    """One thread for a few words: trying out how many cores are free takes longer than they do."""
+    if threads is None and "OMP_NUM_THREADS" not in os.environ and sum(map(len, texts)) <= FEW:
+        return 1
+    return threads
 
 
 def _read_texts(texts: Sequence[str]) -> list[str]:

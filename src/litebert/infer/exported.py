@@ -19,6 +19,7 @@ from litebert.config import EXPORT_FORMAT, EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST, check_regular, read_json, verify_folder
 from litebert.infer.cpu import weight_limit
+from litebert.infer.onnx_bytes import reads_other_files
 from litebert.infer.plan import adapter_shapes, graph_names
 from litebert.model.count import count_encoder, count_head
 from litebert.text.tokenizer import Tokenizer
@@ -31,8 +32,6 @@ Precision = Literal["float32", "int8"]
 SUFFIXES: dict[str, tuple[str, ...]] = {"onnx": (".onnx",), "openvino": (".xml", ".bin")}
 _OVERHEAD_BYTES = 16 * 2**20
 """Of a graph beside its weights, at most."""
-_REFERENCE = b"location"
-"""In the entry that names another file, whatever else the entry is made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class Exported:
         """The bytes of an ONNX graph that reads no other file."""
         path = self.graph(name)
         data = path.read_bytes()
-        if _REFERENCE in data:
+        if reads_other_files(data):
             raise CheckpointError(
                 f"{path} keeps weights in another file, which an export of litebert never does; "
                 "do not trust this folder"
