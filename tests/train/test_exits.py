@@ -48,10 +48,10 @@ def test_thresholds_are_calibrated_on_texts_kept_aside(tmp_path: Path) -> None:
     draw = random.Random(3)
     splits = {name: [numbered(draw, n) for n in range(count)] for name, count in SIZES.items()}
     prepared = prepare(wish, TaskData(task=TASKS["classify"], splits=splits), tokenizer)
-    assert prepared.exit_split is not None
-    kept = {example.first for example in prepared.exit_split.examples}  # type: ignore[union-attr]
+    assert prepared.aside is not None
+    kept = {example.first for example in prepared.aside.examples}  # type: ignore[union-attr]
     assert not kept & {example.first for example in prepared.train.examples}  # type: ignore[union-attr]
-    assert len(prepared.train.examples) + len(prepared.exit_split.examples) == SIZES["train"]
+    assert len(prepared.train.examples) + len(prepared.aside.examples) == SIZES["train"]
     training = Finetuning(wish, prepared, source(), CPU, say=lambda message: None)
     result = training.train(tmp_path / "run", progress=False).details
     (name, *_) = result["exits"]

@@ -13,6 +13,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
+from litebert.tasks.scores.calibration import Calibration
 from litebert.tasks.scores.evaluation import Evaluation
 from litebert.tasks.scores.score import SliceScores, printed, printed_interval
 from litebert.tasks.task import Task
@@ -69,6 +70,9 @@ def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, flo
     if evaluation.confusion:
         console.print()
         _print_confusion(console, evaluation)
+    if evaluation.calibration:
+        console.print()
+        _print_calibration(console, evaluation.calibration)
     if evaluation.worst:
         console.print()
         console.print("most confidently wrong", style="bold")
@@ -100,6 +104,25 @@ def _print_confusion(console: Console, evaluation: Evaluation) -> None:
             for name, count in row.items()
         ]
         table.add_row(escape(label), *cells)
+    console.print(table)
+
+
+def _print_calibration(console: Console, calibration: Calibration) -> None:
+    """The expected calibration error, and a row for each reliability bin."""
+    console.print(
+        f"expected calibration error {100 * calibration.error:.1f}", style="bold", highlight=False
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("confidence")
+    for name in ("mean", "accuracy", "examples"):
+        table.add_column(name, justify="right")
+    for each in calibration.bins:
+        table.add_row(
+            f"{100 * each.lowest:.0f} to {100 * each.highest:.0f}",
+            f"{100 * each.confidence:.1f}",
+            f"{100 * each.accuracy:.1f}",
+            f"{each.num_examples:,}",
+        )
     console.print(table)
 
 

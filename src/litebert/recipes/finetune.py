@@ -65,6 +65,9 @@ class FinetuneRecipe(Recipe):
     own loss; 0 for none."""
     exit_temperature: float = 2.0
     """With exits: temperature at which that distance compares probabilities."""
+    calibrate: bool = False
+    """Keep a tenth of train aside (at most 10,000 examples) and choose on it the temperature at
+    which probabilities are those of being right (classify and pair with one label)."""
     seed: int = 0
     """Seed of the head, the order of examples and dropout."""
     random_weights: bool = False
@@ -120,6 +123,7 @@ class FinetuneRecipe(Recipe):
         object.__setattr__(self, "class_weights", ClassWeights.of(self.class_weights))
         check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
         check_type(self, "random_weights", bool, "true or false")
+        check_type(self, "calibrate", bool, "true or false")
         check_choice(self, "null_search", get_args(NullSearch))
         check_choice(self, "exits", get_args(Exits))
         check_number(self, "exit_distillation", 0, 1e6)

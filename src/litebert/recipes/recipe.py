@@ -43,6 +43,7 @@ ADDED = {
     "exits": "none",
     "exit_distillation": 1.0,
     "exit_temperature": 2.0,
+    "calibrate": False,
 }
 """Settings that the first recipes did not have, with what every run did then."""
 

@@ -87,6 +87,9 @@ class TaskCard:
     """No answer is given where the null score is higher; None: always answer."""
     label_threshold: float = 0.5
     """Labels with at least this probability are predicted (multilabel)."""
+    temperature: float = 1.0
+    """Logits are divided by it before the softmax, so that probabilities are those of being right
+    (classify, pair with one label); the answers are the same at any temperature."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The columns of the table that the model was fine-tuned on, by role: text, label …; other
     tables are read by them where they have them."""
@@ -106,6 +109,7 @@ class TaskCard:
             check_whole(self, name, 1, _MAX_POSITIONS)
         check_number(self, "null_threshold", -1e6, 1e6, optional=True)
         check_number(self, "label_threshold", 0, 1)
+        check_number(self, "temperature", 0.01, 100)
         check_type(self, "stratified", bool, "true or false")
         for role, names in self.columns.items():
             if not isinstance(role, str) or not all(isinstance(name, str) for name in names):
@@ -144,6 +148,8 @@ class TaskCard:
         # earlier versions do not know these, and need not where they say nothing
         if self.task.head != "multilabel":
             del data["label_threshold"]
+        if self.temperature == 1:
+            del data["temperature"]
         data["exits"] = {name: dict(numbers) for name, numbers in self.exits.items()}
         for name in ("columns", "stratified", "exits"):
             if not data[name]:

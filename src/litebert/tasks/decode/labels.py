@@ -37,10 +37,10 @@ class _Depths:
 
 def classify(query: Query) -> list[Prediction]:
     """One label for each unit."""
-    labels = query.card.task.labels
+    labels, temperature = query.card.task.labels, query.card.temperature
     rows, depths = np.zeros((len(query.inputs), len(labels)), np.float32), _Depths(query)
     for units, _, outputs in query.batches:
-        rows[units] = softmax(outputs.logits)
+        rows[units] = softmax(outputs.logits / temperature)
         depths.add(units, outputs)
     best = rows.argmax(1).tolist()
     return [

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from litebert.config import POOLED_HEADS
@@ -116,6 +117,29 @@ def predict_inputs(
         pause=pause,
     )
     return decode(Query(card=card, inputs=inputs, examples=examples, batches=computed))
+
+
+def label_logits(
+    model: Model,
+    inputs: Inputs,
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+) -> Float[np.ndarray, "units outputs"]:
+    """The logits of encoded examples with one label each, after the last layer."""
+    head = model.config.heads[0]
+    rows = np.zeros((len(inputs), len(head.labels)), np.float32)
+    computed = run_batches(
+        model,
+        inputs,
+        task_states,
+        lambda batch, states: HEADS[head.kind].outputs(model, batch, states),
+        device=device,
+        batch_tokens=batch_tokens,
+    )
+    for units, _, outputs in computed:
+        rows[units] = outputs.logits
+    return rows
 
 
 def run_batches(

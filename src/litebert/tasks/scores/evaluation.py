@@ -4,7 +4,7 @@ most confidently wrong examples."""
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.tasks.scores.answers import answer_scores
+from litebert.tasks.scores.calibration import Calibration
 from litebert.tasks.scores.metrics import entities
 from litebert.tasks.scores.score import SliceScores, by_slice, intervals, score
 from litebert.tasks.task import Task
@@ -71,6 +72,8 @@ class Evaluation:
     """By kind of slice: the file's own (a genre, a title), the truth, the length, the question
     word."""
     worst: list[Wrong]
+    calibration: Calibration | None = None
+    """Of tasks with one label each: the expected calibration error and its reliability bins."""
 
     def to_dict(self) -> dict[str, Any]:
         """For --json: numbers and keys, no texts."""
@@ -80,6 +83,7 @@ class Evaluation:
             "scores": self.scores,
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             **({"confusion": self.confusion} if self.confusion else {}),
+            **({"calibration": asdict(self.calibration)} if self.calibration else {}),
             "slices": {
                 by: {
                     each.name: {"num_examples": each.num_examples, "scores": each.scores}
@@ -118,6 +122,7 @@ def evaluate(
         intervals=intervals(task, examples, predictions, samples=samples, level=_LEVEL),
         slices={by: scores for by, scores in slices.items() if scores},
         worst=worst(task, examples, predictions, count=count),
+        calibration=Calibration.of(examples, predictions),
     )
 
 

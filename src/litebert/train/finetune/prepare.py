@@ -37,7 +37,7 @@ from litebert.text.tokenizer import Tokenizer
 UNKNOWN_SHARE, UNKNOWN_SAMPLE, UNKNOWN_CHARACTERS = 0.02, 500, 2_000
 """Of tokens that a user hears of; of how many examples, and of how much of each text."""
 MOST_CALIBRATED = 10_000
-"""Examples that are kept aside for calibrating early exit, at most."""
+"""Examples that are kept aside for calibrating early exit and probabilities, at most."""
 ASIDE = 0.1
 """Fraction of train on which `null_search="train"` searches the threshold for "no answer"."""
 
@@ -60,9 +60,9 @@ class Prepared:
     threshold_split: EncodedSplit | None = None
     """Of train, and not trained on: what the threshold for "no answer" is searched on; none where
     dev is."""
-    exit_split: EncodedSplit | None = None
-    """Of train, and not trained on: the texts on which thresholds of early exit are calibrated;
-    none without exits."""
+    aside: EncodedSplit | None = None
+    """Of train, and not trained on: what thresholds of early exit and the temperature are chosen
+    on; none without exits and calibration."""
     class_weights: np.ndarray | None = None
     """Weight of each label in the loss; of several labels, of its positives; None for none."""
 
@@ -131,11 +131,20 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
                 "there are too few titles; search on dev instead"
             )
         threshold_split = _encode(card, "train", searched, tokenizer)
-    exit_split = None
-    if recipe.exits != "none" and card.task.head in EXIT_HEADS:
+    if recipe.calibrate and card.task.head != "classify":
+        raise ConfigError(
+            f"--calibrate is for tasks with one label for each example; {card.task.name} has none"
+        )
+    has_exits, aside = recipe.exits != "none" and card.task.head in EXIT_HEADS, None
+    if has_exits or recipe.calibrate:
         share = min(ASIDE, MOST_CALIBRATED / len(train))
-        train, aside = cut(train, share, lambda example: tuple(_texts(example)), seed=0)
-        exit_split = _encode(card, "train", aside, tokenizer) if aside else None
+        train, apart = cut(train, share, lambda example: tuple(_texts(example)), seed=0)
+        aside = _encode(card, "train", apart, tokenizer) if apart else None
+    if recipe.calibrate and (aside is None or not train):
+        raise DataError(
+            "--calibrate keeps a tenth of train aside, and there are too few examples for that; "
+            "leave it out"
+        )
     splits = {
         "train": _encode(card, "train", train, tokenizer),
         "dev": _encode(card, "dev", _examples(data, "dev"), tokenizer),
@@ -145,7 +154,7 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
         card=card,
         **splits,
         threshold_split=threshold_split,
-        exit_split=exit_split,
+        aside=aside,
         class_weights=weights,
     )
 

@@ -24,8 +24,9 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.heads.exits import depth_logits
 from litebert.tasks.heads.head import TaskSums
-from litebert.tasks.heads.heads import predict_inputs
+from litebert.tasks.heads.heads import label_logits, predict_inputs
 from litebert.tasks.predictions import save_predictions
+from litebert.tasks.scores.calibration import Calibration, fit_temperature
 from litebert.tasks.scores.score import score
 from litebert.tasks.task import TaskCard
 from litebert.train.compile import compile_model
@@ -194,8 +195,9 @@ class Finetuning:
             _conclude(
                 self.run.folder,
                 self.prepared.dev,
-                self.prepared.exit_split,
+                self.prepared.aside,
                 about,
+                calibrates=self.recipe.calibrate,
                 device=self.runtime.device,
                 batch_tokens=self.recipe.evaluate_tokens,
             )
@@ -229,6 +231,7 @@ def _conclude(
     aside: EncodedSplit | None,
     about: dict[str, Any],
     *,
+    calibrates: bool,
     device: torch.device,
     batch_tokens: int | None,
 ) -> dict[str, Any]:
@@ -242,11 +245,24 @@ def _conclude(
         assert final.task is not None
         card = TaskCard.from_dict(final.task)
         model = final.model.to(device)
+        if calibrates:
+            assert aside is not None
+            assert aside.inputs.targets is not None
+            logits = label_logits(model, aside.inputs, device=device, batch_tokens=batch_tokens)
+            card = replace(card, temperature=fit_temperature(logits, aside.inputs.targets))
+            final = replace(final, task=card.to_dict())
+            final.save(folder.final, replace=True)
         predictions = predict_inputs(
             model, card, dev.inputs, dev.examples, device=device, batch_tokens=batch_tokens
         )
         save_predictions(folder.path / _PREDICTIONS, card.task, dev.examples, predictions)
         scores = score(card.task, dev.examples, predictions)
+        calibration = Calibration.of(dev.examples, predictions)
+        if calibration is not None:
+            about = about | {
+                "temperature": card.temperature,
+                "calibration_error": calibration.error,
+            }
         best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
         if final.model.config.heads[0].exits != "none":
             compute = partial(depth_logits, model, device=device, batch_tokens=batch_tokens)
