@@ -42,6 +42,33 @@ def test_a_checkpoint_is_exported_once(cache: Path, tmp_path: Path, engine: str)
     assert list(cache.iterdir()) == [folder]
 
 
+SIGNALED = """
+import gc, os, signal, sys
+from litebert.infer.predictor import load
+
+models = [load(folder) for folder in sys.argv[1:]]
+for model in models:
+    model.embed("the whale")
+while models:
+    del models[0], model
+    model = None
+    gc.collect()
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("engine", ["onnx", "openvino"])
+def test_signals_are_handled_after_models_have_gone(tmp_path: Path, engine: str) -> None:
+    checkpoint, _ = load_checkpoint(save_model(tmp_path / "model", "masked"))
+    folders = [str(tmp_path / name) for name in ("one", "two")]
+    for folder in folders:
+        export_folder(checkpoint, folder, ExportOptions(runtime=engine))  # type: ignore[arg-type]
+    command = [sys.executable, "-X", "faulthandler", "-c", SIGNALED, *folders]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+
+
 def test_a_damaged_export_is_made_again_and_another_checkpoint_gets_its_own(
     cache: Path, tmp_path: Path
 ) -> None:

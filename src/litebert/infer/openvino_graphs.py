@@ -16,6 +16,10 @@ try:
 except ImportError as error:
     raise MissingExtraError("openvino", extra="openvino", purpose="the engine openvino") from error
 
+_CORE = openvino.Core()
+"""One for the life of the process: each that compiles sets a signal stack for its thread, and after
+two of them are gone the thread's is unmapped (OpenVINO 2026.4), so that a signal ends the
+process."""
 _SHAPES = 64
 """Shapes of inputs whose compiled code is kept; the default of 5,000 is a leak with mixed
 lengths."""
@@ -37,7 +41,6 @@ class OpenvinoGraphs(Graphs):
         }
         if threads is not None:
             self._settings["INFERENCE_NUM_THREADS"] = threads
-        self._core = openvino.Core()
         self._models: dict[str, _Compiled] = {}
         self._lock = threading.Lock()
 
@@ -53,7 +56,7 @@ class OpenvinoGraphs(Graphs):
     def _load(self, graph: str) -> "_Compiled":
         path = self._exported.graph(graph)
         try:
-            return _Compiled(self._core.compile_model(str(path), "CPU", self._settings))
+            return _Compiled(_CORE.compile_model(str(path), "CPU", self._settings))
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
 
