@@ -20,7 +20,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.batches import Row
 from litebert.infer.verbs import Guess, encode_masked
 from litebert.packing import HostBatch
-from litebert.shapes import Float, Int
+from litebert.shapes import Bool, Float, Int
 from litebert.tasks.decode.exits import ExitRule
 from litebert.tasks.decode.outputs import Outputs
 from litebert.tasks.encode.texts import encode_texts
@@ -34,6 +34,8 @@ EngineName = Literal["torch", "onnx", "openvino"]
 TOKENIZED_TEXTS = 1024
 """Texts that embed tokenizes and sorts by length at a time; a GPU computes meanwhile."""
 WORD_START = "▁"
+Part = tuple[Any, Int[np.ndarray, " _rows"], Int[np.ndarray, " _rows"]]
+"""States of a batch, numbers of some of its rows, and which rows these become."""
 
 
 class Engine(ABC):
@@ -64,13 +66,16 @@ class Engine(ABC):
             for owner, best, values in zip(
                 owners.tolist(), ids.tolist(), probabilities.tolist(), strict=True
             ):
-                guesses[owner].append(
-                    [
-                        Guess(_without_mark(tokenizer.tokens[i]), value)
-                        for i, value in zip(best, values, strict=True)
-                    ]
-                )
+                guesses[owner].append(self.named(best, values))
         return guesses
+
+    def named(self, ids: Sequence[int], probabilities: Sequence[float]) -> list[Guess]:
+        """Guesses with their tokens as texts."""
+        tokens = self.tokenizer.tokens
+        return [
+            Guess(_without_mark(tokens[id]), value)
+            for id, value in zip(ids, probabilities, strict=True)
+        ]
 
     def embed(
         self, texts: Sequence[str], *, pooling: Pooling, normalize: bool
@@ -114,6 +119,24 @@ class Engine(ABC):
         """Add everything that was learned to a hashlib digest."""
 
     # ---- steps
+
+    @abstractmethod
+    def gather(self, parts: Sequence[Part], rows: int, width: int) -> Any:
+        """States of `rows` rows of several batches as one array, cut or padded to `width`
+        tokens."""
+
+    @abstractmethod
+    def guess(
+        self, states: Any, top: int
+    ) -> tuple[Int[np.ndarray, "masks top"], Float[np.ndarray, "masks top"]]:
+        """The `top` best tokens for each finished state (masks, hidden), with their
+        probabilities."""
+
+    @abstractmethod
+    def pool(
+        self, states: Any, mask: Bool[np.ndarray, "rows seq"] | None, pooling: Pooling
+    ) -> Float[np.ndarray, "rows hidden"]:
+        """The vectors of rows of finished states; `mask` is None where no row is padded."""
 
     @abstractmethod
     def start(self, batch: HostBatch) -> Any:

@@ -74,7 +74,7 @@ def run_early(engine: Engine, rule: ExitRule, batch: HostBatch) -> Outputs:
     """The logits with which each row of a batch leaves, and after how many layers."""
     assert batch.head in EXIT_HEADS
     rows, last = len(batch.arrays["token_ids"]), len(engine.config.encoder.plan())
-    left, leaving = np.arange(rows), Leaving(rule, batch.head, rows)
+    left, leaving = np.arange(rows), Leaving(rule, batch.head)
     depths, logits = np.full(rows, last), None
     states = engine.start(batch)
     for depth in range(1, last + 1):

@@ -15,12 +15,12 @@ import numpy as np
 
 from litebert.config import POOLED_HEADS, Pooling
 from litebert.infer.batches import FIRST, Columns, Row, row_batches
-from litebert.infer.engine import Engine, EngineName, check_engine
+from litebert.infer.engine import Engine, EngineName, Part, check_engine
 from litebert.infer.exits import predict_early
 from litebert.infer.exported import SCALES, TABLE, Exported
 from litebert.infer.plan import graph_names, layer_graphs, rotation_tables
 from litebert.packing import HostBatch, budget_batches
-from litebert.shapes import Float, Int
+from litebert.shapes import Bool, Float, Int
 from litebert.tasks.decode.decode import decode
 from litebert.tasks.decode.labels import softmax
 from litebert.tasks.decode.outputs import Batches, Outputs, Query
@@ -98,12 +98,7 @@ class GraphEngine(Engine):
             counts = np.array([len(columns[number]) for number in numbers.tolist()])
             owners = np.repeat(numbers, counts)
             masked = states[np.arange(states.shape[1]) < counts[:, None]]
-            for at in range(0, len(masked), FILLED_AT_ONCE):
-                few = slice(at, at + FILLED_AT_ONCE)
-                inputs = {"states": masked[few], **self._table}
-                # Some models have embedding rows beyond the vocabulary, which stand for no token.
-                logits = self._graphs.run("masked", inputs)["logits"]
-                yield owners[few], *_best(logits[:, : self.tokenizer.vocab_size], top)
+            yield owners, *self.guess(masked, top)
 
     def pool_into(
         self,
@@ -114,16 +109,7 @@ class GraphEngine(Engine):
         for start, rows in stretches:
             needed = [FIRST] * len(rows) if pooling == "cls" else None
             for numbers, states, batch in self._encode(rows, needed):
-                mask = batch.arrays.get("mask")
-                if pooling == "cls":
-                    pooled = states[:, 0]
-                elif mask is None:
-                    pooled = states.mean(1)
-                else:
-                    # every real token, [CLS] and [SEP] included, as sentence-transformers does
-                    weights = mask.astype(np.float32)[:, None]
-                    pooled = (weights @ states)[:, 0] / weights.sum(2)
-                vectors[start + numbers] = pooled
+                vectors[start + numbers] = self.pool(states, batch.arrays.get("mask"), pooling)
 
     def hash_weights(self, digest: Any) -> None:
         """All of a folder's graphs and tensors."""
@@ -142,6 +128,38 @@ class GraphEngine(Engine):
         for number in range(len(self._plan)):
             states = self.layer(number, states, batch, last=number == last)
         return self.finish(states)
+
+    def gather(self, parts: Sequence[Part], rows: int, width: int) -> States:
+        first, _, _ = parts[0]
+        gathered = np.zeros((rows, width, first.shape[2]), first.dtype)
+        for states, sources, targets in parts:
+            gathered[targets, : states.shape[1]] = states[sources, :width]
+        return gathered
+
+    def guess(
+        self, states: Float[np.ndarray, "masks hidden"], top: int
+    ) -> tuple[Int[np.ndarray, "masks top"], Float[np.ndarray, "masks top"]]:
+        best = []
+        for at in range(0, len(states), FILLED_AT_ONCE):
+            inputs = {"states": states[at : at + FILLED_AT_ONCE], **self._table}
+            # Some models have embedding rows beyond the vocabulary, which stand for no token.
+            logits = self._graphs.run("masked", inputs)["logits"]
+            best.append(_best(logits[:, : self.tokenizer.vocab_size], top))
+        ids, probabilities = zip(*best, strict=True)
+        return np.concatenate(ids), np.concatenate(probabilities)
+
+    def pool(
+        self, states: States, mask: Bool[np.ndarray, "rows seq"] | None, pooling: Pooling
+    ) -> Float[np.ndarray, "rows hidden"]:
+        if pooling == "cls":
+            return states[:, 0]
+        if mask is None:
+            mean: np.ndarray = states.mean(1)
+            return mean
+        # every real token, [CLS] and [SEP] included, as sentence-transformers does
+        weights = mask.astype(np.float32)[:, None]
+        pooled: np.ndarray = (weights @ states)[:, 0] / weights.sum(2)
+        return pooled
 
     def start(self, batch: HostBatch) -> States:
         token_ids = batch.arrays["token_ids"]

@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -21,7 +22,7 @@ from litebert.config import Pooling
 from litebert.data.batch import Batch
 from litebert.errors import ConfigError
 from litebert.infer.batches import FIRST, Columns, Row
-from litebert.infer.engine import Engine, EngineName, check_engine
+from litebert.infer.engine import Engine, EngineName, Part, check_engine
 from litebert.infer.exits import predict_early
 from litebert.infer.rows import Encoded, encode_rows
 from litebert.infer.streaming import GPU_WINDOW_ITEMS
@@ -127,19 +128,13 @@ class TorchEngine(Engine):
             Float[np.ndarray, "masks top"],
         ]
     ]:
-        tokenizer = self.tokenizer
-        columns = [np.flatnonzero(row == tokenizer.mask_id) for row in rows]
+        columns = [np.flatnonzero(row == self.tokenizer.mask_id) for row in rows]
         for numbers, states, _ in self._encode(rows, columns, fills=True):
             counts = np.array([len(columns[number]) for number in numbers.tolist()])
             owners = np.repeat(numbers, counts)
             is_real = np.arange(states.shape[1]) < counts[:, None]
             flat = np.flatnonzero(is_real)
-            # Some models have embedding rows beyond the vocabulary, which stand for no token.
-            logits = self.filler.masked_logits(states, torch.from_numpy(flat).to(self.device))[
-                :, : tokenizer.vocab_size
-            ]
-            best = logits.float().softmax(-1).topk(top)
-            yield owners, best.indices.cpu().numpy(), best.values.cpu().numpy()
+            yield owners, *self.guess(states.flatten(0, 1)[torch.from_numpy(flat)], top)
 
     def pool_into(
         self,
@@ -214,6 +209,34 @@ class TorchEngine(Engine):
         )
 
     @_computing
+    def gather(self, parts: Sequence[Part], rows: int, width: int) -> Tensor:
+        first, _, _ = parts[0]
+        gathered: Tensor = first.new_zeros(rows, width, first.shape[2])
+        for states, sources, targets in parts:
+            chosen = states[torch.from_numpy(sources).to(self.device), :width]
+            gathered[torch.from_numpy(targets).to(self.device), : states.shape[1]] = chosen
+        return gathered
+
+    @_computing
+    def guess(
+        self, states: Float[Tensor, "masks hidden"], top: int
+    ) -> tuple[Int[np.ndarray, "masks top"], Float[np.ndarray, "masks top"]]:
+        # Some models have embedding rows beyond the vocabulary, which stand for no token.
+        logits = self.filler.masked_logits(states[:, None])[:, : self.tokenizer.vocab_size]
+        best = logits.float().softmax(-1).topk(top)
+        return best.indices.cpu().numpy(), best.values.cpu().numpy()
+
+    @_computing
+    def pool(
+        self,
+        states: Float[Tensor, "rows seq hidden"],
+        mask: Bool[np.ndarray, "rows seq"] | None,
+        pooling: Pooling,
+    ) -> Float[np.ndarray, "rows hidden"]:
+        on_device = None if mask is None else torch.from_numpy(mask).to(self.device)
+        return to_numpy(POOLINGS[pooling](states, on_device))
+
+    @_computing
     def start(self, batch: HostBatch) -> Tensor:
         on_device = DeviceBatch.of(batch, self.device)
         states: Tensor = self.model.encoder.embedding(
@@ -238,9 +261,12 @@ class TorchEngine(Engine):
     @_computing
     def head(self, batch: HostBatch, states: Tensor) -> Outputs:
         assert batch.head is not None
-        return heads.HEADS[batch.head].outputs(
+        outputs = heads.HEADS[batch.head].outputs(
             self.model, DeviceBatch.of(batch, self.device), states
         )
+        if outputs.ends is not None:  # called while spans are decoded, after this
+            outputs = replace(outputs, ends=torch.inference_mode()(outputs.ends))
+        return outputs
 
     @_computing
     def exit(

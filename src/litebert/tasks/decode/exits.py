@@ -46,6 +46,9 @@ _CUMULATIVES = (
     *(0.998, 0.995, 0.99, 0.98, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4),
 )
 Logits = Float[np.ndarray, "rows outputs"]
+Memory = Float[np.ndarray, "rows _remembered"]
+"""Of each row: how many times in a row its answer stayed (patience), 1 minus its cumulative
+probability (cumulative), and its last answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,31 +86,44 @@ class ExitRule:
 class Leaving:
     """Decides depth by depth which of the rows that are left leave now."""
 
-    def __init__(self, rule: ExitRule, head: HeadKind, rows: int) -> None:
+    def __init__(self, rule: ExitRule, head: HeadKind) -> None:
         rule.check_head(head)
         self.rule, self.head = rule, head
-        self._before: np.ndarray | None = None
-        self._streak = np.zeros(rows, np.int64)
-        self._doubt = np.ones(rows)
+        self._memory: Memory | None = None
 
     def step(self, logits: Logits) -> Bool[np.ndarray, " rows"]:
         """True for each row that leaves; those are not in the next step."""
-        rule = self.rule
-        leaves: np.ndarray
-        if rule.criterion == "patience":
-            answers = answers_of(self.head, logits, rule.label_threshold)
-            if self._before is not None:
-                same = agree(answers, self._before, rule.tolerance)
-                self._streak = np.where(same, self._streak + 1, 0)
-            leaves = self._streak >= rule.threshold
-            self._before, self._streak = answers[~leaves], self._streak[~leaves]
-        elif rule.criterion == "confidence":
-            leaves = confidence(self.head, logits) >= rule.threshold
-        else:
-            self._doubt *= 1 - above_chance(self.head, logits)
-            leaves = 1 - self._doubt >= rule.threshold
-            self._doubt = self._doubt[~leaves]
+        memory = new_memory(self.head, logits) if self._memory is None else self._memory
+        leaves, memory = judge(self.rule, self.head, logits, memory)
+        self._memory = memory[~leaves]
         return leaves
+
+
+def new_memory(head: HeadKind, logits: Logits) -> Memory:
+    """Of rows before their first depth: no answer yet, so that none has stayed."""
+    answers = logits.shape[1] if head == "multilabel" else 1
+    return np.tile(np.array([0.0, 1.0, *[np.nan] * answers]), (len(logits), 1))
+
+
+def judge(
+    rule: ExitRule, head: HeadKind, logits: Logits, memory: Memory
+) -> tuple[Bool[np.ndarray, " rows"], Memory]:
+    """Which rows leave by the logits of one more depth, and what is remembered of them all."""
+    leaves: np.ndarray
+    if rule.criterion == "confidence":
+        leaves = confidence(head, logits) >= rule.threshold
+        return leaves, memory
+    memory = memory.copy()
+    if rule.criterion == "patience":
+        answers = answers_of(head, logits, rule.label_threshold)
+        same = agree(answers, memory[:, 2:], rule.tolerance)
+        memory[:, 0] = np.where(same, memory[:, 0] + 1, 0)
+        memory[:, 2:] = answers
+        leaves = memory[:, 0] >= rule.threshold
+    else:
+        memory[:, 1] *= 1 - above_chance(head, logits)
+        leaves = 1 - memory[:, 1] >= rule.threshold
+    return leaves, memory
 
 
 def answers_of(
@@ -154,7 +170,7 @@ def exit_depths(
 ) -> Int[np.ndarray, " rows"]:
     """The depth, from 1, at which each row leaves."""
     depths = np.full(logits.shape[1], len(logits))
-    left, leaving = np.arange(logits.shape[1]), Leaving(rule, head, logits.shape[1])
+    left, leaving = np.arange(logits.shape[1]), Leaving(rule, head)
     for depth, each in enumerate(logits[:-1], start=1):
         leaves = leaving.step(each[left])
         depths[left[leaves]] = depth
