@@ -32,14 +32,22 @@ TYPES = {
 }
 MODELS: dict[str, dict[str, Any]] = {
     "base": {"verbs": ["fill", "embed"], "labels": None},
-    "reviews": {"verbs": ["embed", "classify"], "labels": ["negative", "positive"]},
+    "reviews": {
+        "verbs": ["embed", "classify"],
+        "labels": ["negative", "positive"],
+        "exits": True,
+    },
     "topics": {"verbs": ["classify"], "labels": ["<b>law</b>", "science", "art"]},
-    "entailment": {"verbs": ["pair"], "labels": ["entailment", "neutral", "contradiction"]},
+    "entailment": {
+        "verbs": ["embed", "pair"],
+        "labels": ["entailment", "neutral", "contradiction"],
+    },
     "stars": {"verbs": ["regress"], "labels": None},
     "reading": {"verbs": ["choose"], "labels": None},
     "answers": {"verbs": ["answer"], "labels": None},
     "names": {"verbs": ["tag"], "labels": ["O", "B-PER", "I-PER", "B-LOC"]},
 }
+NUM_LAYERS = 12
 WORDS = ("sea", "lake", "river", "<i>valley</i>", "town")
 
 
@@ -91,6 +99,32 @@ def fill(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [guesses_to_dict([guesses] * text.count("[MASK]")) for text in body["texts"]]
 
 
+def layers(model: str, text: str, second: str | None = None) -> dict[str, Any]:
+    """Distances that fall and rise, and for reviews a label that is surer with each layer."""
+    depths = range(1, NUM_LAYERS + 1)
+    exits = None
+    if MODELS[model].get("exits"):
+        answers = [
+            {"label": label, "probabilities": {"negative": 1 - p, "positive": p}}
+            for depth in depths
+            for p in [1 - 0.7 / depth**0.9 if depth > 1 else 0.4]
+            for label in ["positive" if p > 0.5 else "negative"]
+        ]
+        leaves = {
+            "confidence": {"threshold": 0.8, "depth": 4},
+            "patience": {"threshold": 4.0, "depth": 6},
+        }
+        exits = {"answers": answers, "leaves": leaves}
+    return {
+        "first": text,
+        "second": second,
+        "tokens": len(text.split()) + 2,
+        "l2": [20 / depth + 2 * (depth == NUM_LAYERS) + 4 for depth in depths],
+        "cosine": [1 - 0.5 / depth**1.2 for depth in depths],
+        "exits": exits,
+    }
+
+
 def embed(text: str) -> list[float]:
     return [math.sin(len(text) + i) + 1.2 * ("rain" in text) for i in range(6)]
 
@@ -122,6 +156,9 @@ def respond(verb: str, body: dict[str, Any]) -> dict[str, Any]:
     if verb == "fill":
         return {"model": model, "results": fill(body)}
     check_length(body)
+    if verb == "layers":
+        rows = body.get("pairs") or [[text] for text in body["texts"]]
+        return {"model": model, "results": [layers(model, *row) for row in rows]}
     field, predict = PREDICT[verb]
     return {"model": model, "results": [to_dict(predict(model, each)) for each in body[field]]}
 
@@ -148,7 +185,15 @@ def page_service() -> Iterator[Service]:
             if path == "/v1/models":
                 common = {"object": "model", "owned_by": "litebert", "max_length": 512}
                 data = [
-                    {"id": name, **common, "engine": "onnx", "int8": name == "base", **facts}
+                    {
+                        "id": name,
+                        **common,
+                        "engine": "onnx",
+                        "int8": name == "base",
+                        "layers": NUM_LAYERS,
+                        "exits": False,
+                        **facts,
+                    }
                     for name, facts in MODELS.items()
                 ]
                 self.reply(lambda: {"object": "list", "data": data})

@@ -67,6 +67,7 @@ SHOWN = {
     "choose": "on foot",
     "answer": "1884",
     "tag": "Ada Lovelace",
+    "layers": "the text leaves after layer 4 of 12",
 }
 
 
@@ -93,7 +94,7 @@ def test_a_real_service_answers_every_tab_with_its_own_policy(
     browser.open(f"{running.url}/")
     browser.wait("document.querySelector('[role=tab]') !== null")
     verbs = browser.run("[...document.querySelectorAll('[role=tab]')].map((tab) => tab.id)")
-    assert len(verbs) == 8
+    assert len(verbs) == 9
     for verb in [name.removeprefix("tab-") for name in verbs]:
         browser.run(f"document.getElementById('tab-{verb}').click()")
         browser.run(f"document.querySelector('#panel-{verb} .examples button').click()")
@@ -110,12 +111,60 @@ def test_a_tab_for_each_verb_and_a_model_for_each_tab(page: Page) -> None:
     tabs = "[...document.querySelectorAll('[role=tab]')].map((tab) => tab.innerText)"
     assert page.browser.run(tabs) == [
         "Fill", "Similarity", "Classify", "Pair", "Regress", "Choose", "Answer", "Tag",
+        "Layers",
     ]  # fmt: skip
     models = "[...document.querySelector('#panel-classify select').options].map((o) => o.value)"
     able = [name for name, facts in MODELS.items() if "classify" in facts["verbs"]]
     assert page.browser.run(models) == able
     page.show("classify")
-    assert page.text("#panel-classify .facts") == "onnx, 512 tokens"
+    assert page.text("#panel-classify .facts") == "onnx, 512 tokens, exits"
+
+
+def test_layers_are_drawn_and_the_depth_of_leaving_is_marked(page: Page) -> None:
+    page.show("layers")
+    panel = "document.querySelector('#panel-layers')"
+    models = f"[...{panel}.querySelector('select').options].map((option) => option.value)"
+    assert page.browser.run(models) == ["reviews", "base", "entailment"], "exits come first"
+    page.type("#panel-layers textarea", "a good one")
+    page.browser.press("Enter", CONTROL)
+    page.wait_for("#panel-layers .answer", "positive")
+    assert page.service.requests == [("layers", {"model": "reviews", "texts": ["a good one"]})]
+    rows = f"[...{panel}.querySelectorAll('.depth')].map((row) => row.innerText.split('\\n'))"
+    depths = page.browser.run(rows)
+    assert [row[0] for row in depths] == [str(depth) for depth in range(1, 13)]
+    marked = {row[0]: row[1] for row in depths if "leaves by" in row[1]}
+    assert list(marked) == ["4", "6"]
+    assert "leaves by patience" in marked["6"]
+    drawn = f"[...{panel}.querySelectorAll('svg')].map((each) => each.ariaLabel)"
+    assert page.browser.run(drawn) == [
+        "L2 distance by layer, from 24.00 to 7.67",
+        "Cosine by layer, from 0.50 to 0.97",
+    ]
+    dots = (
+        f"[...{panel}.querySelectorAll('svg')].map((each) => each.querySelectorAll('.dot').length)"
+    )
+    assert page.browser.run(dots) == [12, 12]
+    page.click("#panel-layers summary")
+    assert "12\t7.667\t0.9747" in page.text("#panel-layers table")
+
+
+def test_a_result_leads_to_its_layers(page: Page) -> None:
+    page.show("pair")
+    page.click("#panel-pair .examples button")
+    page.wait_for("#panel-pair .answer", "neutral")
+    page.click("#panel-pair .result .link")
+    page.wait_for("#panel-layers:not([hidden]) .result", "As in Figure 1")
+    assert not page.browser.run("document.querySelector('#panel-layers .answer') !== null")
+    (_, body), (verb, asked) = page.service.requests
+    assert (verb, asked) == ("layers", {"model": "entailment", "pairs": body["pairs"]})
+    assert page.browser.run("document.activeElement.id") == "tab-layers"
+
+
+def test_tabs_of_a_phone_scroll_to_the_chosen_one(page: Page) -> None:
+    page.browser.look(width=390)
+    page.show("layers")
+    right = "document.getElementById('tab-layers').getBoundingClientRect().right"
+    page.browser.wait(f"{right} <= 390 - 32")
 
 
 def test_the_keyboard_is_enough(page: Page) -> None:

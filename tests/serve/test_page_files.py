@@ -220,6 +220,29 @@ def test_snippets_hold_the_request_whatever_its_text(needs_key: bool) -> None:
 
 
 @needs_node
+def test_charts_have_few_round_numbers_around_their_values() -> None:
+    ticks, layers = run_module(
+        'import { layerTicks, ticks } from "page/layers.js";\n'
+        "const ranges = value.map(([low, high]) => ticks(low, high));\n"
+        "console.log(JSON.stringify([ranges, [1, 6, 12, 24].map(layerTicks)]));",
+        [[0, 24], [0, 0.97], [-0.2, 1], [0, 0], [0, 1234.5], [0, 3e-5]],
+    )
+    assert ticks[0] == [0, 10, 20, 30]
+    assert ticks[1] == [0, 0.25, 0.5, 0.75, 1]
+    for (low, high), numbers in zip(
+        [(0, 24), (0, 0.97), (-0.2, 1), (0, 0), (0, 1234.5), (0, 3e-5)], ticks, strict=True
+    ):
+        assert numbers[0] <= low <= high <= numbers[-1]
+        assert 2 <= len(numbers) <= 5
+    assert layers == [
+        [1],
+        [1, 2, 3, 4, 5, 6],
+        [1, 2, 4, 6, 8, 10, 12],
+        [1, 3, 6, 9, 12, 15, 18, 21, 24],
+    ]
+
+
+@needs_node
 def test_words_are_split_as_python_splits_them_and_offsets_count_characters() -> None:
     text = " a\x1cb\x85c\u3000d\ufeffe\u200bf\n \u2029g "
     words, part = run_module(

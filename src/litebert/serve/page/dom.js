@@ -18,6 +18,13 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+export function makeSvg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  element.append(...children);
+  return element;
+}
+
 export function percent(probability) {
   if (probability > 0 && probability < 0.001) return "< 0.1 %";
   if (probability < 1 && probability > 0.999) return "> 99.9 %";

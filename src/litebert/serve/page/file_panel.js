@@ -58,10 +58,10 @@ export function filePanel(spec, client, modelOf) {
     make(
       "p",
       { class: "quiet" },
-      "Drop a CSV or TSV file anywhere on the page, or choose one. Its rows go to the service in " +
-        "batches; you download the table with the results in new columns.",
+      "The rows of a CSV or TSV file go to the service in batches; you download the table with the " +
+        "results in new columns.",
     ),
-    make("p", {}, input),
+    make("label", { class: "drop" }, input, make("span", {}, "or drop it anywhere on the page")),
     settings,
     bar,
     status,

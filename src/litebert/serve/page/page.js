@@ -48,12 +48,19 @@ function select(verb, hasFocus = false) {
     tab.tabIndex = isSelected ? 0 : -1;
     panel.element.hidden = !isSelected;
     if (isSelected && hasFocus) tab.focus();
+    if (isSelected) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   history.replaceState(null, "", `#${verb}`);
 }
 
 function selected() {
   return [...panels.keys()].find((verb) => !panels.get(verb).element.hidden);
+}
+
+// The same text, layer by layer.
+function openLayers(model, values) {
+  select("layers", true);
+  panels.get("layers").ask(model, values);
 }
 
 function moveTab(event) {
@@ -71,8 +78,12 @@ function moveTab(event) {
 }
 
 function build(models) {
-  const canSome = (verb) => models.some((model) => model.verbs.includes(verb));
-  const verbs = Object.keys(VERBS).filter(canSome);
+  // of the tab Layers, models with exits come first: they have more to show
+  const ableTo = (verb) => {
+    const able = models.filter((model) => model.verbs.includes(VERBS[verb].needs ?? verb));
+    return verb === "layers" ? able.toSorted((a, b) => b.exits - a.exits) : able;
+  };
+  const verbs = Object.keys(VERBS).filter((verb) => ableTo(verb).length > 0);
   if (verbs.length === 0) {
     byId("facts").textContent = "";
     notify("The service has no model that this page can use.");
@@ -80,8 +91,7 @@ function build(models) {
   }
   byId("facts").textContent = models.map(({ id }) => id).join(" · ");
   for (const verb of verbs) {
-    const able = models.filter((model) => model.verbs.includes(verb));
-    panels.set(verb, new Panel(verb, able, client));
+    panels.set(verb, new Panel(verb, ableTo(verb), client, openLayers));
     const tab = make(
       "button",
       { id: `tab-${verb}`, type: "button", role: "tab", "aria-controls": `panel-${verb}` },

@@ -19,9 +19,12 @@ export class Panel {
   #send;
   #result;
   #status;
+  #openLayers;
   #running = null; // AbortController of the request that is out
 
-  constructor(verb, models, client) {
+  // `openLayers(model, values)` shows the tab Layers with these values.
+  constructor(verb, models, client, openLayers) {
+    this.#openLayers = openLayers;
     this.#verb = verb;
     this.#spec = VERBS[verb];
     this.#client = client;
@@ -45,7 +48,8 @@ export class Panel {
       const on = { click: () => this.#useExample(example) };
       return make("button", { type: "button", class: "link", on }, example.name);
     });
-    const fields = spec.fields.map((field) => this.#field(field));
+    const canSome = ({ when }) => when === undefined || this.#models.some(when);
+    const fields = spec.fields.filter(canSome).map((field) => this.#field(field));
     const form = make(
       "form",
       {
@@ -84,12 +88,13 @@ export class Panel {
 
   // What the chosen model is: engine, precision, longest input, labels.
   #describe() {
-    const { engine, int8, max_length: length, labels } = this.#models.find(
+    const { engine, int8, max_length: length, labels, exits } = this.#models.find(
       ({ id }) => id === this.#model.value,
     );
     const numLabels = labels?.length ?? 0;
     const facts = [engine, int8 ? "int8" : "", length ? `${length} tokens` : ""];
     if (numLabels > 4) facts.push(`${numLabels} labels`);
+    if (exits) facts.push("exits");
     this.#facts.textContent = facts.filter(Boolean).join(", ");
   }
 
@@ -181,6 +186,20 @@ export class Panel {
     this.#status.append(" ", make("button", attributes, "Cut it and send again"));
   }
 
+  #offerLayers(model) {
+    if (!this.#spec.layers) return;
+    const values = this.#spec.layers(this.#values());
+    const on = { click: () => this.#openLayers(model, values) };
+    this.#result.append(make("button", { type: "button", class: "link", on }, "Layer by layer"));
+  }
+
+  // Fills the fields in and sends them to a model.
+  ask(model, values) {
+    if (this.#models.some(({ id }) => id === model)) this.#model.value = model;
+    this.#describe();
+    this.#useExample({ values });
+  }
+
   async #submit(event, more = {}) {
     event?.preventDefault();
     const isCancel = event?.type === "submit" && this.#running !== null;
@@ -198,7 +217,10 @@ export class Panel {
       const { data, milliseconds } = await this.#client.post(this.#spec.path, body, request.signal);
       if (this.#running !== request) return;
       this.#show(this.#spec.show(data, body, this));
-      this.#say(`${data.model ?? body.model} · ${duration(milliseconds)}`);
+      this.#offerLayers(data.model ?? body.model);
+      const depth = data.results?.[0]?.depth;
+      const left = depth === undefined ? "" : ` · left after layer ${depth}`;
+      this.#say(`${data.model ?? body.model} · ${duration(milliseconds)}${left}`);
     } catch (error) {
       if (this.#running !== request) return;
       if (error.name === "AbortError") this.#say("Cancelled.");
@@ -214,7 +236,9 @@ export class Panel {
   }
 
   #useExample({ values }) {
-    for (const [name, value] of Object.entries(values)) this.#inputs[name].value = value;
+    for (const [name, input] of Object.entries(this.#inputs)) {
+      if (input.type !== "number") input.value = values[name] ?? "";
+    }
     this.#submit(null);
   }
 

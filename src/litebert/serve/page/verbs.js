@@ -1,7 +1,10 @@
 // What the page knows of each verb: its fields, its request, its examples, how results are shown,
 // and which columns of a table it reads. `cuts`: the service cuts a long text when asked to.
+// `needs`: what a model's list of verbs names it, where that is another word. `layers`: what the
+// tab Layers reads of the same fields.
 
 import { splitLines, splitWords } from "./dom.js";
+import { layers } from "./layers.js";
 import * as render from "./render.js";
 
 const MAX_COMPARED = 30;
@@ -24,6 +27,11 @@ const oneText = (model, values) => ({
   model,
   texts: [required(values, "text", "Write a text first.")],
 });
+const oneOrTwo = (model, values) => {
+  const body = oneText(model, values);
+  const second = values.second ?? "";
+  return second.trim() === "" ? body : { model, pairs: [[values.text, second]] };
+};
 const textColumn = {
   name: "text",
   label: "Text",
@@ -121,6 +129,7 @@ export const VERBS = {
     ],
     toBody: oneText,
     show: (data) => render.labels(data.results[0]),
+    layers: (values) => ({ text: values.text, second: "" }),
     file: textFile,
   },
   pair: {
@@ -157,6 +166,7 @@ export const VERBS = {
       ],
     }),
     show: (data) => render.labels(data.results[0]),
+    layers: (values) => ({ text: values.first, second: values.second }),
     file: {
       columns: [
         {
@@ -178,11 +188,9 @@ export const VERBS = {
     examples: [
       { name: "A review", values: { text: "The room was clean, the breakfast was not worth it." } },
     ],
-    toBody(model, values) {
-      const body = oneText(model, values);
-      return values.second.trim() === "" ? body : { model, pairs: [[values.text, values.second]] };
-    },
+    toBody: oneOrTwo,
     show: (data) => render.number(data.results[0]),
+    layers: (values) => values,
     file: textFile,
   },
   choose: {
@@ -274,5 +282,30 @@ export const VERBS = {
       ...textFile,
       columns: [{ ...textColumn, label: "Words", pattern: /^(words|tokens|text|sentence)/iu }],
     },
+  },
+  layers: {
+    title: "Layers",
+    path: "v1/layers",
+    needs: "embed",
+    cuts: true,
+    fields: [
+      { ...text, rows: 3 },
+      {
+        name: "second",
+        label: "Second text, if the model reads pairs",
+        rows: 1,
+        when: ({ verbs }) => verbs.includes("pair") || verbs.includes("regress"),
+      },
+    ],
+    examples: [
+      { name: "Plain", values: { text: "A quiet, funny film that stays with you for days." } },
+      {
+        name: "Turning",
+        values: { text: "I expected to hate every minute, and then I stayed for the credits." },
+      },
+      { name: "Ambiguous", values: { text: "It is certainly a film, and nobody can deny that." } },
+    ],
+    toBody: oneOrTwo,
+    show: (data) => layers(data.results[0]),
   },
 };
