@@ -34,7 +34,7 @@ class Gate(Models):
     """Models that compute once the gate opens."""
 
     def __init__(self, served: Sequence[ServedModel]) -> None:
-        super().__init__(served)
+        super().__init__(served, batching="static")
         self.opened = threading.Event()
         self.calls: list[int] = []
 
@@ -384,6 +384,7 @@ def test_a_failure_is_a_500_without_the_text(
     def fail(key: Any, items: Sequence[Any]) -> list[Any]:
         raise ValueError(SECRET)
 
+    models.batching = "static"
     monkeypatch.setattr(models, "compute", fail)
     with serving(models) as running:
         answer = running.ask("/v1/classify", {"texts": [SECRET]})

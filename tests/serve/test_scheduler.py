@@ -2,13 +2,24 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
 from litebert.errors import DataError
-from litebert.serve.scheduler import DeadlineError, Job, QueueFullError, Scheduler
+from litebert.serve.runners import Static
+from litebert.serve.scheduler import (
+    DeadlineError,
+    Job,
+    QueueFullError,
+    Runner,
+    Scheduler,
+    Served,
+    Tick,
+    Ticket,
+)
 from tests.helpers.serving import HANGS
 
 
@@ -33,9 +44,14 @@ def recorder() -> Recorder:
     return Recorder()
 
 
+def routed(recorder: Recorder) -> Callable[[str], Runner]:
+    """A runner of batches for each key."""
+    return cache(lambda key: Static(partial(recorder, key), max_tokens=10))
+
+
 @pytest.fixture
 def scheduler(recorder: Recorder) -> Iterator[Scheduler]:
-    scheduler = Scheduler(recorder, batch_tokens=10, queue_tokens=1000)
+    scheduler = Scheduler(routed(recorder), queue_tokens=1000)
     yield scheduler
     recorder.go_on.set()
     scheduler.stop()
@@ -97,7 +113,8 @@ def test_keys_take_turns(scheduler: Scheduler, recorder: Recorder) -> None:
     recorder.go_on.set()
     a.future.result(HANGS)
     b.future.result(HANGS)
-    assert recorder.calls[1:] == [[1, 2], [11, 12], [3, 4], [13, 14], [5, 6], [15, 16]]
+    # b has waited longer: a has just computed
+    assert recorder.calls[1:] == [[11, 12], [1, 2], [13, 14], [3, 4], [15, 16], [5, 6]]
 
 
 def test_a_job_past_its_deadline_is_dropped(scheduler: Scheduler, recorder: Recorder) -> None:
@@ -146,7 +163,7 @@ def test_an_error_goes_to_its_job(scheduler: Scheduler, recorder: Recorder) -> N
 
 
 def test_stop_finishes_what_was_accepted(recorder: Recorder) -> None:
-    scheduler = Scheduler(recorder, batch_tokens=10, queue_tokens=1000)
+    scheduler = Scheduler(routed(recorder), queue_tokens=1000)
     many = job(range(50))
     scheduler.submit(many)
     recorder.go_on.set()
@@ -154,3 +171,150 @@ def test_stop_finishes_what_was_accepted(recorder: Recorder) -> None:
     assert many.future.done()
     with pytest.raises(QueueFullError):
         scheduler.submit(job([1]))
+
+
+# ---- runners that take several ticks for a text
+
+
+class Steps:
+    """Doubles numbers, each after as many ticks as it says, once it may go on."""
+
+    max_tokens = 10
+
+    def __init__(self) -> None:
+        self.left: dict[Ticket, int] = {}
+        self.seen: list[list[int]] = []
+        self.refused: set[int] = set()
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def admit(self, ticket: Ticket) -> None:
+        if ticket.item in self.refused:
+            raise DataError("cannot be read")
+        self.left[ticket] = ticket.item
+
+    def drop(self, is_gone: Callable[[Ticket], bool]) -> None:
+        self.left = {ticket: left for ticket, left in self.left.items() if not is_gone(ticket)}
+
+    def tick(self) -> list[tuple[Ticket, Any]]:
+        self.seen.append(sorted(ticket.item for ticket in self.left))
+        self.entered.set()
+        assert self.go_on.wait(HANGS)
+        self.left = {ticket: left - 1 for ticket, left in self.left.items()}
+        done = [ticket for ticket, left in self.left.items() if left <= 0]
+        for ticket in done:
+            del self.left[ticket]
+        return [
+            (ticket, DataError("refused") if ticket.item == 13 else 2 * ticket.item)
+            for ticket in done
+        ]
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+@pytest.fixture
+def stepping(steps: Steps) -> Iterator[Scheduler]:
+    scheduler = Scheduler(lambda key: steps, queue_tokens=1000)
+    yield scheduler
+    steps.go_on.set()
+    scheduler.stop()
+
+
+def test_texts_join_while_others_are_computed(stepping: Scheduler, steps: Steps) -> None:
+    first, second, third = job([3], size=4), job([1, 2], size=3), job([1], size=3)
+    stepping.submit(first)
+    assert steps.entered.wait(HANGS)
+    stepping.submit(second)
+    stepping.submit(third)
+    steps.go_on.set()
+    assert [each.future.result(HANGS) for each in (first, second, third)] == [[6], [2, 4], [2]]
+    # within 10 tokens, one of each job in turn; who leaves makes room
+    assert steps.seen == [[3], [1, 1, 3], [2, 3], [2]]
+
+
+def test_results_keep_their_order_whoever_is_done_first(stepping: Scheduler, steps: Steps) -> None:
+    steps.go_on.set()
+    many = job([5, 1, 3, 2, 4, 1], size=2)
+    stepping.submit(many)
+    assert many.future.result(HANGS) == [10, 2, 6, 4, 8, 2]
+    assert stepping.sizes == (0, 0)
+
+
+def test_who_has_gone_leaves_the_runner(stepping: Scheduler, steps: Steps) -> None:
+    gone, other = job([500], size=5), job([2], size=5)
+    stepping.submit(gone)
+    stepping.submit(other)
+    assert steps.entered.wait(HANGS)
+    gone.future.cancel()
+    steps.go_on.set()
+    assert other.future.result(HANGS) == [4]
+    stepping.stop()
+    assert len(steps.seen) <= 4
+    assert steps.left == {}
+
+
+def test_a_deadline_ends_what_is_being_computed(stepping: Scheduler, steps: Steps) -> None:
+    late, other = job([10**9], size=5, seconds=0.05), job([3], size=5)
+    stepping.submit(late)
+    stepping.submit(other)
+    steps.go_on.set()
+    with pytest.raises(DeadlineError):
+        late.future.result(HANGS)
+    assert other.future.result(HANGS) == [6]
+
+
+def test_an_error_ends_one_job_alone(stepping: Scheduler, steps: Steps) -> None:
+    steps.refused = {7}
+    jobs = [job(items, size=1) for items in ([1, 13, 1], [2, 7], [3, 1])]
+    for each in jobs:
+        stepping.submit(each)
+    steps.go_on.set()
+    with pytest.raises(DataError, match="refused"):
+        jobs[0].future.result(HANGS)
+    with pytest.raises(DataError, match="cannot be read"):
+        jobs[1].future.result(HANGS)
+    assert jobs[2].future.result(HANGS) == [6, 2]
+
+
+def test_a_runner_that_breaks_ends_its_jobs_and_nothing_else(recorder: Recorder) -> None:
+    class Broken(Steps):
+        def tick(self) -> list[tuple[Ticket, Any]]:
+            raise ValueError("broken")
+
+    broken, recorder.go_on = Broken(), threading.Event()
+    recorder.go_on.set()
+    other = Static(partial(recorder, "a"))
+    scheduler = Scheduler(lambda key: broken if key == "broken" else other, queue_tokens=1000)
+    bad, good = job([1], key="broken"), job([1])
+    scheduler.submit(bad)
+    scheduler.submit(good)
+    with pytest.raises(ValueError, match="broken"):
+        bad.future.result(HANGS)
+    assert good.future.result(HANGS) == [2]
+    scheduler.stop()
+    assert scheduler.sizes == (0, 0)
+
+
+def test_what_is_reported(steps: Steps) -> None:
+    ticks: list[Tick] = []
+    served: list[Served] = []
+    scheduler = Scheduler(
+        lambda key: steps, queue_tokens=1000, on_tick=ticks.append, on_served=served.append
+    )
+    steps.go_on.set()
+    assert scheduler.waiting_seconds == 1.0
+    two = job([1, 3], size=4)
+    scheduler.submit(two)
+    two.future.result(HANGS)
+    scheduler.stop()
+    assert [(tick.key, tick.items, tick.tokens) for tick in ticks] == [
+        ("a", 2, 8),
+        ("a", 1, 4),
+        ("a", 1, 4),
+    ]
+    (one,) = served
+    assert (one.key, one.items, one.tokens) == ("a", 2, 8)
+    assert one.waited_seconds >= 0 <= one.seconds
+    assert scheduler.waiting_seconds == 0

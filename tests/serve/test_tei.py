@@ -147,7 +147,9 @@ def test_metrics_count_and_are_valid(models: Models) -> None:
     assert values['litebert_texts_total{model="tiny",verb="embed"}'] == 3
     assert values["te_request_duration_count"] == 3
     assert values['te_request_duration_bucket{le="+Inf"}'] == 3
-    assert values["te_batch_next_size_sum"] == 6
+    assert values["te_batch_next_size_sum"] == 12  # six texts in two layers each
+    assert values["te_request_queue_duration_count"] == 2
+    assert values["te_request_inference_duration_count"] == 2
     assert values["te_queue_size"] == values["litebert_queue_tokens"] == 0
     assert values["litebert_ready"] == 1
     for name in re.findall(r"# TYPE (\S+)", text):

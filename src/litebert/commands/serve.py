@@ -1,11 +1,20 @@
 """litebert serve: models in; an HTTP service, until it is stopped."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import UseAppendAction, arg
 
-from litebert.commands.flags import BatchTokens, Device, Engine, Threads, Unverified, note
+from litebert.commands.flags import (
+    BatchTokens,
+    Device,
+    Engine,
+    Exit,
+    Threads,
+    Threshold,
+    Unverified,
+    note,
+)
 from litebert.errors import ConfigError, MissingExtraError
 from litebert.infer.engines import check_choice
 from litebert.terminal import write_line
@@ -48,11 +57,14 @@ def serve(
     insecure: bool = False,
     allow_host: Hosts = (),
     timeout: float = 30.0,
+    batching: Literal["auto", "depth", "static"] = "auto",
     batch_tokens: BatchTokens = None,
     queue_tokens: int = 131_072,
     engine: Engine = "auto",
     device: Device = "auto",
     threads: Threads = None,
+    exit: Exit = None,
+    threshold: Threshold = None,
     unverified: Unverified = False,
 ) -> None:
     """Serve models over HTTP: litebert serve, then open the address that it prints. OpenAI's,
@@ -65,6 +77,8 @@ def serve(
         key_file: File with the key that requests send as Authorization: Bearer KEY.
         insecure: Let other machines ask without a key.
         timeout: Seconds for a request; the header X-Request-Timeout may ask for fewer.
+        batching: depth runs one layer at a time over all texts, which join and leave at any layer;
+            static runs batch after batch; auto is depth on a CPU where layers share parameters.
         queue_tokens: Tokens that may wait; more are refused with 429 and Retry-After.
     """
     check_choice(engine)
@@ -77,7 +91,7 @@ def serve(
     try:
         from litebert.serve.access import Access, read_key
         from litebert.serve.app import Limits, Service
-        from litebert.serve.models import Models, ServedModel, sources
+        from litebert.serve.models import Models, ServedModel, leave_early, sources
         from litebert.serve.server import Server, bind
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn"):
@@ -104,13 +118,10 @@ def serve(
             for each in predictor.notes:
                 note(f"{source.name}: {each}")
             served.append(ServedModel(source.name, predictor))
-        return Models(served)
+        leave_early(served, exit, threshold)
+        return Models(served, batching=batching)
 
-    limits = Limits(timeout_seconds=timeout, queue_tokens=queue_tokens)
-    if batch_tokens is not None:
-        limits = Limits(
-            timeout_seconds=timeout, queue_tokens=queue_tokens, batch_tokens=batch_tokens
-        )
+    limits = Limits(timeout_seconds=timeout, queue_tokens=queue_tokens, batch_tokens=batch_tokens)
     service = Service(access=access, limits=limits)
     server = Server(service, load_models)
     shown = f"[{host}]" if ":" in host else host

@@ -49,6 +49,7 @@ class Engine(ABC):
     window_items: int | None = None
     """Inputs worth collecting before a call; None for the default of streaming."""
     tokenizer_threads: int = 1
+    is_gpu: bool = False
     exit_rule: ExitRule | None = None
     """When rows leave early; None for never."""
     threads: Threads | None = None

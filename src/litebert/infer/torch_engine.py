@@ -95,7 +95,8 @@ class TorchEngine(Engine):
         self.tokenizer = check_engine(config, checkpoint.tokenizer, self.batch_tokens)
         if threads is not None or self.device.type == "cpu":
             self.threads = choose_threads(threads, limit=torch.get_num_threads())
-        if self.device.type == "cuda":
+        self.is_gpu = self.device.type == "cuda"
+        if self.is_gpu:
             self.window_items = GPU_WINDOW_ITEMS
             self.tokenizer_threads = min(TOKENIZER_THREADS, os.cpu_count() or 1)
         precision = _find_dtype(dtype, self.device)

@@ -32,7 +32,8 @@ from litebert.serve.metrics import Metrics
 from litebert.serve.models import Key, Models
 from litebert.serve.openapi import document
 from litebert.serve.requests import MAX_BODY_BYTES, MAX_ITEMS, RequestError, read_object
-from litebert.serve.scheduler import DeadlineError, Job, QueueFullError, Scheduler
+from litebert.serve.runners import STATIC_TOKENS
+from litebert.serve.scheduler import DeadlineError, Job, QueueFullError, Runner, Scheduler
 from litebert.serve.verbs import VERBS, Work, items_field, read_work
 from litebert.terminal import write_line
 
@@ -59,8 +60,8 @@ class Limits:
 
     timeout_seconds: float = 30.0
     """For a request, from its first byte to its results."""
-    batch_tokens: int = 2048
-    """Tokens of a tick."""
+    batch_tokens: int | None = None
+    """Tokens that are computed at once; None for what suits the batching."""
     queue_tokens: int = 131_072
     """Tokens that may wait; more are refused."""
     body_bytes: int = MAX_BODY_BYTES
@@ -86,10 +87,10 @@ class Service:
         self.models = Models([])
         self.metrics = Metrics()
         self.scheduler = Scheduler(
-            self._compute,
-            batch_tokens=self.limits.batch_tokens,
+            self._runner,
             queue_tokens=self.limits.queue_tokens,
             on_tick=self.metrics.count_tick,
+            on_served=self.metrics.count_served,
         )
         self.is_ready = False
         self.is_draining = False
@@ -161,8 +162,8 @@ class Service:
             code="overloaded",
         )
 
-    def _compute(self, key: Key, items: Any) -> list[Any]:
-        return self.models.compute(key, items)
+    def _runner(self, key: Key) -> Runner:
+        return self.models.runner(key, self.limits.batch_tokens)
 
 
 class Endpoint:
@@ -426,7 +427,7 @@ def describe(service: Service) -> dict[str, Any]:
         "max_input_length": models[0]["max_length"],
         "max_client_batch_size": MAX_ITEMS,
         "max_body_bytes": limits.body_bytes,
-        "max_batch_tokens": limits.batch_tokens,
+        "max_batch_tokens": limits.batch_tokens or STATIC_TOKENS,
         "max_queue_tokens": limits.queue_tokens,
         "timeout_seconds": limits.timeout_seconds,
     }

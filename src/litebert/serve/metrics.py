@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from litebert import __version__
-from litebert.serve.scheduler import QueueSizes, Tick
+from litebert.serve.scheduler import QueueSizes, Served, Tick
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = tuple(float(2**power) for power in range(15))
@@ -70,7 +70,7 @@ class Metrics:
             "te_request_queue_duration", "Seconds until the first text is computed", SECONDS
         )
         self._te_compute = self._histogram(
-            "te_request_inference_duration", "Seconds of a call of a model", SECONDS
+            "te_request_inference_duration", "Seconds from the first text to the last", SECONDS
         )
         self._te_texts = self._histogram("te_batch_next_size", "Texts in a call", SIZES)
         self._te_tokens = self._histogram("te_batch_next_tokens", "Tokens in a call", SIZES)
@@ -91,15 +91,18 @@ class Metrics:
             self._te_seconds.add(seconds)
 
     def count_tick(self, tick: Tick) -> None:
-        labels = {"model": tick.key.model, "verb": tick.key.verb}
         with self._lock:
-            self._te_queue.add(tick.waited_seconds)
-            self._te_compute.add(tick.seconds)
             self._te_texts.add(tick.items)
             self._te_tokens.add(tick.tokens)
-            self._texts.add(tick.items, **labels)
-            self._tokens.add(tick.tokens, **labels)
             self._seconds.add(tick.seconds, model=tick.key.model)
+
+    def count_served(self, served: Served) -> None:
+        labels = {"model": served.key.model, "verb": served.key.verb}
+        with self._lock:
+            self._te_queue.add(served.waited_seconds)
+            self._te_compute.add(served.seconds)
+            self._texts.add(served.items, **labels)
+            self._tokens.add(served.tokens, **labels)
 
     def text(self, queue: QueueSizes, *, is_ready: bool) -> str:
         """The page that Prometheus reads."""

@@ -1,24 +1,29 @@
 """The models of a service: names and folders in; loaded predictors, by name and by verb, out."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-
 from litebert.errors import ConfigError
+from litebert.infer.continuous import can_continue
+from litebert.infer.depthwise import shares_layers
 from litebert.infer.formats import guesses_to_dict, with_input
 from litebert.infer.layers import layer_card, read_layers
 from litebert.infer.verbs import Verb
 from litebert.models.index import embedded_models
 from litebert.serve.requests import RequestError
+from litebert.serve.runners import DEPTH_TOKENS, STATIC_TOKENS, Layered, Static
+from litebert.serve.scheduler import Runner
 
 if TYPE_CHECKING:
     from litebert.infer.predictor import Predictor
 
 Task = Verb | Literal["layers"]
 """What a request asks a model for: a verb, or what each layer does."""
+Batching = Literal["auto", "depth", "static"]
+"""Layer by layer, batch after batch, or what suits the model."""
 _STEMS = ("final", "best")
 """Folders inside a run that name nothing."""
 
@@ -85,6 +90,10 @@ class ServedModel:
         cards = self.predictor.cards.values()
         return next((list(card.task.labels) for card in cards if card.task.labels), None)
 
+    @property
+    def has_exits(self) -> bool:
+        return any(head.exits != "none" for head in self.predictor.engine.config.heads)
+
     def describe(self) -> dict[str, Any]:
         """Its entry in OpenAI's list of models."""
         engine = self.predictor.engine
@@ -98,39 +107,59 @@ class ServedModel:
             "labels": self.labels,
             "max_length": self.max_length(main),
             "layers": len(engine.config.encoder.plan()),
-            "exits": any(head.exits != "none" for head in engine.config.heads),
+            "exits": self.has_exits,
             "engine": engine.name,
             "int8": exported is not None and exported.header.precision == "int8",
         }
 
+    def is_layered(self, verb: Task, batching: Batching) -> bool:
+        """Whether a verb's texts are computed layer by layer. By default that is so on a processor
+        where layers share parameters: elsewhere texts at different depths would share no call."""
+        engine = self.predictor.engine
+        if verb == "layers" or batching == "static" or not can_continue(engine.config, verb):
+            return False
+        return batching == "depth" or (shares_layers(engine.config.encoder) and not engine.is_gpu)
+
     def compute(self, key: Key, items: Sequence[Any]) -> list[Any]:
         """One result for each item: JSON, or for embed a vector."""
+        results: Any
         if key.verb == "fill":
-            filled = self.predictor.fill(list(items), top=key.top)
-            return [
-                {"text": text} | guesses_to_dict(guesses)
-                for text, guesses in zip(items, filled, strict=True)
-            ]
+            results = self.predictor.fill(list(items), top=key.top)
+        elif key.verb == "embed":
+            results = self.predictor.embed(list(items))
+        elif key.verb == "layers":
+            results = read_layers(self.predictor, items)
+        else:
+            results = self.predictor.predict(items, kind=key.verb)
+        return [self.formed(key, item, each) for item, each in zip(items, results, strict=True)]
+
+    def formed(self, key: Key, item: Any, result: Any) -> Any:
+        """The Predictor's result as it is answered."""
+        if key.verb == "fill":
+            return {"text": item} | guesses_to_dict(result)
         if key.verb == "embed":
-            vectors: np.ndarray = self.predictor.embed(list(items))
-            return list(vectors)
+            return result
         if key.verb == "layers":
-            return [
-                {"first": example.first, "second": example.second} | reading.to_dict()
-                for example, reading in zip(items, read_layers(self.predictor, items), strict=True)
-            ]
-        predictions = self.predictor.predict(items, kind=key.verb)
-        return [
-            with_input(key.verb, example, prediction)
-            for example, prediction in zip(items, predictions, strict=True)
-        ]
+            return {"first": item.first, "second": item.second} | result.to_dict()
+        return with_input(key.verb, item, result)
+
+
+def leave_early(served: Sequence[ServedModel], exit: str | None, threshold: float | None) -> None:
+    """Let texts leave the models that have exits early; ConfigError where none has."""
+    if exit is None and threshold is None:
+        return
+    with_exits = [model for model in served if model.has_exits]
+    for model in with_exits or served:
+        model.predictor.leave_early(exit, threshold)
 
 
 class Models:
     """All models, in the order of the command line."""
 
-    def __init__(self, served: Sequence[ServedModel]) -> None:
+    def __init__(self, served: Sequence[ServedModel], *, batching: Batching = "auto") -> None:
         self.served = {model.name: model for model in served}
+        self.batching = batching
+        self._runners: dict[Hashable, Runner] = {}
 
     def choose(self, name: Any, verb: Verb) -> ServedModel:
         """The model of that name, or without one the first that can do it."""
@@ -162,6 +191,20 @@ class Models:
 
     def compute(self, key: Key, items: Sequence[Any]) -> list[Any]:
         return self.served[key.model].compute(key, items)
+
+    def runner(self, key: Key, batch_tokens: int | None = None) -> Runner:
+        """What computes items of that key: one runner for all that a model computes layer by layer,
+        else one for each key."""
+        model = self.served[key.model]
+        is_layered = model.is_layered(key.verb, self.batching)
+        name: Hashable = key.model if is_layered else key
+        if name not in self._runners:
+            self._runners[name] = (
+                Layered(model, max_tokens=batch_tokens or DEPTH_TOKENS)
+                if is_layered
+                else Static(partial(self.compute, key), max_tokens=batch_tokens or STATIC_TOKENS)
+            )
+        return self._runners[name]
 
     def _abilities(self) -> str:
         each = [f"{model.name} can {' and '.join(model.verbs)}" for model in self.served.values()]

@@ -1,10 +1,11 @@
-"""The scheduler: jobs of many texts in; batches for the models, and each job's results, out.
+"""The scheduler: jobs of many texts in; their results, in order, out.
 
 One thread computes for all models, so that they share the processor instead of fighting for it. At
-each tick it takes texts that one call can compute together, up to a budget of tokens: one text of
-every waiting job in turn, beginning with the job that has waited longest. A job of a thousand texts
-thus delays a single text by about one batch, and no text waits for ever, however long it is. A job
-whose deadline has passed, or whose client has gone, is dropped between two ticks.
+each tick it takes the runner (runners.py) that has waited longest, admits texts to it up to a
+budget of tokens, and lets it compute: a whole batch, or one layer of all its texts. Texts are
+admitted one of every waiting job in turn. A job of a thousand texts thus delays a single text by
+about one batch, and no text waits for ever, however long it is. A job whose deadline has passed, or
+whose client has gone, is dropped between two ticks.
 """
 
 import threading
@@ -12,12 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from litebert.errors import LitebertError
-
-Compute = Callable[[Any, Sequence[Any]], Sequence[Any]]
-"""From a key and items to one result per item."""
+MEMORY = 0.95
+"""Of the speed of the ticks before, what still counts at the next one."""
 
 
 class DeadlineError(Exception):
@@ -34,14 +33,56 @@ class QueueSizes(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What one call of a model was."""
+    """What one call of a runner was."""
+
+    key: Any
+    """Of one of its texts."""
+    items: int
+    tokens: int
+    seconds: float
+
+
+class Served(NamedTuple):
+    """A job that has its results."""
 
     key: Any
     items: int
     tokens: int
     waited_seconds: float
-    """By the first item since its job came."""
+    """Until its first text was admitted."""
     seconds: float
+    """From then to the last result."""
+
+
+class Ticket(NamedTuple):
+    """One text of a job."""
+
+    job: "Job"
+    number: int
+
+    @property
+    def item(self) -> Any:
+        return self.job.items[self.number]
+
+    @property
+    def size(self) -> int:
+        return self.job.sizes[self.number]
+
+
+class Runner(Protocol):
+    """What computes texts, tick by tick."""
+
+    max_tokens: int
+    """Tokens that it computes at once, or one text."""
+
+    def admit(self, ticket: Ticket) -> None:
+        """Compute this too, from the next tick on; an exception refuses it."""
+
+    def tick(self) -> list[tuple[Ticket, Any]]:
+        """Compute; the texts that are done, each with its result or the exception that ended it."""
+
+    def drop(self, is_gone: Callable[[Ticket], bool]) -> None:
+        """Forget texts that nobody waits for."""
 
 
 class Job:
@@ -50,18 +91,34 @@ class Job:
     def __init__(
         self, key: Hashable, items: Sequence[Any], sizes: Sequence[int], *, deadline: float
     ) -> None:
-        """`key` says how: items of jobs with equal keys share a call. `sizes` are their tokens,
-        `deadline` a time of time.monotonic()."""
+        """`key` says how, `sizes` are the items' tokens, `deadline` a time of
+        time.monotonic()."""
         assert len(items) == len(sizes) > 0
         self.key, self.items, self.sizes, self.deadline = key, items, sizes, deadline
         self.future: Future[list[Any]] = Future()
-        self.results: list[Any] = []
-        self.taken = 0
-        self.came = time.monotonic()
+        self.results: list[Any] = [None] * len(items)
+        self.admitted = self.num_done = 0
+        """Items that a runner has read, and that have results."""
+        self.tokens_left = sum(sizes)
+        self.is_over = False
+        self.came = self.began = time.monotonic()
+
+
+class _Lane:
+    """A runner with the jobs that wait for it."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.waiting: deque[Job] = deque()
+        """Those with items to admit, the next one first."""
+        self.active: dict[Job, set[int]] = {}
+        """Those with items in the runner, and which."""
+        self.last_tick = 0
 
     @property
-    def tokens_left(self) -> int:
-        return sum(self.sizes[len(self.results) :])
+    def tokens(self) -> int:
+        """In the runner."""
+        return sum(job.sizes[number] for job, numbers in self.active.items() for number in numbers)
 
 
 class Scheduler:
@@ -69,17 +126,19 @@ class Scheduler:
 
     def __init__(
         self,
-        compute: Compute,
+        route: Callable[[Any], Runner],
         *,
-        batch_tokens: int,
         queue_tokens: int,
         on_tick: Callable[[Tick], None] = lambda tick: None,
+        on_served: Callable[[Served], None] = lambda served: None,
     ) -> None:
-        self._compute, self._on_tick = compute, on_tick
-        self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens
-        self._jobs: deque[Job] = deque()
-        self._waiting_tokens = 0
-        self._speed = 0.0
+        """`route` tells which runner computes a job, by its key; always the same one."""
+        self._route, self._on_tick, self._on_served = route, on_tick, on_served
+        self.queue_tokens = queue_tokens
+        self._lanes: dict[int, _Lane] = {}
+        """By runner; those that have work."""
+        self._jobs = self._waiting_tokens = self._ticks = 0
+        self._done_tokens = self._busy_seconds = 0.0
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="litebert-compute")
@@ -91,9 +150,18 @@ class Scheduler:
         with self._changed:
             if self._stopping or self._waiting_tokens >= self.queue_tokens:
                 raise QueueFullError
-            self._jobs.append(job)
-            self._waiting_tokens += sum(job.sizes)
+            runner = self._route(job.key)
+            lane = self._lanes.setdefault(id(runner), _Lane(runner))
+            lane.waiting.append(job)
+            self._jobs += 1
+            self._waiting_tokens += job.tokens_left
             self._changed.notify()
+
+        def gone(future: Future[list[Any]]) -> None:
+            if future.cancelled():
+                self._cancel(job)
+
+        job.future.add_done_callback(gone)
 
     @property
     def is_full(self) -> bool:
@@ -101,12 +169,14 @@ class Scheduler:
 
     @property
     def sizes(self) -> QueueSizes:
-        return QueueSizes(len(self._jobs), self._waiting_tokens)
+        return QueueSizes(self._jobs, self._waiting_tokens)
 
     @property
     def waiting_seconds(self) -> float:
         """How long the queue would take at the present speed; 1 where that is not known."""
-        return self._waiting_tokens / self._speed if self._speed else 1.0
+        if not self._done_tokens:
+            return 1.0
+        return self._waiting_tokens * self._busy_seconds / self._done_tokens
 
     def stop(self) -> None:
         """Finish what was accepted and end the thread."""
@@ -118,89 +188,126 @@ class Scheduler:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._drop()
-                while not self._jobs and not self._stopping:
+                while not self._lanes and not self._stopping:
                     self._changed.wait()
-                if not self._jobs:
+                if not self._lanes:
                     return
-                taken = self._take()
-            if taken:
-                self._run(taken)
+                lane = min(self._lanes.values(), key=lambda lane: lane.last_tick)
+                self._ticks += 1
+                lane.last_tick = self._ticks
+                self._drop(lane)
+                taken = self._take(lane)
+            self._admit(lane, taken)
+            if lane.active:
+                self._tick(lane)
+            with self._changed:
+                if not lane.active and not lane.waiting:
+                    self._lanes.pop(id(lane.runner), None)
 
-    def _drop(self) -> None:
-        """Forget jobs whose client has gone or whose time is over."""
+    def _drop(self, lane: _Lane) -> None:
+        """Forget active jobs whose client has gone or whose time is over; those that wait are
+        looked at when their turn comes. The lock is held."""
         now = time.monotonic()
-        for job in list(self._jobs):
-            if job.future.cancelled() or job.deadline <= now:
+        for job in lane.active:
+            if job.deadline <= now:
                 self._finish(job, DeadlineError())
+        over = {job for job in lane.active if job.is_over}
+        if over:
+            lane.runner.drop(lambda ticket: ticket.job in over)
+            for job in over:
+                del lane.active[job]
 
-    def _take(self) -> list[tuple[Job, int]]:
-        """The next items: one of each job with the first one's key, in turn, within the budget."""
-        self._drop()
-        if not self._jobs:
-            return []
-        key = self._jobs[0].key
-        sharing = [job for job in self._jobs if job.key == key]
-        taken: list[tuple[Job, int]] = []
-        budget = self.batch_tokens
-        open_jobs = sharing
-        while open_jobs:
-            for job in open_jobs:
-                size = job.sizes[job.taken]
-                if taken and size > budget:
-                    open_jobs = []
-                    break
-                budget -= size
-                taken.append((job, job.taken))
-                job.taken += 1
-            open_jobs = [job for job in open_jobs if job.taken < len(job.items)]
-        served = {id(job) for job, _ in taken}
-        # who was served goes behind who was not
-        self._jobs = deque(
-            [job for job in self._jobs if id(job) not in served]
-            + [job for job in self._jobs if id(job) in served]
-        )
+    def _take(self, lane: _Lane) -> list[Ticket]:
+        """The next items: one of each job in turn, within the budget. What does not fit waits, and
+        nothing is taken before it. The lock is held."""
+        taken: list[Ticket] = []
+        now, tokens = time.monotonic(), lane.tokens
+        while lane.waiting:
+            job = lane.waiting[0]
+            if job.is_over or job.deadline <= now:
+                self._finish(job, DeadlineError())
+                lane.waiting.popleft()
+                continue
+            ticket = Ticket(job, job.admitted)
+            if tokens and tokens + ticket.size > lane.runner.max_tokens:
+                break
+            lane.waiting.popleft()
+            if not job.admitted:
+                job.began = now
+            job.admitted += 1
+            tokens += ticket.size
+            taken.append(ticket)
+            if job.admitted < len(job.items):
+                lane.waiting.append(job)
         return taken
 
-    def _run(self, taken: list[tuple[Job, int]]) -> None:
-        key = taken[0][0].key
-        began = time.monotonic()
-        try:
-            results = list(self._compute(key, [job.items[number] for job, number in taken]))
-            assert len(results) == len(taken)
-        except Exception as error:
-            jobs = list({id(job): job for job, _ in taken}.values())
-            if len(jobs) == 1 or not isinstance(error, LitebertError):
+    def _admit(self, lane: _Lane, tickets: Sequence[Ticket]) -> None:
+        """Hand items to the runner, which tokenizes them: without the lock."""
+        for ticket in tickets:
+            try:
+                lane.runner.admit(ticket)
+            except Exception as error:
                 with self._changed:
-                    for job in jobs:
-                        self._finish(job, error)
-                return
-            for job in jobs:  # what one client sent fails alone
-                self._run([each for each in taken if each[0] is job])
-            return
+                    self._finish(ticket.job, error)
+            else:
+                lane.active.setdefault(ticket.job, set()).add(ticket.number)
+
+    def _tick(self, lane: _Lane) -> None:
+        """Compute, without the lock, and hand out what is done."""
+        key, items = next(iter(lane.active)).key, sum(map(len, lane.active.values()))
+        tokens, began = lane.tokens, time.monotonic()
+        results: list[tuple[Ticket, Any]] = []
+        try:
+            results = lane.runner.tick()
+        except Exception as error:
+            with self._changed:
+                for job in lane.active:
+                    self._finish(job, error)
         seconds = time.monotonic() - began
-        tokens = sum(job.sizes[number] for job, number in taken)
-        speed = tokens / max(seconds, 1e-6)
-        self._speed = speed if not self._speed else 0.9 * self._speed + 0.1 * speed
-        self._on_tick(Tick(key, len(taken), tokens, began - taken[0][0].came, seconds))
+        self._on_tick(Tick(key, items, tokens, seconds))
         with self._changed:
-            for (job, number), result in zip(taken, results, strict=True):
-                assert number == len(job.results)
-                job.results.append(result)
-                self._waiting_tokens -= job.sizes[number]
-            for job in {id(job): job for job, _ in taken}.values():
-                if len(job.results) == len(job.items):
-                    self._finish(job, None)
+            self._busy_seconds = MEMORY * self._busy_seconds + seconds
+            self._done_tokens *= MEMORY
+            for ticket, result in results:
+                self._deliver(lane, ticket, result)
+
+    def _deliver(self, lane: _Lane, ticket: Ticket, result: Any) -> None:
+        """A result to its job. The lock is held."""
+        job, number = ticket
+        numbers = lane.active[job]
+        numbers.remove(number)
+        if not numbers:
+            del lane.active[job]
+        self._done_tokens += ticket.size
+        if job.is_over:
+            return
+        if isinstance(result, Exception):
+            self._finish(job, result)
+            return
+        job.results[number] = result
+        job.num_done += 1
+        job.tokens_left -= ticket.size
+        self._waiting_tokens -= ticket.size
+        if job.num_done == len(job.items):
+            self._finish(job, None)
 
     def _finish(self, job: Job, error: Exception | None) -> None:
-        """Take a job out of the queue and answer it. Called with the lock held."""
-        if job not in self._jobs:
+        """Answer a job, unless that is done. The lock is held."""
+        if job.is_over:
             return
-        self._jobs.remove(job)
+        job.is_over = True
+        self._jobs -= 1
         self._waiting_tokens -= job.tokens_left
         if not job.future.set_running_or_notify_cancel():
             return
-        if error is None:
-            job.future.set_result(job.results)
-        else:
+        if error is not None:
             job.future.set_exception(error)
+            return
+        job.future.set_result(job.results)
+        waited, seconds = job.began - job.came, time.monotonic() - job.began
+        self._on_served(Served(job.key, len(job.items), sum(job.sizes), waited, seconds))
+
+    def _cancel(self, job: Job) -> None:
+        """Nobody waits for this job any more."""
+        with self._changed:
+            self._finish(job, DeadlineError())
