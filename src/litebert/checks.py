@@ -2,7 +2,8 @@
 ConfigError, out."""
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Any
 
 from litebert.errors import ConfigError
@@ -15,6 +16,19 @@ def shorten(value: object, limit: int = 80) -> str:
     if size <= limit:
         return text
     return f"{text[: limit - 20]}… ({size:,} characters)"
+
+
+def clip(text: str, limit: int = 80) -> str:
+    """The text; of a long one the beginning and the length."""
+    return text if len(text) <= limit else f"{text[: limit - 20]}… ({len(text):,} characters)"
+
+
+def list_names(
+    names: Iterable[object], *, show: Callable[[object], str] = str, limit: int = 20
+) -> str:
+    """Names as an error lists them: the first ones, each shortened, and an ellipsis."""
+    first = [clip(show(name)) for name in islice(names, limit + 1)]
+    return ", ".join(first if len(first) <= limit else [*first[:limit], "…"])
 
 
 def is_number(value: object) -> bool:
@@ -44,7 +58,7 @@ def check_whole(owner: object, name: str, low: int, high: int, *, optional: bool
 def check_choice(owner: object, name: str, choices: Collection[Any]) -> None:
     value = getattr(owner, name)
     if value not in choices:
-        raise ConfigError(f"{name} is one of {', '.join(map(str, choices))}; got {shorten(value)}")
+        raise ConfigError(f"{name} is one of {list_names(choices)}; got {shorten(value)}")
 
 
 def check_type(owner: object, name: str, kind: type, what: str) -> None:
@@ -56,8 +70,10 @@ def check_type(owner: object, name: str, kind: type, what: str) -> None:
 def check_known(what: str, name: object, known: Collection[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(str(name), known, n=1)
-        meant = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigError(f"there is no {what} {shorten(name)}; {meant}known: {', '.join(known)}")
+        meant = f"did you mean {shorten(close[0])}? " if close else ""
+        raise ConfigError(
+            f"there is no {what} {shorten(name)}; {meant}known: {list_names(known, limit=60)}"
+        )
 
 
 def _or_none(optional: bool) -> str:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from litebert import __version__
-from litebert.checks import shorten
+from litebert.checks import clip, shorten
 from litebert.errors import LitebertError
 from litebert.terminal import write_line
 
@@ -168,7 +168,7 @@ def run(args: list[str]) -> int:
     try:
         _call(name, rest)
     except LitebertError as error:
-        write_line(f"litebert {name}: {error}", file=sys.stderr)
+        write_line(f"litebert {name}: {_clipped(str(error), args)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         write_line(f"litebert {name}: interrupted; the same command again resumes", file=sys.stderr)
@@ -202,6 +202,14 @@ def _call(name: str, args: list[str]) -> None:
 
 def _too_long(path: object) -> str:
     return f"the path {shorten(path)} is longer than this system allows; name a shorter one"
+
+
+def _clipped(message: str, args: list[str]) -> str:
+    """The message, with arguments that are too long to be read, such as paths, by their
+    beginning."""
+    for argument in args:
+        message = message.replace(argument, clip(argument, 400))
+    return message
 
 
 def _find(args: list[str]) -> tuple[str | None, list[str]]:
@@ -244,9 +252,9 @@ def _unknown_command(args: list[str]) -> int:
         write_line(f"litebert {name}: choose one of: {', '.join(family)}", file=sys.stderr)
     else:
         close = difflib.get_close_matches(name, [command.split()[0] for command in COMMANDS], n=1)
-        meant = f"did you mean {close[0]!r}? " if close else ""
+        meant = f"did you mean {shorten(close[0])}? " if close else ""
         write_line(
-            f"litebert: there is no command {name!r}; {meant}litebert --help lists them",
+            f"litebert: there is no command {shorten(name)}; {meant}litebert --help lists them",
             file=sys.stderr,
         )
     return 2

@@ -7,7 +7,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
+from litebert.checks import (
+    check_choice,
+    check_known,
+    check_number,
+    check_type,
+    check_whole,
+    shorten,
+)
 from litebert.errors import ConfigError
 
 Share = Literal["none", "attention", "ffn", "all"]
@@ -184,7 +191,8 @@ class EncoderConfig:
         bands = self.embedding_bands
         if not isinstance(bands, tuple) or not all(type(start) is int for start in bands):
             raise ConfigError(
-                f"embedding_bands are the first ids of bands, as in 4000,16000; got {bands!r}"
+                f"embedding_bands are the first ids of bands, as in 4000,16000; got "
+                f"{shorten(bands)}"
             )
         if not all(low < high for low, high in pairwise((0, *bands, self.vocab_size))):
             raise ConfigError(
@@ -384,7 +392,7 @@ class HeadConfig:
         if not isinstance(labels, list | tuple) or not all(
             isinstance(label, str) for label in labels
         ):
-            raise ConfigError(f"labels is a list of strings; got {labels!r}")
+            raise ConfigError(f"labels is a list of strings; got {shorten(labels)}")
         return cls(**{**data, "labels": tuple(labels)})
 
 
@@ -411,7 +419,7 @@ class GeneratorConfig:
         encoder = data.get("encoder")
         if not isinstance(encoder, Mapping):
             raise ConfigError(
-                f"encoder of a generator is an object of encoder settings; got {encoder!r}"
+                f"encoder of a generator is an object of encoder settings; got {shorten(encoder)}"
             )
         return cls(**{**data, "encoder": EncoderConfig.from_dict(encoder)})
 
@@ -523,11 +531,11 @@ class ModelConfig:
         encoder, heads = data.get("encoder"), data.get("heads", [])
         generator = data.get("generator")
         if generator is not None and not isinstance(generator, Mapping):
-            raise ConfigError(f"generator is an object of its settings; got {generator!r}")
+            raise ConfigError(f"generator is an object of its settings; got {shorten(generator)}")
         if not isinstance(encoder, Mapping):
-            raise ConfigError(f"encoder is an object of encoder settings; got {encoder!r}")
+            raise ConfigError(f"encoder is an object of encoder settings; got {shorten(encoder)}")
         if not isinstance(heads, list) or not all(isinstance(head, Mapping) for head in heads):
-            raise ConfigError(f"heads is a list of head settings; got {heads!r}")
+            raise ConfigError(f"heads is a list of head settings; got {shorten(heads)}")
         return cls(
             encoder=EncoderConfig.from_dict(encoder),
             heads=tuple(HeadConfig.from_dict(head) for head in heads),

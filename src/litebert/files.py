@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from litebert.checks import shorten
 from litebert.errors import CheckpointError, ConfigError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -360,7 +361,7 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
             raise CheckpointError(
-                f"{file} names {name!r}, outside of its folder; do not trust this folder"
+                f"{file} names {shorten(name)}, outside of its folder; do not trust this folder"
             )
     return files
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from litebert.checks import shorten
 from litebert.config import HeadKind
 from litebert.errors import ConfigError, DataError
 from litebert.shapes import Bool, Int, UInt8
@@ -132,7 +133,7 @@ def truncated_lengths(
         sizes = a_sizes, b_sizes
     if truncate not in get_args(Truncate):
         raise ConfigError(
-            f"truncate is {truncate!r}, expected one of {', '.join(get_args(Truncate))}"
+            f"truncate is {shorten(truncate)}, expected one of {', '.join(get_args(Truncate))}"
         )
     if truncate == "second" and b_sizes is None:
         raise ConfigError(

@@ -6,8 +6,10 @@ default are read from the field, the only place that states them.
 """
 
 import ast
+import contextlib
 import functools
 import inspect
+import io
 import json
 import re
 import textwrap
@@ -29,6 +31,7 @@ from typing import (
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
+from litebert.checks import clip, shorten
 from litebert.commands.marks import OUTPUTS, Arg, Positional
 from litebert.commands.marks import Device as Device
 from litebert.commands.marks import Engine as Engine
@@ -111,13 +114,14 @@ def call(command: Callable[..., Any], args: Sequence[str], *, prog: str) -> None
                 titled[f"{title} flags"] = Annotated[group, tyro.conf.arg(name=title)]
             else:
                 plain |= flags
-    options = tyro.cli(
+    parse = functools.partial(
+        tyro.cli,
         _options(plain | titled),
         prog=prog,
         description=_paragraphs(_summary(command)),
-        args=_renewed(args, _flags_of(command)),
         default={flag: each for one in parameters.values() for flag, each in one.defaults.items()},
     )
+    options = _parsed(parse, _renewed(args, _flags_of(command)))
     for title in titled:
         options |= options.pop(title)
     for flag in OUTPUTS & options.keys():
@@ -130,6 +134,18 @@ def call(command: Callable[..., Any], args: Sequence[str], *, prog: str) -> None
         else:
             named[name] = value
     command(*positional, **named)
+
+
+def _parsed(parse: Callable[..., Any], args: Sequence[str]) -> Any:
+    """The options. An error of usage names the arguments, long ones by their beginning."""
+    short = [clip(argument, 400) for argument in args]
+    if short == args:
+        return parse(args=args)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            return parse(args=args)
+    except SystemExit:
+        return parse(args=short)
 
 
 def _flags_of(command: Callable[..., Any]) -> dict[str, Any]:
@@ -291,7 +307,7 @@ def _pair(text: str) -> tuple[str, int | float | bool | str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(
-            f"an encoder setting is written name=value, such as norm=pre; got {text!r}"
+            f"an encoder setting is written name=value, such as norm=pre; got {shorten(text)}"
         )
     try:
         parsed = json.loads(value)

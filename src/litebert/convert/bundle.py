@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from litebert.checks import shorten
 from litebert.convert.crc32c import crc32c, masked
 from litebert.errors import ConversionError
 
@@ -95,25 +96,26 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
         entry = self._entries[name]
         if entry.sliced:
             raise ConversionError(
-                f"tensor {name!r} is stored in slices (a partitioned variable), which is not read "
-                "here"
+                f"tensor {shorten(name)} is stored in slices (a partitioned variable), which is "
+                "not read here"
             )
         if entry.dtype not in _DTYPES:
             kind = _OTHER_DTYPES.get(entry.dtype, f"number {entry.dtype}")
             raise ConversionError(
-                f"tensor {name!r} is of type {kind}; weights must be numbers that numpy knows"
+                f"tensor {shorten(name)} is of type {kind}; weights must be numbers that numpy "
+                "knows"
             )
         dtype = np.dtype(_DTYPES[entry.dtype])
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             raise ConversionError(
-                f"tensor {name!r} of shape {list(entry.shape)} and {dtype} takes {entry.size} "
-                "bytes: damaged"
+                f"tensor {shorten(name)} of shape {list(entry.shape)} and {dtype} takes "
+                f"{entry.size} bytes: damaged"
             )
         stored = self._shard(entry.shard)[entry.offset : entry.offset + entry.size]
         if masked(crc32c(stored)) != entry.checksum:
             raise ConversionError(
-                f"tensor {name!r} fails its checksum: {self._shard_path(entry.shard).name} is "
-                "damaged"
+                f"tensor {shorten(name)} fails its checksum: {self._shard_path(entry.shard).name} "
+                "is damaged"
             )
         return np.array(stored).view(dtype).reshape(entry.shape)
 
@@ -134,8 +136,8 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
         if end > size:
             file = self._shard_path(entry.shard).name
             raise ConversionError(
-                f"tensor {name!r} ends at byte {end} of {file}, which has {size}: the file is "
-                "truncated"
+                f"tensor {shorten(name)} ends at byte {end} of {file}, which has {size}: the file "
+                "is truncated"
             )
 
     def _shard_path(self, shard: int) -> Path:

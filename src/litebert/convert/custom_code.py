@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from litebert.checks import shorten
 from litebert.config import Activation, EncoderConfig, HeadConfig, HeadKind, ModelConfig
 from litebert.convert.names import Foreign
 from litebert.convert.settings import (
@@ -132,8 +133,8 @@ def _kinds(data: Mapping[str, Any], stored: Mapping[str, StoredWeight]) -> list[
     task = ARCHITECTURES.get(name, ())
     if len(task) != 1 or task == ("masked",):
         raise ConversionError(
-            f"the weights hold the head of a task, and the config names {classes!r}; write the "
-            f"right class under 'architectures' in config.json, such as "
+            f"the weights hold the head of a task, and the config names {shorten(classes)}; write "
+            "the right class under 'architectures' in config.json, such as "
             f"{PREFIX}ForSequenceClassification"
         )
     return [*kinds, *task]

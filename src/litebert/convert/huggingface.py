@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from litebert.checks import shorten
 from litebert.config import POOLED_HEADS, Activation, EncoderConfig, HeadKind, ModelConfig
 from litebert.convert.custom_code import MODEL_TYPE, read_custom
 from litebert.convert.names import DECODERS, HEADS, MAPPING
@@ -109,17 +110,19 @@ def _class(data: dict[str, Any], folder: Path) -> tuple[Family, str | None]:
         or len(classes) > 1
         or any(name not in names for name in classes)
     ):
-        raise ConversionError(f"{folder} holds {classes!r}; known classes are {', '.join(names)}")
+        raise ConversionError(
+            f"{folder} holds {shorten(classes)}; known classes are {', '.join(names)}"
+        )
     for family, name in FAMILIES.items():
         if kind == family or (kind is None and classes and classes[0].startswith(name)):
             if classes and not classes[0].startswith(name):
                 raise ConversionError(
-                    f"{folder} says model_type {kind!r} and the class {classes[0]!r}; they do not "
-                    "match"
+                    f"{folder} says model_type {shorten(kind)} and the class "
+                    f"{shorten(classes[0])}; they do not match"
                 )
             return family, classes[0].removeprefix(name) if classes else None
     raise ConversionError(
-        f"{folder} is of the model type {kind!r}; known are {' and '.join(FAMILIES)}"
+        f"{folder} is of the model type {shorten(kind)}; known are {' and '.join(FAMILIES)}"
     )
 
 
@@ -132,7 +135,7 @@ def _plain_names(weights: dict[str, StoredWeight], family: Family) -> dict[str, 
             new = new.removesuffix(old) + suffix if new.endswith(f"LayerNorm{old}") else new
         if new in plain:
             raise ConversionError(
-                f"the weights hold {new!r} under two names, {name!r} is one of them"
+                f"the weights hold {shorten(new)} under two names, {shorten(name)} is one of them"
             )
         plain[new] = weight
     return plain

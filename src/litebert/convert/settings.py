@@ -8,6 +8,7 @@ computation and has no counterpart here is refused; keys without effect on it ar
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from litebert.checks import shorten
 from litebert.config import LABELLED_HEADS, Activation, EncoderConfig, HeadConfig, HeadKind
 from litebert.errors import ConfigError, ConversionError
 
@@ -104,7 +105,7 @@ def read_encoder(
     for key, neutral in _NEUTRAL.items():
         if key in data and data[key] not in neutral:
             raise ConversionError(
-                f"the config says {key} = {data[key]!r}, which this encoder does not do"
+                f"the config says {key} = {shorten(data[key])}, which this encoder does not do"
             )
     values = {
         key: as_default(data.get(key, default), default)
@@ -113,7 +114,7 @@ def read_encoder(
     act = values["hidden_act"]
     if activation is None and (not isinstance(act, str) or act not in activations):
         raise ConversionError(
-            f"the config says hidden_act = {act!r}; known are {', '.join(activations)}"
+            f"the config says hidden_act = {shorten(act)}; known are {', '.join(activations)}"
         )
     try:
         return EncoderConfig(
@@ -157,8 +158,8 @@ def read_head(
         problem = data.get("problem_type")
         if problem == "regression" and len(names) > 1:
             raise ConversionError(
-                f"the config says problem_type = {problem!r} with {len(names)} labels; there is no "
-                "such head"
+                f"the config says problem_type = {shorten(problem)} with {len(names)} labels; "
+                "there is no such head"
             )
         if problem == "multi_label_classification":
             kind = "multilabel"
@@ -185,7 +186,7 @@ def _label_names(data: Mapping[str, Any]) -> list[str]:
         count = data.get("num_labels", 2)
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
             raise ConversionError(
-                f"the config says num_labels = {count!r}; expected a whole number from 1 on"
+                f"the config says num_labels = {shorten(count)}; expected a whole number from 1 on"
             )
         return [f"LABEL_{index}" for index in range(count)]
     if (

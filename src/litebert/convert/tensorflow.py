@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from litebert.checks import shorten
 from litebert.config import POOLED_HEADS, Activation, HeadConfig, HeadKind, ModelConfig
 from litebert.convert.bundle import Bundle
 from litebert.convert.settings import GOOGLE_ACTIVATIONS, read_encoder
@@ -95,13 +96,15 @@ def _plain_names(bundle: Bundle) -> tuple[dict[str, StoredWeight], int]:
     for name in bundle:
         for pattern, reason in _FORKS:
             if re.search(pattern, name):
-                raise ConversionError(f"this checkpoint holds {name!r}: {reason}")
+                raise ConversionError(f"this checkpoint holds {shorten(name)}: {reason}")
         if _OPTIMIZER.search(name):
             skipped += 1
             continue
         plain = name.removeprefix("module/")
         if plain in stored:
-            raise ConversionError(f"the checkpoint holds {plain!r} twice, once under 'module/'")
+            raise ConversionError(
+                f"the checkpoint holds {shorten(plain)} twice, once under 'module/'"
+            )
         stored[plain] = StoredWeight(
             shape=bundle.shape(name),
             dtype=bundle.dtype(name),

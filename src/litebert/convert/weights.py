@@ -19,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from litebert.checks import shorten
 from litebert.config import ModelConfig
 from litebert.convert.names import Foreign, Style, foreign_names, num_owners
 from litebert.errors import CheckpointError, ConversionError
@@ -136,14 +137,14 @@ def _check_names(expected: Iterable[str], stored: Mapping[str, object]) -> None:
     names = set(expected)
     unknown, missing = sorted(stored.keys() - names), sorted(names - stored.keys())
     if missing:
-        hint = f"; {unknown[0]!r} is there and has no name here" if unknown else ""
+        hint = f"; {shorten(unknown[0])} is there and has no name here" if unknown else ""
         raise ConversionError(
-            f"{len(missing)} weights are missing, the first is {missing[0]!r}{hint}"
+            f"{len(missing)} weights are missing, the first is {shorten(missing[0])}{hint}"
         )
     if unknown:
         raise ConversionError(
-            f"{len(unknown)} weights have no name here, the first is {unknown[0]!r}; none may be "
-            "dropped"
+            f"{len(unknown)} weights have no name here, the first is {shorten(unknown[0])}; none "
+            "may be dropped"
         )
 
 
@@ -158,8 +159,8 @@ def _open_safetensors(*paths: Path) -> dict[str, StoredWeight]:
             for name in file.keys():  # noqa: SIM118
                 if name in weights:
                     raise ConversionError(
-                        f"{path} holds {name!r} a second time; another file of the folder has it "
-                        "too"
+                        f"{path} holds {shorten(name)} a second time; another file of the folder "
+                        "has it too"
                     )
                 header = file.get_slice(name)
                 weights[name] = StoredWeight(
@@ -201,7 +202,7 @@ def _files(folder: Path, name: str) -> list[Path]:
     for file in files:
         if PurePath(file).name != file or file in ("", ".."):
             raise ConversionError(
-                f"{index} names the file {file!r}; only files of the same folder are read"
+                f"{index} names the file {shorten(file)}; only files of the same folder are read"
             )
     return [folder / file for file in files]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from litebert.checks import shorten
 from litebert.data.corpus import CorpusFile, CorpusOptions, find_files
 from litebert.data.encode import EncoderRecipe
 from litebert.data.journal import QUARANTINE_FILE, Journal, Record, make_plan
@@ -52,11 +53,13 @@ class BuildOptions:
         if self.shard_tokens < 1:
             raise ConfigError(f"shard_tokens is {self.shard_tokens}, expected 1 or more")
         if self.split not in ("rules", "lines"):
-            raise ConfigError(f"split is {self.split!r}, expected rules or lines")
+            raise ConfigError(f"split is {shorten(self.split)}, expected rules or lines")
         if self.workers < 1:
             raise ConfigError(f"workers is {self.workers}, expected 1 or more")
         if self.runner not in RUNNERS:
-            raise ConfigError(f"runner is {self.runner!r}, expected one of {', '.join(RUNNERS)}")
+            raise ConfigError(
+                f"runner is {shorten(self.runner)}, expected one of {', '.join(RUNNERS)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRow, BadRowPolicy, BadRows
 from litebert.data.chunks import (
     CHUNK_BYTES,
@@ -70,9 +71,13 @@ class CorpusOptions:
 
     def __post_init__(self) -> None:
         if self.documents not in ("blank-lines", "files"):
-            raise ConfigError(f"documents is {self.documents!r}, expected blank-lines or files")
+            raise ConfigError(
+                f"documents is {shorten(self.documents)}, expected blank-lines or files"
+            )
         if self.bad_rows not in ("error", "skip", "quarantine"):
-            raise ConfigError(f"bad_rows is {self.bad_rows!r}, expected error, skip or quarantine")
+            raise ConfigError(
+                f"bad_rows is {shorten(self.bad_rows)}, expected error, skip or quarantine"
+            )
         if not 16 <= self.chunk_bytes <= self.max_row_bytes <= 2**31:
             raise ConfigError(
                 f"chunk_bytes is {self.chunk_bytes} and max_row_bytes {self.max_row_bytes}, "
@@ -218,7 +223,9 @@ def _column_text(
     row: bytes | None, chunk: Chunk, line: int, field: str, bad: list[BadRow]
 ) -> str | None:
     if row is None:
-        bad.append(BadRow(path=chunk.path, line=line, reason=f"the column {field!r} is null here"))
+        bad.append(
+            BadRow(path=chunk.path, line=line, reason=f"the column {shorten(field)} is null here")
+        )
         return None
     return _decode(row, chunk, line, bad)
 
@@ -233,21 +240,27 @@ def _json_text(row: str, field: str) -> tuple[str, str]:
         return (
             "",
             f"the row is JSON of type {type(read).__name__}, expected an object with a field "
-            f"{field!r}",
+            f"{shorten(field)}",
         )
     text = read.get(field)
     if field in read and text is None:
-        return "", f"the field {field!r} is null"
+        return "", f"the field {shorten(field)} is null"
     if text is None:
-        names = ", ".join(sorted(read)) or "no field"
-        return "", f"the row has no field {field!r}; it has: {names[:200]}"
+        return (
+            "",
+            f"the row has no field {shorten(field)}; it has: "
+            f"{list_names(sorted(read)) or 'no field'}",
+        )
     if not isinstance(text, str):
-        return "", f"the field {field!r} holds {type(text).__name__}, expected text"
+        return "", f"the field {shorten(field)} holds {type(text).__name__}, expected text"
     if "\0" in text:
-        return "", f"the field {field!r} holds a NUL character, which no text has"
+        return "", f"the field {shorten(field)} holds a NUL character, which no text has"
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            return "", f"the field {field!r} holds half of a surrogate pair (\\ud800 to \\udfff)"
+            return (
+                "",
+                f"the field {shorten(field)} holds half of a surrogate pair (\\ud800 to \\udfff)",
+            )
     return text, ""

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from litebert.checks import clip
 from litebert.data.chunks import CorpusFile
 from litebert.data.encode import CorpusPosition, EncoderRecipe, token_dtype
 from litebert.data.shards import FORMAT, INDEX_FILE, PARTS, TOKENIZER_FOLDER, VERSION, read_index
@@ -63,12 +64,12 @@ def _differences(old: Record, new: Record) -> list[str]:
     changes = []
     for key in ("version", "dtype", "tokenizer", "vocab_size"):
         if old.get(key) != new[key]:
-            changes.append(f"{key}: was {old.get(key)}, is {new[key]}")
+            changes.append(f"{key}: was {clip(str(old.get(key)))}, is {new[key]}")
     before = old.get("build", {})
     for key, value in new["build"].items():
         # A build that stopped at its first bad row may resume with another policy.
         if before.get(key) != value and (key, before.get(key)) != ("bad_rows", "error"):
-            changes.append(f"{key}: was {before.get(key)}, is {value}")
+            changes.append(f"{key}: was {clip(str(before.get(key)))}, is {clip(str(value))}")
     if [_content(each) for each in old.get("corpus", [])] == [
         _content(each) for each in new["corpus"]
     ]:

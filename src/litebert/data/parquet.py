@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any, cast
 
+from litebert.checks import list_names, shorten
 from litebert.data.chunks import Chunk, CorpusFile
 from litebert.data.unpack import DamagedError, Unpacked
 from litebert.errors import DataError, MissingExtraError
@@ -75,7 +76,7 @@ def _batches(path: str, compression: str, column: str | None = None) -> Iterator
                 _check_unique(path, names)
             elif column not in names:
                 raise DamagedError(
-                    f"there is no column {column!r}; the file has: {', '.join(names)}"
+                    f"there is no column {shorten(column)}; the file has: {list_names(names)}"
                 )
             yield from table.iter_batches(
                 batch_size=_BATCH_ROWS,
@@ -90,8 +91,8 @@ def _check_unique(path: str, names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
-            f"{path} names the column {twice[0]!r} more than once; give each column a name of its "
-            "own"
+            f"{path} names the column {shorten(twice[0])} more than once; give each column a name "
+            "of its own"
         )
 
 
@@ -110,7 +111,7 @@ def _as_bytes(column: Any, field: str) -> list[bytes | None]:
         test(kind)
         for test in (arrow.types.is_binary, arrow.types.is_large_binary, arrow.types.is_binary_view)
     ):
-        raise DamagedError(f"the column {field!r} holds {kind}, expected text")
+        raise DamagedError(f"the column {shorten(field)} holds {kind}, expected text")
     return cast(list[bytes | None], column.to_pylist())
 
 

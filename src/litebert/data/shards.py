@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt
 
+from litebert.checks import shorten
 from litebert.errors import DataError
 from litebert.files import check_regular, sha256
 from litebert.text.tokenizer import Tokenizer
@@ -231,8 +232,8 @@ def read_index(folder: Path) -> dict[str, Any]:
         raise DataError(f"{path} is no index of shards; expected the format {FORMAT!r}")
     if index.get("version") != VERSION:
         raise DataError(
-            f"{path} has version {index.get('version')!r}, this litebert reads {VERSION}; build "
-            "the shards again"
+            f"{path} has version {shorten(index.get('version'))}, this litebert reads {VERSION}; "
+            "build the shards again"
         )
     try:
         _check_index(index)
@@ -245,14 +246,14 @@ def read_index(folder: Path) -> dict[str, Any]:
 
 def _check_index(index: dict[str, Any]) -> None:
     if index["dtype"] not in ("uint16", "uint32"):
-        raise ValueError(f"dtype is {index['dtype']!r}, expected uint16 or uint32")
+        raise ValueError(f"dtype is {shorten(index['dtype'])}, expected uint16 or uint32")
     if not isinstance(index["tokenizer"], str):
         raise ValueError("tokenizer is not a fingerprint")
     if type(index["vocab_size"]) is not int or not 0 < index["vocab_size"] <= 2**32:
         raise ValueError(f"vocab_size is {index['vocab_size']}")
     for record in index["shards"]:
         if not (str(record["name"]).isdecimal() and record["sha256"].keys() == set(PARTS)):
-            raise ValueError(f"shard {record['name']!r} is not described as expected")
+            raise ValueError(f"shard {shorten(record['name'])} is not described as expected")
         sizes = [record[part] for part in ("documents", "sentences", "tokens")]
         if (
             not all(type(size) is int for size in sizes)

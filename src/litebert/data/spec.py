@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Int
 
+from litebert.checks import shorten
 from litebert.errors import ConfigError
 from litebert.packing import num_special
 from litebert.recipes.pretrain import Cutting, OneSegment, Order, check_shares
@@ -57,7 +58,8 @@ class ExampleSpec:
         for name, choices in (("order", Order), ("one_segment", OneSegment), ("cutting", Cutting)):
             if getattr(self, name) not in get_args(choices):
                 raise ConfigError(
-                    f"{name} is one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}"
+                    f"{name} is one of {', '.join(get_args(choices))}; got "
+                    f"{shorten(getattr(self, name))}"
                 )
         bounds: tuple[tuple[str, float, float], ...] = (
             ("max_length", 5, _MAX_LENGTH),
@@ -71,12 +73,13 @@ class ExampleSpec:
         for name, low, high in bounds:
             if not low <= getattr(self, name) <= high:
                 raise ConfigError(
-                    f"{name} is a number from {low:g} to {high:g}; got {getattr(self, name)!r}"
+                    f"{name} is a number from {low:g} to {high:g}; got "
+                    f"{shorten(getattr(self, name))}"
                 )
         for name in ("max_masked", "copies"):
             number = getattr(self, name)
             if number is not None and number < 1:
-                raise ConfigError(f"{name} is at least 1, or none; got {number!r}")
+                raise ConfigError(f"{name} is at least 1, or none; got {shorten(number)}")
         check_shares(self.mask_share, self.random_share)
 
     @property

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from jaxtyping import Int
 
+from litebert.checks import shorten
 from litebert.data.batch import Batch, make_batch
 from litebert.data.masking import Vocabulary
 from litebert.data.plan import Plan, plan_epoch
@@ -68,7 +69,7 @@ class Stream:
         """pad_multiple: none pads to max_length; a number, to the longest row rounded up to a
         multiple of it."""
         if split not in get_args(Split):
-            raise ConfigError(f"split is one of {', '.join(get_args(Split))}; got {split!r}")
+            raise ConfigError(f"split is one of {', '.join(get_args(Split))}; got {shorten(split)}")
         self.shards, self.vocabulary, self.spec = shards, vocabulary, spec
         self.seed, self.split, self.pad_multiple, self.folder = seed, split, pad_multiple, folder
         self.texts = Texts(shards, spec.max_text)
@@ -210,8 +211,8 @@ class Stream:
         where = "" if self.folder is None else f" in {self.folder}"
         if not len(plan):
             raise DataError(
-                f"no examples{where}: the split {self.split!r} has {self.texts.num_documents} "
-                "documents to choose from, "
+                f"no examples{where}: the split {shorten(self.split)} has "
+                f"{self.texts.num_documents} documents to choose from, "
                 "and none chosen has two sentences; give more text, or order none"
             )
         if self.spec.order == "nsp" or (

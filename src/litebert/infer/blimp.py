@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from litebert.checks import list_names
 from litebert.data.bad_rows import BadRows, Location
 from litebert.data.unpack import compression_of
 from litebert.errors import ConfigError, DataError
@@ -166,7 +167,7 @@ def _pair(row: Mapping[str, Any], default: str, location: Location, bad: BadRows
     }
     for name in ("good", "bad"):
         if not isinstance(cells[name], str) or not cells[name].strip():
-            columns = ", ".join(sorted(row))[:200] or "none"
+            columns = list_names(sorted(row)) or "none"
             wanted = " or ".join(_COLUMNS[name])
             bad.add(location, f"there is no text in {wanted}; the columns are {columns}", str(row))
             return None

@@ -15,6 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from litebert.checks import list_names, shorten
 from litebert.config import Pooling
 from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.data.unpack import compression_of
@@ -209,7 +210,8 @@ class _Inputs:
         missing = [name for name in self._options.keep if name not in names]
         if missing:
             raise ConfigError(
-                f"there is no column {missing[0]!r} to keep; {self._source} has: {', '.join(names)}"
+                f"there is no column {shorten(missing[0])} to keep; {self._source} has: "
+                f"{list_names(names)}"
             )
         unnamed = {
             role: each for role, each in columns.by_role().items() if not getattr(table, role)
@@ -221,7 +223,7 @@ class _Inputs:
         ):
             if chosen:
                 choices = ", ".join(
-                    f"{role} is {', '.join(map(repr, each))}" for role, each in chosen.items()
+                    f"{role} is {list_names(each, show=repr)}" for role, each in chosen.items()
                 )
                 self.notes.append(f"{self._source.name}: columns {how}: {choices}")
         return columns

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from litebert.checks import shorten
 from litebert.data.batch import Batch
 from litebert.data.build import BuildOptions, build_shards
 from litebert.data.corpus import CorpusOptions
@@ -74,7 +75,7 @@ class MaskedOptions:
         if self.tokens is not None and self.tokens < 1:
             raise ConfigError(f"tokens is at least 1; got {self.tokens}")
         if self.mask_units not in ("words", "tokens"):
-            raise ConfigError(f"mask_units is words or tokens; got {self.mask_units!r}")
+            raise ConfigError(f"mask_units is words or tokens; got {shorten(self.mask_units)}")
 
 
 @dataclass(frozen=True, kw_only=True)

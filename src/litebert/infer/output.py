@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from litebert.checks import clip, shorten
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.files import Lock, publish, read_json, remove_leftovers, write_json
 
@@ -142,7 +143,9 @@ class ResumableFile:
         try:
             record = read_json(self._record)
             if record["format"] != FORMAT or record["version"] != VERSION:
-                raise ValueError(f"it is {record['format']!r} of version {record['version']!r}")
+                raise ValueError(
+                    f"it is {shorten(record['format'])} of version {shorten(record['version'])}"
+                )
             before = dict(record["made_from"])
             progress = Progress(
                 rows=int(record["rows"]),
@@ -198,4 +201,4 @@ def _open_no_link(path: str, flags: int) -> int:
 def _shorten(value: object) -> str:
     """A fingerprint by its first digits; nobody compares 64."""
     text = "none" if value is None else str(value)
-    return text[:12] + "…" if len(text) == 64 and text.isalnum() else text
+    return text[:12] + "…" if len(text) == 64 and text.isalnum() else clip(text)

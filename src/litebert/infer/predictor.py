@@ -165,7 +165,9 @@ class Predictor:
     ) -> tuple[Pooling, bool]:
         """Pooling and normalization: what is asked for, else as the model was trained."""
         if pooling is not None and pooling not in get_args(Pooling):
-            raise ConfigError(f"pooling is one of {', '.join(get_args(Pooling))}; got {pooling!r}")
+            raise ConfigError(
+                f"pooling is one of {', '.join(get_args(Pooling))}; got {shorten(pooling)}"
+            )
         card = self.embed_card
         return (
             card.pooling if pooling is None else pooling,

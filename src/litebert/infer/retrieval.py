@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from litebert.checks import list_names, shorten
 from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.infer.predictor import Predictor
@@ -133,7 +134,7 @@ def _read_texts(path: StrPath) -> dict[str, str]:
         if not isinstance(row.get("text"), str):
             raise DataError(f"{location.in_full()}: the row has no text; expected _id and text")
         if key in texts:
-            raise DataError(f"{location.in_full()}: {key!r} occurs twice; keys are unique")
+            raise DataError(f"{location.in_full()}: {shorten(key)} occurs twice; keys are unique")
         texts[key] = f"{row.get('title') or ''} {row['text']}".strip()
     if not texts:
         raise DataError(f"{path}: there is no row; expected _id and text")
@@ -186,5 +187,5 @@ def _column(row: Mapping[str, Any], names: str, location: Any) -> str:
             return str(row[name])
     raise DataError(
         f"{location.in_full()}: there is no column {names.split()[0]}; the row has: "
-        f"{', '.join(map(repr, row))}"
+        f"{list_names(row, show=repr)}"
     )

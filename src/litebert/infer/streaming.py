@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import zip_longest
 from typing import Any, Literal, TypeVar
 
+from litebert.checks import shorten
 from litebert.errors import ConfigError, DataError
 
 Item = TypeVar("Item")
@@ -107,7 +108,8 @@ def _form(value: object, is_one: Callable[[Any], bool]) -> Form:
     if isinstance(value, Iterable) and not isinstance(value, Mapping):
         return "many" if isinstance(value, Collection) else "stream"
     raise DataError(
-        f"expected a text, a list or an iterator of texts; got {type(value).__name__}: {value!r}"
+        f"expected a text, a list or an iterator of texts; got {type(value).__name__}: "
+        f"{shorten(value)}"
     )
 
 

@@ -159,8 +159,7 @@ def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
     first, *others = text.split(MASK)
     if not others:
         raise DataError(
-            f"there is no {MASK} in the text {_shorten(text)!r}; write it where a word is to be "
-            "found"
+            f"there is no {MASK} in the text {shorten(text)}; write it where a word is to be found"
         )
     ids = tokenizer.encode(first)
     # An unused character in place of the masked word: no token spans it and the text behind.
@@ -172,7 +171,7 @@ def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
     room = max_length - num_special(False)
     if last + 1 > room:
         raise DataError(
-            f"a {MASK} is token {last + 2} of the text {_shorten(text)!r}, the model reads "
+            f"a {MASK} is token {last + 2} of the text {shorten(text)}, the model reads "
             f"{max_length}; shorten what comes before it"
         )
     row, _ = assemble(ids[:room], cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
@@ -184,7 +183,3 @@ def _unused_character(tokenizer: Tokenizer) -> str:
     """A character that no token of the vocabulary contains."""
     used = set().union(*tokenizer.tokens)
     return next(chr(code) for code in _PRIVATE_USE if chr(code) not in used)
-
-
-def _shorten(text: str, limit: int = 40) -> str:
-    return text if len(text) <= limit else text[:limit] + "…"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from litebert.checks import check_known, check_type, check_whole, is_number
+from litebert.checks import check_known, check_type, check_whole, is_number, list_names, shorten
 from litebert.errors import ConfigError
 
 AUTHOR_FACTS = ("summary", "license", "data", "recipe", "scores", "limits")
@@ -46,7 +46,7 @@ class ScoreFact:
         _check_texts(self, "task", "score", "split", "note")
         if not is_number(self.value):
             raise ConfigError(
-                f"the value of a score is a number; got {self.value!r} for {self.task}"
+                f"the value of a score is a number; got {shorten(self.value)} for {self.task}"
             )
 
 
@@ -79,7 +79,9 @@ class ModelCard:
             check_type(self, name, Mapping, "an object of names and values")
         for name in ("data", "limits", "recipe", "license", "summary"):
             if not getattr(self, name):
-                raise ConfigError(f"a card says something of {name}; got {getattr(self, name)!r}")
+                raise ConfigError(
+                    f"a card says something of {name}; got {shorten(getattr(self, name))}"
+                )
         if not all(isinstance(text, str) for text in (*self.limits, *self.verbs)):
             raise ConfigError("limits and verbs are lists of texts")
 
@@ -92,7 +94,7 @@ class ModelCard:
         lists = {name: data[name] for name in ("verbs", "data", "scores", "limits")}
         for name, value in lists.items():
             if not isinstance(value, list | tuple):
-                raise ConfigError(f"{name} is a list; got {value!r}")
+                raise ConfigError(f"{name} is a list; got {shorten(value)}")
         return cls(
             **{
                 **data,
@@ -154,7 +156,7 @@ class ModelCard:
 
 def _fact(cls: type[Any], data: Any) -> Any:
     if not isinstance(data, Mapping):
-        raise ConfigError(f"a {cls.__name__} is an object; got {data!r}")
+        raise ConfigError(f"a {cls.__name__} is an object; got {shorten(data)}")
     _check_keys(cls, data, optional=("note",))
     return cls(**data)
 
@@ -166,7 +168,8 @@ def _check_keys(cls: type[Any], data: Mapping[str, Any], *, optional: Sequence[s
     missing = [name for name in known if name not in data and name not in optional]
     if missing:
         raise ConfigError(
-            f"{cls.__name__} needs {', '.join(missing)} as well; got {', '.join(data) or 'nothing'}"
+            f"{cls.__name__} needs {', '.join(missing)} as well; got "
+            f"{list_names(data) or 'nothing'}"
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.checks import shorten
 from litebert.errors import CheckpointError, ConfigError
 from litebert.models.card import ModelCard
 
@@ -56,7 +57,9 @@ def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
     try:
         data = json.loads((root / INDEX).read_text(encoding="utf-8"))
         if (data["format"], data["version"]) != (_FORMAT, _VERSION):
-            raise ValueError(f"it is of format {data['format']!r}, version {data['version']!r}")
+            raise ValueError(
+                f"it is of format {shorten(data['format'])}, version {shorten(data['version'])}"
+            )
         return tuple(
             EmbeddedModel(
                 name=str(model["name"]),

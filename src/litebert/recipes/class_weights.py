@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from litebert.checks import is_number
+from litebert.checks import is_number, shorten
 from litebert.errors import ConfigError
 
 _RULES = ("none", "balanced")
@@ -21,12 +21,13 @@ class ClassWeights:
     def __post_init__(self) -> None:
         if self.rule not in _RULES:
             raise ConfigError(
-                f"class weights are none, balanced or LABEL=WEIGHT …; got {self.rule!r}"
+                f"class weights are none, balanced or LABEL=WEIGHT …; got {shorten(self.rule)}"
             )
         for label, weight in self.by_label:
             if not is_number(weight) or not 0 < weight < 1e6:
                 raise ConfigError(
-                    f"the weight of a label is a number above 0; got {weight!r} for {label!r}"
+                    f"the weight of a label is a number above 0; got {shorten(weight)} for "
+                    f"{shorten(label)}"
                 )
 
     @classmethod
@@ -51,7 +52,7 @@ class ClassWeights:
             except ValueError:
                 equals = ""
             if not equals:
-                raise ConfigError(f"a class weight is written LABEL=WEIGHT; got {text!r}")
+                raise ConfigError(f"a class weight is written LABEL=WEIGHT; got {shorten(text)}")
         return cls.of(weights)
 
     def to_json(self) -> str | dict[str, float]:

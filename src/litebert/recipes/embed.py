@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from litebert.checks import check_choice, check_number, check_type, check_whole
+from litebert.checks import check_choice, check_number, check_type, check_whole, shorten
 from litebert.config import MAX_DROPOUT, Pooling
 from litebert.errors import ConfigError
 from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
@@ -93,7 +93,9 @@ class EmbedRecipe(Recipe):
         check_number(self, "temperature", 1e-4, 100)
         object.__setattr__(self, "matryoshka", tuple(self.matryoshka))
         if any(type(size) is not int or size < 1 for size in self.matryoshka):
-            raise ConfigError(f"matryoshka is sizes of vectors from 1; got {self.matryoshka}")
+            raise ConfigError(
+                f"matryoshka is sizes of vectors from 1; got {shorten(self.matryoshka)}"
+            )
         check_number(self, "encoder_dropout", 0, MAX_DROPOUT)
         check_whole(self, "seed", 0, 2**63 - 1)
         check_whole(self, "evaluations", 1, 2**31)

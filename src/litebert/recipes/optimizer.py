@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from litebert.checks import check_choice, check_number, check_type, check_whole, is_number
+from litebert.checks import check_choice, check_number, check_type, check_whole, is_number, shorten
 from litebert.errors import ConfigError
 
 OptimizerName = Literal["lamb", "adamw", "muon"]
@@ -64,11 +64,12 @@ class OptimizerSpec:
         check_number(self, "max_grad_norm", 0, 1e9)
         check_type(self, "bias_correction", bool, "true or false")
         if not _is_pair(self.betas) or not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"betas are two numbers from 0 to below 1; got {self.betas!r}")
+            raise ConfigError(f"betas are two numbers from 0 to below 1; got {shorten(self.betas)}")
         if self.norm_clamp is not None:
             if not _is_pair(self.norm_clamp) or not 0 <= self.norm_clamp[0] <= self.norm_clamp[1]:
                 raise ConfigError(
-                    f"norm_clamp is a lower and an upper bound, or none; got {self.norm_clamp!r}"
+                    f"norm_clamp is a lower and an upper bound, or none; got "
+                    f"{shorten(self.norm_clamp)}"
                 )
             if self.name != "lamb":
                 raise ConfigError("norm_clamp belongs to lamb; leave it out, or choose lamb")
@@ -76,7 +77,7 @@ class OptimizerSpec:
             if not 0 <= self.warmup < 1:
                 raise ConfigError(
                     "warmup is a number of steps or a fraction of the run below 1; got "
-                    f"{self.warmup!r}"
+                    f"{shorten(self.warmup)}"
                 )
         else:
             check_whole(self, "warmup", 0, LIMIT)

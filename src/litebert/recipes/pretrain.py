@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from litebert.checks import check_choice, check_number, check_type, check_whole, is_number
+from litebert.checks import check_choice, check_number, check_type, check_whole, is_number, shorten
 from litebert.config import (
     SIZE_LIMITS,
     EncoderConfig,
@@ -223,9 +223,9 @@ class PretrainRecipe(Recipe):
         if not isinstance(pairs, tuple) or not all(
             isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs
         ):
-            raise ConfigError(f"overrides are (setting, value) pairs; got {pairs!r}")
+            raise ConfigError(f"overrides are (setting, value) pairs; got {shorten(pairs)}")
         if len(dict(pairs)) < len(pairs):
-            raise ConfigError(f"overrides name each setting once; got {pairs!r}")
+            raise ConfigError(f"overrides name each setting once; got {shorten(pairs)}")
         self._check_together()
 
     def _check_together(self) -> None:

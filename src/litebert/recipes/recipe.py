@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
-from litebert.checks import check_known
+from litebert.checks import check_known, clip, shorten
 from litebert.config import current_settings, first_settings
 from litebert.errors import ConfigError
 from litebert.files import check_regular, to_json
@@ -262,7 +262,7 @@ def _holds_pairs(hint: Any) -> bool:
 
 def _json_object(what: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{what} is a JSON object; got {value!r}")
+        raise ConfigError(f"{what} is a JSON object; got {shorten(value)}")
     return value
 
 
@@ -275,4 +275,4 @@ def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _shown(value: object) -> str:
-    return "none" if value is None else str(value)
+    return "none" if value is None else clip(str(value))

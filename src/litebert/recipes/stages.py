@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Generic, Self, TypeVar
 
-from litebert.checks import is_number
+from litebert.checks import clip, is_number, shorten
 from litebert.errors import ConfigError
 
 Number = TypeVar("Number", int, float)
@@ -34,15 +34,16 @@ class _Staged(Generic[Number]):
             if not is_number(start) or not start >= 0 or (isinstance(start, float) and start >= 1):
                 raise ConfigError(
                     "a stage starts at a step (5000) or at a fraction of the run (0.25); got "
-                    f"{start!r}"
+                    f"{shorten(start)}"
                 )
             self._check_value(value)
         if len({type(start) for start, _ in self.pairs[1:]}) > 1:
             raise ConfigError(
-                f"stages start at steps or at fractions of the run, not at both; got {self}"
+                f"stages start at steps or at fractions of the run, not at both; got "
+                f"{clip(str(self))}"
             )
         if any(later <= earlier for (earlier, _), (later, _) in pairwise(self.pairs)):
-            raise ConfigError(f"each stage starts after the one before; got {self}")
+            raise ConfigError(f"each stage starts after the one before; got {clip(str(self))}")
 
     @classmethod
     def constant(cls, value: Number) -> Self:
@@ -59,7 +60,8 @@ class _Staged(Generic[Number]):
         except ValueError:
             constant, stages = cls.example
             raise ConfigError(
-                f"stages are a number ({constant}) or start:value pairs ({stages}); got {text!r}"
+                f"stages are a number ({constant}) or start:value pairs ({stages}); got "
+                f"{shorten(text)}"
             ) from None
 
     def __str__(self) -> str:
@@ -114,7 +116,9 @@ class Stages(_Staged[int]):
     @staticmethod
     def _check_value(value: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"the value of a stage is a whole number from 1; got {value!r}")
+            raise ConfigError(
+                f"the value of a stage is a whole number from 1; got {shorten(value)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,9 @@ class FractionStages(_Staged[float]):
     @staticmethod
     def _check_value(value: float) -> None:
         if not is_number(value) or not 0 < value < 1:
-            raise ConfigError(f"the value of a stage is a fraction from 0 to 1; got {value!r}")
+            raise ConfigError(
+                f"the value of a stage is a fraction from 0 to 1; got {shorten(value)}"
+            )
 
 
 def _number(text: str) -> int | float:

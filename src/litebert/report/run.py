@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from litebert.checks import shorten
 from litebert.errors import DataError
 from litebert.tasks.predictions import Prediction, load_predictions
 from litebert.tasks.scores.evaluation import Evaluation as TaskEvaluation
@@ -52,8 +53,8 @@ def _read_dev(folder: Path) -> DevResults | None:
         evaluation = evaluate(task, examples, predictions, count=_NUM_WORST)
     except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
         raise DataError(
-            f"{folder / PREDICTIONS} cannot be scored: {error!r}; the file was changed by hand or "
-            "damaged"
+            f"{folder / PREDICTIONS} cannot be scored: {shorten(error)}; the file was changed by "
+            "hand or damaged"
         ) from error
     result = _json(folder / RESULT)
     return DevResults(

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from litebert.checks import shorten
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import (
@@ -82,7 +83,7 @@ class Checkpoint:
         if not isinstance(weights, Difference) and weights not in get_args(Storage):
             raise ConfigError(
                 f"weights is one of {', '.join(get_args(Storage))}, or a Difference; got "
-                f"{weights!r}"
+                f"{shorten(weights)}"
             )
         return write_folder(
             folder, lambda temporary: self.write(temporary, weights=weights), replace=replace
@@ -236,8 +237,8 @@ def _read_header(folder: Path) -> tuple[ModelConfig, int | StoredDifference | No
         )
     if version != VERSION:
         raise CheckpointError(
-            f"{folder / CONFIG} has version {version!r}, this litebert reads {VERSION}; update "
-            "litebert"
+            f"{folder / CONFIG} has version {shorten(version)}, this litebert reads {VERSION}; "
+            "update litebert"
         )
     try:
         stored = _read_storage(data.pop("weights")) if "weights" in data else None
@@ -254,7 +255,7 @@ def _read_storage(data: Any) -> int | StoredDifference:
     if type(size) is not int or not 1 <= size <= _MAX_GROUP_SIZE:
         raise ConfigError(
             f"weights is of kind int8, with a group_size from 1 to {_MAX_GROUP_SIZE}; got "
-            f"{data!r}; update litebert"
+            f"{shorten(data)}; update litebert"
         )
     return size
 
@@ -297,8 +298,8 @@ def _check_base(encoder: EncoderConfig, base: EncoderConfig) -> None:
     for name, value in base.to_dict().items():
         if alike[name] != value:
             raise CheckpointError(
-                f"the encoder has {name} {getattr(encoder, name)!r}, its base has "
-                f"{getattr(base, name)!r}; a difference needs the model that was fine-tuned"
+                f"the encoder has {name} {shorten(getattr(encoder, name))}, its base has "
+                f"{shorten(getattr(base, name))}; a difference needs the model that was fine-tuned"
             )
 
 
@@ -393,10 +394,12 @@ def _check_names(names: Collection[str], expected: Collection[str]) -> None:
     unknown, missing = sorted(set(names) - set(expected)), sorted(set(expected) - set(names))
     if unknown:
         raise CheckpointError(
-            f"{len(unknown)} weights have no name here, the first is {unknown[0]!r}"
+            f"{len(unknown)} weights have no name here, the first is {shorten(unknown[0])}"
         )
     if missing:
-        raise CheckpointError(f"{len(missing)} weights are missing, the first is {missing[0]!r}")
+        raise CheckpointError(
+            f"{len(missing)} weights are missing, the first is {shorten(missing[0])}"
+        )
 
 
 def _shapes(model: Model) -> dict[str, Shape]:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from litebert.checks import check_whole
+from litebert.checks import check_whole, shorten
 from litebert.errors import ConfigError
 from litebert.storage import int8
 from litebert.storage.int8 import Layout, Shape, is_quantized
@@ -93,7 +93,7 @@ class StoredDifference(Ranks):
         except ConfigError as error:
             raise ConfigError(
                 "weights of kind difference have a base (the name of a folder), its sha256, and "
-                f"rank, token_rank and group_size up to {_MAX_RANK}; got {values!r}; update "
+                f"rank, token_rank and group_size up to {_MAX_RANK}; got {shorten(values)}; update "
                 "litebert"
             ) from error
 

@@ -28,6 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
+from litebert.checks import shorten
 from litebert.errors import CheckpointError
 from litebert.files import (
     DISK_FULL,
@@ -327,7 +328,9 @@ def _flatten(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if isinstance(key, bool) or not isinstance(key, str | int):
-                raise CheckpointError(f"a snapshot's keys are strings or integers; got {key!r}")
+                raise CheckpointError(
+                    f"a snapshot's keys are strings or integers; got {shorten(key)}"
+                )
         items = [[key, _flatten(item, tensors, _join(name, key))] for key, item in value.items()]
         return {"dict": items}
     raise CheckpointError(
@@ -349,7 +352,7 @@ def _unflatten(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tuple(_unflatten(item, tensors) for item in content)
     if kind == "dict":
         return {key: _unflatten(item, tensors) for key, item in content}
-    raise ValueError(f"unknown kind {kind!r}")
+    raise ValueError(f"unknown kind {shorten(kind)}")
 
 
 def _join(name: str, key: object) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from litebert.checks import check_choice, check_known, check_type
+from litebert.checks import check_choice, check_known, check_type, shorten
 from litebert.config import ModelConfig, Pooling
 from litebert.errors import ConfigError
 
@@ -25,7 +25,9 @@ class EmbedCard:
         check_choice(self, "pooling", get_args(Pooling))
         check_type(self, "normalize", bool, "true or false")
         if any(type(size) is not int or size < 1 for size in self.dimensions):
-            raise ConfigError(f"dimensions are sizes of vectors from 1; got {self.dimensions}")
+            raise ConfigError(
+                f"dimensions are sizes of vectors from 1; got {shorten(self.dimensions)}"
+            )
 
     def check_fits(self, config: ModelConfig) -> None:
         """Refuse sizes that the model's vectors do not have."""
@@ -56,7 +58,7 @@ class EmbedCard:
             check_known("EmbedCard setting", name, [each.name for each in fields(cls)])
         dimensions = settings.get("dimensions", ())
         if not isinstance(dimensions, list | tuple):
-            raise ConfigError(f"dimensions is a list of sizes; got {dimensions!r}")
+            raise ConfigError(f"dimensions is a list of sizes; got {shorten(dimensions)}")
         return cls(**settings | {"dimensions": tuple(dimensions)})
 
 

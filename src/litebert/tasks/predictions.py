@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.checks import shorten
 from litebert.config import HeadKind
 from litebert.errors import DataError, LitebertError
 from litebert.files import open_atomic, to_json
@@ -179,7 +180,7 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
         LitebertError,
     ) as error:
         raise DataError(
-            f"{path}:{number} is no line of a file of predictions: {error!r}; write it anew"
+            f"{path}:{number} is no line of a file of predictions: {shorten(error)}; write it anew"
         ) from error
     return task, examples, predictions
 

@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
-from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
+from litebert.checks import (
+    check_choice,
+    check_known,
+    check_number,
+    check_type,
+    check_whole,
+    shorten,
+)
 from litebert.config import SIZE_LIMITS, HeadKind, ModelConfig
 from litebert.errors import ConfigError
 from litebert.tasks.examples import Kind, TaskExample
@@ -113,7 +120,9 @@ class TaskCard:
         check_type(self, "stratified", bool, "true or false")
         for role, names in self.columns.items():
             if not isinstance(role, str) or not all(isinstance(name, str) for name in names):
-                raise ConfigError(f"columns are lists of names by role; got {self.columns!r}")
+                raise ConfigError(
+                    f"columns are lists of names by role; got {shorten(self.columns)}"
+                )
 
         _check_exits(self.exits)
 
@@ -161,20 +170,20 @@ class TaskCard:
         _check_keys(cls, data)
         task = data["task"]
         if not isinstance(task, Mapping):
-            raise ConfigError(f"task is an object that describes a task; got {task!r}")
+            raise ConfigError(f"task is an object that describes a task; got {shorten(task)}")
         _check_keys(Task, task)
         lists = {name: task[name] for name in ("labels", "scores") if name in task}
         for name, names in lists.items():
             if not isinstance(names, list | tuple) or not all(
                 isinstance(one, str) for one in names
             ):
-                raise ConfigError(f"{name} is a list of strings; got {names!r}")
+                raise ConfigError(f"{name} is a list of strings; got {shorten(names)}")
         tuples = {name: tuple(names) for name, names in lists.items()}
         columns = data.get("columns", {})
         if not isinstance(columns, Mapping) or not all(
             isinstance(names, list | tuple) for names in columns.values()
         ):
-            raise ConfigError(f"columns are lists of names by role; got {columns!r}")
+            raise ConfigError(f"columns are lists of names by role; got {shorten(columns)}")
         columns = {role: tuple(names) for role, names in columns.items()}
         return cls(**{**data, "columns": columns, "task": Task(**{**task, **tuples})})
 
@@ -193,7 +202,7 @@ def _check_exits(exits: Mapping[str, Mapping[str, float]]) -> None:
         for name, numbers in exits.items()
     )
     if not good:
-        raise ConfigError(f"exits are numbers by criterion of early exit; got {exits!r}")
+        raise ConfigError(f"exits are numbers by criterion of early exit; got {shorten(exits)}")
 
 
 def _check_task(task: Task) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from litebert.checks import shorten
 from litebert.errors import DataError
 from litebert.files import (
     MAX_JSON_BYTES,
@@ -370,7 +371,7 @@ def _read_rules(file: Path) -> TextRules:
     for field in fields(TextRules):
         if not isinstance(chosen.get(field.name, True), bool):
             raise DataError(
-                f"{file}: {field.name} is {chosen[field.name]!r}, expected true or false"
+                f"{file}: {field.name} is {shorten(chosen[field.name])}, expected true or false"
             )
     return TextRules(**chosen)
 

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from litebert.checks import is_number
+from litebert.checks import is_number, shorten
 from litebert.config import EncoderConfig
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.kernels.gate import Gate, parse
@@ -82,8 +82,8 @@ class Runtime:
         cuda = device.startswith("cuda")
         if cuda and not torch.cuda.is_available():
             raise ConfigError(
-                f"device is {device!r}, and torch sees no GPU here; use --device cpu, or see "
-                "litebert doctor"
+                f"device is {shorten(device)}, and torch sees no GPU here; use --device cpu, or "
+                "see litebert doctor"
             )
         try:
             target = torch.device(f"cuda:{local}" if device == "cuda" else device)
@@ -91,8 +91,8 @@ class Runtime:
                 torch.cuda.set_device(target)
         except RuntimeError as error:
             raise ConfigError(
-                f"there is no device {device!r} here: {str(error).splitlines()[0]}; see litebert "
-                "doctor"
+                f"there is no device {shorten(device)} here: {str(error).splitlines()[0]}; see "
+                "litebert doctor"
             ) from error
         if world_size > 1 and not dist.is_initialized():
             _join("nccl" if cuda else "gloo", rank, world_size)

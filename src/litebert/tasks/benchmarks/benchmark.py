@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from litebert.checks import shorten
 from litebert.data.bad_rows import BadRows
 from litebert.data.unpack import COMPRESSIONS
 from litebert.errors import DataError
@@ -117,7 +118,7 @@ def _find_files(
     for split in splits or ():
         if split not in benchmark.splits:
             raise DataError(
-                f"{benchmark.task.name} has no split {split!r}; it has: "
+                f"{benchmark.task.name} has no split {shorten(split)}; it has: "
                 f"{', '.join(benchmark.splits)}"
             )
     if data.is_file() and splits is not None and len(splits) == 1:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRows
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
@@ -89,7 +90,7 @@ def _columns(
         if columns[role] is None and role in needed:
             raise DataError(
                 f"{path}: there is no column {' or '.join(map(repr, names))}, which {task.name} "
-                f"has; the file has: {', '.join(row)}; is it GLUE's original {task.name} file?"
+                f"has; the file has: {list_names(row)}; is it GLUE's original {task.name} file?"
             )
     return columns
 
@@ -97,14 +98,16 @@ def _columns(
 def _label(text: str, task: Task) -> str | float:
     if task.kind != "regress":
         if text not in task.labels:
-            raise ValueError(f"the label is {text!r}, {task.name} has: {', '.join(task.labels)}")
+            raise ValueError(
+                f"the label is {shorten(text)}, {task.name} has: {', '.join(task.labels)}"
+            )
         return text
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"the score is {text!r}, expected a number")
+        raise ValueError(f"the score is {shorten(text)}, expected a number")
     return number
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from litebert.checks import shorten
 from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
@@ -52,7 +53,7 @@ def _passage(path: Path, level: str, bad: BadRows) -> Iterator[ChoiceExample]:
                 "answers"
             )
     except (DataError, KeyError, TypeError, AttributeError) as error:
-        reason = f"no passage of RACE ({error!r})"
+        reason = f"no passage of RACE ({shorten(error)})"
         if isinstance(error, DataError):
             reason = str(error).removeprefix(f"{path}: ")
         bad.add(Location(str(path), 1), reason)
@@ -92,7 +93,7 @@ def _label(question: Any, choices: Any, answer: Any) -> int | None:
         return None
     letters = ascii_uppercase[: len(choices)]
     if not isinstance(answer, str) or len(answer) != 1 or answer not in letters:
-        raise BadRowError(f"the answer is {answer!r}, expected one of {', '.join(letters)}")
+        raise BadRowError(f"the answer is {shorten(answer)}, expected one of {', '.join(letters)}")
     return letters.index(answer)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from litebert.checks import shorten
 from litebert.config import HeadKind
 from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import DataError
@@ -34,7 +35,7 @@ def read_squad(
                 question, title=title, context=context, has_null=has_null, where=str(location)
             )
             if example.key in seen:
-                raise BadRowError(f"the id {example.key!r} was there before")
+                raise BadRowError(f"the id {shorten(example.key)} was there before")
             if split == "train" and example.answers is None:
                 raise BadRowError("the question has no answers, from which a model could learn")
         except BadRowError as error:
@@ -101,13 +102,14 @@ def _read_answers(objects: Any, context: str) -> tuple[Answer, ...]:
     for text, start in stated:
         if not isinstance(text, str) or not (start is None or isinstance(start, int)):
             raise BadRowError(
-                f"an answer is {text!r} from {start!r}, expected a text and a whole number"
+                f"an answer is {shorten(text)} from {shorten(start)}, expected a text and a whole "
+                "number"
             )
         if not text.strip():
             continue
         answer = Answer.find(context, text, start)
         if answer is None:
-            raise BadRowError(f"the answer {text!r} is not in the context")
+            raise BadRowError(f"the answer {shorten(text)} is not in the context")
         answers[answer] = None
     return tuple(answers)
 

@@ -24,6 +24,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from litebert.checks import shorten
 from litebert.config import HeadKind
 from litebert.errors import ConfigError
 from litebert.shapes import Bool, Float, Int
@@ -66,13 +67,15 @@ class ExitRule:
 
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
-            raise ConfigError(f"exit is one of {', '.join(CRITERIA)}; got {self.criterion!r}")
+            raise ConfigError(
+                f"exit is one of {', '.join(CRITERIA)}; got {shorten(self.criterion)}"
+            )
         is_number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
         low, high = (1.0, 1e6) if self.criterion == "patience" else (0.0, 1.0)
         if not is_number or not low <= self.threshold <= high:
             expected = "depths, at least 1" if self.criterion == "patience" else "from 0 to 1"
             raise ConfigError(
-                f"the threshold of {self.criterion} is {expected}; got {self.threshold!r}"
+                f"the threshold of {self.criterion} is {expected}; got {shorten(self.threshold)}"
             )
 
     def check_head(self, head: HeadKind) -> None:

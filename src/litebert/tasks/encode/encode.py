@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from litebert.checks import shorten
 from litebert.errors import DataError
 from litebert.packing import keep_longest_first, num_special
 from litebert.shapes import Int
@@ -40,7 +41,7 @@ def encode(card: TaskCard, examples: Sequence[TaskExample], tokenizer: Tokenizer
     stray = next((example for example in examples if not isinstance(example, expected)), None)
     if stray is not None:
         raise DataError(
-            f"{card.task.name} asks about a {expected.__name__}, {stray.key!r} is a "
+            f"{card.task.name} asks about a {expected.__name__}, {shorten(stray.key)} is a "
             f"{type(stray).__name__}"
         )
     return encoder(card, examples, tokenizer)
@@ -93,7 +94,7 @@ def _text_targets(card: TaskCard, examples: Sequence[TextExample]) -> np.ndarray
         unknown = next((label for label in example.labels() if label not in numbers), None)
         if unknown is not None:
             raise DataError(
-                f"{example.where or example.key}: label {unknown!r} is not among those of "
+                f"{example.where or example.key}: label {shorten(unknown)} is not among those of "
                 f"{card.task.name}: {shown(card.task.labels)}"
             )
     if card.task.head == "multilabel":
@@ -110,7 +111,9 @@ def _number(example: TextExample) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise DataError(f"{example.where or example.key}: label {example.label!r} is not a number")
+        raise DataError(
+            f"{example.where or example.key}: label {shorten(example.label)} is not a number"
+        )
     return number
 
 

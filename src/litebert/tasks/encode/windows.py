@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from litebert.checks import shorten
 from litebert.errors import DataError
 from litebert.packing import num_special, ranges, row_bounds, row_positions
 from litebert.shapes import Int
@@ -140,7 +141,7 @@ def _answer_spans(examples: Sequence[AnswerExample]) -> _Spans | None:
         answer = Answer.find(example.context, text, start)
         if answer is None:
             raise DataError(
-                f"{example.where or example.key}: the answer {text!r} does not stand in its "
+                f"{example.where or example.key}: the answer {shorten(text)} does not stand in its "
                 "context; mend the example or leave it out"
             )
         spans.append((answer.start, answer.start + len(answer.text)))
@@ -184,7 +185,7 @@ def _tag_targets(
         unknown = next((tag for tag in tags if tag not in numbers), None)
         if unknown is not None:
             raise DataError(
-                f"{where}: tag {unknown!r} is not among those of {card.task.name}: "
+                f"{where}: tag {shorten(unknown)} is not among those of {card.task.name}: "
                 f"{shown(card.task.labels)}"
             )
         targets += [numbers[tag] for tag in tags]

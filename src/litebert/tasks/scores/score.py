@@ -14,6 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from litebert.checks import list_names, shorten
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import (
     AnswerExample,
@@ -256,7 +257,9 @@ def _measures(
     known = _MEASURES[task.head](task, examples, predictions)
     unknown = [name for name in task.scores if name not in known]
     if unknown:
-        raise ConfigError(f"{task.kind} has no score {unknown[0]!r}; known: {', '.join(known)}")
+        raise ConfigError(
+            f"{task.kind} has no score {shorten(unknown[0])}; known: {', '.join(known)}"
+        )
     halves = [name for name in known if name.startswith(("has_answer_", "no_answer_"))]
     return {name: known[name] for name in dict.fromkeys([*task.scores, *halves])}
 
@@ -308,9 +311,9 @@ def _multilabel_measures(
 
 
 def _unknown_label(task: Task, example: TextExample, label: object) -> DataError:
-    known = ", ".join(task.labels[:10]) + (" …" if len(task.labels) > 10 else "")
     return DataError(
-        f"{example.where or example.key}: {label!r} is no label of {task.name}; known: {known}"
+        f"{example.where or example.key}: {shorten(label)} is no label of {task.name}; known: "
+        f"{list_names(task.labels, limit=10)}"
     )
 
 

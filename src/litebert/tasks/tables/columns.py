@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from litebert.checks import check_choice, check_number, check_whole
+from litebert.checks import check_choice, check_number, check_whole, list_names, shorten
 from litebert.data.bad_rows import BadRowPolicy
 from litebert.errors import ConfigError, DataError
 from litebert.tasks.examples import Kind
@@ -98,7 +98,7 @@ class TableOptions:
         if not self.label_separator.strip():
             raise ConfigError('label_separator is a text such as ";", none or auto; got a blank')
         if self.labels is not None and len(set(self.labels)) != len(self.labels):
-            raise ConfigError(f"labels are named twice; got {', '.join(self.labels)}")
+            raise ConfigError(f"labels are named twice; got {list_names(self.labels)}")
 
 
 _ROLES = (
@@ -272,7 +272,7 @@ def find_columns(
 
 def _describe(columns: Mapping[str, tuple[str, ...]], roles: Sequence[str]) -> str:
     return ", ".join(
-        f"{role} is {', '.join(map(repr, columns[role]))}" for role in roles if role in columns
+        f"{role} is {list_names(columns[role], show=repr)}" for role in roles if role in columns
     )
 
 
@@ -322,8 +322,10 @@ def _plain(name: str) -> str:
 def _expect(name: str, role: str, names: Sequence[str], where: str) -> None:
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1)
-        meant = f"did you mean {close[0]!r}? " if close else ""
-        raise DataError(f"{_at(where)}there is no column {name!r} for {role}; {meant}{_has(names)}")
+        meant = f"did you mean {shorten(close[0])}? " if close else ""
+        raise DataError(
+            f"{_at(where)}there is no column {shorten(name)} for {role}; {meant}{_has(names)}"
+        )
 
 
 def _missing(kind: Kind, role: str, names: Sequence[str], where: str) -> str:
@@ -336,8 +338,7 @@ def _missing(kind: Kind, role: str, names: Sequence[str], where: str) -> str:
 
 
 def _has(names: Sequence[str]) -> str:
-    some = ", ".join(repr(name) for name in names[:20])
-    return f"the table has: {some}{', …' if len(names) > 20 else ''}"
+    return f"the table has: {list_names(names, show=repr)}"
 
 
 def _at(where: str) -> str:

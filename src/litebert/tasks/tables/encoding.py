@@ -7,6 +7,7 @@ those of a Western European language; the guess is told. Anything else stays UTF
 
 import codecs
 
+from litebert.checks import shorten
 from litebert.errors import ConfigError
 
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -27,8 +28,8 @@ def check_encoding(name: str) -> None:
         " ".encode(name)
     except (LookupError, UnicodeError, ValueError):
         raise ConfigError(
-            f"there is no text encoding {name!r}; usual ones are utf-8, cp1252, latin-1, cp1251, "
-            "utf-16 and auto"
+            f"there is no text encoding {shorten(name)}; usual ones are utf-8, cp1252, latin-1, "
+            "cp1251, utf-16 and auto"
         ) from None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from string import ascii_uppercase
 from typing import Any
 
+from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRowError
 from litebert.tasks.examples import (
     Answer,
@@ -98,13 +99,13 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
         return meant.pop()
     if meant:
         raise BadRowError(
-            f"the right option {text!r} may be option {' or '.join(map(str, sorted(meant)))}, "
-            "counted from 0"
+            f"the right option {shorten(text)} may be option "
+            f"{' or '.join(map(str, sorted(meant)))}, counted from 0"
         )
     last = len(options) - 1
     raise BadRowError(
-        f"the right option is {text!r}, expected a letter A to {ascii_uppercase[last]}, a number 0 "
-        f"to {last}, or an option"
+        f"the right option is {shorten(text)}, expected a letter A to {ascii_uppercase[last]}, a "
+        f"number 0 to {last}, or an option"
     )
 
 
@@ -140,7 +141,7 @@ def _answers(value: Any, row: Row, columns: Columns, context: str) -> tuple[Answ
             raise BadRowError(f"an answer is {type(text).__name__}, expected text")
         answer = Answer.find(context, text, None if first in (None, "") else _whole(first))
         if answer is None:
-            raise BadRowError(f"the answer {text[:80]!r} is not in the context")
+            raise BadRowError(f"the answer {shorten(text)} is not in the context")
         answers[answer] = None
     return tuple(answers)
 
@@ -177,7 +178,7 @@ def _empty(texts: tuple[str, ...]) -> int:
 def _value(row: Row, name: str) -> Any:
     if name not in row:
         raise BadRowError(
-            f"the row has no field {name!r}; it has: {', '.join(map(str, row))[:200] or 'none'}"
+            f"the row has no field {shorten(name)}; it has: {list_names(row) or 'none'}"
         )
     return row[name]
 
@@ -187,21 +188,21 @@ def _text(row: Row, name: str | None) -> str:
     value = _value(row, name)
     if not isinstance(value, str):
         held = "is null" if value is None else f"holds {type(value).__name__}, expected text"
-        raise BadRowError(f"the field {name!r} {held}")
+        raise BadRowError(f"the field {shorten(name)} {held}")
     if not value.strip():
-        raise BadRowError(f"the field {name!r} is empty")
+        raise BadRowError(f"the field {shorten(name)} is empty")
     return _clean(value, name)
 
 
 def _clean(text: str, name: str) -> str:
     if "\0" in text:
-        raise BadRowError(f"the field {name!r} holds a NUL character, which no text has")
+        raise BadRowError(f"the field {shorten(name)} holds a NUL character, which no text has")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
             raise BadRowError(
-                f"the field {name!r} holds half of a surrogate pair (\\ud800 to \\udfff)"
+                f"the field {shorten(name)} holds half of a surrogate pair (\\ud800 to \\udfff)"
             ) from None
     return text
 
@@ -216,7 +217,7 @@ def _label(value: Any, name: str) -> str | None:
         value = int(value)  # a table with gaps turns whole numbers into floats
     if not isinstance(value, str | int | float):
         raise BadRowError(
-            f"the field {name!r} holds {type(value).__name__}, expected a word or a number"
+            f"the field {shorten(name)} holds {type(value).__name__}, expected a word or a number"
         )
     return _clean(str(value).strip(), name) or None
 
@@ -230,7 +231,7 @@ def _labels(value: Any, name: str) -> str | tuple[str, ...] | None:
         return _label(value, name)
     labels = tuple(dict.fromkeys(_label(item, name) for item in value))
     if None in labels:
-        raise BadRowError(f"the field {name!r} is a list with an empty label")
+        raise BadRowError(f"the field {shorten(name)} is a list with an empty label")
     return tuple(label for label in labels if label is not None)
 
 
@@ -242,7 +243,9 @@ def _number(value: Any, name: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise BadRowError(f"the field {name!r} is {str(value)[:40]!r}, expected a finite number")
+        raise BadRowError(
+            f"the field {shorten(name)} is {shorten(str(value))}, expected a finite number"
+        )
     return number
 
 
@@ -251,13 +254,13 @@ def _whole(value: Any) -> int:
         return int(value)
     except (TypeError, ValueError, OverflowError):
         raise BadRowError(
-            f"the answer's start is {str(value)[:40]!r}, expected a whole number"
+            f"the answer's start is {shorten(str(value))}, expected a whole number"
         ) from None
 
 
 def _list(value: Any, name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
-        raise BadRowError(f"the field {name!r} is no list of texts")
+        raise BadRowError(f"the field {shorten(name)} is no list of texts")
     return tuple(_clean(str(item), name) for item in value)
 
 
@@ -266,8 +269,8 @@ def _words(value: Any, name: str) -> tuple[str, ...]:
     items = _parsed(value) if isinstance(value, str) else value
     if isinstance(items, str) and _FOREIGN_LIST.fullmatch(items.strip()):
         raise BadRowError(
-            f'the field {name!r} is a list that is no JSON; expected it written as ["a", "b"], or '
-            "as a b"
+            f"the field {shorten(name)} is a list that is no JSON; expected it written as "
+            '["a", "b"], or as a b'
         )
     return _list(items.split() if isinstance(items, str) else items, name)
 

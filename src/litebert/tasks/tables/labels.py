@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from litebert.checks import list_names, shorten
 from litebert.config import HeadKind
 from litebert.data.bad_rows import BadRowError
 from litebert.errors import DataError
@@ -50,8 +51,9 @@ class Labels:
         for label in _labels_of(example) if self.names else ():
             if label not in (self.names or ()):
                 names = self.names or ()
-                known = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-                raise BadRowError(f"the label {label!r} is unknown; known are: {known}")
+                raise BadRowError(
+                    f"the label {shorten(label)} is unknown; known are: {list_names(names)}"
+                )
         return example
 
     def learn(self, examples: Sequence[TaskExample], where: str) -> list[TaskExample]:
@@ -68,7 +70,7 @@ class Labels:
             examples = [self._as_decided(self._split(example)) for example in texts]
         if self.is_multilabel:
             count = sum(len(each.labels()) > 1 for each in texts)
-            split = f", split at {self._separator!r}" if self._is_split else ""
+            split = f", split at {shorten(self._separator)}" if self._is_split else ""
             self.notes.append(
                 f"{count:,} of {len(texts):,} rows have several labels{split}: every label is "
                 "predicted independently (multi-label)"
@@ -119,8 +121,9 @@ class Labels:
             if alone:
                 missing = min(pieces - alone)
                 self.notes.append(
-                    f"labels such as {min(joined)!r} are read as they are, since {missing!r} never "
-                    f"stands alone; --label-separator {separator!r} splits them"
+                    f"labels such as {shorten(min(joined))} are read as they are, since "
+                    f"{shorten(missing)} never stands alone; --label-separator "
+                    f"{shorten(separator)} splits them"
                 )
         return "none"
 
@@ -137,15 +140,15 @@ class Labels:
                 )
         elif len(different) == 1:
             raise DataError(
-                f"{where}: the only {what} is {labels[0]!r}, in {len(labels):,} places; two or "
-                "more are needed to learn"
+                f"{where}: the only {what} is {shorten(labels[0])}, in {len(labels):,} places; two "
+                "or more are needed to learn"
             )
         if self.kind not in LABELLED:
             return ()
         if self.kind != "tag" and len(different) == len(labels) >= _MANY:
             raise DataError(
                 f"{where}: all {len(labels):,} rows have labels of their own, such as "
-                f"{labels[0]!r}; name the label's column"
+                f"{shorten(labels[0])}; name the label's column"
             )
         return tuple(sorted(map(str, different), key=_order))
 

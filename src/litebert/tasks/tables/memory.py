@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from litebert.checks import list_names
 from litebert.data.bad_rows import BadRows, Location
 from litebert.errors import DataError
 from litebert.tasks.tables.split import STEMS
@@ -62,7 +63,7 @@ def to_tables(data: Any) -> dict[str, MemoryTable]:
         if split is None or split in tables:
             raise DataError(
                 f"a dict of data has the splits train, dev (or validation) and test as keys, each "
-                f"once; got: {', '.join(map(str, data))}; rows are a list of dicts"
+                f"once; got: {list_names(data)}; rows are a list of dicts"
             )
         tables[split] = MemoryTable(str(name), rows)
     return tables

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.data.unpack import compression_of
 from litebert.errors import DataError
@@ -222,8 +223,8 @@ def _open_scored(
             if columns.second is None:
                 raise DataError(
                     f"{name}: no column is recognized as the second text of a scored pair; the "
-                    f"table has: {', '.join(map(repr, names))}; expected text_a, text_b, score, or "
-                    "name it with --second"
+                    f"table has: {list_names(names, show=repr)}; expected text_a, text_b, score, "
+                    "or name it with --second"
                 )
             notes += [note] if note else []
             for location, row in rows:
@@ -260,8 +261,8 @@ class _Roles:
         def find(role: str, wanted: str | None, usual: str) -> str | None:
             if wanted is not None and wanted not in names:
                 raise DataError(
-                    f"{where}: there is no column {wanted!r} for {role}; the table has: "
-                    f"{', '.join(map(repr, names))}"
+                    f"{where}: there is no column {shorten(wanted)} for {role}; the table has: "
+                    f"{list_names(names, show=repr)}"
                 )
             return wanted or next((looks[look] for look in usual.split() if look in looks), None)
 
@@ -273,7 +274,7 @@ class _Roles:
             raise DataError(
                 f"{where}: the columns are not recognized; expected anchor and positive (and "
                 "negative), premise, hypothesis and label, text_a, text_b and score, or text "
-                f"alone; the table has: {', '.join(map(repr, names))}; name them with --text, "
+                f"alone; the table has: {list_names(names, show=repr)}; name them with --text, "
                 "--second and --label"
             )
         if second is None:
@@ -293,13 +294,13 @@ class _Roles:
         )
 
     def describe(self) -> str:
-        negatives = f", negative is {', '.join(map(repr, self.negatives))}"
+        negatives = f", negative is {list_names(self.negatives, show=repr)}"
         return (
-            f"columns recognized: text is {self.first!r}"
-            + (f", second is {self.second!r}" if self.second else ", read twice (SimCSE)")
+            f"columns recognized: text is {shorten(self.first)}"
+            + (f", second is {shorten(self.second)}" if self.second else ", read twice (SimCSE)")
             + (negatives if self.negatives else "")
-            + (f", label is {self.label!r}" if self.label else "")
-            + (f", score is {self.score!r}" if self.score else "")
+            + (f", label is {shorten(self.label)}" if self.label else "")
+            + (f", score is {shorten(self.score)}" if self.score else "")
         )
 
 
@@ -351,7 +352,9 @@ def _read_row(row: Row, roles: _Roles, builder: _Builder, premises: "_Premises")
         except (TypeError, ValueError):
             score = float("nan")
         if not np.isfinite(score):
-            raise BadRowError(f"{roles.score} is {row.get(roles.score)!r}, expected a number")
+            raise BadRowError(
+                f"{roles.score} is {shorten(row.get(roles.score))}, expected a number"
+            )
         builder.add(first, second)
         builder.scores.append(score)
     else:
@@ -373,8 +376,8 @@ class _Premises:
         label = str(label or "").strip().lower()
         if label not in (*_NLI, *_NO_LABEL):
             raise BadRowError(
-                f"the label is {label!r}, expected {', '.join(_NLI)}; numbers that say how alike "
-                "two texts are go into a column called score"
+                f"the label is {shorten(label)}, expected {', '.join(_NLI)}; numbers that say how "
+                "alike two texts are go into a column called score"
             )
         self.labels[label] += 1
         by_label = {"entailment": self.entailed, "contradiction": self.contradicted}

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from litebert.checks import shorten
 from litebert.data.bad_rows import BadRows, Location
 from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.parquet import parquet_rows
@@ -316,7 +317,7 @@ def _header(record: _Record) -> list[str]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
-            f"{record.location.in_full()}: the header names the column {twice[0]!r} more than "
-            "once; give each column a name of its own"
+            f"{record.location.in_full()}: the header names the column {shorten(twice[0])} more "
+            "than once; give each column a name of its own"
         )
     return names

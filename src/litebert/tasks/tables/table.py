@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
+from litebert.checks import shorten
 from litebert.config import HeadKind
 from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.data.unpack import compression_of
@@ -72,8 +73,8 @@ def open_table(
     missing = [split for split in wanted if split not in examples]
     if missing:
         raise DataError(
-            f"{data if isinstance(data, Path) else 'the data'} has no split {missing[0]!r}; there "
-            f"is: {', '.join(dict.fromkeys((*in_files, *examples)))}; "
+            f"{data if isinstance(data, Path) else 'the data'} has no split {shorten(missing[0])}; "
+            f"there is: {', '.join(dict.fromkeys((*in_files, *examples)))}; "
             f"expected a file {' or '.join(STEMS.get(missing[0], missing))}.csv (or {TABLES})"
         )
     return TaskData(

@@ -172,7 +172,7 @@ def label_weights(spec: ClassWeights, task: Task, inputs: Inputs) -> np.ndarray 
     for label in named:
         if label not in task.labels:
             raise ConfigError(
-                f"there is no label {label!r} for a class weight; {task.name} has: "
+                f"there is no label {shorten(label)} for a class weight; {task.name} has: "
                 f"{shown(task.labels)}"
             )
     weights = np.array([named.get(label, 1.0) for label in task.labels])
