@@ -81,8 +81,9 @@ def test_a_mask_stands_where_a_word_would(model: Predictor) -> None:
     """With the word itself instead of the mask, every other token is the same."""
     tokenizer = model.tokenizer
     word = tokenizer.tokens.index("▁whale")
+    dropped = "\u0301", "\u0301 sails", "\x01.", "\x01 🐋"
     for before in ("", "the ", "first the goat "):
-        for after in ("", ".", " sails", " 中", "中", " [MASK] .", " ."):
+        for after in ("", ".", " sails", " 中", "中", " [MASK] .", " .", *dropped, "ﷺ"):
             row = encode_masked(tokenizer, f"{before}[MASK]{after}", max_length=64)
             if "[MASK]" in after:
                 assert (row == tokenizer.mask_id).sum() == 2

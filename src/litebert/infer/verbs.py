@@ -163,10 +163,9 @@ def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
         )
     ids = tokenizer.encode(first)
     # An unused character in place of the masked word: no token spans it and the text behind.
-    stand_in = _unused_character(tokenizer)
-    for tokens in tokenizer.encode_with_offsets([stand_in + rest for rest in others]):
-        is_behind = tokens.offsets[:, 1] > len(stand_in)
-        ids += [tokenizer.mask_id, *np.array(tokens.ids, np.int64)[is_behind].tolist()]
+    stand_in = unused_character(tokenizer)
+    for rest in others:
+        ids += [tokenizer.mask_id, *tokenizer.encode_behind(stand_in, rest)]
     last = max(position for position, id in enumerate(ids) if id == tokenizer.mask_id)
     room = max_length - num_special(False)
     if last + 1 > room:
@@ -179,7 +178,7 @@ def encode_masked(tokenizer: Tokenizer, text: str, *, max_length: int) -> Row:
 
 
 @lru_cache(maxsize=4)
-def _unused_character(tokenizer: Tokenizer) -> str:
+def unused_character(tokenizer: Tokenizer) -> str:
     """A character that no token of the vocabulary contains."""
     used = set().union(*tokenizer.tokens)
     return next(chr(code) for code in _PRIVATE_USE if chr(code) not in used)

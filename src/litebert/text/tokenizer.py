@@ -238,6 +238,19 @@ class Tokenizer:
             ]
         return tokens
 
+    def encode_behind(self, stand_in: str, text: str) -> list[int]:
+        """The token ids of a text that stands directly behind a character which no token contains:
+        whether it starts a word depends on the space between them."""
+        cleaned = clean(stand_in + text, self.rules)
+        tokens: list[str] = self._processor.Encode(cleaned, out_type=str)
+        prefix: str = self._processor.Normalize("a").removesuffix("a")
+        # the tokens partition the normalized text; an unknown one may reach into `text`
+        ends = np.cumsum([len(token) for token in tokens])
+        ids = np.array(self._processor.Encode(cleaned), np.int64)
+        row = ids[ends > len(prefix) + len(stand_in)].tolist()
+        self._splits.apply_to_lists([row])
+        return row
+
     def pair(
         self,
         a: str,
