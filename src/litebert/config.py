@@ -43,6 +43,8 @@ MAX_DROPOUT = 0.99
 """Highest dropout probability."""
 EXPORT_FORMAT = "litebert-export"
 """The format in config.json of a model that `litebert export` wrote."""
+WEB_FORMAT = "litebert-web"
+"""The same for a browser."""
 ROTARY_BASE = 10_000.0
 """Su et al.'s."""
 

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litebert.config import EXPORT_FORMAT, PRESETS
+from litebert.config import EXPORT_FORMAT, PRESETS, WEB_FORMAT
 from litebert.errors import CheckpointError
 from litebert.files import read_json
 from litebert.models.index import embedded_models, find_embedded
@@ -36,7 +36,13 @@ def load_checkpoint(
     if not os.path.exists(path) and not find_prefix(path):
         raise CheckpointError(_no_model(str(name)))
     config = path / "config.json"
-    if config.is_file() and read_json(config).get("format") == EXPORT_FORMAT:
+    kind = read_json(config).get("format") if config.is_file() else None
+    if kind == WEB_FORMAT:
+        raise CheckpointError(
+            f"{path} was written by litebert export for a browser; give the checkpoint that it "
+            "came from"
+        )
+    if kind == EXPORT_FORMAT:
         raise CheckpointError(
             f"{path} was written by litebert export and can only predict; give the checkpoint that "
             "it came from"

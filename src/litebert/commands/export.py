@@ -1,4 +1,4 @@
-"""litebert export: a model in; a folder of graphs for ONNX Runtime or OpenVINO out."""
+"""litebert export: a model in; a folder of graphs for ONNX Runtime, OpenVINO or a browser out."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -7,7 +7,7 @@ import tyro
 
 from litebert.commands.flags import Json, Unverified, note
 from litebert.files import to_json
-from litebert.infer.exported import Precision, Runtime
+from litebert.infer.exported import Format, Precision
 from litebert.terminal import write_line
 
 
@@ -15,7 +15,7 @@ def export(
     *,
     model: str,
     out: str,
-    runtime: Annotated[Runtime, tyro.conf.arg(name="format")] = "onnx",
+    runtime: Annotated[Format, tyro.conf.arg(name="format")] = "onnx",
     int8: bool = False,
     whole: bool = False,
     data: str | None = None,
@@ -23,15 +23,15 @@ def export(
     unverified: Unverified = False,
     json: Json = False,
 ) -> None:
-    """Export a model for ONNX Runtime or OpenVINO: one layer's graph, applied as often as the model
-    has layers. `litebert.load` and every verb take the folder as --model, and answer without
-    torch.
+    """Export a model for ONNX Runtime, OpenVINO or a browser: one layer's graph, applied as often
+    as the model has layers. `litebert.load` and every verb take a folder of the first two as
+    --model, and answer without torch; one for a browser holds a page and a module of JavaScript.
 
     Args:
         model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
             model.
         out: The folder to write.
-        runtime: Which engine reads it.
+        runtime: What reads it: an engine of litebert, or a browser with onnxruntime-web.
         data: File or folder to check the export by: the model's own task, with labels, for scores
             before and after, or any texts where the model has no task. int8 for OpenVINO also
             measures the ranges of its inputs there. Without it built-in texts are compared.
@@ -68,3 +68,5 @@ def export(
         )
     elif data is None and not whole:
         write_line("no score was compared: --data FILE gives texts with labels")
+    if runtime == "web":
+        write_line(f"next: npm install in {out}, then serve it over http; its README.md says how")

@@ -28,6 +28,8 @@ CONFIG, TASK = "config.json", "task.json"
 VERSION = 1
 TABLE, SCALES = "token_table", "token_scales"
 Runtime = Literal["onnx", "openvino"]
+Format = Literal["onnx", "openvino", "web"]
+"""What is written: for a runtime's engine, or for a browser (export/web.py)."""
 Precision = Literal["float32", "int8"]
 SUFFIXES: dict[str, tuple[str, ...]] = {"onnx": (".onnx",), "openvino": (".xml", ".bin")}
 _OVERHEAD_BYTES = 16 * 2**20

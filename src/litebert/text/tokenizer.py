@@ -100,13 +100,14 @@ class Tokenizer:
         self.special_ids = frozenset(
             (self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id)
         )
-        splits = (
+        self.splits: dict[int, list[int]] = (
             vocabulary.digit_comma_splits(self._processor, self.tokens)
             if self.rules.split_digit_commas
             else {}
         )
-        self.split_ids = frozenset(splits)  # ids that are never given out
-        self._splits = vocabulary.Splits(splits, self.vocab_size)
+        """For each id that is never given out, the ids that replace it."""
+        self.split_ids = frozenset(self.splits)
+        self._splits = vocabulary.Splits(self.splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
         collapses = spaces.removeprefix(SPACE) == SPACE.join("abcdef")
         self._is_fast = collapses and replace(self.rules, split_digit_commas=True) == TextRules()
@@ -247,7 +248,7 @@ class Tokenizer:
         # the tokens partition the normalized text; an unknown one may reach into `text`
         ends = np.cumsum([len(token) for token in tokens])
         ids = np.array(self._processor.Encode(cleaned), np.int64)
-        row = ids[ends > len(prefix) + len(stand_in)].tolist()
+        row: list[int] = ids[ends > len(prefix) + len(stand_in)].tolist()
         self._splits.apply_to_lists([row])
         return row
 

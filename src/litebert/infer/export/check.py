@@ -13,7 +13,6 @@ import torch
 from litebert.config import POOLED_HEADS, Pooling
 from litebert.errors import DataError
 from litebert.infer.engine import Engine
-from litebert.infer.engines import open_export
 from litebert.infer.torch_engine import TorchEngine
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.embed_card import is_embed_card
@@ -96,14 +95,14 @@ def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
     return CheckData(texts=texts[:MOST_TEXTS], task=opened.task, examples=examples)
 
 
-def compare(checkpoint: Checkpoint, folder: Path, data: CheckData) -> ExportReport:
-    """The report; the folder is loaded and run for it."""
+def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckData) -> ExportReport:
+    """The report; `engine` runs the folder's graphs."""
     config = checkpoint.model.config
     files = [path for path in folder.iterdir() if path.is_file()]
     graphs = [path for path in files if path.suffix in (".onnx", ".xml", ".bin", ".npy")]
     weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
     pooling: Pooling = "cls" if any(head.kind in POOLED_HEADS for head in config.heads) else "mean"
-    engines = TorchEngine(checkpoint), open_export(folder, unverified=True)
+    engines = TorchEngine(checkpoint), engine
     exact, theirs = (
         each.embed(data.texts, pooling=pooling, normalize=True).astype(np.float64)
         for each in engines

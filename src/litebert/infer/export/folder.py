@@ -11,6 +11,8 @@ from litebert.config import ModelConfig
 from litebert.errors import ConfigError, DataError, MissingExtraError
 from litebert.files import to_json, write_folder
 from litebert.infer.cpu import weight_limit
+from litebert.infer.engine import Engine
+from litebert.infer.engines import open_export
 from litebert.infer.export.calibrate import measure_ranges
 from litebert.infer.export.check import BUILT_IN, ExportReport, compare, compare_whole, read_data
 from litebert.infer.export.checkpoint import exported_config, weights_of
@@ -23,6 +25,7 @@ from litebert.infer.exported import (
     SUFFIXES,
     TASK,
     ExportHeader,
+    Format,
     Precision,
     Runtime,
     header_text,
@@ -38,7 +41,7 @@ MOST_POINTS = 0.5
 class ExportOptions:
     """What to write."""
 
-    runtime: Runtime = "onnx"
+    runtime: Format = "onnx"
     precision: Precision = "float32"
     data: str | None = None
     """File to calibrate on and to compare by; None for built-in texts."""
@@ -48,6 +51,11 @@ class ExportOptions:
     """One ordinary graph for other programs (whole.py)."""
 
     def __post_init__(self) -> None:
+        if self.whole and self.runtime == "web":
+            raise ConfigError(
+                "--whole writes one graph for other programs, --format web a folder for a browser; "
+                "leave one of them out"
+            )
         if self.whole and self.runtime != "onnx":
             raise ConfigError("--whole writes ONNX, which OpenVINO reads too; leave --format out")
 
@@ -83,8 +91,14 @@ def export_folder(
             write_whole(checkpoint, folder, int8=options.precision == "int8")
             reports.append(compare_whole(checkpoint, folder, data))
             return
-        write_export(checkpoint, folder, options, texts=data.texts, source=source)
-        reports.append(compare(checkpoint, folder, data))
+        if options.runtime == "web":
+            from litebert.infer.export.web import write_web
+
+            engine: Engine = write_web(checkpoint, folder, int8=options.precision == "int8")
+        else:
+            write_export(checkpoint, folder, options, texts=data.texts, source=source)
+            engine = open_export(folder, unverified=True)
+        reports.append(compare(checkpoint, folder, engine, data))
         if not options.force:
             _check_loss(reports[0])
 
@@ -100,7 +114,8 @@ def write_export(
     texts: Sequence[str] = BUILT_IN,
     source: str = "",
 ) -> None:
-    """Write the files into a folder that the caller publishes."""
+    """Write the files of an engine's folder, which the caller publishes."""
+    assert options.runtime != "web"
     config, weights = exported_config(checkpoint.model.config), weights_of(checkpoint)
     quantization = _quantization(checkpoint, options, texts)
     header = ExportHeader(

@@ -23,11 +23,7 @@ def write_parts(
     config: ModelConfig, weights: Weights, quantization: Quantization
 ) -> dict[str, bytes]:
     """Every graph of the model, by its name (infer/plan.py)."""
-    writer = _Writer(Network(config, weights), quantization)
-    layers = {graph.name: graph for graphs in layer_graphs(config.encoder) for graph in graphs}
-    parts = {"embedding": writer.embedding()}
-    parts |= {name: writer.layer(graph) for name, graph in layers.items()}
-    return parts | {name: writer.head(name) for name in head_graphs(config)}
+    return PartWriter(Network(config, weights), quantization).all()
 
 
 def write_tensors(
@@ -42,22 +38,28 @@ def write_tensors(
     return tensors | adapter_tensors(config.encoder, weights)
 
 
-class _Writer:
+class PartWriter:
     """A method for each graph, under its name."""
 
     def __init__(self, network: Network, quantization: Quantization) -> None:
         self.network, self.quantization = network, quantization
         self.encoder = network.encoder
 
+    def all(self) -> dict[str, bytes]:
+        layers = {graph.name: graph for graphs in layer_graphs(self.encoder) for graph in graphs}
+        parts = {"embedding": self.embedding()}
+        parts |= {name: self.layer(graph) for name, graph in layers.items()}
+        return parts | {name: self.head(name) for name in head_graphs(self.network.config)}
+
     def embedding(self) -> bytes:
-        graph = self._graph()
+        graph = self.graph()
         token_ids = graph.input("token_ids", np.int64, ("batch", "seq"))
         segment_ids = graph.input("segment_ids", np.int64, ("batch", "seq"))
         tokens = self._tokens(graph, token_ids)
-        return self._finish(graph, self.network.embed(graph, tokens, segment_ids), "embedding")
+        return self.finish(graph, self.network.embed(graph, tokens, segment_ids), "embedding")
 
     def layer(self, layer: LayerGraph) -> bytes:
-        graph, size = self._graph(), self.encoder.hidden_size
+        graph, size = self.graph(), self.encoder.hidden_size
         value = graph.input("states", np.float32, ("batch", "seq", size))
         inputs = adapter_inputs(graph, self.encoder, layer.adapted)
         if layer.attention is not None:
@@ -69,7 +71,7 @@ class _Writer:
             value = self.network.attention(graph, layer.attention, value, inputs)
         if layer.feed_forward is not None:
             value = self.network.feed_forward(graph, layer.feed_forward, value, inputs)
-        return self._finish(graph, value, layer.name, "chosen")
+        return self.finish(graph, value, layer.name, "chosen")
 
     def head(self, name: str) -> bytes:
         """A graph behind a layer, by its name."""
@@ -79,18 +81,18 @@ class _Writer:
 
     def exit(self, depth: int) -> bytes:
         """The head of the states after that many layers, which leave early."""
-        graph = self._graph()
+        graph = self.graph()
         first = graph.input("states", np.float32, ("batch", self.encoder.hidden_size))
         for kind, logits in self.network.exit(graph, first, depth).items():
             graph.output(logits, kind, np.float32, ("batch", "outputs"))
         return graph.to_bytes(f"exit-{depth}")
 
     def final(self) -> bytes:
-        graph = self._graph()
-        return self._finish(graph, self.network.final(graph, self._states(graph)), "final")
+        graph = self.graph()
+        return self.finish(graph, self.network.final(graph, self._states(graph)), "final")
 
     def pooled(self) -> bytes:
-        graph = self._graph()
+        graph = self.graph()
         first = graph.input("states", np.float32, ("batch", self.encoder.hidden_size))
         kinds = [head.kind for head in self.network.config.heads if head.kind in POOLED_HEADS]
         for kind, logits in self.network.pooled(graph, first, kinds).items():
@@ -98,7 +100,7 @@ class _Writer:
         return graph.to_bytes("pooled")
 
     def masked(self) -> bytes:
-        graph = self._graph()
+        graph = self.graph()
         states = graph.input("states", np.float32, ("masked", self.encoder.hidden_size))
         query = self.network.masked_query(graph, states)
         table = graph.op("Transpose", self._table(graph), perm=(1, 0))
@@ -108,20 +110,20 @@ class _Writer:
         return graph.to_bytes("masked")
 
     def tag(self) -> bytes:
-        graph = self._graph()
+        graph = self.graph()
         states = graph.input("states", np.float32, ("words", self.encoder.hidden_size))
         logits = self.network.linear(graph, states, "heads.tag.output")
         graph.output(logits, "logits", np.float32, ("words", "labels"))
         return graph.to_bytes("tag")
 
     def span(self) -> bytes:
-        graph = self._graph()
+        graph = self.graph()
         logits = self.network.linear(graph, self._states(graph), "heads.span.output")
         graph.output(logits, "logits", np.float32, ("batch", "seq", 2))
         return graph.to_bytes("span")
 
     def joint_start(self) -> bytes:
-        graph = self._graph()
+        graph = self.graph()
         states, allowed = self._states(graph), graph.input("allowed", np.bool_, ("batch", "seq"))
         start, unanswerable = self.network.joint_start(graph, states, allowed)
         graph.output(start, "logits", np.float32, ("batch", "seq"))
@@ -129,20 +131,20 @@ class _Writer:
         return graph.to_bytes("joint_start")
 
     def joint_end(self) -> bytes:
-        graph = self._graph()
+        graph = self.graph()
         states, allowed = self._states(graph), graph.input("allowed", np.bool_, ("batch", "seq"))
         starts = graph.input("starts", np.int64, ("batch", "beam"))
         logits = self.network.joint_end(graph, states, allowed, starts)
         graph.output(logits, "logits", np.float32, ("batch", "beam", "seq"))
         return graph.to_bytes("joint_end")
 
-    def _graph(self) -> Graph:
+    def graph(self) -> Graph:
         return Graph(self.quantization)
 
     def _states(self, graph: Graph) -> str:
         return graph.input("states", np.float32, ("batch", "seq", self.encoder.hidden_size))
 
-    def _finish(self, graph: Graph, states: str, name: str, seq: str = "seq") -> bytes:
+    def finish(self, graph: Graph, states: str, name: str, seq: str = "seq") -> bytes:
         shape = ("batch", seq, self.encoder.hidden_size)
         graph.output(states, "out", np.float32, shape)
         return graph.to_bytes(name)
