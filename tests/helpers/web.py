@@ -103,7 +103,7 @@ def task_model(
     *heads: Any,
     kind: Any,
     exits: Any = "none",
-    calibrated: Any = None,
+    card: Any = None,
     **encoder: Any,
 ) -> Checkpoint:
     """A model of random weights that was fine-tuned for a kind of task; the first head answers."""
@@ -113,5 +113,6 @@ def task_model(
     model = Model(ModelConfig(encoder=base.model.config.encoder, heads=tuple(chosen))).eval()
     labels = LABELS if kind in ("classify", "pair") else ()
     task = Task(name=kind, kind=kind, scores=("accuracy",), labels=labels, head=heads[0])
-    card = TaskCard(task=task, max_length=48, exits=calibrated or {})
-    return Checkpoint(model=model, tokenizer=base.tokenizer, task=card.to_dict())
+    settings = {"max_length": 48} | (card or {})
+    task_card = TaskCard(task=task, **settings)
+    return Checkpoint(model=model, tokenizer=base.tokenizer, task=task_card.to_dict())

@@ -81,14 +81,15 @@ def test_config_names_every_file_and_what_it_holds(tmp_path: Path) -> None:
         "masked",
         kind="classify",
         exits="each",
-        calibrated=calibrated,
+        card={"exits": calibrated, "temperature": 2.5},
         positions="rotary",
         norm="pre",
     )
     export_folder(checkpoint, tmp_path / "web", WEB)
     config = json.loads((tmp_path / "web" / "config.json").read_text())
     assert config["verbs"] == ["fill", "embed", "classify"]
-    assert config["tasks"]["classify"]["exits"] == calibrated
+    task = config["tasks"]["classify"]
+    assert (task["exits"], task["temperature"], task["max_length"]) == (calibrated, 2.5, 48)
     assert [graph["graph"] for layer in config["plan"] for graph in layer] == ["layer-0"] * 4
     graphs = {f"{name}.onnx" for name in config["graphs"]}
     assert {"layer-0.onnx", "exit-1.onnx", "final.onnx", "masked.onnx"} < graphs

@@ -192,6 +192,7 @@ def _task(card: TaskCard) -> dict[str, Any]:
         "labels": list(card.task.labels),
         "max_length": card.max_length,
         "label_threshold": card.label_threshold,
+        "temperature": card.temperature,
         "exits": {name: dict(numbers) for name, numbers in card.exits.items()},
     }
 

@@ -149,9 +149,10 @@ export class Model {
   }
 
   async #label(verb, first, second) {
-    const { labels, head, label_threshold: threshold } = this.#config.tasks[verb];
+    const { labels, head, label_threshold: threshold, temperature } = this.#config.tasks[verb];
     const { logits, ...depth } = await this.#logits(verb, first, second);
-    const numbers = head === "multilabel" ? sigmoid(logits) : softmax(logits);
+    const scaled = Float64Array.from(logits, (logit) => logit / temperature);
+    const numbers = head === "multilabel" ? sigmoid(logits) : softmax(scaled);
     const probabilities = Object.fromEntries(labels.map((label, i) => [label, numbers[i]]));
     if (head === "multilabel") {
       return { labels: labels.filter((_, i) => numbers[i] >= threshold), probabilities, ...depth };
