@@ -11,7 +11,8 @@ anew: its weights stay as they are. With --based-on only the difference to an em
 stored, which a fine-tuned one needs little room for; `lost` is then what a weight's change misses,
 in parts of its own length. The facts are a JSON object of what only a person knows,
 
-    {"summary": "…", "license": "…", "limits": ["…"], "recipe": {"name": "value"},
+    {"summary": "…", "license": "…", "limits": ["…"], "failures": ["…"],
+     "recipe": {"name": "value"},
      "data": [{"name": "…", "license": "…", "note": "…"}],
      "scores": [{"task": "…", "score": "…", "value": 0.9, "split": "dev", "note": "…"}]}
 
@@ -55,8 +56,10 @@ from litebert.storage.checkpoint import (
 from litebert.storage.difference import Difference
 from litebert.tasks.task import TaskCard
 
-MOST_BYTES = 14_000_000
-"""Of all models together: what a package may weigh."""
+MOST_BYTES = 28_000_000
+"""Of all models together: a wheel stays below 30 MB."""
+MOST_DIFFERENCE = 1_000_000
+"""Of a model that is stored as a difference."""
 RECORDS = {"recipe": "recipe.json", "environment": "environment.json", "status": "status.json"}
 """What a run writes down of itself."""
 NOT_TOLD = ("pid", "platform")
@@ -108,6 +111,14 @@ def parse(args: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--labels", nargs="+", help="what a classifier's labels are to be called, in their order"
     )
+    parser.add_argument(
+        "--alias",
+        nargs="+",
+        help="other names that find it; without the flag those that it has",
+    )
+    parser.add_argument(
+        "--default-for", nargs="+", metavar="VERB", help="verbs that it is the default for"
+    )
     parser.add_argument("--most-bytes", type=int, default=MOST_BYTES)
     return parser.parse_args(args)
 
@@ -128,6 +139,11 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
     target = options.into / options.name
     models = list(embedded_models(options.into)) if (options.into / INDEX).exists() else []
     others = sum(model.num_bytes for model in models if model.name != options.name)
+    before = next((model for model in models if model.name == options.name), None)
+    aliases = tuple(options.alias or (before.aliases if before else ()))
+    default_for = tuple(options.default_for or (before.default_for if before else ()))
+    if unable := sorted(set(default_for) - set(card.verbs)):
+        raise ConfigError(f"{options.name} cannot {', '.join(unable)}, so it is no default for it")
 
     def write(folder: Path) -> None:
         if weights is None:
@@ -143,6 +159,12 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
         for path in folder.iterdir():
             path.chmod(0o644)  # safetensors writes for the owner alone; a package is for everyone
         size = sum(path.stat().st_size for path in folder.iterdir())
+        is_small = size <= MOST_DIFFERENCE or not card.shape["weights"].startswith("difference")
+        if not is_small:
+            raise ConfigError(
+                f"{options.name} has {size:,} bytes, a difference takes {MOST_DIFFERENCE:,} at "
+                "most; lower --rank or --token-rank"
+            )
         if others + size > options.most_bytes:
             beside = f" beside {others:,} of other models" if others else ""
             raise ConfigError(
@@ -153,7 +175,13 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
     write_folder(target, write, replace=target.exists())
     (target / "manifest.json").chmod(0o644)
     stored = Checkpoint.load(target)
-    made = EmbeddedModel(name=options.name, verbs=card.verbs, folder=target)
+    made = EmbeddedModel(
+        name=options.name,
+        verbs=card.verbs,
+        folder=target,
+        aliases=aliases,
+        default_for=default_for,
+    )
     place = next((at for at, model in enumerate(models) if model.name == made.name), len(models))
     models = models[:place] + models[place + 1 :]
     models.insert(0 if options.first else place, made)

@@ -13,7 +13,7 @@ from typing import Any
 from litebert.checks import check_known, check_type, check_whole, is_number, list_names, shorten
 from litebert.errors import ConfigError
 
-AUTHOR_FACTS = ("summary", "license", "data", "recipe", "scores", "limits")
+AUTHOR_FACTS = ("summary", "license", "data", "recipe", "scores", "limits", "failures")
 """Facts that the author states; the others are read from the model and its run."""
 
 
@@ -69,6 +69,8 @@ class ModelCard:
     scores: tuple[ScoreFact, ...]
     limits: tuple[str, ...]
     """What it is not good for."""
+    failures: tuple[str, ...] = ()
+    """Examples of what it gets wrong."""
     run: Mapping[str, Any] | None = None
     """The run's own files: recipe, environment and status."""
 
@@ -82,16 +84,20 @@ class ModelCard:
                 raise ConfigError(
                     f"a card says something of {name}; got {shorten(getattr(self, name))}"
                 )
-        if not all(isinstance(text, str) for text in (*self.limits, *self.verbs)):
-            raise ConfigError("limits and verbs are lists of texts")
+        if not all(isinstance(text, str) for text in (*self.limits, *self.verbs, *self.failures)):
+            raise ConfigError("limits, verbs and failures are lists of texts")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        data = asdict(self)
+        if not self.failures:
+            del data["failures"]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ModelCard":
-        _check_keys(cls, data, optional=("run",))
+        _check_keys(cls, data, optional=("run", "failures"))
         lists = {name: data[name] for name in ("verbs", "data", "scores", "limits")}
+        lists["failures"] = data.get("failures", ())
         for name, value in lists.items():
             if not isinstance(value, list | tuple):
                 raise ConfigError(f"{name} is a list; got {shorten(value)}")
@@ -100,6 +106,7 @@ class ModelCard:
                 **data,
                 "verbs": tuple(lists["verbs"]),
                 "limits": tuple(lists["limits"]),
+                "failures": tuple(lists["failures"]),
                 "data": tuple(_fact(DataFact, fact) for fact in lists["data"]),
                 "scores": tuple(_fact(ScoreFact, fact) for fact in lists["scores"]),
             }
@@ -139,6 +146,8 @@ class ModelCard:
             "## Limits",
             _items(self.limits),
         ]
+        if self.failures:
+            parts += ["## Failures", _items(self.failures)]
         if self.run is not None:
             record = json.dumps(dict(self.run), indent=1, ensure_ascii=False)
             parts += ["## Record of the run", f"```json\n{record}\n```"]

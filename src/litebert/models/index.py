@@ -1,8 +1,9 @@
 """Embedded models, which come with the package: a name or a verb in; a checkpoint folder out.
 
 Beside this file are index.json and one folder per model: an int8 or difference checkpoint, the
-facts of its card as card.json, and the card as README.md. Where no model is named, the first of the
-index that has the verb is used. tools/embed_model.py writes all of it. No torch.
+facts of its card as card.json, and the card as README.md. Where no model is named, the one that
+claims the verb is used, else the first of the index that has it. tools/embed_model.py writes all
+of it. No torch.
 """
 
 import json
@@ -31,6 +32,10 @@ class EmbeddedModel:
     verbs: tuple[str, ...]
     """What it can do: fill, embed, classify, …"""
     folder: Path
+    aliases: tuple[str, ...] = ()
+    """Other names that find it, such as that of its preset."""
+    default_for: tuple[str, ...] = ()
+    """Verbs that it has the first claim to, wherever it stands in the index."""
 
     @property
     def num_bytes(self) -> int:
@@ -65,6 +70,8 @@ def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
                 name=str(model["name"]),
                 verbs=tuple(model["verbs"]),
                 folder=root / str(model["name"]),
+                aliases=tuple(map(str, model.get("aliases", ()))),
+                default_for=tuple(map(str, model.get("default_for", ()))),
             )
             for model in data["models"]
         )
@@ -77,21 +84,28 @@ def embedded_models(root: Path | None = None) -> tuple[EmbeddedModel, ...]:
 def index_text(models: Sequence[EmbeddedModel]) -> str:
     """The text of index.json for these models."""
     data: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
-    data["models"] = [{"name": model.name, "verbs": list(model.verbs)} for model in models]
+    data["models"] = [
+        {"name": model.name, "verbs": list(model.verbs)}
+        | ({"aliases": list(model.aliases)} if model.aliases else {})
+        | ({"default_for": list(model.default_for)} if model.default_for else {})
+        for model in models
+    ]
     return json.dumps(data, indent=2) + "\n"
 
 
 def find_embedded(name: str) -> EmbeddedModel | None:
-    """The embedded model of that name, or None."""
-    return next((model for model in embedded_models() if model.name == name), None)
+    """The embedded model of that name or alias, or None."""
+    models = embedded_models()
+    return next((model for model in models if name in (model.name, *model.aliases)), None)
 
 
 def default_model(verb: str | None = None) -> EmbeddedModel:
-    """The model used where none is named: the first, or the first that has `verb`."""
+    """The model used where none is named: the first; for a verb the one that claims it, else the
+    first that has it."""
     models = embedded_models()
     if not models:
         raise ConfigError(f"there is no embedded model yet; {_GIVE_ONE}")
-    for model in models:
+    for model in sorted(models, key=lambda model: verb not in model.default_for):  # stable
         if verb is None or verb in model.verbs:
             return model
     verbs = "; ".join(f"{model.name} can {' and '.join(model.verbs)}" for model in models)
