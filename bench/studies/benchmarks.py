@@ -2,14 +2,18 @@
 has to beat.
 
     python -m bench.studies.benchmarks --model DIR --data DIR --out DIR [--jobs 6] \\
-        [--tasks sst2 rte …] [--seeds 5] [--table]
+        [--tasks sst2 rte …] [--seeds 5] [--settings chosen.json] [--start rte=RUN …] \\
+        [--minutes 9] [--table]
 
 DATA holds glue/ (GLUE's own folders), squad/ (dev-v1.1.json, dev-v2.0.json, shifts/) and race/
 (train, dev). Where only dev is there (MNLI, QNLI, SQuAD 2) it is cut once by title or pair: four
 fifths train, one fifth is scored, and the row says so. SQuAD 1.1 is learned from SQuAD-shifts. Each
 run is `litebert finetune` in a process of its own, --jobs at a time, with fewer epochs than the
 paper; the small ones of GLUE from several seeds, of which the table has the median; SST-2 also
-without dropout and from random weights. --table trains nothing, it tabulates what is there.
+without dropout and from random weights. --settings are flags by run, as bench/studies/choose.py
+picks them on a part of train. --start lets a run begin with other weights, as RTE, MRPC and STS-B
+may with those of an NLI model; the row says so. After --minutes all runs save and stop, and the
+same command goes on. --table trains nothing, it tabulates what is there.
 """
 
 import argparse
@@ -19,12 +23,14 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from bench.common.results import begin
 from bench.common.tables import markdown
+from litebert.files import write_json
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.predictions import load_predictions
 from litebert.tasks.registry import open_task
@@ -74,6 +80,9 @@ APART = ("sst2", "sst2-plain")
 """Of these, the ones so long that each seed has a process of its own."""
 
 
+CUT_NOTE = "cut from dev: learned from four fifths of it, scored on the rest"
+BEGUN = "begun.json"
+"""In OUT: by run its command, what it started from and whether its settings were chosen."""
 NOTES = {"race": "800 steps, three tenths of an epoch", "squad1": "learned from SQuAD-shifts"}
 
 
@@ -98,6 +107,7 @@ def arrange(data: Path, out: Path) -> dict[str, Path]:
 def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) -> str:
     """One run, or one seed of it, its messages in OUT/NAME.log."""
     task, _, flags = RUNS[name]
+    flags = merged(flags, args.chosen.get(name, ()))
     label, out = (
         (name, args.out / name)
         if seed is None
@@ -110,7 +120,7 @@ def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) ->
         "finetune",
         task,
         "--model",
-        args.model,
+        args.starts.get(name, args.model),
         "--data",
         str(place),
     ]
@@ -119,10 +129,29 @@ def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) ->
         command += ["--seed", str(seed)]
     elif name in SEVERAL:
         command += ["--seeds", str(args.seeds)]
+    if args.minutes is not None:
+        left = args.minutes - (time.monotonic() - args.began) / 60
+        command += ["--minutes", f"{max(left, 0.01):.2f}"]
     began = time.monotonic()
     with (args.out / f"{label}.log").open("w") as log:
         status = subprocess.run(command, stdout=log, stderr=log, env=os.environ).returncode
     return f"{label}: exit {status}, {time.monotonic() - began:.0f} s"
+
+
+def merged(flags: Sequence[str], chosen: Sequence[str]) -> tuple[str, ...]:
+    """The flags of a run, of which the chosen ones replace those of the same name."""
+    names = {word for word in chosen if word.startswith("--")}
+    result: list[str] = []
+    is_kept = True
+    for word in flags:
+        is_kept = word not in names if word.startswith("--") else is_kept
+        result += [word] * is_kept
+    return (*result, *chosen)
+
+
+def started(record: Mapping[str, Any]) -> str:
+    """A note on what a run began with, where that was not the pretrained model."""
+    return f"starts from a model fine-tuned on {record['start']}" if record.get("start") else ""
 
 
 def seeds_of(run: Path) -> list[Path]:
@@ -139,6 +168,8 @@ def row(name: str, place: Path, out: Path) -> dict[str, Any]:
     """A finished run, its parts, and the baselines on the same examples; of several seeds the
     median of each score."""
     folders = seeds_of(out / name)
+    begun = json.loads((out / BEGUN).read_text()) if (out / BEGUN).exists() else {}
+    revision = json.loads((folders[0] / "environment.json").read_text()).get("revision")
     results = [json.loads((folder / "result.json").read_text()) for folder in folders]
     recipe = FinetuneRecipe.from_dict(
         json.loads((folders[0] / "recipe.json").read_text())["recipe"]
@@ -168,9 +199,17 @@ def row(name: str, place: Path, out: Path) -> dict[str, Any]:
         "steps": results[0]["steps"],
         "seconds": round(sum(result["seconds"] for result in results), 1),
         "rate": recipe.optimizer.learning_rate,
-        "note": "cut from dev: learned from four fifths of it, scored on the rest"
-        if options
-        else NOTES.get(name, ""),
+        "note": "; ".join(
+            note
+            for note in (
+                CUT_NOTE if options else NOTES.get(name, ""),
+                started(begun.get(name, {})),
+                "settings chosen on a part of train" if begun.get(name, {}).get("chosen") else "",
+            )
+            if note
+        ),
+        "revision": revision,
+        "command": begun.get(name, {}).get("command", ""),
     }
 
 
@@ -209,15 +248,34 @@ def main() -> int:
     parser.add_argument("--tasks", nargs="+", default=list(RUNS), choices=RUNS)
     parser.add_argument("--seeds", type=int, default=5, help="of the small tasks of GLUE")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--settings", type=Path, help="JSON of flags by run, of choose.py")
+    parser.add_argument(
+        "--start", nargs="+", default=[], metavar="RUN=DIR", help="other weights for some runs"
+    )
+    parser.add_argument("--minutes", type=float, help="after which all runs save and stop")
     parser.add_argument(
         "--table", action="store_true", help="train nothing, only tabulate what is there"
     )
     args = parser.parse_args()
+    args.began = time.monotonic()
+    args.starts = dict(each.split("=", 1) for each in args.start)
+    args.chosen = json.loads(args.settings.read_text()) if args.settings else {}
     begin(args.out)
     places = arrange(args.data, args.out)
     if not args.table:
         seeds = {name: range(args.seeds) if name in APART else [None] for name in args.tasks}
         runs = [(name, seed) for name in args.tasks for seed in seeds[name]]
+        begun = {
+            name: {
+                "command": " ".join(["litebert finetune", RUNS[name][0], *flags]),
+                "start": Path(args.starts[name]).name if name in args.starts else None,
+                "chosen": name in args.chosen,
+            }
+            for name in args.tasks
+            for flags in [merged(RUNS[name][2], args.chosen.get(name, ()))]
+        }
+        before = json.loads((args.out / BEGUN).read_text()) if (args.out / BEGUN).exists() else {}
+        write_json(args.out / BEGUN, before | begun)
         with ThreadPoolExecutor(args.jobs) as pool:
             for said in pool.map(lambda run: train(run[0], run[1], places[run[0]], args), runs):
                 print(said, flush=True)

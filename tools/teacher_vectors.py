@@ -1,0 +1,68 @@
+"""The vectors of a teacher: texts and a sentence-transformers folder in; a .npy file for
+`litebert finetune embed --teacher` out.
+
+    python -m tools.teacher_vectors MODEL texts.txt vectors.npy [--size 128] [--batch 64]
+
+A line of texts.txt is a text; row n of vectors.npy, in float16, belongs to line n. --size keeps as
+many principal directions of the vectors, which are then of length 1 again: cosines change little,
+files a lot. MODEL is a folder that sentence-transformers reads. The report has the seconds:
+--limit 500 tells how long all texts will take.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from litebert.files import open_atomic
+
+
+def directions(vectors: np.ndarray, size: int) -> np.ndarray:
+    """The strongest directions through the origin, so that cosines stay what they mean."""
+    _, _, rows = np.linalg.svd(vectors.T @ vectors)
+    found: np.ndarray = rows[:size]
+    return found
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: np.ndarray = vectors / np.maximum(lengths, 1e-12)
+    return scaled
+
+
+def main() -> None:
+    from sentence_transformers import SentenceTransformer
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--size", type=int, help="numbers of a vector; by default the teacher's")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--limit", type=int, help="texts that are read, for a trial")
+    args = parser.parse_args()
+    texts = args.texts.read_text(encoding="utf-8").splitlines()[: args.limit]
+    model = SentenceTransformer(str(args.model))
+    began = time.monotonic()
+    vectors = normalized(model.encode(texts, batch_size=args.batch, convert_to_numpy=True))
+    kept = 1.0
+    if args.size is not None and args.size < vectors.shape[1]:
+        rotated = vectors @ directions(vectors.astype(np.float64), args.size).T
+        kept = float((rotated**2).sum(1).mean())
+        vectors = normalized(rotated)
+    with open_atomic(args.out) as file:
+        np.save(file, vectors.astype(np.float16))
+    report = {
+        "texts": len(texts),
+        "size": vectors.shape[1],
+        "variance": round(kept, 4),
+        "seconds": round(time.monotonic() - began, 1),
+        "megabytes": round(args.out.stat().st_size / 1e6, 1),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
