@@ -121,7 +121,7 @@ class Browser:
 
 
 @contextmanager
-def open_browser(folder: Path) -> Iterator[Browser]:
+def open_browser(folder: Path, *flags: str) -> Iterator[Browser]:
     """`folder` holds the profile; it is new."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
@@ -130,7 +130,7 @@ def open_browser(folder: Path) -> Iterator[Browser]:
     reader, their_writer = os.pipe()
     # Chromium reads the protocol from descriptor 3 and writes it to 4
     pipes = f'exec "$0" "$@" 3<&{their_reader} 4>&{their_writer}'
-    command = ["bash", "-c", pipes, chromium, *FLAGS.split(), f"--user-data-dir={folder}"]
+    command = ["bash", "-c", pipes, chromium, *FLAGS.split(), *flags, f"--user-data-dir={folder}"]
     process = subprocess.Popen(
         command, pass_fds=(their_reader, their_writer), stderr=subprocess.DEVNULL
     )
