@@ -269,6 +269,19 @@ def test_slow_connections_do_not_block_health(running: Running) -> None:
         assert running.ask("/v1/classify", ONE).status == 200
 
 
+def test_answers_are_sent_at_once(running: Running) -> None:
+    """Without TCP_NODELAY a body waits 40 ms for the acknowledgment of its head."""
+    with socket.create_connection(("127.0.0.1", running.port), timeout=HANGS) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+        (connection,) = (
+            each.transport.get_extra_info("socket")  # type: ignore[union-attr]
+            for each in running.server.server_state.connections
+            if each.client == client.getsockname()  # type: ignore[union-attr]
+        )
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 @contextlib.contextmanager
 def _asking(running: Running, body: Any) -> Iterator[Callable[[], Answer]]:
     """A request in a thread; its answer when called."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STATIC_TOKENS = 2048
 """Of a batch: its states then stay in a processor's cache."""
-DEPTH_TOKENS = 512
+DEPTH_TOKENS = 256
 """In the layers at once. A processor computes so many about as fast as more, and with more in the
 layers each is answered later."""
 Compute = Callable[[Sequence[Any]], Sequence[Any]]

@@ -24,7 +24,9 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 for a free one."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else a body waits
+        # 40 ms for the acknowledgment of its head
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except (OSError, OverflowError) as error:
