@@ -2,7 +2,9 @@
 them."""
 
 import json
+import unicodedata
 from dataclasses import asdict
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,26 @@ ENGLISH = "the ship sails to the old harbor and the captain sings for you"
 )
 def test_letters_that_are_one_become_one(code: str, text: str, expected: str) -> None:
     assert clean(text, rules_of(language_of(code))) == expected
+
+
+MARKS = "\u0307\u0323\u0328\u0302"  # dot above, dot below, ogonek, circumflex
+
+
+@pytest.mark.parametrize("letter", ["I", "İ", "Ị", "Į", "Î", "i"])
+@pytest.mark.parametrize("keep_accents", [True, False])
+def test_turkish_text_lowers_alike_composed_and_decomposed(letter: str, keep_accents: bool) -> None:
+    rules = rules_of(language_of("tr"), keep_accents=keep_accents)
+    for count in range(4):
+        for marks in permutations(MARKS, count):
+            text = f"a{letter}{''.join(marks)}b I İ"
+            lowered = {
+                unicodedata.normalize("NFC", clean(unicodedata.normalize(form, text), rules))
+                for form in ("NFC", "NFD")
+            } | {unicodedata.normalize("NFC", clean(text, rules))}
+            assert len(lowered) == 1, ascii(text)
+    assert clean("I\u0323\u0307 MİLLÎ MI\u0302", rules) == (
+        "i\u0323 millî mi\u0302" if keep_accents else "i milli mi"
+    )
 
 
 def test_what_the_user_says_about_accents_and_case_wins() -> None:

@@ -102,6 +102,10 @@ def test_digit_commas_are_cut(tokenizer: Tokenizer) -> None:
 @settings(deadline=None)
 @example(["I\u0307I İI\u0307\u0301 ıi"], TextRules(keep_accents=True, dotless_i=True))
 @example(["I\u0307I İI\u0307\u0301 ıi"], TextRules(dotless_i=True))
+@example(["I\u0323\u0307I Ị\u0307 I\u0302\u0307 Į\u0301"], TextRules(dotless_i=True))
+@example(
+    ["I\u0323\u0307I Ị\u0307 I\u0302\u0307 Į\u0301"], TextRules(keep_accents=True, dotless_i=True)
+)
 @example(
     ["abc¨", "e\u0301\u0327", " ½ ", "☃ ☃a☃", "한국 각", "a\u200bb \x01 c\x00", "▁▁a▁", "İ"],
     TextRules(),

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from litebert.text.normalize import CAPITALS_BELOW
 from litebert.text.vocabulary import SPACE
 
 if TYPE_CHECKING:
@@ -106,7 +107,13 @@ def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
     rules, description = tokenizer.rules, tokenizer.description
     yield _replace(_whitespace() + "+", " ")
     if rules.lowers_dotless:
-        yield _replace("I\u0307|İ", "i")
+        # as normalize._lower_turkic; a dot behind more than three marks is not seen
+        capital, low = f"[İ{CAPITALS_BELOW}]", _marks(below=True)
+        behind = "|".join(capital + low * count for count in range(4))
+        yield _replace("İ", "I\u0307")
+        yield _replace(f"I(?={_marks()})", "İ")
+        yield _replace(f"(?<={behind})\u0307", "")
+        yield _replace("İ", "i")
         yield _replace("I", "ı")
     if not rules.keep_accents:
         yield {"type": "NFKD"}
@@ -156,9 +163,11 @@ def _special(token: str, segment: int) -> dict[str, Any]:
 
 
 @cache
-def _marks() -> str:
+def _marks(*, below: bool = False) -> str:
+    """Combining marks; `below`: those that are not above a letter."""
+    others = (0, 230) if below else (0,)
     return _character_class(
-        code for code in range(0x300, 0x20000) if unicodedata.combining(chr(code))
+        code for code in range(0x300, 0x20000) if unicodedata.combining(chr(code)) not in others
     )
 
 

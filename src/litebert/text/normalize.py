@@ -89,13 +89,49 @@ def width(char: str, rules: TextRules) -> int:
     return len(char.lower() if rules.lowercase else char)
 
 
+def dots_of_capitals(text: str) -> list[int]:
+    """Where a combining dot makes İ of a capital I, maybe behind marks that leave the place above
+    the letter free, such as a dot below: İ followed by such a mark is the same text."""
+    dots = (_dot_of(match) for match in _MARKED_CAPITAL.finditer(text))
+    return [place for place in dots if place is not None]
+
+
 def _lower_turkic(text: str) -> str:
-    """I and İ; before marks are dropped, since İ is I with a mark."""
-    return text.replace(DOTTED_I, "i").replace("İ", "i").replace("I", "ı")
+    """I and İ; before marks are dropped, since İ is I with a mark.
+
+    I with any mark is i, as Î is î in Turkish: so text lowers alike composed and decomposed.
+    """
+    text = text.replace("İ", "i")
+    if not text.isascii():
+        text = _MARKED_CAPITAL.sub(_lower_marked, text)
+    return text.replace("I", "ı")
 
 
-DOTTED_I = "I\u0307"
-"""İ as two characters."""
+def _lower_marked(match: re.Match[str]) -> str:
+    letter, rest = match[1], match[2]
+    if not unicodedata.combining(rest[0]):
+        return match[0]
+    dot = _dot_of(match)
+    if dot is not None:
+        dot -= match.start(2)
+        rest = rest[:dot] + rest[dot + 1 :]
+    return ("i" if letter == "I" else letter) + rest
+
+
+def _dot_of(match: re.Match[str]) -> int | None:
+    for place, char in enumerate(match[2], match.start(2)):
+        if char == "\u0307":
+            return place
+        if unicodedata.combining(char) in (0, _ABOVE):
+            return None
+    return None
+
+
+CAPITALS_BELOW = "ĮỊḬ"
+"""I with a mark below, in one character: a dot above may follow."""
+_MARKED_CAPITAL = re.compile(f"([I{CAPITALS_BELOW}])([^\x00-\x7f{CAPITALS_BELOW}]+)")
+_ABOVE = 230
+"""The combining class of marks above a letter, where the first keeps others from its place."""
 
 
 # To encode as ASCII with an error handler is to visit the non-ASCII runs only, and to find them at

@@ -15,7 +15,7 @@ import numpy as np
 import sentencepiece
 
 from litebert.shapes import Int
-from litebert.text.normalize import DOTTED_I, TextRules, clean, collapse, width
+from litebert.text.normalize import TextRules, clean, collapse, dots_of_capitals, width
 from litebert.text.vocabulary import SPACE, Bounds, Ids, Offsets
 
 Places = Int[np.ndarray, "_"]
@@ -165,7 +165,7 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
     )
     counts[beyond_ascii] = [widths[raw[at]] for at in beyond_ascii.tolist()]
     if widths.rules.lowers_dotless:
-        counts[[match.end() - 1 for match in re.finditer(DOTTED_I, raw)]] = 0
+        counts[dots_of_capitals(raw)] = 0
     dropped = counts == 0
     if collapse(raw) != raw:
         space = np.array([char.isspace() for char in raw])
