@@ -165,6 +165,22 @@ def test_the_confusion_matrix_is_printed(
         assert [label, *map(str, row.values())] in lines
 
 
+def test_the_confusion_of_tags_counts_words_by_type_of_entity(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tiny_task(tmp_path / "data", "tag")
+    model = tuned(tmp_path / "model", "tag", data, tokenizer)
+    args = ("evaluate", "tag", "--model", model, "--data", data)
+    counts = json.loads(ran(capsys, *args, "--json")[0])["confusion"]
+    assert set(counts) == {"O", "hero", "thing"}
+    words = [tag for example in open_task("tag", data).splits["dev"] for tag in example.tags]
+    assert sum(counts["hero"].values()) == words.count("B-hero")
+    assert sum(sum(row.values()) for row in counts.values()) == len(words)
+    lines = [line.split() for line in ran(capsys, *args)[0].splitlines()]
+    assert ["words,", "true", "↓", "predicted", "→", *counts] in lines
+    assert ["hero", *map(str, counts["hero"].values())] in lines
+
+
 def test_many_labels_are_listed_by_how_often_they_are_confused(
     tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:

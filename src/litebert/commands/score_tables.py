@@ -95,7 +95,8 @@ def _print_confusion(console: Console, evaluation: Evaluation) -> None:
             console.print(f"  {count:,} of {escape(label)} as {escape(predicted)}", highlight=False)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("true ↓ predicted →" if is_square else "label")
+    unit = "words, " if evaluation.task.kind == "tag" else ""
+    table.add_column(f"{unit}true ↓ predicted →" if is_square else "label")
     for name in next(iter(counts.values())):
         table.add_column(escape(name.replace("_", " ") if not is_square else name), justify="right")
     for label, row in list(counts.items())[: 2 * MAX_LABELS]:

@@ -133,7 +133,8 @@ def _confusion(dev: DevResults) -> str:
         rows.append([cell(label, "th", scope="row"), *cells, cell(f"{sum(row.values()):,}")])
     columns = next(iter(counts.values()))
     head = ["truth ↓, predicted →" if is_square else "", *map(spaced, columns), "all"]
-    return f"<h3>Confusion of labels</h3>{table(head, rows)}"
+    what = "labels, by words" if dev.evaluation.task.kind == "tag" else "labels"
+    return f"<h3>Confusion of {what}</h3>{table(head, rows)}"
 
 
 def _threshold(dev: DevResults) -> str:

@@ -28,7 +28,7 @@ from litebert.tasks.predictions import (
 )
 from litebert.tasks.scores.answers import answer_scores
 from litebert.tasks.scores.calibration import Calibration
-from litebert.tasks.scores.metrics import entities
+from litebert.tasks.scores.metrics import entities, entity_type
 from litebert.tasks.scores.score import SliceScores, by_slice, intervals, score
 from litebert.tasks.task import Task
 
@@ -66,8 +66,8 @@ class Evaluation:
     """95 % confidence intervals of the scores that have one (scores/score.py)."""
     confusion: Mapping[str, Mapping[str, int]]
     """By true label, how often each label was predicted. Where an example may have several labels,
-    by label its true and false positives and negatives. Empty for other heads, and for more than
-    100 labels."""
+    by label its true and false positives and negatives; of tags, words by their type of entity
+    (B-PER and I-PER are PER). Empty for other heads, and for more than 100 labels."""
     slices: Mapping[str, list[SliceScores]]
     """By kind of slice: the file's own (a genre, a title), the truth, the length, the question
     word."""
@@ -130,6 +130,8 @@ def _confusion(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> dict[str, dict[str, int]]:
     """The counts of `Evaluation.confusion`."""
+    if task.kind == "tag":
+        return _confused_words(task, examples, predictions)
     if task.kind not in ("classify", "pair") or len(task.labels) > _MAX_CONFUSED:
         return {}
     pairs = zip(only(examples, TextExample), predictions, strict=True)
@@ -151,6 +153,21 @@ def _confusion(
     for example, prediction in pairs:
         assert isinstance(prediction, LabelPrediction)
         counts[str(example.truth())][prediction.label] += 1
+    return counts
+
+
+def _confused_words(
+    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
+) -> dict[str, dict[str, int]]:
+    """Words by true and predicted type of entity, so that B-PER and I-PER are one."""
+    types = list(dict.fromkeys(map(entity_type, task.labels)))
+    if len(types) > _MAX_CONFUSED:
+        return {}
+    counts = {name: dict.fromkeys(types, 0) for name in types}
+    for example, prediction in zip(only(examples, TagExample), predictions, strict=True):
+        assert isinstance(prediction, TagPrediction)
+        for true, predicted in zip(example.truth(), prediction.tags, strict=True):
+            counts[entity_type(true)][entity_type(predicted)] += 1
     return counts
 
 

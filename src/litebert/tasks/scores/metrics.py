@@ -171,6 +171,12 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     return spans
 
 
+def entity_type(tag: str) -> str:
+    """PER of B-PER; O stays O, and a tag without a letter is its own type."""
+    letter, name = _split_tag(tag)
+    return name or (_OUTSIDE if letter == _OUTSIDE else "entity")
+
+
 def _split_tag(tag: str) -> tuple[str, str]:
     """B-PER → B, PER; a tag without a letter stands alone."""
     if tag in (_OUTSIDE, *_ENTERS):
