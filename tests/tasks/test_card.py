@@ -27,8 +27,13 @@ def test_a_card_comes_back_through_json(kind: Any, head: Any) -> None:
 
 def test_columns_and_cut_come_back_and_are_absent_where_there_are_none() -> None:
     card = made_card("classify")
-    assert not {"columns", "stratified"} & card.to_dict().keys()
-    card = replace(card, columns={"text": ("body",), "options": ("a", "b")}, stratified=True)
+    assert not {"columns", "stratified", "cut"} & card.to_dict().keys()
+    card = replace(
+        card,
+        columns={"text": ("body",), "options": ("a", "b")},
+        stratified=True,
+        cut={"dev_fraction": 0.2, "cut_seed": 3},
+    )
     assert TaskCard.from_dict(json.loads(json.dumps(card.to_dict()))) == card
 
 
@@ -45,6 +50,11 @@ def test_columns_and_cut_come_back_and_are_absent_where_there_are_none() -> None
         ),
         ({"columns": ["text"]}, r"columns are lists of names by role; got \['text'\]"),
         ({"columns": {"text": [3]}}, r"columns are lists of names by role"),
+        (
+            {"cut": {"rows": 3}},
+            r"cut is numbers by option, such as dev_fraction; got .*rows",
+        ),
+        ({"cut": {"cut_seed": "3"}}, r"cut is numbers by option"),
         ({"stratified": 1}, r"stratified is true or false; got 1"),
         ({"strides": 3}, r"there is no TaskCard setting 'strides'; did you mean 'stride'\?"),
         ({"task": None}, r"task is an object that describes a task; got None"),

@@ -428,6 +428,28 @@ def test_class_weights_change_the_training_and_what_the_checkpoint_is_chosen_by(
     assert "there is no label 'eggs' for a class weight" in capsys.readouterr().err
 
 
+def test_evaluation_cuts_the_dev_that_training_had(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "mail.csv"
+    rows = "".join(f"mail {n},{'spam' if n % 3 == 0 else 'ham'}\n" for n in range(80))
+    table.write_text("text,label\n" + rows)
+    run = tmp_path / "run"
+    flags = ("--dev-fraction", "0.3", "--cut-seed", "5", "--test-fraction", "0.1", "--steps", "2")
+    assert finetune("classify", model, table, run, *flags) == 0
+    ran = json.loads((run / "result.json").read_text())
+    command = ["evaluate", "classify", "--model", str(run), "--data", str(table), "--json"]
+    command += ["--device", "cpu"]
+    capsys.readouterr()
+    assert cli.run(command) == 0
+    evaluated = json.loads(capsys.readouterr().out)
+    assert (evaluated["num_examples"], evaluated["scores"]) == (24, ran["scores"])
+    assert cli.run([*command, "--split", "test"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_examples"] == 8
+    assert cli.run([*command, "--dev-fraction", "0.5"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_examples"] == 40
+
+
 def test_a_run_begun_before_cuts_knew_labels_resumes_with_its_dev(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

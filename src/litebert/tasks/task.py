@@ -14,6 +14,7 @@ from litebert.checks import (
     check_number,
     check_type,
     check_whole,
+    is_number,
     shorten,
 )
 from litebert.config import SIZE_LIMITS, HeadKind, ModelConfig
@@ -71,6 +72,8 @@ class TaskData:
     """Of own tables, by role."""
     stratified: bool = False
     """Whether a split was cut from train with its share of every label."""
+    cut: Mapping[str, float] = field(default_factory=dict)
+    """By name the options of a cut that are not the default (TableOptions.cut)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +106,8 @@ class TaskCard:
     stratified: bool = False
     """Whether dev was cut from the table with train's share of every label. Earlier checkpoints do
     not say so, and their dev is cut again as it was."""
-
+    cut: Mapping[str, float] = field(default_factory=dict)
+    """The other options of that cut, where they are not the default: dev_fraction, cut_seed …"""
     exits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By criterion of early exit its threshold, and what it was calibrated by
     (tasks/decode/exits.py)."""
@@ -124,6 +128,7 @@ class TaskCard:
                     f"columns are lists of names by role; got {shorten(self.columns)}"
                 )
 
+        _check_cut(self.cut)
         _check_exits(self.exits)
 
     def check_fits(self, config: ModelConfig) -> None:
@@ -160,7 +165,8 @@ class TaskCard:
         if self.temperature == 1:
             del data["temperature"]
         data["exits"] = {name: dict(numbers) for name, numbers in self.exits.items()}
-        for name in ("columns", "stratified", "exits"):
+        data["cut"] = dict(self.cut)
+        for name in ("columns", "stratified", "cut", "exits"):
             if not data[name]:
                 del data[name]
         return data
@@ -192,6 +198,12 @@ def shown(labels: tuple[str, ...], most: int = 8) -> str:
     """Labels for a message; not all of them where they are many."""
     some = ", ".join(map(repr, labels[:most]))
     return f"{some} and {len(labels) - most} more" if len(labels) > most else some or "none"
+
+
+def _check_cut(cut: Mapping[str, float]) -> None:
+    check = isinstance(cut, Mapping) and all(map(is_number, cut.values()))
+    if not check or not set(cut) <= {"dev_fraction", "test_fraction", "split_dev", "cut_seed"}:
+        raise ConfigError(f"cut is numbers by option, such as dev_fraction; got {shorten(cut)}")
 
 
 def _check_exits(exits: Mapping[str, Mapping[str, float]]) -> None:

@@ -250,6 +250,8 @@ def open_task_for(
         options = replace(options, labels=mine.labels)
     # dev is what it was when the model was fine-tuned
     options = replace(options, stratify=options.stratify and model.card.stratified)
+    if task in (mine.name, mine.kind):
+        options = options.cut_as(model.card.cut)
     columns = model.card.columns if mine.kind == task else {}
     opened = open_task(task, data, options=options, splits=splits, head=mine.head, columns=columns)
     model.check_task(opened.task)

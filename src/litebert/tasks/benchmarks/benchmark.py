@@ -108,6 +108,7 @@ def open_benchmark(
         task=benchmark.task,
         splits={split: examples[split] for split in available if split in wanted},
         notes=notes,
+        cut=options.cut() if cut_fraction else {},
     )
 
 

@@ -7,8 +7,8 @@ tells what was recognized.
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from litebert.checks import check_choice, check_number, check_whole, list_names, shorten
 from litebert.data.bad_rows import BadRowPolicy
@@ -68,7 +68,8 @@ class TableOptions:
     """Encoding of text files, such as cp1252 or utf-16; auto is UTF-8 or what the file's first
     bytes say, else a guess that is printed."""
     dev_fraction: float = 0.1
-    """Fraction of own rows that becomes dev where there is no file for dev."""
+    """Fraction of own rows that becomes dev where there is no file for dev. Evaluation takes the
+    model's fraction and seed."""
     test_fraction: float = 0.0
     """Fraction of own rows that becomes test where there is no file for test."""
     split_dev: float | None = None
@@ -80,6 +81,16 @@ class TableOptions:
     """Give dev and test, where they are cut from own rows, train's share of every label."""
     level: Level = "all"
     """Level of RACE: middle school, high school, or both."""
+
+    def cut(self) -> dict[str, Any]:
+        """What decides on cuts, where it is not the default; a fine-tuned model remembers it."""
+        chosen = {name: getattr(self, name) for name in CUT}
+        return {name: chosen[name] for name in CUT if chosen[name] != getattr(TableOptions, name)}
+
+    def cut_as(self, remembered: Mapping[str, Any]) -> "TableOptions":
+        """These options with the remembered cut, except where they have their own."""
+        mine = self.cut()
+        return replace(self, **{name: remembered[name] for name in remembered if name not in mine})
 
     def __post_init__(self) -> None:
         check_choice(self, "bad_rows", ("error", "skip", "quarantine"))
@@ -101,6 +112,8 @@ class TableOptions:
             raise ConfigError(f"labels are named twice; got {list_names(self.labels)}")
 
 
+CUT = ("dev_fraction", "test_fraction", "split_dev", "cut_seed")
+"""Options that decide which rows are dev."""
 _ROLES = (
     "text",
     "second",

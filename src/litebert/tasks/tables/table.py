@@ -83,6 +83,7 @@ def open_table(
         notes=notes,
         columns=reader.columns,
         stratified=is_stratified,
+        cut=options.cut() if cuts else {},
     )
 
 

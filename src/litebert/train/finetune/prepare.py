@@ -120,6 +120,7 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
         beam=recipe.beam,
         columns=data.columns,
         stratified=data.stratified,
+        cut=data.cut,
     )
     train, threshold_split = _examples(data, "train"), None
     if recipe.null_search == "train" and data.task.has_null:
