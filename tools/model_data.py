@@ -92,12 +92,12 @@ class Writer:
         self.out, self.limit = out, limit
         self.counts: Counter[str] = Counter()
 
-    def few(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """The first rows, where a limit is given."""
-        for number, row in enumerate(rows):
-            if self.limit is not None and number >= self.limit:
-                return
-            yield row
+    def few(self, rows: Iterable[Any]) -> Iterable[Any]:
+        """All rows; where a limit is given as many, evenly spaced, since sets stand in order."""
+        if self.limit is None:
+            return rows
+        every = list(rows)
+        return every[:: max(len(every) // self.limit, 1)][: self.limit]
 
     def table(self, path: str, header: Row, rows: Iterable[Row]) -> None:
         target = self.out / path
