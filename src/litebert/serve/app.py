@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ DISCARDED_BYTES = 16 * 2**20
 """Of a body that is too large, what is read before the answer: most clients read it only then."""
 SMALL_BYTES = 16_384
 """Of a body; the answer to a longer one is encoded beside the event loop."""
+SHORT_BYTES = 4096
+"""Of a body; its texts are tokenized in less than a millisecond."""
 DEADLINE_HEADER = "x-request-timeout"
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -74,8 +76,17 @@ class Asked:
     deadline: float
     receive: Receive
     identifier: str
+    num_bytes: int = 0
+    """Of the body."""
     headers: dict[str, str] = field(default_factory=dict)
     """Of the response, beside what every response has."""
+
+    async def read(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What a function makes of the body: in a thread, so that the event loop goes on, unless
+        that takes longer than a short body does."""
+        if self.num_bytes <= SHORT_BYTES:
+            return function(*args)
+        return await asyncio.to_thread(function, *args)
 
 
 class Service:
@@ -183,6 +194,7 @@ class Endpoint:
             identifier=scope["litebert.request_id"],
         )
         body = await self._read(request, asked.deadline)
+        asked = replace(asked, num_bytes=len(body))
         service.check_state()
         service.accepted += 1
         try:
@@ -411,7 +423,7 @@ async def _verb(verb: Any, service: Service, body: dict[str, Any], asked: Asked)
     items_field(verb, body)
     # any encoder has layers, as any encoder can embed
     model = service.models.choose(body.get("model"), "embed" if verb == "layers" else verb)
-    work = await asyncio.to_thread(read_work, verb, body, model)
+    work = await asked.read(read_work, verb, body, model)
     return {"model": model.name, "results": await service.run(work, asked)}
 
 

@@ -1,6 +1,5 @@
 """OpenAI's form: /v1/embeddings and error objects."""
 
-import asyncio
 import base64
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ async def embeddings(service: "Service", body: dict[str, Any], asked: "Asked") -
             400, "the field 'input' is missing; it is a text or a list of texts", param="input"
         )
     texts = body["input"]
-    work = await asyncio.to_thread(
+    work = await asked.read(
         embed_work, [texts] if isinstance(texts, str) else texts, "input", body, model
     )
     vectors = normalized(await service.run(work, asked))

@@ -5,7 +5,6 @@ Reranking scores a query beside each text: by a model for pairs whose labels say
 by a regression model, else by the cosine of embeddings. The response says by which.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -74,7 +73,7 @@ async def predict(service: "Service", body: Body, asked: "Asked") -> Any:
     model = service.models.choose(body.get("model"), verb)
     wanted = {"pairs": rows} if verb == "pair" else {"texts": [row[0] for row in rows]}
     fields = wanted | {"truncate": body.get("truncate")}
-    work = await asyncio.to_thread(read_work, verb, fields, model)
+    work = await asked.read(read_work, verb, fields, model)
     results = [_scored(result["probabilities"]) for result in await service.run(work, asked)]
     return results[0] if is_single else results
 
@@ -95,7 +94,7 @@ async def tokenize(service: "Service", body: Body, asked: "Asked") -> Any:
     model = service.models.choose(body.get("model"), "embed")
     texts = [read_text(text, f"inputs[{i}]") for i, text in enumerate(_inputs(body))]
     special = read_flag(body, "add_special_tokens", True)
-    return await asyncio.to_thread(_tokens, model, texts, special)
+    return await asked.read(_tokens, model, texts, special)
 
 
 async def rerank(service: "Service", body: Body, asked: "Asked") -> Any:
@@ -146,7 +145,7 @@ async def _rank(service: "Service", body: Body, texts: Sequence[Any], asked: "As
         return _Ranking(_sorted(scores), "cosine", model.name)
     pairs = [[query, read_text(text, f"texts[{i}]")] for i, text in enumerate(texts)]
     fields = {"pairs": pairs, "truncate": body.get("truncate")}
-    work = await asyncio.to_thread(read_work, verb, fields, model)
+    work = await asked.read(read_work, verb, fields, model)
     results = await service.run(work, asked)
     if verb == "regress":
         return _Ranking(_sorted([each["value"] for each in results]), "regress", model.name)
@@ -197,7 +196,7 @@ async def _cosines(
 async def _vectors(
     service: "Service", model: ServedModel, texts: Sequence[Any], body: Body, asked: "Asked"
 ) -> np.ndarray:
-    work = await asyncio.to_thread(embed_work, list(texts), "inputs", body, model)
+    work = await asked.read(embed_work, list(texts), "inputs", body, model)
     return np.stack(await service.run(work, asked))
 
 
