@@ -1,0 +1,399 @@
+"""Load on the service: latency against offered load, beside static batching and beside FastAPI
+around a Hugging Face pipeline. Prints one JSON object.
+
+    python -m bench.cpu.serve_load --out results/STUDY/serve_load.json
+    python -m bench.cpu.serve_load --quick
+
+One model with random weights, an ALBERT in the sizes of --shape, which transformers computes too.
+One text of 8 to 128 tokens a request; clients in a process of their own, connections kept alive.
+For each contender: its most requests a second with 16 clients (closed loop); then Poisson arrivals
+at shares of that (open loop), with latencies from the moment each request was due. `within_limit`
+is the highest offered load at which 99 % of the latencies are at most 250 ms and nothing is
+refused. The peer is measured with one request at a time on all threads, and with a request for each
+core, and keeps the better.
+
+With exits: the same sizes with an exit head after every layer, and the threshold of the cumulative
+rule for which generated texts leave after about half of the layers; weights are random, so that
+only the depth is realistic, which is stated.
+
+Light load: one client, in turns with a direct call of the same engine.
+
+Beside FILE.json come FILE.svg and FILE.png: latency against offered load.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.common.load import ROOT, Loader
+from bench.common.results import add_out, begin, publish
+from litebert import cli
+from litebert.config import PRESETS, EncoderConfig, HeadConfig, ModelConfig
+from litebert.infer.export.folder import ExportOptions, export_folder
+from litebert.infer.predictor import load
+from litebert.model.model import Model
+from litebert.models.index import default_model
+from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.decode.exits import ExitRule, exit_depths
+from litebert.tasks.encode.encode import encode
+from litebert.tasks.examples import TextExample
+from litebert.tasks.heads.exits import depth_logits
+from litebert.tasks.task import Task, TaskCard
+from litebert.text.tokenizer import Tokenizer
+from litebert.threads import num_cores
+
+LIMIT_MS = 250.0
+CLIENTS = 16
+SHARES = (0.2, 0.4, 0.6, 0.75, 0.9, 1.0)
+"""Of the closed loop's throughput, the offered loads."""
+PAUSE = 0.02
+"""Seconds between turns: a runtime's threads spin for a while after a call."""
+LABELS = ("negative", "positive")
+CRITERION = "cumulative"
+WORD_START = "▁"
+Figures = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shape", default="litebert-small", help="preset whose sizes are taken")
+    parser.add_argument("--engine", choices=("onnx", "openvino", "torch"), default="onnx")
+    parser.add_argument("--precision", choices=("int8", "float32"), default="int8")
+    parser.add_argument("--threads", type=int, default=num_cores())
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
+    parser.add_argument("--quick", action="store_true", help="a tiny model and short loads")
+    add_out(parser)
+    options = parser.parse_args()
+    begin(options.out)
+    seconds, shares = options.seconds, SHARES
+    encoder = sizes_of("tiny" if options.quick else options.shape)
+    if options.quick:
+        seconds, shares = min(seconds, 1.0), (0.5,)
+    engine = "torch float32"
+    if options.engine != "torch":
+        engine = f"{options.engine} {options.precision}"
+    figures: Figures = {
+        "shape": "tiny" if options.quick else options.shape,
+        "threads": options.threads,
+        "limit_ms": LIMIT_MS,
+        "seconds": seconds,
+        "loads": {},
+    }
+    with tempfile.TemporaryDirectory(prefix="litebert-load-") as name, Loader() as loader:
+        folder = Path(name)
+        texts = made_texts(256, 8, 128)
+        plain, early = (save(folder / each, encoder, each) for each in ("none", "each"))
+        served = {
+            each: exported(each, options.engine, options.precision) for each in (plain, early)
+        }
+        threshold = threshold_of(early, texts, len(encoder.plan()) / 2)
+        rule = ["--exit", CRITERION, "--threshold", repr(threshold)]
+        figures["exits"] = depths_of(served[early], texts, threshold) | {"threshold": threshold}
+        contenders: dict[str, tuple[str, list[str]]] = {}
+        for title, model, flags in (("", plain, []), (", with exits", early, rule)):
+            for batching in ("depth", "static"):
+                arguments = ["--model", f"load={served[model]}", "--batching", batching]
+                contenders[f"litebert {batching} ({engine}){title}"] = (
+                    "litebert",
+                    [*arguments, *flags],
+                )
+        for title, (_, flags) in contenders.items():
+            with litebert_server(flags, options.threads) as port:
+                bodies = [json.dumps({"texts": [text]}) for text in texts]
+                load_of = Load(loader, port, "/v1/classify", bodies, seconds, shares)
+                figures["loads"][title] = load_of.measure()
+        title = "fastapi + transformers (torch float32)"
+        figures["loads"][title] = peer_load(loader, plain, texts, options.threads, seconds, shares)
+        figures["light"] = light(served[plain], options.threads, 5 if options.quick else 40)
+    figures["ratios"] = ratios(figures["loads"])
+    publish(figures, options.out)
+    if options.out is not None:
+        draw(figures, options.out)
+
+
+# ---- models and texts
+
+
+def sizes_of(shape: str) -> EncoderConfig:
+    """ALBERT in these sizes: post-norm and learned positions, as transformers has it."""
+    sizes = PRESETS[shape]
+    names = ("hidden_size", "num_layers", "num_attention_heads", "ffn_size", "embedding_size")
+    vocab_size = Tokenizer.load(default_model().folder).vocab_size
+    changed = {name: getattr(sizes, name) for name in names} | {"vocab_size": vocab_size}
+    return replace(PRESETS["albert-base-v2"], **changed)
+
+
+def save(folder: Path, encoder: EncoderConfig, exits: str) -> Path:
+    """A classifier with random weights; its exits spread texts over the depths."""
+    torch.manual_seed(0)
+    head = HeadConfig(kind="classify", labels=LABELS, exits=exits)  # type: ignore[arg-type]
+    model = Model(ModelConfig(encoder=encoder, heads=(head,))).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "exits" in name or "heads" in name:
+                weight *= 5
+    task = Task(
+        name="classify", kind="classify", scores=("accuracy",), labels=LABELS, head="classify"
+    )
+    card = TaskCard(task=task, max_length=128)
+    tokenizer = Tokenizer.load(default_model().folder)
+    Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(folder / "model")
+    return folder / "model"
+
+
+def exported(model: Path, engine: Any, precision: Any) -> Path:
+    if engine == "torch":
+        return model
+    out = model.parent / engine
+    export_folder(Checkpoint.load(model), out, ExportOptions(runtime=engine, precision=precision))
+    return out
+
+
+def made_texts(count: int, least: int, most: int) -> list[str]:
+    """Words that are one token each, so that a text has `least` to `most` tokens with [CLS] and
+    [SEP]."""
+    tokenizer = Tokenizer.load(default_model().folder)
+    words = [
+        token[1:]
+        for token in tokenizer.tokens
+        if token.startswith(WORD_START) and token[1:].isascii() and token[1:].isalpha()
+    ][:4000]
+    draw = random.Random(0)
+    return [" ".join(draw.choices(words, k=draw.randint(least, most) - 2)) for _ in range(count)]
+
+
+def threshold_of(model: Path, texts: Sequence[str], depth: float) -> float:
+    """The threshold with which texts leave after about `depth` layers."""
+    checkpoint = Checkpoint.load(model)
+    assert checkpoint.tokenizer is not None
+    assert checkpoint.task is not None
+    examples = [TextExample(key=str(n), first=text) for n, text in enumerate(texts[:64])]
+    inputs = encode(TaskCard.from_dict(checkpoint.task), examples, checkpoint.tokenizer)
+    logits = depth_logits(checkpoint.model, inputs)
+
+    def distance(threshold: float) -> float:
+        rule = ExitRule(criterion=CRITERION, threshold=threshold)
+        return abs(float(exit_depths(rule, "classify", logits).mean()) - depth)
+
+    grid = np.concatenate([np.logspace(-4, -0.1, 200), 1 - np.logspace(-0.7, -12, 400)])
+    return min(map(float, grid), key=distance)
+
+
+def depths_of(model: Path, texts: Sequence[str], threshold: float) -> Figures:
+    """How deep the served model computes, in its own precision."""
+    predictor = load(model, device="cpu", exit=CRITERION, threshold=threshold)
+    depths = [each.depth or 0 for each in predictor.classify(list(texts))]
+    counts = {str(depth): depths.count(depth) for depth in sorted(set(depths))}
+    layers = len(predictor.engine.config.encoder.plan())
+    return {"layers": layers, "mean_depth": statistics.mean(depths), "texts_by_depth": counts}
+
+
+# ---- servers
+
+
+@contextmanager
+def server(command: Sequence[str], sign: str, threads: int) -> Iterator[int]:
+    """A server process; its port, once it prints a line with `sign`."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        line = next((line for line in process.stdout if sign in line), None)
+        if line is None:
+            raise SystemExit(f"the server ended: {' '.join(command)}")
+        yield int(line.split("http://127.0.0.1:")[1].split("/")[0].split()[0])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+
+
+def litebert_server(flags: Sequence[str], threads: int) -> Any:
+    command = ["-m", "litebert.cli", "serve", "--port", "0", "--device", "cpu", *flags]
+    return server([*command, "--threads", str(threads)], "curl", threads)
+
+
+def peer_server(model: Path, workers: int, threads: int) -> Any:
+    command = ["-m", "bench.cpu.serve_peer", "--model", str(model), "--port", "0"]
+    flags = ["--workers", str(workers), "--threads", str(threads)]
+    return server([*command, *flags], "ready:", threads)
+
+
+class Load:
+    """One server under load."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        port: int,
+        path: str,
+        bodies: Sequence[str],
+        seconds: float,
+        shares: Sequence[float],
+    ) -> None:
+        self._asked = (port, path, bodies)
+        self._loader, self._seconds, self._shares = loader, seconds, shares
+
+    def capacity(self) -> float:
+        """Requests a second with many clients that wait for their answers."""
+        self._loader.closed(*self._asked, clients=2, seconds=min(1.0, self._seconds))
+        figures = self._loader.closed(*self._asked, clients=CLIENTS, seconds=self._seconds)
+        return float(figures["answered_per_second"])
+
+    def measure(self) -> Figures:
+        capacity = self.capacity()
+        points = []
+        for number, share in enumerate(self._shares):
+            rate = max(share * capacity, 1.0)
+            point = self._loader.open(*self._asked, rate=rate, seconds=self._seconds, seed=number)
+            points.append({"offered": rate} | point)
+        within = [point["offered"] for point in points if is_within(point)]
+        return {"closed_loop": capacity, "within_limit": max(within, default=0.0), "points": points}
+
+
+def is_within(point: Figures) -> bool:
+    """Whether a load was answered within the limit."""
+    return set(point["statuses"]) <= {"200", "none"} and (
+        point["statuses"].get("none", 0) == 0 and (point["p99_ms"] or 1e9) <= LIMIT_MS
+    )
+
+
+def peer_load(
+    loader: Loader,
+    model: Path,
+    texts: Sequence[str],
+    threads: int,
+    seconds: float,
+    shares: Sequence[float],
+) -> Figures:
+    """The peer at the better of two settings."""
+    folder = model.parent / "huggingface"
+    if cli.run(["convert", str(model), str(folder), "--to", "huggingface"]):
+        raise SystemExit("the model could not be converted")
+    bodies = [json.dumps({"text": text}) for text in texts]
+    rates: dict[tuple[int, int], float] = {}
+    for workers, each in {(1, threads), (threads, 1)}:
+        with peer_server(folder, workers, each) as port:
+            rates[workers, each] = Load(loader, port, "/predict", bodies, seconds, ()).capacity()
+    workers, each = max(rates, key=rates.__getitem__)
+    with peer_server(folder, workers, each) as port:
+        figures = Load(loader, port, "/predict", bodies, seconds, shares).measure()
+    return figures | {
+        "settings": {f"{w} at once, {t} threads each": rate for (w, t), rate in rates.items()}
+    }
+
+
+# ---- light load
+
+
+def light(model: Path, threads: int, rounds: int) -> Figures:
+    """One client in turns with direct calls: median milliseconds by tokens, and their ratio."""
+    predictor = load(model, device="cpu", threads=threads)
+    figures: Figures = {}
+    with litebert_server(["--model", f"load={model}"], threads) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        for tokens in (16, 64, 128):
+            (text,) = made_texts(1, tokens, tokens)
+            body = json.dumps({"texts": [text]})
+
+            def ask(body: str = body) -> None:
+                connection.request("POST", "/v1/classify", body)
+                assert connection.getresponse().read()
+
+            calls: dict[str, Callable[[], Any]] = {
+                "direct": lambda text=text: predictor.classify([text]),
+                "served": ask,
+            }
+            times: dict[str, list[float]] = {name: [] for name in calls}
+            for number in range(rounds + 2):
+                for name, call in calls.items():
+                    time.sleep(PAUSE)
+                    began = time.perf_counter()
+                    call()
+                    if number > 1:
+                        times[name].append(1e3 * (time.perf_counter() - began))
+            medians = {f"{name}_ms": statistics.median(each) for name, each in times.items()}
+            ratio = medians["served_ms"] / medians["direct_ms"]
+            figures[f"{tokens} tokens"] = medians | {"ratio": ratio}
+        connection.close()
+    return figures
+
+
+# ---- what comes out
+
+
+def ratios(loads: dict[str, Figures]) -> Figures:
+    """Requests a second within the limit, and at most, beside the peer's and static batching's."""
+    figures: Figures = {}
+    depth, static, depth_early, static_early, peer = loads.values()
+    pairs = {
+        "depth / fastapi": (depth, peer),
+        "depth / static": (depth, static),
+        "depth / static, with exits": (depth_early, static_early),
+    }
+    for title, (one, other) in pairs.items():
+        for measure in ("within_limit", "closed_loop"):
+            divisor = other[measure]
+            figures[f"{title}, {measure}"] = one[measure] / divisor if divisor else None
+    return figures
+
+
+def draw(figures: Figures, out: Path) -> None:
+    """Latency against offered load, as SVG and PNG beside the figures."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained", sharey=True)
+    exits = figures["exits"]
+    titles = ("all layers", f"with exits: {exits['mean_depth']:.1f} of {exits['layers']} layers")
+    for axes, title, is_early in zip(panels, titles, (False, True), strict=True):
+        for name, each in figures["loads"].items():
+            if ("with exits" in name) != is_early:
+                continue
+            points = [point for point in each["points"] if point["p99_ms"] is not None]
+            offered = [point["offered"] for point in points]
+            label = name.removesuffix(", with exits")
+            (line,) = axes.plot(offered, [p["p99_ms"] for p in points], marker="o", label=label)
+            style = {"color": line.get_color(), "linestyle": ":"}
+            axes.plot(offered, [point["p50_ms"] for point in points], **style)
+        axes.axhline(figures["limit_ms"], color="gray", linewidth=0.8)
+        axes.set(title=title, xlabel="offered requests a second", xlim=(0, None), yscale="log")
+        axes.grid(alpha=0.3, which="both")
+        axes.legend(fontsize=8)
+    panels[0].set_ylabel("latency, ms: p99, dotted p50")
+    figure.suptitle(
+        f"{figures['shape']}, {figures['threads']} threads, texts of 8 to 128 tokens, one a request"
+    )
+    figure.savefig(out.with_suffix(".svg"), metadata={"Date": None})
+    figure.savefig(out.with_suffix(".png"), dpi=120, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    main()
