@@ -381,7 +381,7 @@ def test_the_score_before_and_after_is_reported_and_a_loss_refused(
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["export", "--model", str(model), "--data", str(data), "--int8", "--format"]
-    for engine in ENGINES:
+    for engine in (*ENGINES, "web"):
         assert cli.run([*command, engine, "--json", "--out", str(tmp_path / engine)]) == 0
         report = json.loads(capsys.readouterr().out)
         assert (report["score"], report["before"]) == ("accuracy", 1.0)

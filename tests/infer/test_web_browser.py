@@ -257,6 +257,30 @@ def test_the_page_answers_and_fits_the_window(site: Site, width: int, dark: bool
     assert browser.complaints == []
 
 
+def test_the_page_lets_rows_leave_early(site: Site, tmp_path: Path) -> None:
+    card = {"exits": {"confidence": {"threshold": 0.5, "tolerance": 0.0}}}
+    checkpoint = task_model(tmp_path, "classify", kind="classify", exits="each", card=card)
+    python = site.export(checkpoint, "early")
+    python.leave_early("confidence")
+    (site.folder / "early" / "node_modules").symlink_to(site.folder / "node_modules")
+    browser = site.browser
+    browser.complaints.clear()
+    browser.open(f"{site.url}early/")
+    browser.wait("document.querySelector('[role=tab][aria-selected=true]') !== null")
+    tab = "document.querySelector('[role=tab][aria-selected=true]').innerText"
+    assert browser.run(tab) == "Classify"
+    browser.run("document.getElementById('exit').value = 'confidence'")
+    browser.run("document.getElementById('exit').dispatchEvent(new Event('change'))")
+    browser.wait("!document.getElementById('exit').disabled")
+    for text in texts(4):
+        browser.run(f"document.getElementById('first').value = {json.dumps(text)}")
+        browser.run("document.getElementById('form').requestSubmit()")
+        depth = python.classify(text).depth
+        shown = f"answered after {depth} of 4 layers"
+        browser.wait(f"document.getElementById('result').innerText.includes({json.dumps(shown)})")
+    assert browser.complaints == []
+
+
 def test_the_page_says_what_is_missing(site: Site, tmp_path: Path) -> None:
     """Where npm install was forgotten."""
     for path in site.folder.iterdir():
@@ -264,5 +288,5 @@ def test_the_page_says_what_is_missing(site: Site, tmp_path: Path) -> None:
             shutil.copy(path, tmp_path)
     with serve(tmp_path) as url:
         site.browser.open(url)
-        notice = site.browser.wait("document.getElementById('notice').innerText")
+        notice = site.browser.wait("document.getElementById('notice')?.innerText")
     assert "onnxruntime-web cannot be imported: run npm install in the exported folder" in notice

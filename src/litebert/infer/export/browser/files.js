@@ -24,11 +24,12 @@ export class Folder {
 
   async bytes(name) {
     const entry = this.#entries[name];
-    if (entry === undefined) throw new Error(`manifest.json lists no ${name}; export the model again`);
+    if (entry === undefined)
+      throw new Error(`manifest.json lists no ${name}; export the model again`);
     this.#total += entry.bytes;
     const response = await get(new URL(name, this.#url));
     const blocks = [];
-    for (const reader = response.body.getReader(); ; ) {
+    for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();
       if (done) break;
       blocks.push(value);

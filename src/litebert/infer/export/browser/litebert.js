@@ -82,7 +82,8 @@ export class Model {
 
   // For each [MASK] of a text the `top` likeliest tokens: [{token, probability}].
   async fill(texts, { top = 5 } = {}) {
-    if (!Number.isInteger(top) || top < 1) throw new Error(`top is a whole number from 1; got ${top}`);
+    if (!Number.isInteger(top) || top < 1)
+      throw new Error(`top is a whole number from 1; got ${top}`);
     return this.#each("fill", [texts], (text) => this.#fill(text, top));
   }
 
@@ -97,7 +98,9 @@ export class Model {
     const sizes = [...tuned.dimensions, size];
     if (!sizes.includes(dimensions)) {
       const trained = sizes.join(", ");
-      throw new Error(`this model was not trained for vectors of ${dimensions}; it has: ${trained}`);
+      throw new Error(
+        `this model was not trained for vectors of ${dimensions}; it has: ${trained}`,
+      );
     }
     return this.#each("embed", [texts], async (text) => {
       const vector = (await this.#pool(text, pooling)).slice(0, dimensions);
@@ -213,7 +216,8 @@ async function importRuntime() {
 
 function checkText(verb, text) {
   if (typeof text !== "string") throw new Error(`expected a text for ${verb}; got ${typeof text}`);
-  if (words(text).length === 0) throw new Error(`the text for ${verb} is empty; write what is to be read`);
+  if (words(text).length === 0)
+    throw new Error(`the text for ${verb} is empty; write what is to be read`);
 }
 
 function norm(vector) {

@@ -14,7 +14,10 @@ export class Network {
     network.#config = config;
     const graphs = config.graphs.filter((name) => withExits || !name.startsWith("exit-"));
     const tensors = Object.keys(config.tensors);
-    const files = [...graphs.map((name) => `${name}.onnx`), ...tensors.map((name) => `${name}.bin`)];
+    const files = [
+      ...graphs.map((name) => `${name}.onnx`),
+      ...tensors.map((name) => `${name}.bin`),
+    ];
     const contents = await Promise.all(files.map((name) => folder.bytes(name)));
     for (const [i, name] of graphs.entries()) {
       const options = { executionProviders: providers };

@@ -3,10 +3,24 @@
 import { load } from "./litebert.js";
 
 const VERBS = {
-  fill: { title: "Fill", label: "Text with [MASK]", text: "She opened the [MASK] and walked into the room." },
+  fill: {
+    title: "Fill",
+    label: "Text with [MASK]",
+    text: "She opened the [MASK] and walked into the room.",
+  },
   classify: { title: "Classify", label: "Text", text: "a warm and funny story" },
-  pair: { title: "Pair", label: "First text", text: "A man is playing a guitar.", second: "Someone plays an instrument." },
-  regress: { title: "Regress", label: "First text", text: "A man is playing a guitar.", second: "Someone plays an instrument." },
+  pair: {
+    title: "Pair",
+    label: "First text",
+    text: "A man is playing a guitar.",
+    second: "Someone plays an instrument.",
+  },
+  regress: {
+    title: "Regress",
+    label: "First text",
+    text: "A man is playing a guitar.",
+    second: "Someone plays an instrument.",
+  },
   embed: {
     title: "Similarity",
     label: "Texts, one a line",
@@ -55,20 +69,34 @@ const SHOWN = {
     const masks = await model.fill(text);
     const columns = masks.map((guesses, at) => {
       const title = masks.length === 1 ? "Guesses" : `Mask ${at + 1}`;
-      return make("section", {}, make("h2", {}, title), bars(guesses.map(({ token, probability }) => [token, probability])));
+      return make(
+        "section",
+        {},
+        make("h2", {}, title),
+        bars(guesses.map(({ token, probability }) => [token, probability])),
+      );
     });
     return [make("div", { class: "columns" }, ...columns)];
   },
   classify: async (text) => labels(await model.classify(text)),
   pair: async (first, second) => labels(await model.pair(first, second ?? "")),
-  regress: async (first, second) => [make("p", { class: "answer" }, (await model.regress(first, second)).toFixed(3))],
+  regress: async (first, second) => [
+    make("p", { class: "answer" }, (await model.regress(first, second)).toFixed(3)),
+  ],
   async embed(text) {
     const texts = text.split("\n").filter((line) => line.trim() !== "");
     const vectors = await model.embed(texts, { normalize: true });
     return texts.map((line, i) => {
-      const others = texts.map((other, j) => [other, dot(vectors[i], vectors[j])]).filter((_, j) => j !== i);
+      const others = texts
+        .map((other, j) => [other, dot(vectors[i], vectors[j])])
+        .filter((_, j) => j !== i);
       others.sort((a, b) => b[1] - a[1]);
-      return make("section", {}, make("p", { class: "answer" }, line), bars(others, (cosine) => cosine.toFixed(2)));
+      return make(
+        "section",
+        {},
+        make("p", { class: "answer" }, line),
+        bars(others, (cosine) => cosine.toFixed(2)),
+      );
     });
   },
 };
@@ -78,7 +106,9 @@ function labels(result) {
   const sorted = Object.entries(result.probabilities).sort((a, b) => b[1] - a[1]);
   const parts = [make("p", { class: "answer" }, chosen.join(", ") || "no label"), bars(sorted)];
   if (result.depth !== undefined) {
-    parts.push(make("p", { class: "quiet" }, `answered after ${result.depth} of ${model.depth} layers`));
+    parts.push(
+      make("p", { class: "quiet" }, `answered after ${result.depth} of ${model.depth} layers`),
+    );
   }
   return parts;
 }
@@ -125,18 +155,32 @@ $("form").addEventListener("submit", (event) => {
 $("form").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("form").requestSubmit();
 });
+$("tabs").addEventListener("keydown", (event) => {
+  const tabs = [...$("tabs").children];
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
+  const next = tabs[(tabs.indexOf(event.target) + step + tabs.length) % tabs.length];
+  next.focus();
+  if (step !== 0) next.click();
+});
 $("exit").addEventListener("change", () => doing(() => start($("exit").value || null)));
 
 doing(async () => {
   await start();
-  const tabs = model.verbs.map((name) => {
-    const tab = make("button", { role: "tab", type: "button", id: `tab-${name}` }, VERBS[name].title);
+  const verbs = Object.keys(VERBS).filter((name) => model.verbs.includes(name));
+  const tabs = verbs.map((name) => {
+    const tab = make(
+      "button",
+      { role: "tab", type: "button", id: `tab-${name}` },
+      VERBS[name].title,
+    );
     tab.addEventListener("click", () => showVerb(name));
     return tab;
   });
   $("tabs").replaceChildren(...tabs);
-  const choices = ["", ...model.exits].map((name) => make("option", { value: name }, name || "off"));
+  const choices = ["", ...model.exits].map((name) =>
+    make("option", { value: name }, name || "off"),
+  );
   $("exit").replaceChildren(...choices);
   $("tabs").hidden = $("form").hidden = false;
-  showVerb(model.verbs[0]);
+  showVerb(verbs[0]);
 });

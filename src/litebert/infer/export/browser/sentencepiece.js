@@ -131,7 +131,7 @@ class Normalizer {
     const collapses = this.#spec.collapsesSpaces;
     let at = 0;
     if (collapses) {
-      for (; at < bytes.length; ) {
+      for (; at < bytes.length;) {
         const [piece, length] = this.#first(bytes, at);
         if (piece.length !== 1 || piece[0] !== SPACE) break;
         at += length;
@@ -153,7 +153,10 @@ class Normalizer {
       at += length;
     }
     const space = this.space;
-    while (collapses && space.every((byte, i) => result[result.length - space.length + i] === byte)) {
+    while (
+      collapses &&
+      space.every((byte, i) => result[result.length - space.length + i] === byte)
+    ) {
       result.length -= space.length;
     }
     if (this.#spec.addsPrefix && this.#isSuffix) result.push(...space);
