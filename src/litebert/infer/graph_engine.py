@@ -7,8 +7,10 @@ once, and its weights stay in the processor's cache.
 """
 
 import hashlib
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,9 @@ class Graphs(ABC):
     def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
         """The outputs of a graph, by name. May be called from several threads at once."""
 
+    def release(self) -> None:  # noqa: B027
+        """Give back memory that large batches needed; what a runtime keeps is small without."""
+
 
 class GraphEngine(Engine):
     """An exported model with its tokenizer."""
@@ -64,6 +69,8 @@ class GraphEngine(Engine):
         self._plan = layer_graphs(self.config.encoder)
         self._graph_names = graph_names(self.config)
         self._rotation = rotation_tables(self.config.encoder)
+        self._masked = threading.local()
+        """The last mask of a thread, and its bias."""
         self._table = {
             name: exported.tensors[name] for name in (TABLE, SCALES) if name in exported.tensors
         }
@@ -71,8 +78,14 @@ class GraphEngine(Engine):
     # ---- verbs
 
     def predict(self, card: TaskCard, examples: Sequence[TaskExample]) -> Sequence[Prediction]:
-        if self.exit_rule is not None:
-            return predict_early(self, self.exit_rule, card, examples)
+        try:
+            if self.exit_rule is not None:
+                return predict_early(self, self.exit_rule, card, examples)
+            return self._predict(card, examples)
+        finally:
+            self._graphs.release()
+
+    def _predict(self, card: TaskCard, examples: Sequence[TaskExample]) -> Sequence[Prediction]:
         card.check_fits(self.config)
         inputs = encode(card, examples, self.tokenizer)
         plan = budget_batches(inputs.lengths, tokens=self.batch_tokens, sizes=inputs.num_rows)
@@ -176,12 +189,14 @@ class GraphEngine(Engine):
         for graph in self._plan[number]:
             inputs = {"states": states}
             if graph.attention is not None:
-                mask = batch.arrays.get("mask")
-                bias = np.zeros((rows, seq), np.float32) if mask is None else _bias(mask)
                 needed = batch.arrays.get("needed") if last else None
                 if needed is None:
-                    needed = np.arange(rows * seq).reshape(rows, seq)
-                inputs |= {"bias": bias[:, None, None], "needed": needed, **self._rotation}
+                    needed = _all_positions(rows, seq)
+                inputs |= {
+                    "bias": self._bias(rows, seq, batch.arrays.get("mask")),
+                    "needed": needed,
+                    **self._rotation,
+                }
             for name in graph.adapted:
                 for part in (f"{name}_down", f"{name}_up"):
                     if part in self.exported.tensors:
@@ -217,20 +232,41 @@ class GraphEngine(Engine):
         graph = f"exit-{depth}" if has_own else "pooled"
         return self._graphs.run(graph, {"states": states[:, 0]})[batch.head]
 
+    def _bias(
+        self, rows: int, seq: int, mask: np.ndarray | None
+    ) -> Float[np.ndarray, "batch 1 1 seq"]:
+        """What is added to attention scores, 0 at real tokens: the same array for all layers of a
+        batch, which a runtime need not be handed again."""
+        if mask is None:
+            return _nothing(rows, seq)
+        last: np.ndarray | None = getattr(self._masked, "mask", None)
+        if last is not mask:
+            self._masked.mask = mask
+            self._masked.bias = np.where(mask, np.float32(0), LOWEST)[:, None, None]
+        bias: np.ndarray = self._masked.bias
+        return bias
+
     def _encode(
         self, rows: Sequence[Row], needed: Columns | None
     ) -> Iterator[tuple[Int[np.ndarray, " _batch"], States, HostBatch]]:
         batches = row_batches(
             rows, needed, pad_id=self.tokenizer.pad_id, batch_tokens=self.batch_tokens
         )
-        for numbers, batch in batches:
-            yield numbers, self.states(batch), batch
+        try:
+            for numbers, batch in batches:
+                yield numbers, self.states(batch), batch
+        finally:
+            self._graphs.release()
 
 
-def _bias(mask: np.ndarray) -> Float[np.ndarray, "batch seq"]:
-    """What is added to attention scores: 0 at real tokens."""
-    bias: np.ndarray = np.where(mask, np.float32(0), LOWEST)
-    return bias
+@lru_cache(maxsize=8)
+def _nothing(rows: int, seq: int) -> Float[np.ndarray, "batch 1 1 seq"]:
+    return np.zeros((rows, 1, 1, seq), np.float32)
+
+
+@lru_cache(maxsize=8)
+def _all_positions(rows: int, seq: int) -> Int[np.ndarray, "rows seq"]:
+    return np.arange(rows * seq).reshape(rows, seq)
 
 
 def _best(

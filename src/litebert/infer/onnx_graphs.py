@@ -19,6 +19,12 @@ except ImportError as error:
 _ERRORS_ONLY = 3
 _RETURN_MEMORY = ("memory.enable_memory_arena_shrinkage", "cpu:0")
 """A long input would otherwise leave its memory with the process."""
+_KEPT_TOKENS = 512
+"""Tokens of a batch whose memory layers keep: asking the system for it again before each layer
+takes up to half as long as the layer."""
+_SLOW = ["SkipLayerNormFusion"]
+"""Optimizations that are none: the fused norm adds number by number, and takes four times as long
+as an addition and a norm."""
 
 
 class OnnxGraphs(Graphs):
@@ -32,16 +38,31 @@ class OnnxGraphs(Graphs):
         self._layers = {each.name for application in plan for each in application}
         self._sessions: dict[str, tuple[Any, list[str]]] = {}
         self._lock = threading.Lock()
-        self._options = onnxruntime.RunOptions()
-        self._options.add_run_config_entry(*_RETURN_MEMORY)
-        self._options.log_severity_level = _ERRORS_ONLY
+        self._keeping, self._returning = onnxruntime.RunOptions(), onnxruntime.RunOptions()
+        self._returning.add_run_config_entry(*_RETURN_MEMORY)
+        for options in (self._keeping, self._returning):
+            options.log_severity_level = _ERRORS_ONLY
+        self._grown: set[str] = set()
+        """Layers that were run on a large batch since their memory was returned."""
 
     def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
         session, names = self._session(graph)
+        options = self._keeping if graph in self._layers else self._returning
         try:
-            return dict(zip(names, session.run(names, dict(inputs), self._options), strict=True))
+            outputs = dict(zip(names, session.run(names, dict(inputs), options), strict=True))
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
+        if graph in self._layers and _num_tokens(inputs["states"]) > _KEPT_TOKENS:
+            self._grown.add(graph)
+        return outputs
+
+    def release(self) -> None:
+        while self._grown:
+            graph = self._grown.pop()
+            session, names = self._session(graph)
+            # memory is returned after a run alone: a token's will do
+            inputs = {each.name: _one(each.shape, each.type) for each in session.get_inputs()}
+            session.run(names, inputs, self._returning)
 
     def _session(self, graph: str) -> tuple[Any, list[str]]:
         with self._lock:
@@ -61,10 +82,23 @@ class OnnxGraphs(Graphs):
         options.log_severity_level = _ERRORS_ONLY
         try:
             session = onnxruntime.InferenceSession(
-                self._exported.read_graph(graph), options, providers=["CPUExecutionProvider"]
+                self._exported.read_graph(graph),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=_SLOW,
             )
         except CheckpointError:
             raise
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
         return session, [output.name for output in session.get_outputs()]
+
+
+def _num_tokens(states: np.ndarray) -> int:
+    return int(np.prod(states.shape[:2]))
+
+
+def _one(shape: list[int | str], kind: str) -> np.ndarray:
+    """Zeros for an input, as little as its shape allows."""
+    dtype = np.int64 if kind == "tensor(int64)" else np.float32
+    return np.zeros([each if isinstance(each, int) else 1 for each in shape], dtype)

@@ -68,19 +68,45 @@ class _Compiled:
         self._model = model
         # an output has the names of all values that it is
         self._names = [sorted(output.names) for output in model.outputs]
-        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[_Request] = queue.SimpleQueue()
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
         try:
             request = self._idle.get_nowait()
         except queue.Empty:
-            request = self._model.create_infer_request()
+            request = _Request(self._model.create_infer_request())
         try:
-            request.infer(dict(inputs), share_inputs=True)
+            request.set(inputs)
+            request.infer()
             results: dict[str, np.ndarray] = {}
             for number, names in enumerate(self._names):
-                values = np.array(request.get_output_tensor(number).data)
-                results |= dict.fromkeys(names, values)
+                results |= dict.fromkeys(names, request.output(number))
             return results
         finally:
             self._idle.put(request)
+
+
+class _Request:
+    """One run at a time. An input that is the array of the run before is not set again, as a
+    layer's mask: setting all inputs takes as long as a layer of a small model."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self._inputs: dict[str, tuple[np.ndarray, np.ndarray, Any]] = {}
+        """Of each input the array, as one block of memory and as a tensor: all stay alive, since
+        the request holds a bare address."""
+
+    def set(self, inputs: Arrays) -> None:
+        for name, array in inputs.items():
+            if name in self._inputs and self._inputs[name][0] is array:
+                continue
+            block = np.ascontiguousarray(array)
+            tensor = openvino.Tensor(block, shared_memory=True)
+            self._request.set_tensor(name, tensor)
+            self._inputs[name] = array, block, tensor
+
+    def infer(self) -> None:
+        self._request.infer()
+
+    def output(self, number: int) -> np.ndarray:
+        return np.array(self._request.get_output_tensor(number).data)
