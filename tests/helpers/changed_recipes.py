@@ -84,6 +84,7 @@ FINETUNE = FinetuneRecipe(
     exit_temperature=1.0,
     seed=3,
     random_weights=True,
+    calibrate=True,
     evaluations=2,
     patience=0,
     retries=0,

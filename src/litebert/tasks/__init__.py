@@ -18,6 +18,6 @@ The path of one row of reviews.csv:
 A benchmark's row takes the same path from 3 on: benchmarks/ reads its official files. Only heads/
 and the linear baseline import torch.
 
-To add a head: its kind in config/model.py, its module in model/heads.py, a class in heads/, entries in
-heads.HEADS, predictions and scores/score.py. To add a benchmark: an entry in benchmarks/.
+To add a head: its kind in config/model.py, its module in model/heads.py, a class in heads/, entries
+in heads.HEADS, predictions and scores/score.py. To add a benchmark: an entry in benchmarks/.
 """
