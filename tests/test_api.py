@@ -114,9 +114,9 @@ def test_evaluation_is_that_of_the_run_and_of_the_command(
     command = ["evaluate", "classify", "--model", str(run.folder), "--data", str(tmp_path)]
     assert cli.run([*command, "--json", "--device", "cpu"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == found.scores
-    unlabelled = [{"text": row["text"]} for row in ROWS]
+    unlabeled = [{"text": row["text"]} for row in ROWS]
     with pytest.raises(litebert.ConfigError, match="test of classify has no labels to score by"):
-        litebert.evaluate("classify", model=run, data=unlabelled, split="test", device="cpu")
+        litebert.evaluate("classify", model=run, data=unlabeled, split="test", device="cpu")
 
 
 def test_several_seeds_give_medians(pretrained: litebert.RunResult, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_example_runs_and_learns(here: Path, capsys: pytest.CaptureFixture[s
     assert "a warm and funny story" in shown.out
     result = json.loads((here / "runs" / "reviews" / "result.json").read_text())
     assert (result["train_examples"], result["dev_examples"]) == (12, 4)
-    assert len(list(csv.DictReader((here / "labelled.csv").read_text().splitlines()))) == 2
+    assert len(list(csv.DictReader((here / "labeled.csv").read_text().splitlines()))) == 2
     assert (here / "runs" / "reviews" / "report.html").is_file()
     losses = [
         json.loads(line).get("loss")

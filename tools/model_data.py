@@ -241,7 +241,7 @@ def paragraphs(path: Path) -> Iterator[str]:
     return (line for line in open_text(path) if len(line) > 200)
 
 
-def unlabelled_pairs(data: Path, most: int) -> Iterator[Row]:
+def unlabeled_pairs(data: Path, most: int) -> Iterator[Row]:
     """(a sentence, the rest of its paragraph): the inverse cloze task."""
     draw = random.Random(0)
     for number, paragraph in enumerate(paragraphs(data / "corpus/wikipedia-recent.txt.xz")):
@@ -275,7 +275,7 @@ def contrastive(data: Path, most: int) -> Iterator[Row]:
         intents.setdefault(row["label"], []).append(row["text"])
     for texts in intents.values():
         yield from ((one, two, "", "BANKING77") for one, two in itertools.pairwise(texts))
-    yield from unlabelled_pairs(data, most)
+    yield from unlabeled_pairs(data, most)
 
 
 def write_similarity(data: Path, writer: Writer, most: int = 60_000) -> None:

@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file
 
 import litebert
-from litebert.config import LABELLED_HEADS, PRESETS, EncoderConfig, HeadConfig, ModelConfig
+from litebert.config import LABELED_HEADS, PRESETS, EncoderConfig, HeadConfig, ModelConfig
 from litebert.convert import huggingface_writer
 from litebert.convert.custom_code import MODELING_FILE
 from litebert.convert.folder import convert_folder
@@ -64,7 +64,7 @@ def exported(folder, *kinds, encoder=TINY, dropout=0.0) -> Model:
     heads = tuple(
         HeadConfig(
             kind=kind,
-            labels=("no", "yes", "naïve") if kind in LABELLED_HEADS else (),
+            labels=("no", "yes", "naïve") if kind in LABELED_HEADS else (),
             dropout=dropout if kind != "masked" else 0.0,
         )
         for kind in kinds

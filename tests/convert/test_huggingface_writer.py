@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from litebert.config import LABELLED_HEADS, PRESETS, HeadConfig, ModelConfig
+from litebert.config import LABELED_HEADS, PRESETS, HeadConfig, ModelConfig
 from litebert.convert.huggingface import read_huggingface
 from litebert.convert.huggingface_writer import to_huggingface
 from litebert.model.model import Model
@@ -30,7 +30,7 @@ def model(*kinds: str, encoder=TINY, dropout=0.0) -> Model:
     heads = tuple(
         HeadConfig(
             kind=kind,
-            labels=("no", "yes", "naïve") if kind in LABELLED_HEADS else (),
+            labels=("no", "yes", "naïve") if kind in LABELED_HEADS else (),
             dropout=dropout,
         )
         for kind in kinds

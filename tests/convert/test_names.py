@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from litebert.config import LABELLED_HEADS, PRESETS, HeadConfig, ModelConfig
+from litebert.config import LABELED_HEADS, PRESETS, HeadConfig, ModelConfig
 from litebert.convert.bundle import Bundle
 from litebert.convert.names import HEADS, foreign_names
 from litebert.convert.settings import ARCHITECTURES
@@ -19,7 +19,7 @@ GOOGLE = Path(__file__).parent / "fixtures" / "google" / "model.ckpt-best"
 
 
 def head(kind: str) -> HeadConfig:
-    return HeadConfig(kind=kind, labels=("a", "b", "c") if kind in LABELLED_HEADS else ())
+    return HeadConfig(kind=kind, labels=("a", "b", "c") if kind in LABELED_HEADS else ())
 
 
 @pytest.mark.parametrize("kind", HEADS)

@@ -57,7 +57,7 @@ HEADS: tuple[HeadKind, ...] = (
     "masked", "order", "classify", "multilabel", "regress", "span", "joint_span", "choose", "tag"
 )  # fmt: skip
 ENGINES = ("onnx", "openvino")
-LABELLED = ("classify", "multilabel", "tag")
+LABELED = ("classify", "multilabel", "tag")
 
 
 def model_of(folder: Path, heads: tuple[HeadKind, ...] = HEADS, **changes: Any) -> Checkpoint:
@@ -65,7 +65,7 @@ def model_of(folder: Path, heads: tuple[HeadKind, ...] = HEADS, **changes: Any) 
     pieces = tokenizer(folder / "tokenizer")
     encoder = EncoderConfig(**({"vocab_size": pieces.vocab_size} | SHAPE | changes))
     chosen = tuple(
-        HeadConfig(kind=kind, labels=LABELS if kind in LABELLED else ()) for kind in heads
+        HeadConfig(kind=kind, labels=LABELS if kind in LABELED else ()) for kind in heads
     )
     torch.manual_seed(0)
     model = Model(ModelConfig(encoder=encoder, heads=chosen)).eval()

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.kernels import cross_entropy as labelled
+from litebert.kernels import cross_entropy as labeled
 from litebert.kernels.cross_entropy import cross_entropy as label_loss
 from litebert.packing import IGNORED
 from tests.helpers.kernels import (  # skips all of this where kernels cannot run
@@ -25,7 +25,7 @@ WIDTHS = [1024, 2048 + 8, 30_000 if HAS_GPU else 3 * 2048 + 100]
 
 @pytest.fixture(autouse=True, params=[1, 3] if HAS_GPU else [1])
 def stages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(labelled.LOSS, "stages", request.param)
+    monkeypatch.setitem(labeled.LOSS, "stages", request.param)
 
 
 def draw(rows: int, width: int, *, size: float = 3.0) -> tuple[Tensor, Tensor]:
@@ -103,9 +103,9 @@ def test_torch_takes_them_for_operators_of_its_own() -> None:
     """Schema, and shapes without data: torch's own checks."""
     logits, labels = draw(3, 1024)
     logits = logits.to(HALF)
-    torch.library.opcheck(labelled._losses, (logits, labels))
+    torch.library.opcheck(labeled._losses, (logits, labels))
     torch.library.opcheck(
-        labelled._gradient,
+        labeled._gradient,
         (logits, labels, torch.zeros(3, device=DEVICE), torch.ones((), device=DEVICE)),
     )
 

@@ -288,10 +288,10 @@ def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> N
     depth = -1  # before the first layer
 
     def norm(x: torch.Tensor, name: str) -> torch.Tensor:
-        centred = x - x.mean(-1, keepdim=True)
+        centered = x - x.mean(-1, keepdim=True)
         return (
-            centred
-            / (centred.square().mean(-1, keepdim=True) + config.norm_epsilon).sqrt()
+            centered
+            / (centered.square().mean(-1, keepdim=True) + config.norm_epsilon).sqrt()
             * w[name + ".weight"]
             + w[name + ".bias"]
         )

@@ -125,10 +125,10 @@ def test_speed_is_tokens_over_seconds_of_each_point() -> None:
 
 
 def scale_of(page: str, title: str) -> list[tuple[float, float]]:
-    """The vertical axis of a chart: how far from the top, in percent, each labelled value is."""
+    """The vertical axis of a chart: how far from the top, in percent, each labeled value is."""
     scale = page.split(f"<h3>{title}</h3>")[1].split('<div class="scale">')[1].split("</div>")[0]
-    labelled = re.findall(r'top:([-\d.]+)%">([-\d.e]+)<', scale)
-    return [(float(top), float(label)) for top, label in labelled]
+    labeled = re.findall(r'top:([-\d.]+)%">([-\d.e]+)<', scale)
+    return [(float(top), float(label)) for top, label in labeled]
 
 
 def test_axes_are_linear_or_logarithmic_with_round_labels(tmp_path: Path) -> None:

@@ -320,7 +320,7 @@ def test_a_table_is_scored_and_downloaded(page: Page, tmp_path: Path) -> None:
     page.click("#panel-classify .file .primary")
     page.wait_for("#panel-classify .file .status", "Left out: 1 row with an empty text.")
     page.click("#panel-classify a[download]")
-    saved = tmp_path / "reviews.labelled.csv"
+    saved = tmp_path / "reviews.labeled.csv"
     while not saved.exists():  # Chromium renames a download when it is complete
         page.browser.run("new Promise((resolve) => setTimeout(resolve, 20))")
     with saved.open(newline="", encoding="utf-8") as file:

@@ -124,7 +124,7 @@ PREDICTIONS: list[tuple[Verb, Prediction, bool]] = [
 @pytest.mark.parametrize(
     ("verb", "prediction", "multilabel"), PREDICTIONS, ids=lambda x: str(x)[:8]
 )
-def test_a_labelled_table_is_the_one_that_predict_writes(
+def test_a_labeled_table_is_the_one_that_predict_writes(
     verb: Verb, prediction: Prediction, multilabel: bool
 ) -> None:
     result = {key: value for key, value in to_dict(prediction).items() if key != "spans"}
@@ -133,9 +133,9 @@ def test_a_labelled_table_is_the_one_that_predict_writes(
     writer = LineWriter("x.csv", verb, inputs=inputs, labels=labels, multilabel=multilabel)
     theirs = writer.header() + writer.rows([CELLS], [result])
     ours = run_module(
-        'import { labelled, toCsv } from "page/table.js";\n'
+        'import { labeled, toCsv } from "page/table.js";\n'
         "const [header, rows, results] = value;\n"
-        "console.log(JSON.stringify(toCsv(labelled(header, rows, results))));",
+        "console.log(JSON.stringify(toCsv(labeled(header, rows, results))));",
         [inputs, [CELLS], [result]],
     )
     assert read_cells(ours) == read_cells(theirs.decode())

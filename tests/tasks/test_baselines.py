@@ -119,13 +119,13 @@ def test_baselines_are_predictions_and_do_not_look(kind: str, baseline) -> None:
     train, dev = examples[:30], examples[30:]
     said = baseline(task, train, dev)
     assert set(score(task, dev, said)) >= set(task.scores)
-    assert baseline(task, train, [_unlabelled(each) for each in dev]) == said
+    assert baseline(task, train, [_unlabeled(each) for each in dev]) == said
     assert baseline(task, train, []) == []
     with pytest.raises(DataError, match="learns from train, which has no examples"):
         baseline(task, [], dev)
 
 
-def _unlabelled(example: TaskExample) -> TaskExample:
+def _unlabeled(example: TaskExample) -> TaskExample:
     if isinstance(example, AnswerExample):
         return replace(example, answers=None)
     return (

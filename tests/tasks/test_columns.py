@@ -84,7 +84,7 @@ from litebert.tasks.tables.example import row_to_example
     ],
 )
 def test_columns_are_recognized(kind: Kind, names: str, columns: Columns) -> None:
-    found, told = find_columns(kind, names.split(), labelled=True)
+    found, told = find_columns(kind, names.split(), labeled=True)
     assert found == columns
     assert told.startswith("columns recognized: ")
     assert all(repr(name) in told for name in names.split() if name not in ("title",))
@@ -145,7 +145,7 @@ def test_missing_columns_are_said(
     kind: Kind, names: str, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        find_columns(kind, names.split(), TableOptions(**options), where="f.csv", labelled=True)
+        find_columns(kind, names.split(), TableOptions(**options), where="f.csv", labeled=True)
 
 
 def test_a_test_split_may_have_no_labels() -> None:
@@ -248,7 +248,7 @@ def test_rows_become_examples(
     assert type(found) is type(truth)
     if truth is None:
         with pytest.raises(BadRowError, match=r"the row has no (label|tags)"):
-            row_to_example(kind, row, columns, labelled=True)
+            row_to_example(kind, row, columns, labeled=True)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_no_value_makes_anything_but_an_example_or_a_reason(
     for name in data.draw(st.sets(st.sampled_from("tcq"))):
         row[name] = "x y"
     with contextlib.suppress(BadRowError):
-        example = row_to_example(kind, row, columns, labelled=True)
+        example = row_to_example(kind, row, columns, labeled=True)
         if isinstance(example, AnswerExample):
             assert all(
                 example.context[answer.start :].startswith(answer.text)

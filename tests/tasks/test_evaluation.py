@@ -46,9 +46,9 @@ def test_slices_by_truth_by_length_and_by_what_is_asked() -> None:
 
 
 def test_whether_the_truth_is_known() -> None:
-    assert TextExample(key="", first="", label=0.0).is_labelled
-    assert AnswerExample(key="", question="", context="", answers=()).is_labelled
+    assert TextExample(key="", first="", label=0.0).is_labeled
+    assert AnswerExample(key="", question="", context="", answers=()).is_labeled
     unknown = TagExample(key="7", words=())
-    assert not unknown.is_labelled
+    assert not unknown.is_labeled
     with pytest.raises(DataError, match="example 7 has no label"):
         unknown.truth()

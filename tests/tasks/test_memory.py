@@ -106,9 +106,9 @@ def test_a_dict_has_splits_under_their_usual_names() -> None:
 
 
 def test_a_single_table_can_be_scored_as_test() -> None:
-    unlabelled = [{"text": row["text"]} for row in ROWS]
+    unlabeled = [{"text": row["text"]} for row in ROWS]
     options = TableOptions(labels=("no", "yes"))
-    data = open_task("classify", unlabelled, options=options, splits=("test",))
+    data = open_task("classify", unlabeled, options=options, splits=("test",))
     assert len(data.splits["test"]) == 40
 
 

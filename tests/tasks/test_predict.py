@@ -85,8 +85,8 @@ def test_labels_are_not_looked_at(tokenizer: Tokenizer, kind: Any, head: Any) ->
     card, examples = made_card(kind, head), made_examples(kind, 6)
     hidden = {"answer": "answers", "tag": "tags"}.get(kind, "label")
     model = made_model(card, tokenizer)
-    unlabelled = [replace(example, **{hidden: None}) for example in examples]
-    assert predict(model, card, unlabelled, tokenizer) == predict(model, card, examples, tokenizer)
+    unlabeled = [replace(example, **{hidden: None}) for example in examples]
+    assert predict(model, card, unlabeled, tokenizer) == predict(model, card, examples, tokenizer)
 
 
 def test_probabilities_add_up_and_the_likeliest_is_named(tokenizer: Tokenizer) -> None:

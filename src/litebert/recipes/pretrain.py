@@ -121,7 +121,7 @@ class PretrainRecipe(Recipe):
     """Probability that an example is shorter, its length drawn evenly from 2 tokens up."""
     one_segment: OneSegment = "drop"
     """A last sentence alone in its document: drop it, or (Google's release) pair it with a random
-    segment of another document, labelled as swapped."""
+    segment of another document, labeled as swapped."""
     cutting: Cutting = "even"
     """How segments are cut to length: even cuts both alike, so that lengths do not reveal the
     order; last cuts the end only (nearest to Google's release)."""

@@ -244,13 +244,13 @@ def _guide(chart: Chart, y_axis: _YAxis) -> tuple[str, str]:
 
 
 def _bottom(axis: str, highest: float, about: int) -> str:
-    labelled = _axis_ticks(axis, highest, about)
+    labeled = _axis_ticks(axis, highest, about)
     if axis != "seconds":  # whose labels have units
-        labelled[0] = (labelled[0][0], f"0 {axis}")
-    kinds = ["first", *("odd" if i % 2 else "even" for i in range(1, len(labelled)))]
+        labeled[0] = (labeled[0][0], f"0 {axis}")
+    kinds = ["first", *("odd" if i % 2 else "even" for i in range(1, len(labeled)))]
     spans = "".join(
         f'<span class="{kind}" style="left:{100 * value / highest:.1f}%">{escape(label)}</span>'
-        for kind, (value, label) in zip(kinds, labelled, strict=True)
+        for kind, (value, label) in zip(kinds, labeled, strict=True)
     )
     return f'<div class="bottom over-{axis}">{spans}</div>'
 

@@ -126,7 +126,7 @@ def worst_section(dev: DevResults) -> str:
         return '<p class="quiet">Every prediction is right.</p>'
     cards = "".join(_card(each, dev.predictions[each.number]) for each in dev.evaluation.worst)
     note = (
-        "Wrong predictions that the model was most confident of, the worst first; mislabelled data "
+        "Wrong predictions that the model was most confident of, the worst first; mislabeled data "
         "gathers here."
     )
     return f'<p class="quiet">{note}</p>{cards}'

@@ -42,7 +42,7 @@ def _list(items: dict[str, Any], **limits: Any) -> dict[str, Any]:
 _TEXTS = _list(_TEXT, minItems=1, maxItems=MAX_ITEMS)
 _PAIRS = _list(_list(_TEXT, minItems=2, maxItems=2), minItems=1, maxItems=MAX_ITEMS)
 _SHARES = {"type": "object", "additionalProperties": _NUMBER}
-_LABELLED = {
+_LABELED = {
     "probabilities": _SHARES,
     "label": {"type": "string"},
     "labels": _list({"type": "string"}),
@@ -82,14 +82,14 @@ _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] =
         "Label texts.",
         {"texts": _TEXTS},
         ("texts",),
-        _object({"text": _STRING, **_LABELLED}, required=("text", "probabilities")),
+        _object({"text": _STRING, **_LABELED}, required=("text", "probabilities")),
     ),
     "pair": (
         "Label pairs of texts.",
         {"pairs": _PAIRS},
         ("pairs",),
         _object(
-            {"first": _STRING, "second": _STRING, **_LABELLED},
+            {"first": _STRING, "second": _STRING, **_LABELED},
             required=("first", "second", "probabilities"),
         ),
     ),

@@ -34,13 +34,13 @@ class TextExample:
     """File and line, for messages: train.tsv:17."""
 
     @property
-    def is_labelled(self) -> bool:
+    def is_labeled(self) -> bool:
         return self.label is not None
 
     def truth(self) -> str | float | tuple[str, ...]:
         """The label; a DataError where it is not known."""
         if self.label is None:
-            raise _unlabelled(self)
+            raise _unlabeled(self)
         return self.label
 
     def number(self) -> float:
@@ -69,13 +69,13 @@ class ChoiceExample:
     where: str = ""
 
     @property
-    def is_labelled(self) -> bool:
+    def is_labeled(self) -> bool:
         return self.label is not None
 
     def truth(self) -> int:
         """The number of the right option; a DataError where it is not known."""
         if self.label is None:
-            raise _unlabelled(self)
+            raise _unlabeled(self)
         return self.label
 
 
@@ -125,13 +125,13 @@ class AnswerExample:
     where: str = ""
 
     @property
-    def is_labelled(self) -> bool:
+    def is_labeled(self) -> bool:
         return self.answers is not None
 
     def truth(self) -> tuple[Answer, ...]:
         """The accepted answers; a DataError where they are not known."""
         if self.answers is None:
-            raise _unlabelled(self)
+            raise _unlabeled(self)
         return self.answers
 
 
@@ -146,13 +146,13 @@ class TagExample:
     where: str = ""
 
     @property
-    def is_labelled(self) -> bool:
+    def is_labeled(self) -> bool:
         return self.tags is not None
 
     def truth(self) -> tuple[str, ...]:
         """The tags; a DataError where they are not known."""
         if self.tags is None:
-            raise _unlabelled(self)
+            raise _unlabeled(self)
         return self.tags
 
 
@@ -166,7 +166,7 @@ def only(items: Sequence[object], kind: type[_One]) -> list[_One]:
     return cast(list[_One], list(items))
 
 
-def _unlabelled(example: TaskExample) -> DataError:
+def _unlabeled(example: TaskExample) -> DataError:
     return DataError(
         f"{example.where or f'example {example.key}'} has no label; scores need a split whose "
         "labels are known, such as dev"

@@ -34,7 +34,7 @@ _OTHER_HEADS: dict[Kind, HeadKind] = {
     "pair": "multilabel",
     "answer": "joint_span",
 }
-LABELLED: tuple[Kind, ...] = ("classify", "pair", "tag")
+LABELED: tuple[Kind, ...] = ("classify", "pair", "tag")
 """Kinds whose predictions are names from a list."""
 _MAX_POSITIONS = SIZE_LIMITS["max_positions"]
 
@@ -227,8 +227,8 @@ def _check_task(task: Task) -> None:
         raise ConfigError(
             f"a task of kind {task.kind} is answered by a {HEADS[task.kind]} head; got {task.head}"
         )
-    if bool(task.labels) != (task.kind in LABELLED):
-        expected = "needs labels" if task.kind in LABELLED else "has no labels"
+    if bool(task.labels) != (task.kind in LABELED):
+        expected = "needs labels" if task.kind in LABELED else "has no labels"
         raise ConfigError(f"a task of kind {task.kind} {expected}; got {len(task.labels)}")
     if len(set(task.labels)) < len(task.labels):
         raise ConfigError(f"labels are all different; got {shown(task.labels)}")

@@ -148,7 +148,7 @@ def _story(draw: random.Random, world: str | None = None) -> list[str]:
     ]
 
 
-def _labelled(draw: random.Random, labels: Sequence[str]) -> tuple[str, str, str]:
+def _labeled(draw: random.Random, labels: Sequence[str]) -> tuple[str, str, str]:
     """A sentence of any world, one of a world that decides, and the label that it decides."""
     world = draw.choice(sorted(WORLDS))
     return (
@@ -200,12 +200,12 @@ def _passage(draw: random.Random, number: int) -> dict[str, Any]:
 
 
 def _classified(draw: random.Random) -> dict[str, Any]:
-    _, text, label = _labelled(draw, sorted(WORLDS))
+    _, text, label = _labeled(draw, sorted(WORLDS))
     return {"text": text, "label": label}
 
 
 def _pair(draw: random.Random, labels: Sequence[Any]) -> dict[str, Any]:
-    return dict(zip(("sentence1", "sentence2", "label"), _labelled(draw, labels), strict=True))
+    return dict(zip(("sentence1", "sentence2", "label"), _labeled(draw, labels), strict=True))
 
 
 def _question(draw: random.Random) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _write_glue(folder: Path, name: str, draw: random.Random, scale: int) -> Non
             else ["\t".join(names).replace("#1_", "#1 ").replace("#2_", "#2 ")]
         )
         for number in range(count * scale):
-            first, second, label = _labelled(draw, labels)
+            first, second, label = _labeled(draw, labels)
             cells = {"number": str(number), "first": first, "second": second, "label": label}
             lines.append("\t".join(cells.get(roles.get(column, ""), "") for column in names))
         if names:

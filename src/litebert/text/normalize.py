@@ -152,7 +152,7 @@ _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 # ASCII and the commonest characters beyond it stay as they are, lower case aside.
 _CHANGES = re.compile("[^\x00-\x7f£€–—‘’“”]")
 _CHANGES_OR_ODD = re.compile("[^\x00-\n\f-\x1b\x20-\x7f£€–—‘’“”]")
-_SIGMA = "Σ".encode()  # the one letter whose lower case depends on its neighbours
+_SIGMA = "Σ".encode()  # the one letter whose lower case depends on its neighbors
 _ALBERT = TextRules()
 
 

@@ -20,7 +20,7 @@ from litebert.tasks.scores.baselines import bag_of_words, majority
 from litebert.tasks.scores.evaluation import Evaluation, evaluate
 from litebert.tasks.scores.score import score
 from litebert.tasks.tables.columns import TableOptions
-from litebert.tasks.task import LABELLED, Task, TaskCard, TaskData, shown
+from litebert.tasks.task import LABELED, Task, TaskCard, TaskData, shown
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.run import to_stderr
 from litebert.train.runtime import Runtime
@@ -63,7 +63,7 @@ def run_evaluation(
     baselines: bool = False,
     samples: int = 1000,
     worst: int = 5,
-    unlabelled: bool = False,
+    unlabeled: bool = False,
     batch_tokens: int | None = None,
     device: str = "auto",
     threads: int | None = None,
@@ -82,7 +82,7 @@ def run_evaluation(
         baselines: Score the majority and a bag of words as well; they learn from the train split.
         samples: Bootstrap resamples for the intervals of scores that are no proportion.
         worst: How many of the most confidently wrong examples to return.
-        unlabelled: Predict a split without labels too, which cannot be scored.
+        unlabeled: Predict a split without labels too, which cannot be scored.
         batch_tokens: Tokens in one forward, padding included; less needs less memory.
         device: cpu, cuda, cuda:1 …, or auto.
         threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, or as many as cores are
@@ -102,7 +102,7 @@ def run_evaluation(
         opened = open_task_for(finetuned, task, data, table, splits)
         finetuned = finetuned.for_task(opened.task)
         examples, notes = opened.splits[split], list(opened.notes)
-        missing = [example for example in examples if not example.is_labelled]
+        missing = [example for example in examples if not example.is_labeled]
         if 0 < len(missing) < len(examples):
             notes.append(
                 f"{len(missing):,} of the {len(examples):,} examples of {split} have no label, so "
@@ -110,7 +110,7 @@ def run_evaluation(
             )
         for note in notes:
             say(f"note: {note}")
-        if missing and not unlabelled:
+        if missing and not unlabeled:
             raise ConfigError(
                 f"{split} of {task} has no labels to score by; give --submit FOLDER or --out FILE "
                 "for its predictions"
@@ -246,7 +246,7 @@ def open_task_for(
     """A task's splits for a model that was fine-tuned for it; your own data have the model's
     labels."""
     mine, options = model.card.task, options or TableOptions()
-    if task not in BENCHMARKS and mine.kind in LABELLED and options.labels is None:
+    if task not in BENCHMARKS and mine.kind in LABELED and options.labels is None:
         options = replace(options, labels=mine.labels)
     # dev is what it was when the model was fine-tuned
     options = replace(options, stratify=options.stratify and model.card.stratified)

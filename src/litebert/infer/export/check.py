@@ -21,7 +21,7 @@ from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, Ta
 from litebert.tasks.registry import BENCHMARKS, TableOptions, open_task
 from litebert.tasks.scores.score import score
 from litebert.tasks.tables.rows import read_rows
-from litebert.tasks.task import LABELLED, Task, TaskCard
+from litebert.tasks.task import LABELED, Task, TaskCard
 
 BUILT_IN = (
     "A short one.",
@@ -65,13 +65,13 @@ class ExportReport:
     """Between the two vectors of a text, on average: of [CLS] where heads pool, else the mean."""
     least_cosine: float
     score: str | None = None
-    """Name of the score that is compared; None without labelled data."""
+    """Name of the score that is compared; None without labeled data."""
     before: float | None = None
     after: float | None = None
 
 
 def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
-    """The texts and labelled examples of a file or a benchmark's folder; built-in texts without."""
+    """The texts and labeled examples of a file or a benchmark's folder; built-in texts without."""
     if data is None:
         return CheckData(texts=BUILT_IN)
     if checkpoint.task is None or is_embed_card(checkpoint.task):
@@ -86,7 +86,7 @@ def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
     if card.task.name in BENCHMARKS and Path(data).is_dir():
         opened = open_task(card.task.name, data, splits=["dev"])
     else:
-        labels = card.task.labels if card.task.kind in LABELLED else None
+        labels = card.task.labels if card.task.kind in LABELED else None
         opened = open_task(
             card.task.kind, data, options=TableOptions(labels=labels), head=card.task.head
         )

@@ -1,9 +1,9 @@
-// A CSV or TSV file: which columns are read, its rows scored with progress, the labelled file.
+// A CSV or TSV file: which columns are read, its rows scored with progress, the labeled file.
 
 import { reason } from "./client.js";
 import { count, duration, make } from "./dom.js";
 import { pause, scoreRows } from "./scoring.js";
-import { decode, labelled, parseTable, toCsv, uniqueNames } from "./table.js";
+import { decode, labeled, parseTable, toCsv, uniqueNames } from "./table.js";
 
 const MAX_BYTES = 100_000_000;
 const NUM_SHOWN = 5;
@@ -192,9 +192,9 @@ export function filePanel(spec, client, modelOf) {
     if (numEmpty > 0) parts.push(`Left out: ${numRows(numEmpty)} with an empty text.`);
     say(parts.filter(Boolean).join(" "), end !== "" && end !== "Cancelled.");
     if (numScored + numRefused === 0) return;
-    const lines = labelled(header, rows, results);
+    const lines = labeled(header, rows, results);
     href = URL.createObjectURL(new Blob([toCsv(lines)], { type: "text/csv;charset=utf-8" }));
-    const name = table.name.replace(/\.[^.]*$/u, "") + ".labelled.csv";
+    const name = table.name.replace(/\.[^.]*$/u, "") + ".labeled.csv";
     const link = make("a", { href, download: name, class: "button primary" }, `Download ${name}`);
     start.classList.remove("primary"); // the next step is the download
     output.replaceChildren(make("p", {}, link), summary(results), preview(lines));

@@ -80,7 +80,7 @@ export class Panel {
     const attributes = {
       id: `panel-${this.#verb}`,
       role: "tabpanel",
-      "aria-labelledby": `tab-${this.#verb}`,
+      "aria-labeledby": `tab-${this.#verb}`,
       hidden: true,
     };
     return make("section", attributes, ...children);

@@ -128,7 +128,7 @@ function cellOf(value) {
 
 // The file's rows, and behind each what was predicted of it; null where nothing was, {error} where
 // the service refused.
-export function labelled(header, rows, results) {
+export function labeled(header, rows, results) {
   const columns = [];
   const known = new Set();
   const flat = results.map((result) => {

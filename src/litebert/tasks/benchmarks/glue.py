@@ -54,17 +54,17 @@ def _read_glue(
     layout: _Layout, task: Task, path: Path, split: str, bad: BadRows, options: TableOptions
 ) -> Iterator[TaskExample]:
     """The examples of one file."""
-    labelled = split in ("train", "dev", "dev_mismatched")
-    header = layout.header if labelled else None
+    labeled = split in ("train", "dev", "dev_mismatched")
+    header = layout.header if labeled else None
     columns: Mapping[str, str | None] = {}
     first_line = 1 if header else 2
     for location, row in read_rows(path, bad=bad, header=header, encoding=options.encoding):
         if not columns:
-            columns = _columns(layout, row, path, labelled, task)
+            columns = _columns(layout, row, path, labeled, task)
         label: str | float | None = row[columns["label"]] if columns["label"] else None
         try:
             # some copies have -1 for the unknown labels of test
-            unknown = label is None or (not labelled and label in ("", "-1"))
+            unknown = label is None or (not labeled and label in ("", "-1"))
             label = None if unknown else _label(str(label), task)
         except ValueError as error:
             bad.add(location, str(error), "\t".join(row.values()))
@@ -80,9 +80,9 @@ def _read_glue(
 
 
 def _columns(
-    layout: _Layout, row: Mapping[str, str], path: Path, labelled: bool, task: Task
+    layout: _Layout, row: Mapping[str, str], path: Path, labeled: bool, task: Task
 ) -> dict[str, str | None]:
-    needed = {"first", *(("second",) if layout.second else ()), *(("label",) if labelled else ())}
+    needed = {"first", *(("second",) if layout.second else ()), *(("label",) if labeled else ())}
     columns: dict[str, str | None] = {}
     for role in ("first", "second", "label", "key", "slice"):
         names: tuple[str, ...] = getattr(layout, role)

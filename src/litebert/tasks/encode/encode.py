@@ -85,7 +85,7 @@ def _truncate_longest(first: Slices, second: Slices, max_length: int) -> None:
 
 
 def _text_targets(card: TaskCard, examples: Sequence[TextExample]) -> np.ndarray | None:
-    if not all(example.is_labelled for example in examples):
+    if not all(example.is_labeled for example in examples):
         return None
     if card.task.kind == "regress":
         return np.array([_number(example) for example in examples], np.float32)

@@ -174,7 +174,7 @@ def _token_spans(
 def _tag_targets(
     card: TaskCard, examples: Sequence[TagExample]
 ) -> Int[np.ndarray, " words"] | None:
-    if not all(example.is_labelled for example in examples):
+    if not all(example.is_labeled for example in examples):
         return None
     numbers = {label: number for number, label in enumerate(card.task.labels)}
     targets = []

@@ -58,8 +58,7 @@ def targets_of(batch: DeviceBatch) -> Tensor:
     """What a batch is learned by; DataError where it has no labels."""
     if "targets" not in batch.head_inputs:
         raise DataError(
-            "these examples have no labels, so there is nothing to learn from; give a labelled "
-            "split"
+            "these examples have no labels, so there is nothing to learn from; give a labeled split"
         )
     return batch.head_inputs["targets"]
 

@@ -15,7 +15,7 @@ _CUT = 10
 
 def ndcg(ranking: Sequence[int], relevant: Mapping[int, float], *, cut: int = _CUT) -> float:
     """Discounted gain of the first `cut` documents over that of the best ranking; a document's gain
-    is its judgement, divided by log2(rank + 1) (Järvelin & Kekäläinen 2002)."""
+    is its judgment, divided by log2(rank + 1) (Järvelin & Kekäläinen 2002)."""
     gains = [max(relevant.get(document, 0.0), 0.0) for document in ranking[:cut]]
     ideal = sorted((max(gain, 0.0) for gain in relevant.values()), reverse=True)[:cut]
     best = _discounted(ideal)

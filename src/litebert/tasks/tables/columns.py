@@ -221,13 +221,13 @@ def find_columns(
     options: TableOptions | None = None,
     *,
     where: str = "",
-    labelled: bool = False,
+    labeled: bool = False,
     remembered: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Columns, str]:
     """The columns of a table whose columns are `names`, and what was recognized, in words; "" where
     the user named all.
 
-    `labelled`: the target's column has to be there. `remembered` are the columns that a model was
+    `labeled`: the target's column has to be there. `remembered` are the columns that a model was
     fine-tuned on, by role: where they are there, and the user names no other, they are taken.
     """
     options = options or TableOptions()
@@ -242,7 +242,7 @@ def find_columns(
     for role, value in named_by_user.items():
         chosen = (value,) if isinstance(value, str) else tuple(value)
         is_target = role in (TRUTH[kind], "answer_start")
-        if not labelled and is_target and not set(chosen) & set(names):
+        if not labeled and is_target and not set(chosen) & set(names):
             continue  # named for train, and not there where nothing is to be learned
         for name in chosen:
             _expect(name, role, names, where)
@@ -257,7 +257,7 @@ def find_columns(
     }
     named |= known
     needed = [
-        role for role in usual if role not in _OPTIONAL[kind] and (labelled or role != TRUTH[kind])
+        role for role in usual if role not in _OPTIONAL[kind] and (labeled or role != TRUTH[kind])
     ]
     recognized = {
         role: columns

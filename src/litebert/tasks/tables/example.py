@@ -34,16 +34,16 @@ def row_to_example(
     *,
     key: str = "",
     where: str = "",
-    labelled: bool = False,
+    labeled: bool = False,
 ) -> TaskExample:
-    """The example of a row. `labelled`: a row without a target is bad, instead of an unlabelled
+    """The example of a row. `labeled`: a row without a target is bad, instead of an unlabeled
     example."""
     if columns.key is not None:
         key = _label(row.get(columns.key), columns.key) or key
     name = _label(row.get(columns.slice), columns.slice) if columns.slice is not None else None
     about = {"key": key, "slice": name or "", "where": where}
     example: TaskExample = _MAKERS[kind](row, columns, about)
-    if labelled and not example.is_labelled:
+    if labeled and not example.is_labeled:
         raise BadRowError(f"the row has no {TRUTH[kind]}")
     return example
 

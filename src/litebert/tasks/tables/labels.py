@@ -15,7 +15,7 @@ from litebert.data.bad_rows import BadRowError
 from litebert.errors import DataError
 from litebert.tasks.examples import Kind, TagExample, TaskExample, TextExample
 from litebert.tasks.tables.columns import TableOptions
-from litebert.tasks.task import LABELLED
+from litebert.tasks.task import LABELED
 
 _SEPARATORS = (";", "|")
 _MANY = 50  # rows from which on a label of its own for every row means a wrong column
@@ -57,7 +57,7 @@ class Labels:
         return example
 
     def learn(self, examples: Sequence[TaskExample], where: str) -> list[TaskExample]:
-        """Decide from the first labelled split what the labels are; its examples with their labels
+        """Decide from the first labeled split what the labels are; its examples with their labels
         separated."""
         texts = [example for example in examples if isinstance(example, TextExample)]
         if self._is_multilabel is None:
@@ -143,7 +143,7 @@ class Labels:
                 f"{where}: the only {what} is {shorten(labels[0])}, in {len(labels):,} places; two "
                 "or more are needed to learn"
             )
-        if self.kind not in LABELLED:
+        if self.kind not in LABELED:
             return ()
         if self.kind != "tag" and len(different) == len(labels) >= _MANY:
             raise DataError(

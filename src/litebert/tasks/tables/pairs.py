@@ -219,7 +219,7 @@ def _open_scored(
     pairs, notes = list[TextExample](), list[str]()
     with BadRows(options.bad_rows, options.quarantine) as bad:
         for name, names, rows in _tables(sources, bad, options):
-            columns, note = find_columns("regress", names, options, where=name, labelled=True)
+            columns, note = find_columns("regress", names, options, where=name, labeled=True)
             if columns.second is None:
                 raise DataError(
                     f"{name}: no column is recognized as the second text of a scored pair; the "
@@ -230,7 +230,7 @@ def _open_scored(
             for location, row in rows:
                 try:
                     example = row_to_example(
-                        "regress", row, columns, where=str(location), labelled=True
+                        "regress", row, columns, where=str(location), labeled=True
                     )
                 except BadRowError as error:
                     bad.add(location, str(error), row)

@@ -141,7 +141,7 @@ class _Reader:
         if isinstance(source, Path) and compression_of(source)[1] == ".json":
             yield from read_squad(True, source, split, bad, self.options)
             return
-        labelled = split != "test"
+        labeled = split != "test"
         rows = _rows(source, bad, self.options)
         where = source.name
         ahead = list(islice(rows, PEEK))
@@ -149,14 +149,14 @@ class _Reader:
             return
         names = list(dict.fromkeys(name for _, row in ahead for name in row))
         columns, note = find_columns(
-            self.kind, names, self.options, where=where, labelled=labelled, remembered=self.columns
+            self.kind, names, self.options, where=where, labeled=labeled, remembered=self.columns
         )
         self.columns = self.columns or columns.by_role()
         self.notes += [note] if note else []
         for number, (location, row) in enumerate(chain(ahead, rows)):
             try:
                 example = row_to_example(
-                    self.kind, row, columns, key=str(number), where=str(location), labelled=labelled
+                    self.kind, row, columns, key=str(number), where=str(location), labeled=labeled
                 )
                 example = self.labels.read(example)
             except BadRowError as error:
