@@ -332,13 +332,14 @@ FIRST_AFFORDABLE = replace(
     named("affordable-post"), overrides=(("norm", "pre"),), optimizer=OPTIMIZERS["muon"]
 )
 """The recipe `affordable` of the first release."""
+FIRST_DEMO = named("demo").changed({"encoder": {"positions": "sinusoidal"}})
 
 
 @pytest.mark.parametrize(
     ("recipe", "fingerprint"),
     [
         (FIRST_AFFORDABLE, "a8ec0dd7ba102f672346fbd5615ff49b4283ff7fda2bdb59358509ac2c493b38"),
-        (named("demo"), "1e9a2d4465b92695f675e272a72089b1f83142e2d94d7073430728ce724ad24e"),
+        (FIRST_DEMO, "1e9a2d4465b92695f675e272a72089b1f83142e2d94d7073430728ce724ad24e"),
         (
             replace(named("paper"), one_segment="drop", cutting="even", random_specials=False),
             "5ff621c2fa967bcc77473f7dd6215e7f992a0d48d7518f099081411af1889668",

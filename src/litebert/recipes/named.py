@@ -57,7 +57,7 @@ NAMED: dict[str, PretrainRecipe] = {
             ("max_positions", 64),
             ("init_std", 0.1),
             ("residual_init", 0.1),
-            ("positions", "sinusoidal"),
+            ("positions", "rotary"),
         ),
         tokens=2_400_000,
         batch_size=Stages(((0, 64), (0.6, 16))),
