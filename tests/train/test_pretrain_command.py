@@ -20,6 +20,7 @@ from litebert.errors import ConfigError, DataError
 from litebert.files import write_folder
 from litebert.model.model import Model
 from litebert.models.index import EmbeddedModel
+from litebert.recipes import PretrainRecipe
 from litebert.recipes.recipe import ADDED
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import SnapshotStore
@@ -481,6 +482,20 @@ def test_another_shape_is_refused_with_the_difference(
         ConfigError, match=r"--init has another shape: .*hidden_size: 32 there, 64 here"
     ):
         Watched(tiny_recipe(encoder={"hidden_size": 64}), shards, CPU, init=finished / "final")
+
+
+def test_a_shared_model_may_start_with_fewer_layers(finished: Path, shards: Path) -> None:
+    """ALBERT Table 11: the same layer, applied more often."""
+    trained = PretrainRecipe.load(finished / "recipe.json")
+    deeper = trained.changed({"encoder": {"num_layers": 5}, "depth": None})
+    model = Watched(deeper, shards, CPU, init=finished / "final").learner.model
+    old = Checkpoint.load(finished / "final").model
+    assert len(model.encoder.plan) == 5
+    ours, theirs = (each.encoder.state_dict() for each in (model, old))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    unshared = deeper.changed({"encoder": {"num_groups": 5}})
+    with pytest.raises(ConfigError, match=r"another shape: .*num_layers: \d there, 5 here"):
+        Watched(unshared, shards, CPU, init=finished / "final")
 
 
 def test_a_checkpoint_without_tokenizer_needs_the_same_number_of_pieces(

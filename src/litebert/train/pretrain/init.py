@@ -129,6 +129,7 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
         *(("max_positions",) if is_rotary or now["max_positions"] > then["max_positions"] else ()),
         *(() if then["adapter_rank"] else ("adapter_rank",)),
         *(("positions",) if "rotary" not in (now["positions"], then["positions"]) else ()),
+        *(("num_layers",) if _same_owners(model, old.model) else ()),
     }
     differing = [
         f"{name}: {then[name]} there, {now[name]} here"
@@ -170,6 +171,17 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
         {"generator" if name.startswith(GENERATOR) else name.split(".")[1] for name in fresh}
     )
     return "; ".join(notes + [f"new: {', '.join(parts)}"] * bool(parts))
+
+
+def _same_owners(now: Model, then: Model) -> bool:
+    """Whether another number of layers only applies the same parameters more or less often (ALBERT
+    Table 11: deeper models start from shallower ones)."""
+
+    one, other = now.encoder, then.encoder
+    return (len(one.attentions), len(one.feed_forwards)) == (
+        len(other.attentions),
+        len(other.feed_forwards),
+    ) and not (one.adapters or other.adapters)
 
 
 def _same_generator(now: ModelConfig, then: ModelConfig) -> bool:
