@@ -104,9 +104,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "litebert.commands.lab:list_studies",
         "The studies: the paper's tables, and more.",
     ),
-    "lab run": ("litebert.commands.lab:run", "Run a study: rows × seeds, whatever is missing."),
+    "lab run": ("litebert.commands.lab:run", "Run studies: rows × seeds, whatever is missing."),
     "lab table": ("litebert.commands.lab:table", "A study's table: Markdown, CSV or LaTeX."),
     "lab plot": ("litebert.commands.lab:plot", "A study's picture: SVG and PNG."),
+    "lab pack": ("litebert.commands.lab:pack", "A study's results without its weights."),
+    "lab unpack": ("litebert.commands.lab:unpack", "Packed results back into a study's folder."),
     "convert": (
         "litebert.commands.convert:convert",
         "Convert weights from and to Hugging Face, and from Google's checkpoints.",

@@ -28,6 +28,7 @@ encoder = { norm = "pre" }
 name = "sop"
 [[rows]]
 name = "no order"
+start = "sop"
 settings = { order = "none" }
 """
 
@@ -77,7 +78,7 @@ def test_a_failed_run_is_reported_and_the_others_go_on(
     code = run(study, "--out", str(study / "broken"), file="broken.toml")
     said = capsys.readouterr().err
     assert code == 1
-    assert "1 runs failed; the same command tries them again: no-order-seed0" in said
+    assert "1 runs failed; the same command tries them again: broken/no-order-seed0" in said
     assert (study / "broken" / "sop-seed0" / "result.json").exists()
 
 
@@ -97,7 +98,7 @@ def test_other_settings_need_another_folder(
 
 
 def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert litebert(["lab", "list", "--json"]) == 0
+    assert litebert(["lab", "list", "--json", "--no-probe"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["sharing"]["source"] == "Table 4"
-    assert len(listed["sharing"]["rows"]) == 8
+    assert len(listed["sharing"]["rows"]) == 10

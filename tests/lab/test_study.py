@@ -13,9 +13,9 @@ from litebert.config import PRESETS, ModelConfig
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError
 from litebert.lab.catalog import STUDIES, find_study
-from litebert.lab.distances import layer_distances
 from litebert.lab.plot import plot
-from litebert.lab.results import collect
+from litebert.lab.probes import layer_distances
+from litebert.lab.results import collect, measure
 from litebert.lab.run import write_study_file
 from litebert.lab.study import Row, Scale, Study, load_study, read_study, write_study
 from litebert.lab.table import page, table
@@ -58,8 +58,12 @@ def write_results(folder: Path, losses: dict[str, list[float]], *, accuracy: flo
 def test_every_recipe_of_the_catalog_is_valid_and_rows_differ(name: str) -> None:
     study = STUDIES[name]
     for scale in study.scales:
-        recipes = [study.recipe(row, scale).to_dict() for row in study.rows]
-        assert all(recipes.count(recipe) == 1 for recipe in recipes), scale
+        rows = [
+            (study.recipe(row, scale).to_json(), row.start, row.data, row.method, *row.members)
+            for row in study.rows
+        ]
+        trained = [each for each, row in zip(rows, study.rows, strict=True) if not row.members]
+        assert len(set(trained)) == len(trained), scale
         assert study.recipe(study.rows[0], scale, seed=7).seed == 7
 
 
@@ -104,6 +108,12 @@ def test_a_file_is_a_study(tmp_path: Path) -> None:
         ("[scales.cpu]", r"a study has rows: \[\[rows\]\]"),
         ("[[rows]]\nname='a'\n[[rows]]\nname='a'\n[scales.cpu]", "rows have names of their own"),
         ("x = ", "is not TOML"),
+        ("probes=['gap', 'gab']\n[[rows]]\nname='a'\n[scales.cpu]", "probe 'gab'; did you mean"),
+        ("interaction=['a']\n[[rows]]\nname='a'\n[scales.cpu]", "an interaction names four rows"),
+        ("[[rows]]\nname='a'\nstart='a'\n[scales.cpu]", "needs the trained row 'a', which comes"),
+        ("[[rows]]\nname='a'\nmethod='lstm'\n[scales.cpu]", "method is one of encoder, word2vec"),
+        ("[[rows]]\nname='a'\nmembers=['b']\n[scales.cpu]", "row 'b'"),
+        ("[[rows]]\nname='a'\ndata='less'\n[scales.cpu]", "data is one of"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_nearest_name(
@@ -152,6 +162,84 @@ def test_a_row_that_learned_nothing_says_so(tmp_path: Path) -> None:
         plot(TWO, rows, tmp_path)
 
 
+def test_numbers_of_a_run_come_from_what_its_commands_left(tmp_path: Path) -> None:
+    def write(name: str, value: object) -> None:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(json.dumps(value) + "\n")
+
+    step = {"kind": "step", "step": 3, "tokens": 2_000_000, "seconds": 1.5, "masked_loss": 3.0}
+    heldout = {"kind": "evaluation", "tokens": 2_000_000, "masked_loss": 3.5}
+    heldout |= {"masked_accuracy": 0.4, "sop_accuracy": 0.6}
+    metrics = json.dumps(step) + "\n" + json.dumps(heldout) + "\n"
+    (tmp_path / "pretrain").mkdir()
+    (tmp_path / "pretrain" / "metrics.jsonl").write_text(metrics)
+    write("pretrain/final/config.json", {"encoder": PRESETS["tiny"].to_dict()})
+    write("probes.json", {"gap": 0.1, "touched": 0.2, "distances": {"l2": [1.0], "cosine": [0.5]}})
+    terms = {"subject_verb_agreement": {"accuracy": 0.7}, "island_effects": {"accuracy": 0.5}}
+    write("blimp.json", {"overall": {"accuracy": 0.6}, "terms": terms})
+    write("text.json", {"scores": {"loss": 3.7, "accuracy": 0.35}})
+    write("vectors.json", {"rte": 0.5, "sst2": 0.7})
+    curves = {"patience": [{"threshold": 1, "mean_depth": 1.0, "score": 0.5}]}
+    depths = [{"accuracy": 0.5}, {"accuracy": 0.6}]
+    write("rte/result.json", {"score": 0.6, "depth_scores": depths, "exit_curves": curves})
+
+    result = measure(TWO, tmp_path, row="2 heads", seed=1, frequent=0.05)
+    expected = {"masked_loss": 3.5, "masked_accuracy": 0.4, "sop_accuracy": 0.6, "gap": 0.1}
+    expected |= {"touched": 0.2, "blimp": 0.6, "agreement": 0.7, "text_loss": 3.7}
+    expected |= {"text_accuracy": 0.35, "exit_full": 0.6, "exit_fixed": 0.5, "exit_patience": 0.5}
+    assert result["scores"] == expected | {"frozen": 0.6, "tokens": 2.0, "seconds": 1.5}
+    assert result["tasks"] == {"rte": 0.6, "rte (frozen)": 0.5, "sst2 (frozen)": 0.7}
+    assert result["curve"] == [[2_000_000, 0.4]]
+    assert result["distances"] == {"l2": [1.0], "cosine": [0.5]}
+    assert result["parameters"] == sum(count_encoder(PRESETS["tiny"]).values())
+
+
+def test_speeds_come_with_the_ratio_of_two_ranks(tmp_path: Path) -> None:
+    study = STUDIES["speed"]
+    write_study_file(study, "cpu", tmp_path)
+    for name, one, two in (("bert-large", 100, 120), ("albert-large-v2", 170, 310)):
+        folder = tmp_path / f"{name}-seed0"
+        folder.mkdir()
+        for file, speed in (("speed.json", one), ("speed_ranks.json", two)):
+            (folder / file).write_text(json.dumps({"tokens_per_second": speed}))
+        result = measure(study, folder, row=name, seed=0, frequent=0.0)
+        (folder / "result.json").write_text(json.dumps(result))
+    text = page(study, "cpu", collect(study, "cpu", tmp_path))
+    assert "“1.7 × faster than BERT-large” (albert-large): 1.7 × on this device" in text
+    assert "Two ranks train albert-large at 1.82 × the speed of one, bert-large at 1.20 ×" in text
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict"), [([4.0, 4.1, 4.2], "decided"), ([4.0, 4.1, 4.8], "undecided")]
+)
+def test_an_interaction_counts_where_all_seeds_agree(
+    losses: list[float], verdict: str, tmp_path: Path
+) -> None:
+    names = ("2 heads", "4 heads", "2 heads", "8 heads")
+    study = replace(TWO, interaction=names)
+    write_results(tmp_path, {"2 heads": [5.0] * 3, "4 heads": losses, "8 heads": [4.5] * 3})
+    text = page(study, "cpu", collect(study, "cpu", tmp_path))
+    assert "(“2 heads” − “4 heads”) − (“2 heads” − “8 heads”) is" in text
+    assert f"; {verdict}" in text
+
+
+def test_exits_and_counts_are_drawn(tmp_path: Path) -> None:
+    write_results(tmp_path, {"2 heads": [5.0]})
+    path = tmp_path / "2-heads-seed0" / "result.json"
+    points = [[1.0, 0.5], [2.0, 0.6], [3.0, 0.6]]
+    exits = {"rte": {"depths": [0.5, 0.6, 0.6], "curves": {"patience": points}}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"exits": exits}))
+    study = replace(TWO, chart="exits")
+    assert all(
+        each.stat().st_size > 5_000 for each in plot(study, collect(TWO, "cpu", tmp_path), tmp_path)
+    )
+    counted = STUDIES["parameters"]
+    rows = collect(counted, "cpu", tmp_path)
+    assert all(each.stat().st_size > 5_000 for each in plot(counted, rows, tmp_path))
+    with pytest.raises(ConfigError, match="no finished run with exits to draw"):
+        plot(study, rows[:0], tmp_path)
+
+
 def test_csv_and_latex_have_the_same_cells(tmp_path: Path) -> None:
     write_results(tmp_path, {"2 heads": [5.0, 5.1, 5.2]})
     rows = collect(TWO, "cpu", tmp_path)
@@ -196,8 +284,10 @@ def test_counted_parameters_equal_the_presets(tmp_path: Path) -> None:
     assert rows["albert-large-v2"].cells["smaller"].mean == pytest.approx(ratio)
     text = page(study, "paper", list(rows.values()))
     assert "| 18.9 |" in text
-    assert "18.9 by exact count" in text
-    assert "10.7 % of bert-base" in text
+    assert "“18 × fewer parameters than BERT-large” (albert-large): 18.9 × by exact" in text
+    assert "“About 10 % of BERT-base's parameters” (albert-base): 10.7 %" in text
+    assert "“Over 80 % saved by sharing all layers” (albert-base, E 128): 87.0 %" in text
+    assert "exchanges 71 MB of gradients and keeps 141 MB of moments; bert-large 1,338" in text
 
 
 @pytest.mark.parametrize("reversible", [False, True])

@@ -7,7 +7,7 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.flags import Json
 from litebert.files import to_json
-from litebert.lab.run import STUDY
+from litebert.lab.results import STUDY
 from litebert.report import RunData, write_report
 from litebert.terminal import write_line
 

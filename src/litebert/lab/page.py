@@ -35,7 +35,7 @@ def _render(study: Study, scale: str, rows: Sequence[RowResult], folder: Path) -
         if head in heads
     )
     source = f"<p>The paper's numbers: {escape(study.source)}.</p>" if study.source else ""
-    picture = "" if study.kind == "count" else _picture(study, rows)
+    picture = _picture(study, rows)
     runs = "".join(f"<li>{escape(path.parent.name)}</li>" for path in _results(folder))
     style = files("litebert.report").joinpath("page.css").read_text(encoding="utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"

@@ -1,19 +1,33 @@
-"""A study's picture, as SVG and PNG: rows in, files out. Points are seeds; bars are their means."""
+"""A study's picture, as SVG and PNG: rows in, files out. Points are seeds, strokes their means."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
+
+import numpy as np
 
 from litebert.errors import ConfigError, MissingExtraError
 from litebert.lab.results import RowResult, columns
 from litebert.lab.study import Study
 from litebert.lab.table import column_head, is_percentage
 
-_BLUE, _GRAY = "#2f6db5", "#9aa5b1"
+_BLUE, _GRAY, _INK = "#2f6db5", "#9aa5b1", "#30363d"
+_STYLE: Any = {
+    "font.size": 13,
+    "axes.titlesize": 16,
+    "axes.labelsize": 13,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "litebert",
+}
+_PANELS = 2
+"""Measures drawn side by side, at most."""
+_CRITERIA = {"patience": "C0", "confidence": "C1", "cumulative": "C2"}
 
 
 def plot(study: Study, rows: Sequence[RowResult], folder: Path) -> list[Path]:
-    """Draw the study's first measure by row, or its curves, into FOLDER/plot.svg and plot.png."""
+    """Draw the study's first measures by row, or its curves, into FOLDER/plot.svg and plot.png."""
     try:
         import matplotlib
     except ImportError as error:
@@ -21,50 +35,88 @@ def plot(study: Study, rows: Sequence[RowResult], folder: Path) -> list[Path]:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    with pyplot.rc_context({"font.size": 12, "axes.spines.top": False, "axes.spines.right": False}):
-        height = 1.2 + 0.5 * len(rows) if study.chart == "points" else 5.0
-        figure, axes = pyplot.subplots(figsize=(9, max(height, 3.0)), layout="constrained")
-        _DRAW[study.chart](axes, study, rows)
-        axes.set_title(study.title, loc="left", fontweight="bold")
-        paths = [folder / "plot.svg", folder / "plot.png"]
-        for path in paths:
-            figure.savefig(
-                path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None
-            )
-        pyplot.close(figure)
+    with pyplot.rc_context(_STYLE):
+        figure = pyplot.figure(figsize=_size(study, rows), layout="constrained")
+        try:
+            _drawer(study)(figure, study, rows)
+            figure.suptitle(study.title, x=0.01, ha="left", fontweight="bold")
+            paths = [folder / "plot.svg", folder / "plot.png"]
+            for path in paths:
+                date = {"Date": None} if path.suffix == ".svg" else None
+                figure.savefig(path, dpi=150, metadata=date)
+        finally:
+            pyplot.close(figure)
     return paths
 
 
-def _draw_points(axes: Any, study: Study, rows: Sequence[RowResult]) -> None:
-    names = columns(study, rows)
-    if not names:
+def _size(study: Study, rows: Sequence[RowResult]) -> tuple[float, float]:
+    is_list = study.kind == "count" or study.chart == "points"
+    return (11, max(1.4 + 0.5 * len(rows), 3.2)) if is_list else (11, 5.5)
+
+
+def _drawer(study: Study) -> Callable[[Any, Study, Sequence[RowResult]], None]:
+    return _draw_counts if study.kind == "count" else _DRAW[study.chart]
+
+
+def _draw_counts(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
+    """Bars of the parameters, with how many times smaller than the control."""
+    axes = figure.subplots()
+    places = range(len(rows) - 1, -1, -1)
+    millions = [row.parameters / 1e6 for row in rows]
+    is_control = [row.row.name == study.reference.name for row in rows]
+    axes.barh(places, millions, color=[_GRAY if each else _BLUE for each in is_control])
+    for place, row, number in zip(places, rows, millions, strict=True):
+        times = row.cells["smaller"].mean
+        note = f"  {number:.1f} M" + (f", {times:.1f} × smaller" if times > 1.05 else "")
+        axes.text(number, place, note, va="center", color=_INK, fontsize=12)
+    axes.set_yticks(list(places), [row.row.name for row in rows])
+    axes.set_xlim(0, 1.3 * max(millions))
+    axes.set_xlabel(f"parameters, millions (compared with {study.reference.name})")
+
+
+def _draw_points(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
+    """Seeds by row, the first measures in panels of their own."""
+    if not columns(study, rows):
         raise ConfigError(f"study {study.name} has nothing to draw yet")
-    measure = names[0]
-    learned = [row for row in rows if measure in row.cells and row.cells[measure].learned]
-    if not learned:
+    learned = [row for row in rows if any(cell.learned for cell in row.cells.values())]
+    names = [
+        name
+        for name in columns(study, rows)
+        if any(name in row.cells and row.cells[name].learned for row in learned)
+    ][:_PANELS]
+    if not names:
         raise ConfigError(f"no row of study {study.name} has learned; there is nothing to draw")
-    scale = 100.0 if is_percentage(measure) else 1.0
-    for place, row in enumerate(reversed(learned)):
-        cell = row.cells[measure]
+    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        _draw_panel(axes, name, study, learned)
+    panels[0].set_yticks(range(len(learned)), [fill(row.row.name, 28) for row in reversed(learned)])
+    panels[0].set_ylim(-0.6, len(learned) - 0.4)
+
+
+def _draw_panel(axes: Any, name: str, study: Study, rows: Sequence[RowResult]) -> None:
+    scale = 100.0 if is_percentage(name) else 1.0
+    for place, row in enumerate(reversed(rows)):
+        cell = row.cells.get(name)
+        if cell is None or not cell.learned:
+            continue
         is_control = row.row.name == study.reference.name
         color = _GRAY if is_control else _BLUE
         axes.plot([scale * value for value in cell.values], [place] * len(cell.values), "o",
                   color=color, alpha=0.55, markersize=8)  # fmt: skip
-        axes.plot([scale * cell.mean], [place], "|", color=color, markersize=22, markeredgewidth=3)
-    control = next((row for row in learned if row.row.name == study.reference.name), None)
-    if control is not None:
-        axes.axvline(scale * control.cells[measure].mean, color=_GRAY, linewidth=1, zorder=0)
-    axes.set_yticks(range(len(learned)), [row.row.name for row in reversed(learned)])
-    axes.set_ylim(-0.6, len(learned) - 0.4)
-    axes.set_xlabel(column_head(measure))
+        axes.plot([scale * cell.mean], [place], "|", color=color, markersize=20, markeredgewidth=3)
+        if is_control:
+            axes.axvline(scale * cell.mean, color=_GRAY, linewidth=1, zorder=0)
+    axes.set_xlabel(column_head(name))
+    axes.grid(axis="x", alpha=0.25)
 
 
-def _draw_curves(axes: Any, study: Study, rows: Sequence[RowResult]) -> None:
+def _draw_curves(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
     drawn = [row for row in rows if any(len(curve) > 1 for curve in row.curves)]
     if not drawn:
         raise ConfigError(
             f"study {study.name}: curves need several evaluations in a run; lower --evaluate-every"
         )
+    axes = figure.subplots()
     for number, row in enumerate(drawn):
         for seed, curve in enumerate(row.curves):
             tokens, accuracies = zip(*curve, strict=True)
@@ -72,25 +124,67 @@ def _draw_curves(axes: Any, study: Study, rows: Sequence[RowResult]) -> None:
                       alpha=0.8, label=row.row.name if seed == 0 else None)  # fmt: skip
     axes.set_xlabel("training tokens, millions")
     axes.set_ylabel(column_head("masked_accuracy"))
+    axes.grid(alpha=0.25)
     axes.legend(frameon=False)
 
 
-def _draw_distances(axes: Any, study: Study, rows: Sequence[RowResult]) -> None:
+def _draw_distances(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
+    """Figure 1 of the paper: L2 distance and cosine of each layer's input and output."""
     drawn = [row for row in rows if row.distances]
     if not drawn:
         raise ConfigError(f"study {study.name} has no finished run to draw")
-    other = axes.twinx()
+    left, right = figure.subplots(1, 2)
     for number, row in enumerate(drawn):
         for seed, distances in enumerate(row.distances):
             layers = range(1, len(distances["l2"]) + 1)
             label = row.row.name if seed == 0 else None
-            axes.plot(layers, distances["l2"], color=f"C{number}", label=label)
-            other.plot(layers, distances["cosine"], "--", color=f"C{number}", alpha=0.6)
-    axes.set_xlabel("layer")
-    axes.set_ylabel("L2 distance of its input and output (solid)")
-    other.set_ylabel("their cosine (dashed)")
-    other.set_ylim(-0.05, 1.05)
-    axes.legend(frameon=False)
+            left.plot(layers, distances["l2"], ".-", color=f"C{number}", alpha=0.7, label=label)
+            right.plot(layers, distances["cosine"], ".-", color=f"C{number}", alpha=0.7)
+    left.set_ylabel("L2 distance of a layer's input and output")
+    right.set_ylabel("cosine of a layer's input and output")
+    for axes in (left, right):
+        axes.set_xlabel("layer")
+        axes.grid(alpha=0.25)
+    left.legend(frameon=False)
 
 
-_DRAW = {"points": _draw_points, "curves": _draw_curves, "distances": _draw_distances}
+def _draw_exits(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
+    """Mean over tasks and seeds of the score at every mean depth: a panel a row, a line a
+    criterion."""
+    drawn = [row for row in rows if row.exits]
+    if not drawn:
+        raise ConfigError(f"study {study.name} has no finished run with exits to draw")
+    panels = figure.subplots(1, len(drawn), sharey=True, squeeze=False)[0]
+    for axes, row in zip(panels, drawn, strict=True):
+        tasks = [task for run in row.exits for task in run.values()]
+        depth = max(len(task["depths"]) for task in tasks)
+        layers = np.arange(1, depth + 1)
+        fixed = np.mean([task["depths"] for task in tasks if len(task["depths"]) == depth], axis=0)
+        axes.plot(layers, 100 * fixed, color=_GRAY, marker=".", label="a fixed depth")
+        for criterion, color in _CRITERIA.items():
+            curves = [
+                _at(layers, task["curves"][criterion])
+                for task in tasks
+                if task["curves"].get(criterion)
+            ]
+            if curves:
+                axes.plot(layers, 100 * np.mean(curves, axis=0), color=color, label=criterion)
+        axes.set_title(row.row.name, fontsize=13)
+        axes.set_xlabel("mean depth, layers")
+        axes.grid(alpha=0.25)
+    panels[0].set_ylabel("score on dev, mean over tasks, %")
+    panels[0].legend(frameon=False, loc="lower right")
+
+
+def _at(depths: Any, points: Any) -> Any:
+    """Scores at these mean depths, between the nearest points of a curve."""
+    across, up = zip(*sorted(points), strict=True)
+    return np.interp(depths, np.array(across), np.array(up))
+
+
+_DRAW: dict[str, Callable[[Any, Study, Sequence[RowResult]], None]] = {
+    "points": _draw_points,
+    "curves": _draw_curves,
+    "distances": _draw_distances,
+    "exits": _draw_exits,
+}

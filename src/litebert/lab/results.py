@@ -19,15 +19,24 @@ from litebert.data.shards import Shards
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import read_json
 from litebert.lab.study import MEASURES, Row, Study
-from litebert.model.count import TRAINING_BYTES, count_encoder
+from litebert.model.count import count_encoder
 
 LEARNED_TIMES, LEARNED_POINTS = 3.0, 0.05
-SHARE_OF_RUN = 0.05
-"""Part of a run, at its end, whose training loss is compared with held-out text."""
 NOT_LEARNED = "not learned"
-RESULT, PRETRAINED, OUTPUT = "result.json", "pretrain", "output.txt"
-"""In a run's folder: its numbers, the folder of its pretraining, what its last command printed."""
+STUDY, RESULT, RECIPE, LOG = "study.json", "result.json", "recipe.json", "log.txt"
+PRETRAINED, OUTPUT = "pretrain", "output.txt"
+"""In a run's folder: the folder of its pretraining, what a command printed."""
+PROBES, BLIMP, TEXT, VECTORS = "probes.json", "blimp.json", "text.json", "vectors.json"
+SPEED, SPEED_RANKS = "speed.json", "speed_ranks.json"
+METHOD = "method.json"
+AGREEMENT = "subject_verb_agreement"
+"""BLiMP's term."""
+FROZEN = " (frozen)"
+"""After a task's name: a linear model of frozen vectors."""
+_FACTS = ("seconds", "tokens", "touched", "tokens_per_second", "two_ranks")
+"""Measures that hold whether a model has learned or not."""
 _COUNTED_TOKENS = 2_000_000
+_SHARED_NAMES = {"all", "attention", "ffn"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +70,8 @@ class RowResult:
     """Of each run: (tokens, masked-token accuracy on held-out text)."""
     distances: tuple[Mapping[str, Sequence[float]], ...] = ()
     """Of each run: by application how far states move, as `l2` and `cosine`."""
+    exits: tuple[Mapping[str, Any], ...] = ()
+    """Of each run: by task the scores of all depths, and by criterion mean depths and scores."""
 
 
 def most_frequent_share(data: Path) -> float:
@@ -69,43 +80,112 @@ def most_frequent_share(data: Path) -> float:
     return float(np.bincount(tokens).max() / len(tokens))
 
 
-def measure(folder: Path, *, row: str, seed: int, frequent: float) -> dict[str, Any]:
+def measure(study: Study, folder: Path, *, row: str, seed: int, frequent: float) -> dict[str, Any]:
     """The numbers of one finished run, for its result.json; `frequent` is the share of the most
     frequent token."""
-    if not (folder / PRETRAINED / "metrics.jsonl").exists():  # a dry run
-        printed = json.loads((folder / OUTPUT).read_text(encoding="utf-8"))
-        speed = {"tokens_per_second": printed["tokens_per_second"]}
-        return {"row": row, "seed": seed, "scores": speed, "tasks": {}, "curve": []}
-    records = _records(folder / PRETRAINED / "metrics.jsonl")
-    steps = [record for record in records if record["kind"] == "step"]
-    evaluations = [record for record in records if record["kind"] == "evaluation"]
-    last = evaluations[-1] if evaluations else {}
-    scores: dict[str, float] = {
-        name: last[name] for name in MEASURES if isinstance(last.get(name), int | float)
-    }
-    if steps:
-        tail = steps[-max(1, round(SHARE_OF_RUN * len(steps))) :]
-        scores["seconds"] = steps[-1]["seconds"]
-        if "masked_loss" in last:
-            trained = statistics.fmean(record["masked_loss"] for record in tail)
-            scores["gap"] = last["masked_loss"] - trained
-    tasks = {}
-    for path in sorted(folder.glob(f"*/{RESULT}")):
-        result = read_json(path)
-        tasks[path.parent.name] = result["score"]
-    return {
-        "row": row,
-        "seed": seed,
-        "scores": scores,
-        "tasks": tasks,
-        "tokens": steps[-1]["tokens"] if steps else 0,
-        "most_frequent_share": frequent,
-        "curve": [
+    result: dict[str, Any] = {"row": row, "seed": seed, "scores": {}, "tasks": {}, "curve": []}
+    if study.kind == "speed":
+        return result | {"scores": _speeds(folder)}
+    result["most_frequent_share"] = frequent
+    scores: dict[str, float] = result["scores"]
+    metrics = folder / PRETRAINED / "metrics.jsonl"
+    if metrics.exists():  # the baselines have none
+        records = _records(metrics)
+        steps = [record for record in records if record["kind"] == "step"]
+        evaluations = [record for record in records if record["kind"] == "evaluation"]
+        last = evaluations[-1] if evaluations else {}
+        numbers = {name: last.get(name) for name in MEASURES}
+        scores |= {name: n for name, n in numbers.items() if isinstance(n, int | float)}
+        if steps:
+            scores["seconds"] = steps[-1]["seconds"]
+            scores["tokens"] = steps[-1]["tokens"] / 1e6
+        result["curve"] = [
             [record["tokens"], record["masked_accuracy"]]
             for record in evaluations
             if "masked_accuracy" in record
-        ],
+        ]
+    probed = _optional(folder / PROBES)
+    if "distances" in probed:
+        result["distances"] = probed.pop("distances")
+    scores |= probed
+    minimal_pairs, text = _optional(folder / BLIMP), _optional(folder / TEXT)
+    if minimal_pairs:
+        scores["blimp"] = minimal_pairs["overall"]["accuracy"]
+        if AGREEMENT in minimal_pairs["terms"]:
+            scores["agreement"] = minimal_pairs["terms"][AGREEMENT]["accuracy"]
+        terms = minimal_pairs["terms"].items()
+        result["blimp"] = {name: each["accuracy"] for name, each in terms}
+    if text:
+        scores["text_loss"] = text["scores"]["loss"]
+        scores["text_accuracy"] = text["scores"]["accuracy"]
+    exits = {}
+    for path in sorted(folder.glob(f"*/{RESULT}")):
+        finetuned = read_json(path)
+        task = path.parent.name
+        result["tasks"][task] = finetuned["score"]
+        if finetuned.get("exit_curves"):
+            exits[task] = _exits_of(finetuned)
+    if exits:
+        result["exits"] = exits
+        scores |= half_depth_scores(exits)
+    frozen = _optional(folder / VECTORS)
+    if frozen:
+        scores["frozen"] = statistics.fmean(frozen.values())
+    parameters = _parameters(folder)
+    if parameters is not None:
+        result["parameters"] = parameters
+    result["tasks"] |= {f"{task}{FROZEN}": score for task, score in frozen.items()}
+    return result
+
+
+def half_depth_scores(exits: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Mean over tasks of the score of all layers, of the exit after half of them, and of each
+    criterion where it takes half of them on average, between its nearest two thresholds."""
+    columns: dict[str, list[float]] = {}
+    for each in exits.values():
+        depths = each["depths"]
+        half = len(depths) / 2
+        columns.setdefault("exit_full", []).append(depths[-1])
+        columns.setdefault("exit_fixed", []).append(depths[max(int(half), 1) - 1])
+        for criterion, points in each["curves"].items():
+            across, up = zip(*sorted(points), strict=True)
+            columns.setdefault(f"exit_{criterion}", []).append(float(np.interp(half, across, up)))
+    return {name: statistics.fmean(values) for name, values in columns.items()}
+
+
+def _exits_of(finetuned: Mapping[str, Any]) -> dict[str, Any]:
+    """Scores by depth, and by criterion (mean depth, score)."""
+    return {
+        "depths": [next(iter(each.values())) for each in finetuned["depth_scores"]],
+        "curves": {
+            criterion: [[point["mean_depth"], point["score"]] for point in points]
+            for criterion, points in finetuned["exit_curves"].items()
+        },
     }
+
+
+def _parameters(folder: Path) -> int | None:
+    """Of what was trained, whose vocabulary is the data's; the encoder alone where there is one."""
+    record = _optional(folder / PRETRAINED / METHOD)
+    if "parameters" in record:
+        return int(record["parameters"])
+    config = _optional(folder / PRETRAINED / "final" / "config.json")
+    if not config:
+        return None
+    return sum(count_encoder(EncoderConfig.from_dict(config["encoder"])).values())
+
+
+def _speeds(folder: Path) -> dict[str, float]:
+    speed = read_json(folder / SPEED)["tokens_per_second"]
+    scores = {"tokens_per_second": float(speed)}
+    ranks = _optional(folder / SPEED_RANKS)
+    if ranks:
+        scores["two_ranks"] = ranks["tokens_per_second"] / speed
+    return scores
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
 
 
 def collect(study: Study, scale: str, folder: Path) -> list[RowResult]:
@@ -126,7 +206,9 @@ def collect(study: Study, scale: str, folder: Path) -> list[RowResult]:
 def columns(study: Study, rows: Sequence[RowResult]) -> list[str]:
     """Measures, then the tasks that were scored."""
     there = {name for row in rows for name in row.cells}
-    return [*[name for name in study.measures if name in there], *sorted(there - MEASURES.keys())]
+    extra = [name for name in ("text_loss", "text_accuracy") if name not in study.measures]
+    measures = [name for name in (*study.measures, *extra) if name in there]
+    return [*measures, *sorted(there - MEASURES.keys())]
 
 
 def is_clear(cell: Cell, control: Cell) -> bool:
@@ -140,14 +222,19 @@ def _counted(study: Study, scale: str) -> list[RowResult]:
     """Exact counts: nothing is trained."""
     parts = {row.name: count_encoder(study.recipe(row, scale).encoder) for row in study.rows}
     totals = {name: sum(counts.values()) for name, counts in parts.items()}
-    numbers = {
-        name: {
+    numbers: dict[str, dict[str, float]] = {}
+    for row in study.rows:
+        name, total = row.name, totals[row.name]
+        numbers[name] = {
             "smaller": totals[study.reference.name] / total,
             "embedding": parts[name]["embedding"] / total,
-            "update_bytes": (TRAINING_BYTES - 4) * total / 1e6,
+            "gradient_bytes": 4 * total / 1e6,
+            "optimizer_bytes": 8 * total / 1e6,
         }
-        for name, total in totals.items()
-    }
+        encoder = study.recipe(row, scale).encoder
+        if encoder.share in _SHARED_NAMES:
+            unshared = replace(encoder, share="none", num_groups=1)
+            numbers[name]["saved"] = 1 - total / sum(count_encoder(unshared).values())
     return [
         RowResult(
             row=row,
@@ -179,19 +266,30 @@ def _relative(study: Study, rows: Sequence[RowResult]) -> list[RowResult]:
 def _row(study: Study, scale: str, row: Row, runs: Sequence[dict[str, Any]]) -> RowResult:
     cells: dict[str, Cell] = {}
     learned = all(_has_learned(run) for run in runs)
-    for name in study.measures:
+    for name in dict.fromkeys((*study.measures, "text_loss", "text_accuracy")):
         values = tuple(run["scores"][name] for run in runs if name in run["scores"])
         if values and all(math.isfinite(value) for value in values):
-            cells[name] = Cell(values=values, learned=learned and _is_over_chance(name, values))
+            counts = learned or name in _FACTS
+            cells[name] = Cell(values=values, learned=counts and _is_over_chance(name, values))
     for task in sorted({task for run in runs for task in run["tasks"]}):
-        cells[task] = Cell(values=tuple(run["tasks"][task] for run in runs if task in run["tasks"]))
+        cells[task] = Cell(
+            values=tuple(run["tasks"][task] for run in runs if task in run["tasks"]),
+            learned=learned,
+        )
+    counted = [run["parameters"] for run in runs if "parameters" in run]
+    if counted:
+        parameters = counted[0]
+    else:  # a dry run, or a result from before it was written down
+        parameters = sum(count_encoder(_encoder(study, scale, row, runs)).values())
+        parameters *= len(runs[0].get("members", row.members)) if row.members else 1
     return RowResult(
         row=row,
-        parameters=sum(count_encoder(_encoder(study, scale, row, runs)).values()),
+        parameters=parameters,
         seeds=len(runs),
         cells=cells,
         curves=tuple(tuple((t, a) for t, a in run["curve"]) for run in runs),
         distances=tuple(run["distances"] for run in runs if "distances" in run),
+        exits=tuple(run["exits"] for run in runs if "exits" in run),
     )
 
 
@@ -212,7 +310,7 @@ def _has_learned(run: Mapping[str, Any]) -> bool:
 
 
 def _is_over_chance(name: str, values: Iterable[float]) -> bool:
-    if name not in ("sop_accuracy", "nsp_accuracy"):
+    if name not in ("sop_accuracy", "nsp_accuracy", "sop_probe", "nsp_probe", "agreement"):
         return True
     return statistics.fmean(values) >= 0.5 + LEARNED_POINTS
 

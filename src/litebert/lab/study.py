@@ -16,20 +16,40 @@ from litebert.recipes import PretrainRecipe, named
 
 ScaleName = Literal["cpu", "gpu-hour", "paper"]
 Kind = Literal["pretrain", "count", "speed"]
-Chart = Literal["points", "curves", "distances"]
+Chart = Literal["points", "curves", "distances", "exits"]
+Method = Literal["encoder", "word2vec", "doc2vec", "glove", "causal"]
+Probe = Literal["order", "gap", "rows", "distances", "blimp", "vectors"]
+Together = Literal["seed", "all"]
 
 MEASURES: dict[str, tuple[str, str]] = {
     "masked_loss": ("masked loss", "masked-token loss on held-out text, in nats"),
     "masked_accuracy": ("masked accuracy, %", "masked tokens of held-out text predicted"),
-    "sop_accuracy": ("SOP accuracy, %", "sentence orders told"),
-    "nsp_accuracy": ("NSP accuracy, %", "next sentences told"),
-    "gap": ("gap", "held-out minus training loss, over the last twentieth of the run, in nats"),
+    "sop_accuracy": ("SOP accuracy, %", "sentence orders told by the model's own head"),
+    "nsp_accuracy": ("NSP accuracy, %", "next sentences told by the model's own head"),
+    "sop_probe": ("SOP probe, %", "sentence orders told by a linear probe of frozen states"),
+    "nsp_probe": ("NSP probe, %", "next sentences told by a linear probe of frozen states"),
+    "gap": ("gap", "masked loss on held-out minus on training text, 15 % masked, in nats"),
+    "touched": ("rows touched, %", "part of the vocabulary that the input of one step holds"),
+    "text_loss": ("loss on the text", "masked-token loss on the file of --text, in nats"),
+    "text_accuracy": ("accuracy on the text, %", "masked tokens of that file predicted"),
+    "blimp": ("BLiMP, %", "minimal pairs of grammar told, mean over paradigms"),
+    "agreement": ("agreement, %", "the same, paradigms of subject–verb agreement alone"),
+    "exit_full": ("all layers, %", "score of the last layer on dev, mean over tasks"),
+    "exit_fixed": ("half: fixed depth, %", "score of the exit after half of the layers"),
+    "exit_confidence": ("half: confidence, %", "score at half the mean depth, by confidence"),
+    "exit_patience": ("half: patience, %", "score at half the mean depth, by patience"),
+    "exit_cumulative": ("half: cumulative, %", "score at half the mean depth, by cumulative"),
+    "frozen": ("frozen vectors, %", "mean over tasks of a linear model of frozen vectors"),
+    "tokens": ("tokens, M", "tokens trained on, in millions"),
     "seconds": ("seconds", "time in training steps"),
     "smaller": ("× smaller", "parameters of the control divided by the row's"),
+    "saved": ("saved, %", "part of the same model's unshared parameters that sharing saves"),
     "embedding": ("embedding, %", "share of the parameters in the embedding"),
-    "update_bytes": ("update, MB", "gradients and optimizer moments of a step in float32"),
+    "gradient_bytes": ("gradients, MB", "what ranks exchange in a step, in float32"),
+    "optimizer_bytes": ("optimizer, MB", "the optimizer's two moments, in float32"),
     "tokens_per_second": ("tokens/s", "training speed"),
     "speed": ("× speed", "training speed divided by the control's"),
+    "two_ranks": ("2 ranks ÷ 1", "training speed with two ranks divided by that with one"),
 }
 """What a run is measured by, beside scores of downstream tasks: head of the column, meaning."""
 
@@ -45,6 +65,17 @@ class Row:
     encoder settings."""
     at: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Further changes at one scale, by its name."""
+    start: str = ""
+    """The row whose weights, of the same seed, this one starts from."""
+    data: str = ""
+    """more: trained on the shards of --more-data instead."""
+    method: Method = "encoder"
+    """How it is trained: encoder (litebert pretrain), or a baseline of the encoder's width:
+    word2vec, doc2vec, glove, causal (a causal language model of the encoder's shape)."""
+    members: tuple[str, ...] = ()
+    """Rows whose fine-tuned models are averaged: nothing is trained."""
+    together: Together = "seed"
+    """Which of their models: those of one seed (an ensemble for each seed), or all."""
     paper: Mapping[str, float | str] = field(default_factory=dict)
     """The paper's cells of this row, by column."""
 
@@ -61,6 +92,14 @@ class Scale:
     """Runs of a row."""
     tasks: tuple[str, ...] = ()
     """Benchmarks that every run is fine-tuned on, where their files are at hand."""
+    finetune: Mapping[str, str] = field(default_factory=dict)
+    """Flags of `litebert finetune`, such as exits = "each"."""
+    minutes: float | None = None
+    """Train every run for this time instead: the number of tokens follows from its speed."""
+    ranks: int = 1
+    """Of a speed study: processes that a model is timed with once more."""
+    pairs: int | None = None
+    """Minimal pairs of each paradigm; all when left out."""
     note: str = ""
     """Which model this is, and what differs from the paper's."""
 
@@ -83,6 +122,11 @@ class Study:
     """points (a measure by row), curves (by tokens) or distances (of states between layers)."""
     measures: tuple[str, ...] = ("masked_loss", "masked_accuracy")
     """Columns of the table; the first one is drawn."""
+    probes: tuple[Probe, ...] = ()
+    """What is measured on the trained model, beside held-out text: order (linear probes), gap,
+    rows, distances, blimp, vectors (tasks by a linear model of frozen vectors)."""
+    interaction: tuple[str, ...] = ()
+    """Rows a, b, c, d whose differences are compared: (a − b) − (c − d), of the first measure."""
     control: str = ""
     """The row that others are compared with; the first one where this is empty."""
     rows: tuple[Row, ...]
@@ -104,9 +148,40 @@ class Study:
             check_known("measure", measure, MEASURES)
         for name in self.scales:
             check_known("scale", name, get_args(ScaleName))
+        for probe in self.probes:
+            check_known("probe", probe, get_args(Probe))
+        self._check_rows(names)
         for name in self.scales:  # every recipe is checked before the first run
             for row in self.rows:
                 self.recipe(row, name)
+
+    def _check_rows(self, names: list[str]) -> None:
+        """Rows name rows that there are, and none starts from itself or from a later one."""
+        if len(self.interaction) not in (0, 4):
+            raise ConfigError(f"study {self.name}: an interaction names four rows")
+        for name in self.interaction:
+            check_known("row", name, names)
+        for number, row in enumerate(self.rows):
+            check_choice(row, "method", get_args(Method))
+            check_choice(row, "together", get_args(Together))
+            check_choice(row, "data", ("", "more"))
+            for other in (*row.members, *((row.start,) if row.start else ())):
+                check_known("row", other, names)
+                if other not in names[:number] or self.row(other).members:
+                    raise ConfigError(
+                        f"study {self.name}, row {row.name!r}: it needs the trained row {other!r}, "
+                        "which comes before it"
+                    )
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def measured(self) -> tuple[Probe, ...]:
+        """What is measured on the trained model, also for the chart."""
+        if self.chart == "distances" and "distances" not in self.probes:
+            return (*self.probes, "distances")
+        return self.probes
 
     @property
     def reference(self) -> Row:
@@ -154,7 +229,9 @@ def read_study(data: Mapping[str, Any]) -> Study:
     for name, kind in (("rows", list), ("scales", Mapping)):
         if not isinstance(settings.get(name), kind):
             raise ConfigError(f"a study has {name}: [[rows]] and [scales.cpu] in TOML")
-    rows = tuple(Row(**_known("setting of a row", Row, row)) for row in settings.pop("rows"))
+    rows = tuple(
+        Row(**_tuples(_known("setting of a row", Row, row))) for row in settings.pop("rows")
+    )
     scales = {
         name: Scale(**_tuples(_known("setting of a scale", Scale, scale)))
         for name, scale in settings.pop("scales").items()

@@ -8,12 +8,21 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 
-from litebert.lab.results import NOT_LEARNED, Cell, RowResult, columns, is_clear
+from litebert.lab.headlines import headlines, interaction
+from litebert.lab.results import FROZEN, NOT_LEARNED, Cell, RowResult, columns, is_clear
 from litebert.lab.study import MEASURES, Study
 
 FORMATS = ("markdown", "csv", "latex")
-_DIGITS = {"masked_loss": 3, "gap": 3, "smaller": 1, "speed": 1}
-_WHOLE = ("seconds", "tokens_per_second", "update_bytes")
+_DIGITS = {
+    "masked_loss": 3,
+    "text_loss": 3,
+    "gap": 3,
+    "smaller": 1,
+    "speed": 2,
+    "two_ranks": 2,
+    "tokens": 1,
+}
+_WHOLE = ("seconds", "tokens_per_second", "gradient_bytes", "optimizer_bytes")
 
 
 def table(study: Study, rows: Sequence[RowResult], *, form: str = "markdown") -> str:
@@ -42,7 +51,7 @@ def footnotes(study: Study, scale: str, rows: Sequence[RowResult]) -> list[str]:
     note = study.scales[scale].note
     model = f"Scale {scale}: {note}" if note else f"Scale {scale}."
     if study.kind != "pretrain":
-        return [model, *_headlines(rows)]
+        return [model, *headlines(rows)]
     seeds = sorted({row.seeds for row in rows})
     counted = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
     return [
@@ -50,6 +59,7 @@ def footnotes(study: Study, scale: str, rows: Sequence[RowResult]) -> list[str]:
         f"Seeds: {counted}. Mean ± standard deviation.",
         f"▲ and ▼: every seed is above or below every seed of “{study.reference.name}”, "
         "three seeds each. Nothing else is claimed.",
+        *interaction(study, rows),
     ]
 
 
@@ -62,7 +72,9 @@ def value_of(name: str, number: float) -> str:
 
 def column_head(name: str) -> str:
     """A measure or a task at the head of its column."""
-    return MEASURES[name][0] if name in MEASURES else f"{name} (dev)"
+    if name in MEASURES:
+        return MEASURES[name][0]
+    return name if name.endswith(FROZEN) else f"{name} (dev)"
 
 
 def is_percentage(name: str) -> bool:
@@ -85,19 +97,6 @@ def table_cells(
         theirs = [str(row.row.paper.get(name, "–")) for name in paper]
         lines.append([row.row.name, f"{row.parameters:,}", *cells, *theirs])
     return heads, lines
-
-
-def _headlines(rows: Sequence[RowResult]) -> list[str]:
-    """What the paper says of parameters, by exact count."""
-    counts = {row.row.name: row.parameters for row in rows}
-    claims = []
-    if {"bert-large", "albert-large-v2"} <= counts.keys():
-        times = counts["bert-large"] / counts["albert-large-v2"]
-        claims.append(f"“18 times fewer parameters than BERT-large”: {times:.1f} by exact count.")
-    if {"bert-base", "albert-base-v2"} <= counts.keys():
-        share = counts["albert-base-v2"] / counts["bert-base"]
-        claims.append(f"albert-base has {100 * share:.1f} % of bert-base's parameters.")
-    return claims
 
 
 def _shown(name: str, row: RowResult, control: RowResult | None, *, marks: bool) -> str:

@@ -1,0 +1,96 @@
+"""The results of a study without its weights: its folder in; a small folder, or a .tar.gz, out.
+
+Packed are recipes, numbers, metrics and environments: what tables, plots and `litebert lab run` on
+another machine need to go on. Models, snapshots and vectors stay.
+"""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from litebert.errors import ConfigError, DataError
+from litebert.files import write_file
+from litebert.lab.results import PRETRAINED, RECIPE, RESULT, STUDY
+
+_STUDY_FILES = (STUDY, "table.md", "table.csv", "table.tex", "plot.svg", "plot.png", "report.html")
+_RUN_FILES = (RECIPE, RESULT)
+_PRETRAINED_FILES = {"metrics.jsonl": "metrics.jsonl", "environment.json": "environment.json"}
+"""Of a run's pretraining, by their names in the pack."""
+_TIME = 1_577_836_800
+"""Of every file in an archive, so that equal results are equal archives."""
+
+
+def pack_studies(folders: Sequence[Path], out: Path, *, metrics: bool = True) -> list[Path]:
+    """Write the results of studies into the folder OUT, or into the archive OUT.tar.gz; the
+    packed files by their names in it. With several studies each has a folder of its own."""
+    files: dict[Path, Path] = {}
+    for folder in folders:
+        if not (folder / STUDY).is_file():
+            raise ConfigError(
+                f"{folder} is no folder of a study (it has no {STUDY}); litebert lab run makes one"
+            )
+        inside = Path(folder.resolve().name) if len(folders) > 1 or _is_archive(out) else Path()
+        files |= {inside / name: path for name, path in _results(folder, metrics)}
+    if _is_archive(out):
+        write_file(out, _archive(files))
+    else:
+        for name, path in files.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            write_file(out / name, path.read_bytes())
+    return list(files)
+
+
+def unpack_studies(archive: Path, out: Path) -> list[Path]:
+    """Write what an archive holds into OUT, without touching finished runs that are there."""
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            members = [member for member in tar.getmembers() if member.isfile()]
+            names = [Path(member.name) for member in members]
+            if any(name.is_absolute() or ".." in name.parts for name in names):
+                raise DataError(f"{archive} holds paths outside of its folder; it is no pack")
+            written = []
+            for member, name in zip(members, names, strict=True):
+                if (out / name).exists():
+                    continue
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                content = tar.extractfile(member)
+                assert content is not None
+                write_file(out / name, content.read())
+                written.append(name)
+            return written
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise DataError(f"{archive} cannot be unpacked: {error}") from error
+
+
+def _is_archive(out: Path) -> bool:
+    return out.name.endswith(".tar.gz")
+
+
+def _results(folder: Path, metrics: bool) -> Iterator[tuple[str, Path]]:
+    """Files of a study by their path in the pack; of runs the finished ones alone."""
+    for name in _STUDY_FILES:
+        if (folder / name).is_file():
+            yield name, folder / name
+    for result in sorted(folder.glob(f"*-seed*/{RESULT}")):
+        run = result.parent
+        for name in _RUN_FILES:
+            if (run / name).is_file():
+                yield f"{run.name}/{name}", run / name
+        for name, packed in _PRETRAINED_FILES.items():
+            path = run / PRETRAINED / name
+            path = path if path.is_file() else run / packed  # of a pack that goes on
+            if path.is_file() and (metrics or name != "metrics.jsonl"):
+                yield f"{run.name}/{packed}", path
+
+
+def _archive(files: dict[Path, Path]) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for name, path in files.items():
+            content = path.read_bytes()
+            member = tarfile.TarInfo(name.as_posix())
+            member.size, member.mtime = len(content), _TIME
+            tar.addfile(member, io.BytesIO(content))
+    return gzip.compress(raw.getvalue(), mtime=_TIME)

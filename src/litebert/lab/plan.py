@@ -1,0 +1,300 @@
+"""What is missing of a study: rows × seeds, shards and task files in; jobs with their commands out.
+
+A run is `litebert pretrain` (or a baseline's training), then what the study measures on the trained
+model, then `litebert finetune` for each task. A row that starts from another waits for it, and an
+ensemble waits for its members; weights that are needed and gone are trained again.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from litebert.data.shards import Shards
+from litebert.errors import ConfigError
+from litebert.files import read_json, write_file, write_json
+from litebert.lab.estimate import training_bytes, training_flops
+from litebert.lab.pool import Command, Job
+from litebert.lab.results import (
+    BLIMP,
+    PRETRAINED,
+    PROBES,
+    RECIPE,
+    RESULT,
+    SPEED,
+    SPEED_RANKS,
+    TEXT,
+    VECTORS,
+    measure,
+    most_frequent_share,
+)
+from litebert.lab.study import Row, Study
+from litebert.recipes import PretrainRecipe
+
+_TASK_FOLDERS = {
+    "cola": "CoLA",
+    "sst2": "SST-2",
+    "mrpc": "MRPC",
+    "stsb": "STS-B",
+    "qqp": "QQP",
+    "mnli": "MNLI",
+    "qnli": "QNLI",
+    "rte": "RTE",
+    "wnli": "WNLI",
+}
+_CLI = "litebert.cli"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What runs read, and where."""
+
+    data: Path
+    """Folder of shards."""
+    more_data: Path | None = None
+    """Folder of shards in the same vocabulary, for rows that are trained on more."""
+    tasks: Path | None = None
+    """Folder with glue/, squad/, race/, blimp/."""
+    text: Path | None = None
+    """A file that every model is scored on as well."""
+    device: str = "auto"
+    workers: int = 1
+    """Processes that prefetch batches, for each run."""
+    frequent: dict[Path, float] = field(default_factory=dict)
+    """Shares of the most frequent token, by folder of shards."""
+
+    def shards_of(self, row: Row) -> Path:
+        if row.data == "":
+            return self.data
+        if self.more_data is None:
+            raise ConfigError(
+                f"row {row.name!r} is trained on other shards; name their folder with --more-data"
+            )
+        ours, theirs = (
+            Shards.open(each).index["tokenizer"] for each in (self.data, self.more_data)
+        )
+        if ours != theirs:
+            raise ConfigError(
+                f"{self.data} and {self.more_data} hold tokens of two vocabularies, whose losses "
+                "do not compare; build both with one tokenizer"
+            )
+        return self.more_data
+
+    def frequent_share(self, shards: Path) -> float:
+        if shards not in self.frequent:
+            self.frequent[shards] = most_frequent_share(shards)
+        return self.frequent[shards]
+
+
+def plan_study(
+    study: Study, scale: str, out: Path, inputs: Inputs, *, seeds: int | None = None
+) -> list[Job]:
+    """The jobs that are missing, in an order in which none waits for a later one."""
+    planner = _Planner(
+        study, scale, out, inputs, study.scale(scale).seeds if seeds is None else seeds
+    )
+    for row in study.rows:
+        for number in planner.seeds_of(row):
+            planner.add(row, number)
+    return list(planner.jobs.values())
+
+
+def find_tasks(names: Sequence[str], folder: Path | None) -> dict[str, str]:
+    """Those tasks whose files are in `folder`: GLUE's (also in glue/), squad/, race/, blimp/."""
+    places = {}
+    for name in names:
+        inside = _TASK_FOLDERS.get(name, name if name in ("race", "blimp") else "squad")
+        for place in (folder / "glue" / inside, folder / inside) if folder else ():
+            if place.is_dir():
+                places[name] = str(place)
+                break
+    return places
+
+
+def run_folder(row: Row, seed: int) -> str:
+    """The name of a run's folder."""
+    slug = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-") or "row"
+    return f"{slug}-seed{seed}"
+
+
+class _Planner:
+    """Jobs by row and seed."""
+
+    def __init__(self, study: Study, scale: str, out: Path, inputs: Inputs, seeds: int) -> None:
+        self.study, self.scale_name, self.scale = study, scale, study.scale(scale)
+        self.out, self.inputs, self.seeds = out, inputs, seeds
+        self.tasks = find_tasks(self.scale.tasks, inputs.tasks)
+        self.blimp = find_tasks(("blimp",), inputs.tasks).get("blimp")
+        self.jobs: dict[tuple[str, int], Job] = {}
+
+    def seeds_of(self, row: Row) -> range:
+        return range(1 if row.members and row.together == "all" else self.seeds)
+
+    def add(self, row: Row, seed: int) -> None:
+        """The job of a run whose result is missing."""
+        folder = self.out / run_folder(row, seed)
+        if not (folder / RESULT).exists():
+            self._job(row, seed)
+
+    def _job(self, row: Row, seed: int, *, weights_only: bool = False) -> Job:
+        """The job of a run, and before it those whose weights it needs."""
+        if (row.name, seed) in self.jobs:
+            return self.jobs[row.name, seed]
+        folder = self.out / run_folder(row, seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        if row.members:
+            job = self._ensemble(row, seed, folder)
+        else:
+            job = self._training(row, seed, folder, weights_only=weights_only)
+        self.jobs[row.name, seed] = job
+        return job
+
+    def _training(self, row: Row, seed: int, folder: Path, *, weights_only: bool) -> Job:
+        recipe = self.study.recipe(row, self.scale_name, seed=seed)
+        write_file(folder / RECIPE, recipe.to_json())
+        shards = self.inputs.shards_of(row)
+        needs = []
+        commands = self._pretraining(row, folder, recipe, shards)
+        if row.start:
+            start = self.study.row(row.start)
+            weights = self.out / run_folder(start, seed) / PRETRAINED / "final"
+            if not weights.exists():
+                needs.append(self._job(start, seed, weights_only=True))
+            commands[-1].words += ["--init", str(weights), *_shape(recipe)]
+        if self.study.kind == "pretrain":
+            commands += self._measurements(row, folder, shards)
+            commands += self._finetuning(row, folder, seed)
+        cost = training_flops(recipe)
+        has_result = (folder / RESULT).exists()
+
+        def finish(job: Job) -> None:
+            if weights_only and has_result:
+                return
+            share = self.inputs.frequent_share(shards)
+            result = measure(self.study, folder, row=row.name, seed=seed, frequent=share)
+            write_json(folder / RESULT, result | {"flops": cost, "wall_seconds": job.seconds})
+
+        return Job(
+            study=self.study.name,
+            folder=folder,
+            commands=commands,
+            finish=finish,
+            cost=cost,
+            memory=training_bytes(recipe) * self.scale.ranks,
+            needs=needs,
+        )
+
+    def _pretraining(
+        self, row: Row, folder: Path, recipe: PretrainRecipe, shards: Path
+    ) -> list[Command]:
+        pretrained, device = str(folder / PRETRAINED), ["--device", self.inputs.device]
+        read = ["--recipe", str(folder / RECIPE), "--data", str(shards), "--out", pretrained]
+        if row.method != "encoder":
+            trained = ["litebert.lab.baselines", "--method", row.method, *read, *device]
+            return [Command(trained, output="training.txt")]
+        words = [_CLI, "pretrain", *read, "--workers", str(self.inputs.workers), *device]
+        rehearsal = [*words, "--dry-run", "--json"]
+        if self.study.kind == "speed":
+            timed = [Command(rehearsal, output=SPEED)]
+            if self.scale.ranks > 1:
+                ranks = ["--standalone", "--nproc-per-node", str(self.scale.ranks)]
+                launcher = ["torch.distributed.run", *ranks, "-m"]
+                timed.append(Command([*launcher, *rehearsal], output=SPEED_RANKS))
+            return timed
+        minutes = self.scale.minutes
+        if minutes is None:
+            return [Command(words, output="training.txt")]
+
+        def budget() -> list[str]:
+            speed = read_json(folder / SPEED)["tokens_per_second"]
+            return ["--tokens", str(max(int(60 * minutes * speed), 1))]
+
+        timed = [] if _is_measured(folder / SPEED) else [Command(rehearsal, output=SPEED)]
+        return [*timed, Command(words, output="training.txt", arguments=budget)]
+
+    def _measurements(self, row: Row, folder: Path, shards: Path) -> Iterator[Command]:
+        """What is measured on the trained model, without fine-tuning."""
+        model = ["--model", str(folder / PRETRAINED)]
+        device = ["--device", self.inputs.device]
+        probes = [each for each in self.study.measured if each not in ("blimp", "vectors")]
+        if row.method == "encoder" and probes:
+            words = ["litebert.lab.probes", "--run", str(folder / PRETRAINED)]
+            words += ["--data", str(shards), *device, "--measure", *probes]
+            yield Command(words, output=PROBES)
+        if row.method == "encoder" and "blimp" in self.study.measured and self.blimp:
+            words = [_CLI, "evaluate", "blimp", *model, "--data", self.blimp, "--json", *device]
+            limit = [] if self.scale.pairs is None else ["--limit", str(self.scale.pairs)]
+            yield Command([*words, *limit], output=BLIMP)
+        if row.method == "encoder" and self.inputs.text is not None:
+            words = [_CLI, "evaluate", "masked", *model, "--data", str(self.inputs.text)]
+            yield Command([*words, "--json", *device], output=TEXT)
+        if "vectors" in self.study.measured and self.tasks:
+            words = ["litebert.lab.vectors", *model, *device, "--tasks"]
+            yield Command(
+                [*words, *(f"{task}={place}" for task, place in self.tasks.items())],
+                output=VECTORS,
+            )
+
+    def _finetuning(self, row: Row, folder: Path, seed: int) -> Iterator[Command]:
+        if row.method != "encoder":
+            return
+        for task, place in self.tasks.items():
+            words = [_CLI, "finetune", task, "--model", str(folder / PRETRAINED), "--data", place]
+            words += ["--out", str(folder / task), "--seed", str(seed)]
+            words += ["--device", self.inputs.device]
+            for name, value in self.scale.finetune.items():
+                words += [f"--{name.replace('_', '-')}", value]
+            yield Command(words, output=f"{task}.txt")
+
+    def _ensemble(self, row: Row, seed: int, folder: Path) -> Job:
+        """The average of fine-tuned models of several runs."""
+        seeds = range(self.seeds) if row.together == "all" else (seed,)
+        members = [(self.study.row(name), each) for name in row.members for each in seeds]
+        folders = [self.out / run_folder(*member) for member in members]
+        needs = []
+        for member, there in zip(members, folders, strict=True):
+            if not all((there / task / "final").exists() for task in self.tasks):
+                needs.append(self._job(*member))
+        commands = []
+        for task, place in self.tasks.items():
+            models = [str(each / task) for each in folders]
+            words = [_CLI, "ensemble", task, "--data", place, "--everyone", "--json"]
+            words += ["--device", self.inputs.device, "--models", *models]
+            commands.append(Command(words, output=f"{task}.json"))
+        if not commands:
+            raise ConfigError(
+                f"study {self.study.name}: row {row.name!r} averages fine-tuned models; name the "
+                "folder of the task files with --tasks"
+            )
+
+        def finish(job: Job) -> None:
+            scores = {}
+            for task in self.tasks:
+                record = read_json(folder / f"{task}.json")
+                scores[task] = next(iter(record["everyone"].values()))
+            result: dict[str, Any] = {"row": row.name, "seed": seed, "scores": {}, "tasks": scores}
+            result |= {"curve": [], "members": [each.name for each in folders]}
+            counted = [read_json(each / RESULT).get("parameters", 0) for each in folders]
+            result["parameters"] = sum(counted)
+            write_json(folder / RESULT, result | {"wall_seconds": job.seconds})
+
+        return Job(self.study.name, folder, commands, finish, needs=needs)
+
+
+def _shape(recipe: PretrainRecipe) -> list[str]:
+    """Flags that keep the recipe's own shape beside --init, whose shape would be taken."""
+    settings: Mapping[str, Any] = dict(recipe.overrides)
+    pairs = [f"{name}={_written(value)}" for name, value in settings.items()]
+    return ["--preset", recipe.preset, *(["--encoder", *pairs] if pairs else [])]
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_measured(path: Path) -> bool:
+    try:
+        return "tokens_per_second" in read_json(path)
+    except Exception:
+        return False

@@ -1,0 +1,150 @@
+"""Tasks by a linear model of frozen vectors: a trained encoder or baseline and task files in; a
+score on dev for each task, as JSON, out.
+
+A text's vector is the mean of its tokens' vectors, or last states; of two texts the vectors, their
+distance and their product. So encoders and the vectors of before stand on one footing.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import load_file
+from torch import Tensor
+
+from litebert.errors import ConfigError
+from litebert.files import read_json, to_json
+from litebert.lab.baselines import VECTOR_FILE, infer_documents
+from litebert.lab.causal import causal_layer
+from litebert.lab.linear import LinearProbe
+from litebert.lab.probes import choose_device
+from litebert.lab.results import METHOD
+from litebert.model.pooling import mean
+from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.examples import TextExample, only
+from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
+from litebert.tasks.registry import open_task
+from litebert.tasks.scores.score import score
+from litebert.tasks.task import Task
+from litebert.terminal import write_line
+from litebert.text.tokenizer import Tokenizer
+
+_TEXTS, _LENGTH = 256, 128
+Embed = Callable[[Sequence[str]], Float[Tensor, "texts size"]]
+
+
+def open_vectors(run: Path, device: torch.device) -> Embed:
+    """What turns texts into vectors by the model of a run."""
+    final = run / "final"
+    record = run / METHOD
+    method = read_json(record)["method"] if record.exists() else "encoder"
+    if method in ("encoder", "causal"):
+        return _states(final, is_causal=method == "causal", device=device)
+    tokenizer = Tokenizer.load(final)
+    tables = {name: each.to(device) for name, each in load_file(final / VECTOR_FILE).items()}
+    if method == "doc2vec":
+        return _in_chunks(
+            lambda texts: infer_documents(
+                [ids[:_LENGTH] for ids in tokenizer.encode_batch(texts)],
+                tables["output"],
+                tables["noise"][:, 0],
+            ).cpu()
+        )
+    table = tables["token"]
+
+    def tokens(texts: Sequence[str]) -> Tensor:
+        rows = []
+        for ids in tokenizer.encode_batch(texts):
+            chosen = torch.tensor(ids or [tokenizer.unk_id], device=device)
+            rows.append(table[chosen].mean(0))
+        return torch.stack(rows).cpu()
+
+    return _in_chunks(tokens)
+
+
+def _states(checkpoint: Path, *, is_causal: bool, device: torch.device) -> Embed:
+    """Means of last states."""
+    loaded = Checkpoint.load(checkpoint)
+    assert loaded.tokenizer is not None
+    model, tokenizer = loaded.model.eval().to(device), loaded.tokenizer
+    if is_causal:
+        model.encoder.layer = causal_layer
+    longest = min(_LENGTH, model.config.encoder.max_positions)
+
+    @torch.inference_mode()
+    def embed(texts: Sequence[str]) -> Tensor:
+        examples = tokenizer.pairs(texts, max_length=longest, truncate="longest")
+        width = max(len(example.token_ids) for example in examples)
+        ids = torch.zeros((len(texts), width), dtype=torch.int64)
+        mask = torch.zeros((len(texts), width), dtype=torch.bool)
+        for row, example in enumerate(examples):
+            ids[row, : len(example.token_ids)] = torch.tensor(list(example.token_ids))
+            mask[row, : len(example.token_ids)] = True
+        ids, mask = ids.to(device), mask.to(device)
+        states = model.encoder(token_ids=ids, mask=mask)
+        return mean(states, mask).float().cpu()
+
+    return _in_chunks(embed)
+
+
+def _in_chunks(embed: Embed) -> Embed:
+    def chunks(texts: Sequence[str]) -> Tensor:
+        starts = range(0, len(texts), _TEXTS)
+        return torch.cat([embed(texts[start : start + _TEXTS]) for start in starts]).clone()
+
+    return chunks
+
+
+def score_frozen(task: str, data: Path | str, embed: Embed) -> float:
+    """The task's first score on dev of a linear model that learns from train."""
+    opened = open_task(task, data, splits=("train", "dev"))
+    if opened.task.head not in ("classify", "regress"):
+        raise ConfigError(f"{task} is not scored by frozen vectors; take a task of texts or pairs")
+    train, dev = (only(opened.splits[name], TextExample) for name in ("train", "dev"))
+    rows, dev_rows = _features(train, embed), _features(dev, embed)
+    predictions = _predict(opened.task, train, rows, dev_rows)
+    return next(iter(score(opened.task, dev, predictions).values()))
+
+
+def _features(examples: Sequence[TextExample], embed: Embed) -> Float[Tensor, "rows features"]:
+    first = embed([example.first for example in examples])
+    if examples[0].second is None:
+        return first
+    second = embed([example.second or "" for example in examples])
+    return torch.cat([first, second, (first - second).abs(), first * second], 1)
+
+
+def _predict(
+    task: Task, train: Sequence[TextExample], rows: Tensor, dev_rows: Tensor
+) -> list[Prediction]:
+    if task.head == "regress":
+        ridge = LinearProbe.ridge(rows, [example.number() for example in train])
+        return [NumberPrediction(value=float(row[0])) for row in ridge.outputs(dev_rows)]
+    numbers = {label: number for number, label in enumerate(task.labels)}
+    targets = [numbers[str(example.truth())] for example in train]
+    logits = LinearProbe.logistic(rows, targets, len(numbers)).outputs(dev_rows)
+    return [
+        LabelPrediction(
+            label=task.labels[int(row.argmax())],
+            probabilities=dict(zip(task.labels, row.tolist(), strict=True)),
+        )
+        for row in logits.softmax(1)
+    ]
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """python -m litebert.lab.vectors --model RUN --tasks cola=DIR sst2=DIR"""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--tasks", nargs="+", required=True)
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args(args)
+    embed = open_vectors(options.model, choose_device(options.device))
+    pairs = [task.partition("=") for task in options.tasks]
+    write_line(to_json({task: score_frozen(task, place, embed) for task, _, place in pairs}))
+
+
+if __name__ == "__main__":
+    main()
