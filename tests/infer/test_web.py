@@ -120,6 +120,9 @@ def test_what_a_browser_cannot_do_is_refused(tmp_path: Path) -> None:
     layers = model_of(tmp_path, ("classify",), reversible=True, norm="pre")
     with pytest.raises(ConfigError, match="reversible layers, with their two streams of states"):
         export_folder(layers, tmp_path / "out", WEB)
+    bands = model_of(tmp_path, ("classify",), embedding_bands=(30, 60))
+    with pytest.raises(ConfigError, match="embeddings in bands are computed by torch alone"):
+        export_folder(bands, tmp_path / "out", WEB)
     without = replace(model_of(tmp_path, ("classify",)), tokenizer=None)
     with pytest.raises(CheckpointError, match="the model has no tokenizer beside it; copy its"):
         export_folder(without, tmp_path / "out", WEB)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from litebert.infer.export.web import write_web
 from litebert.infer.predictor import Predictor, load
 from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.embed_card import EmbedCard
 from tests.helpers.browser import Browser, open_browser
 from tests.helpers.models import texts
 from tests.helpers.web import hard_lines, serve, task_model
@@ -165,6 +167,33 @@ def test_rows_leave_at_the_same_depth(
         depths = [each["depth"] for each in early]
         assert depths == [each.depth for each in ours]
         assert len({*depths}) > 1
+
+
+def test_vectors_are_made_as_the_model_was_tuned(probe: Site, tmp_path: Path) -> None:
+    tuned = EmbedCard(pooling="cls", dimensions=(16,)).to_dict()
+    checkpoint = replace(model_of(tmp_path, ("masked",)), task=tuned)
+    python = probe.export(checkpoint, "tuned")
+    inputs = texts(4)
+    calls = f"""{{
+        all: await model.embed({json.dumps(inputs)}),
+        few: await model.embed({json.dumps(inputs)}, {{ dimensions: 16 }}),
+        raw: await model.embed({json.dumps(inputs)}, {{ normalize: false, pooling: "mean" }}),
+    }}"""
+    results = probe.run("tuned", calls)
+    np.testing.assert_allclose(results["all"], python.embed(inputs), atol=ROUNDING)
+    np.testing.assert_allclose(results["few"], python.embed(inputs, dimensions=16), atol=ROUNDING)
+    raw = python.embed(inputs, normalize=False, pooling="mean")
+    np.testing.assert_allclose(results["raw"], raw, atol=ROUNDING)
+
+
+def test_a_released_model_answers_no_more(probe: Site) -> None:
+    code = """litebert.load(".").then(async (model) => {
+        const running = model.embed("the sea");
+        await model.release();
+        const vector = await running;
+        return vector.length + " " + await model.embed("the sea").catch((error) => error.message);
+    })"""
+    assert probe.browser.run(code) == "768 this model was released; load it again"
 
 
 def numbers(results: list[Any]) -> list[float]:

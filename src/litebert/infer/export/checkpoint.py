@@ -12,11 +12,11 @@ def exported_config(config: ModelConfig) -> ModelConfig:
     """What is exported: all but what only pretraining reads. Refuses what graphs do not compute."""
     encoder = config.encoder
     for is_set, what in (
-        (encoder.reversible, "reversible layers, with their two streams of states"),
+        (encoder.reversible, "reversible layers, with their two streams of states,"),
         (bool(encoder.embedding_bands), "embeddings in bands"),
     ):
         if is_set:
-            raise ConfigError(f"{what}, are computed by torch alone; predict with --engine torch")
+            raise ConfigError(f"{what} are computed by torch alone; predict with --engine torch")
     heads = tuple(head for head in config.heads if head.kind != "detect")
     return replace(config, heads=heads, generator=None)
 

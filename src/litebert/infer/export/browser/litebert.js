@@ -47,6 +47,7 @@ export class Model {
   #network;
   #rules; // of early exit, by verb
   #queue = Promise.resolve();
+  #isReleased = false;
 
   constructor(config, tokenizer, network, rules) {
     this.#config = config;
@@ -128,6 +129,13 @@ export class Model {
     });
   }
 
+  // Gives the model's memory back, when what runs is done. No verb works afterwards.
+  async release() {
+    this.#isReleased = true;
+    await this.#queue;
+    await this.#network.release();
+  }
+
   async #fill(text, top) {
     const ids = this.tokenizer.maskedRow(text, this.#config.max_positions);
     const columns = ids.flatMap((id, at) => (id === this.tokenizer.special.mask ? [at] : []));
@@ -177,6 +185,7 @@ export class Model {
     if (!this.verbs.includes(verb)) {
       throw new Error(`this model cannot ${verb}; it can ${this.verbs.join(" and ")}`);
     }
+    if (this.#isReleased) throw new Error("this model was released; load it again");
     const isList = Array.isArray(fields[0]);
     const lists = isList ? fields : fields.map((field) => [field]);
     if (lists.some((list) => !Array.isArray(list) || list.length !== lists[0].length)) {

@@ -85,6 +85,12 @@ export class Network {
     });
   }
 
+  // Gives the memory of the graphs back.
+  async release() {
+    for (const session of Object.values(this.#sessions)) await session.release();
+    this.#sessions = {};
+  }
+
   async embed({ ids, segments }) {
     const { token_table: table, token_scales: scales } = this.#tensors;
     const length = this.#config.tensors.token_table.shape[1];

@@ -34,6 +34,7 @@ let verb;
 
 async function start(exit = null) {
   $("progress").hidden = false;
+  await model?.release();
   model = await load(".", {
     exit,
     onProgress: (loaded, total) => ($("progress").value = loaded / total),
