@@ -65,10 +65,14 @@ class Running(NamedTuple):
 
 @contextmanager
 def serving(
-    models: Models | None, *, limits: Limits | None = None, access: Access | None = None
+    models: Models | None,
+    *,
+    limits: Limits | None = None,
+    access: Access | None = None,
+    service: Service | None = None,
 ) -> Iterator[Running]:
     """A service with these models; None leaves it as it is while models are loaded."""
-    service = Service(access=access or Access(host="127.0.0.1"), limits=limits)
+    service = service or Service(access=access or Access(host="127.0.0.1"), limits=limits)
     go_on = threading.Event()
 
     def load() -> Models:

@@ -66,6 +66,9 @@ def serve(
     exit: Exit = None,
     threshold: Threshold = None,
     unverified: Unverified = False,
+    runner: Literal["process", "ray"] = "process",
+    replicas: int | None = None,
+    max_replicas: int | None = None,
 ) -> None:
     """Serve models over HTTP: litebert serve, then open the address that it prints. OpenAI's,
     text-embeddings-inference's and litebert's own endpoints. SIGTERM and Ctrl-C finish what was
@@ -80,8 +83,15 @@ def serve(
         batching: depth runs one layer at a time over all texts, which join and leave at any layer;
             static runs batch after batch; auto is depth on a CPU where layers share parameters.
         queue_tokens: Tokens that may wait; more are refused with 429 and Retry-After.
+        runner: Where models compute: in this process, or in replicas on the Ray cluster of
+            RAY_ADDRESS (without it, a cluster on this machine).
+        replicas: With --runner ray, processes with the models, by default 1; with --max-replicas
+            the fewest.
+        max_replicas: With --runner ray, the most replicas; as many run as the load asks for.
     """
     check_choice(engine)
+    if runner != "ray" and not (replicas is None and max_replicas is None):
+        raise ConfigError("replicas are processes of a Ray cluster; add --runner ray")
     if not 0 <= port <= MAX_PORT:
         raise ConfigError(f"port is a number from 0 to {MAX_PORT}; got {port}")
     if not 0 < timeout <= 3600:
@@ -91,39 +101,49 @@ def serve(
     try:
         from litebert.serve.access import Access, read_key
         from litebert.serve.app import Limits, Service
-        from litebert.serve.models import Models, ServedModel, leave_early, sources
+        from litebert.serve.models import LoadOptions, Models, load_models, sources
         from litebert.serve.server import Server, bind
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn"):
             raise
         raise MissingExtraError(error.name, extra="serve", purpose="litebert serve") from error
     chosen = sources(model)
+    options = LoadOptions(
+        sources=tuple(chosen),
+        engine=engine,
+        device=device,
+        batch_tokens=batch_tokens,
+        threads=threads,
+        unverified=unverified,
+        exit=exit,
+        threshold=threshold,
+        batching=batching,
+    )
     key = None if key_file is None else read_key(key_file)
     access = Access(host=host, key=key, insecure=insecure, allowed_hosts=allow_host)
+    if runner == "ray":
+        from litebert.serve import ray_app
+
+        ray_app.import_ray()
     listener = bind(host, port)
 
-    def load_models() -> Models:
-        from litebert.infer.predictor import load
-
-        served = []
-        for source in chosen:
-            predictor = load(
-                source.folder,
-                engine=engine,
-                device=device,
-                batch_tokens=batch_tokens,
-                threads=threads,
-                unverified=unverified,
-            )
-            for each in predictor.notes:
-                note(f"{source.name}: {each}")
-            served.append(ServedModel(source.name, predictor))
-        leave_early(served, exit, threshold)
-        return Models(served, batching=batching)
-
     limits = Limits(timeout_seconds=timeout, queue_tokens=queue_tokens, batch_tokens=batch_tokens)
-    service = Service(access=access, limits=limits)
-    server = Server(service, load_models)
+    if runner == "ray":
+        cluster = ray_app.Cluster(
+            replicas=1 if replicas is None else replicas,
+            max_replicas=max_replicas,
+            cpus=threads or 1,
+            gpus=int(device.startswith("cuda")),
+            name=ray_app.application_name(listener.getsockname()[1]),
+        )
+        service, load = ray_app.open_service(cluster, options, access=access, limits=limits)
+    else:
+        service = Service(access=access, limits=limits)
+
+        def load() -> Models:
+            return load_models(options, note)
+
+    server = Server(service, load)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listener.getsockname()[1]}"
     write_line(

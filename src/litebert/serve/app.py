@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -33,7 +33,14 @@ from litebert.serve.models import Key, Models
 from litebert.serve.openapi import document
 from litebert.serve.requests import MAX_BODY_BYTES, MAX_ITEMS, RequestError, read_object
 from litebert.serve.runners import STATIC_TOKENS
-from litebert.serve.scheduler import DeadlineError, Job, QueueFullError, Runner, Scheduler
+from litebert.serve.scheduler import (
+    DeadlineError,
+    Job,
+    QueueFullError,
+    QueueSizes,
+    Runner,
+    Scheduler,
+)
 from litebert.serve.verbs import VERBS, Work, items_field, read_work
 from litebert.terminal import write_line
 
@@ -89,15 +96,36 @@ class Asked:
         return await asyncio.to_thread(function, *args)
 
 
+class Queue(Protocol):
+    """Where jobs go: the scheduler of this process, or replicas (ray_app.py)."""
+
+    def submit(self, job: Job) -> None: ...
+    def stop(self) -> None: ...
+    @property
+    def is_full(self) -> bool: ...
+    @property
+    def sizes(self) -> QueueSizes: ...
+    @property
+    def waiting_seconds(self) -> float: ...
+
+
 class Service:
     """Models, the scheduler and the state that routes share."""
 
-    def __init__(self, *, access: Access, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        access: Access,
+        limits: Limits | None = None,
+        metrics: Metrics | None = None,
+        scheduler: Queue | None = None,
+    ) -> None:
+        """By default jobs are computed by this process."""
         self.access = access
         self.limits = limits or Limits()
         self.models = Models([])
-        self.metrics = Metrics()
-        self.scheduler = Scheduler(
+        self.metrics = metrics or Metrics()
+        self.scheduler: Queue = scheduler or Scheduler(
             self._runner,
             queue_tokens=self.limits.queue_tokens,
             on_tick=self.metrics.count_tick,
@@ -296,7 +324,7 @@ class _Guard:
         except Exception as error:
             if started:
                 return
-            _log(error)
+            log_error(error)
             refused = RequestError(
                 500, "the service failed; its log has the place", code="internal"
             )
@@ -351,7 +379,7 @@ def _loop_time(deadline: float) -> float:
     return asyncio.get_running_loop().time() + deadline - time.monotonic()
 
 
-def _log(error: BaseException) -> None:
+def log_error(error: BaseException) -> None:
     """The kind and the place of an error: its message may hold a text."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -1,6 +1,6 @@
 """The models of a service: names and folders in; loaded predictors, by name and by verb, out."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from litebert.infer.continuous import can_continue
 from litebert.infer.depthwise import shares_layers
 from litebert.infer.formats import guesses_to_dict, with_input
 from litebert.infer.layers import layer_card, read_layers
-from litebert.infer.verbs import Verb
+from litebert.infer.verbs import EngineChoice, Verb
 from litebert.models.index import embedded_models
 from litebert.serve.requests import RequestError
 from litebert.serve.runners import DEPTH_TOKENS, STATIC_TOKENS, Layered, Static
@@ -61,6 +61,42 @@ def sources(models: Sequence[str]) -> list[Source]:
             raise ConfigError(f"two models are called {name!r}; name them with --model NAME=FOLDER")
         chosen.append(Source(name=name, folder=folder))
     return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How models are loaded, as the command line says."""
+
+    sources: tuple[Source, ...]
+    engine: EngineChoice = "auto"
+    device: str = "auto"
+    batch_tokens: int | None = None
+    threads: int | None = None
+    unverified: bool = False
+    exit: str | None = None
+    threshold: float | None = None
+    batching: Batching = "auto"
+
+
+def load_models(options: LoadOptions, note: Callable[[str], None] = lambda text: None) -> "Models":
+    """All models; `note` is told what a user should know."""
+    from litebert.infer.predictor import load
+
+    served = []
+    for source in options.sources:
+        predictor = load(
+            source.folder,
+            engine=options.engine,
+            device=options.device,
+            batch_tokens=options.batch_tokens,
+            threads=options.threads,
+            unverified=options.unverified,
+        )
+        for each in predictor.notes:
+            note(f"{source.name}: {each}")
+        served.append(ServedModel(source.name, predictor))
+    leave_early(served, options.exit, options.threshold)
+    return Models(served, batching=options.batching)
 
 
 class ServedModel:
