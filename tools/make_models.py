@@ -115,7 +115,8 @@ def shape(args: argparse.Namespace) -> Words:
     if args.scale == "tiny":
         sizes = ["hidden_size=32", "num_layers=2", "num_attention_heads=2", "ffn_size=64"]
         sizes += ["embedding_size=16"]
-        return ["--preset", "litebert-small", "--encoder", *sizes, "--dtype", "float32"]
+        flags = ["--dtype", "float32", "--evaluate-every", "20", "--evaluate-tokens", "2000"]
+        return ["--preset", "litebert-small", "--encoder", *sizes, *flags]
     rate = {"litebert-base": "4e-3", "litebert-small": "5e-3"}[args.preset]
     return ["--preset", args.preset, "--learning-rate", rate]
 

@@ -134,7 +134,13 @@ def nli_rows(data: Path, split: str, *, every: bool = False) -> Iterator[tuple[s
     for row in tsv(data / "nli" / f"mixed.{split}.tsv.xz"):
         if every or row["source"] in NLI:
             source = NLI.get(row["source"], row["source"])
-            yield row["premise"], row["hypothesis"], row["label"], source
+            yield unquoted(row["premise"]), unquoted(row["hypothesis"]), row["label"], source
+
+
+def unquoted(text: str) -> str:
+    """A field that was copied out of a CSV file with its quotes."""
+    is_quoted = len(text) > 1 and text[0] == text[-1] == '"' and '""' in text[1:-1]
+    return text[1:-1].replace('""', '"') if is_quoted else text
 
 
 def write_nli(data: Path, writer: Writer, *, name: str = "nli") -> None:

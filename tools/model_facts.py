@@ -2,10 +2,14 @@
 
     python -m tools.model_facts RESULTS > facts.json
     python -m tools.model_facts RESULTS --sentiment > facts.json
+    python -m tools.model_facts RESULTS --name small --mix mix-1/mix.json … > facts/small.json
 
 RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table), pretraining.json
 (tools/model_record.py) and, for the sentiment classifier, sentiment.json (`litebert evaluate sst2
---json` of it as it is stored). The words are here, the numbers there.
+--json` of it as it is stored). With --mix, of tools/mix_corpora.py, data and recipe are those of
+the legs themselves, recipe_LEG.json; without it, of the models of November 2026.
+RESULTS/blimp.json, `litebert evaluate blimp --json`, is a score too. The words are here, the
+numbers there.
 """
 
 import argparse
@@ -39,6 +43,86 @@ LIMITS = [
     "int8 weights.",
     "Embeddings are means of states, not trained for similarity; fine-tune before relying on them.",
 ]
+
+
+CORPORA = {
+    # beginning of a file's name, the longest first: name, license
+    "wikipedia-recent": ("English Wikipedia, later articles", "CC BY-SA 3.0"),
+    "wikipedia": ("English Wikipedia of May 2015", "CC BY-SA 3.0"),
+    "dialogues": ("Schema-Guided Dialogue", "CC BY-SA 4.0"),
+    "books": ("Project Gutenberg", "public domain in the United States"),
+}
+WORDS = {"masked": "masked tokens", "rtd": "replaced tokens", "sop": "the order of sentences"}
+
+
+def pretrained_facts(
+    name: str,
+    rows: list[dict[str, Any]],
+    pretraining: dict[str, Any],
+    recipes: list[dict[str, Any]],
+    mixes: list[dict[str, Any]],
+    blimp: dict[str, Any] | None,
+    *,
+    is_cased: bool = False,
+) -> dict[str, Any]:
+    """Of a model that was pretrained in legs, from their own records."""
+    minutes, recipe = pretraining["gpu_minutes"], recipes[-1]
+    objectives = [WORDS[each] for each in (recipe["objective"], recipe["order"]) if each in WORDS]
+    fractions = dict.fromkeys(str(each["mask_fraction"]) for each in recipes)
+    found = [score(row) for row in rows if "-" not in row["run"]]
+    if blimp is not None:
+        value, note = round(100 * blimp["overall"]["accuracy"], 1), "without fine-tuning, as stored"
+        facts_of_blimp = {"task": "blimp", "score": "accuracy", "value": value, "split": "all"}
+        found.append(facts_of_blimp | {"note": note})
+    return {
+        "summary": (
+            f"{recipe['preset']}, pretrained by litebert from scratch in {minutes:.0f} minutes on "
+            f"one {pretraining['device']}. It fills masks and embeds texts, and is what "
+            "fine-tuning starts from."
+        ),
+        "license": "Apache-2.0",
+        "data": corpora(mixes),
+        "recipe": {
+            "objective": f"{' and '.join(objectives)}, masked at {' and '.join(fractions)}",
+            "optimizer": (
+                f"{recipe['optimizer']['name']}, learning rate "
+                f"{recipe['optimizer']['learning_rate']:g}, no dropout"
+            ),
+            "legs": "; ".join(
+                f"{leg['leg']}, step {leg['kept_step']:,} of {leg['steps']:,}"
+                for leg in pretraining["legs"]
+            ),
+            "tokens": pretraining["tokens"],
+            "steps": pretraining["steps"],
+            "FLOPs": f"{pretraining['flops']:.2e}",
+            "GPU minutes": minutes,
+        },
+        "scores": found,
+        "limits": [
+            LIMITS[0].replace(", lowercased", "" if is_cased else ", lowercased"),
+            *LIMITS[1:3],
+            f"Scores of tasks are those of `{name}`, fine-tuned from its stored int8 weights.",
+        ],
+    }
+
+
+def corpora(mixes: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """What the legs read: each file once, summed by corpus."""
+    parts = {part["file"]: part for mix in mixes for part in mix["parts"]}
+    sums: dict[str, list[float]] = {}
+    for file, part in parts.items():
+        name = next(each for each in CORPORA if file.startswith(each))
+        total = sums.setdefault(name, [0, 0])
+        total[0] += part["documents"]
+        total[1] += part["megabytes"]
+    return [
+        {
+            "name": CORPORA[name][0],
+            "license": CORPORA[name][1],
+            "note": f"{documents:,} documents, {megabytes:.0f} MB",
+        }
+        for name, (documents, megabytes) in sums.items()
+    ]
 
 
 def facts(
@@ -144,13 +228,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--max-tokens", type=int, default=512)
+    parser.add_argument("--name", default="base")
+    parser.add_argument("--cased", action="store_true", help="the vocabulary keeps case")
+    parser.add_argument("--mix", type=Path, nargs="+", help="mix.json of what the legs read")
     parser.add_argument("--sentiment", action="store_true", help="of the classifier, not of base")
     args = parser.parse_args()
 
     def read(name: str) -> Any:
         return json.loads((args.results / f"{name}.json").read_text())
 
-    if args.sentiment:
+    if args.mix:
+        pretraining, blimp = read("pretraining"), args.results / "blimp.json"
+        facts_of_model = pretrained_facts(
+            args.name,
+            read("benchmarks"),
+            pretraining,
+            [read(f"recipe_{leg['leg']}")["recipe"] for leg in pretraining["legs"]],
+            [json.loads(path.read_text()) for path in args.mix],
+            json.loads(blimp.read_text()) if blimp.exists() else None,
+            is_cased=args.cased,
+        )
+    elif args.sentiment:
         facts_of_model = sentiment_facts(read("benchmarks"), read("sentiment"))
     else:
         facts_of_model = facts(read("benchmarks"), read("pretraining"), args.max_tokens)

@@ -54,7 +54,7 @@ def facts(args: argparse.Namespace) -> dict[str, Any]:
             {
                 "name": source["name"],
                 "license": source["license"],
-                "note": "; ".join(each for each in (f"{source['rows']:,} rows", source["note"])),
+                "note": "; ".join(filter(None, (f"{source['rows']:,} rows", source["note"]))),
             }
             for source in sources
         ]

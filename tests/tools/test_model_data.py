@@ -12,9 +12,9 @@ import pytest
 from litebert.errors import ConfigError
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.pairs import open_pairs
-from tools import tuned_facts
+from tools import model_facts, tuned_facts
 from tools.mix_corpora import documents, mix_one, parse_share
-from tools.model_data import SOURCES, WRITERS, Writer
+from tools.model_data import SOURCES, WRITERS, Writer, unquoted
 from tools.teacher_vectors import directions, normalized
 
 
@@ -161,3 +161,35 @@ def test_facts_of_a_card_come_from_the_records(tmp_path: Path) -> None:
     }
     assert (error["score"], error["value"]) == ("calibration error", 2.1)
     assert set(tuned_facts.SUMMARIES) == set(tuned_facts.LIMITS)
+
+
+def test_facts_of_a_pretrained_model_come_from_its_legs() -> None:
+    leg = {"leg": "leg-1", "kept_step": 500, "steps": 600}
+    pretraining = {"gpu_minutes": 8.6, "device": "H200", "tokens": 10, "steps": 600, "flops": 1e18}
+    recipe = {
+        "preset": "litebert-small",
+        "objective": "rtd",
+        "order": "none",
+        "mask_fraction": 0.2,
+        "optimizer": {"name": "muon", "learning_rate": 5e-3},
+    }
+    parts = [
+        {"file": "wikipedia.00.txt.xz", "documents": 10, "megabytes": 2.0},
+        {"file": "wikipedia.01.txt.xz", "documents": 5, "megabytes": 1.0},
+        {"file": "wikipedia-recent.txt.xz", "documents": 7, "megabytes": 3.0},
+    ]
+    mixes = [{"parts": parts[:2]}, {"parts": parts[1:]}]  # a file that two legs read counts once
+    facts = model_facts.pretrained_facts(
+        "small", [], pretraining | {"legs": [leg]}, [recipe], mixes, None, is_cased=True
+    )
+    assert facts["summary"].startswith("litebert-small, pretrained by litebert from scratch in 9 m")
+    assert [each["note"] for each in facts["data"]] == ["15 documents, 3 MB", "7 documents, 3 MB"]
+    assert facts["recipe"]["objective"] == "replaced tokens, masked at 0.2"
+    assert facts["recipe"]["legs"] == "leg-1, step 500 of 600"
+    assert facts["limits"][0].startswith("English. It knows")
+    assert facts["scores"] == []
+
+
+def test_quotes_of_a_copied_field_are_taken_off() -> None:
+    assert unquoted('"he said ""yes"""') == 'he said "yes"'
+    assert unquoted('"yes" and "no"') == '"yes" and "no"'
