@@ -60,8 +60,9 @@ bench: setup
 	$(BIN)/python -m bench.cpu.engines
 	$(BIN)/python -m bench.cpu.serve_load
 
-# hours of kills, signals, damage and bad files
+# hours of kills, signals, damage, bad files and load
 torture: setup
+	$(PIP) -e ".[all,dev,bench]"
 	$(BIN)/python -m torture.snapshot
 	$(BIN)/python -m torture.build --data $(DATA) --tokenizer $(TOKENIZER)
 	$(BIN)/python -m torture.pretrain
@@ -71,6 +72,8 @@ torture: setup
 	$(BIN)/python -m torture.signals
 	$(BIN)/python -m torture.fuzz_corpus
 	$(BIN)/python -m torture.fuzz_tasks
+	$(BIN)/python -m torture.serve
+	$(BIN)/python -m torture.fuzz_service
 
 # what needs a cluster or a browser; installs the extras it needs
 test-system: setup

@@ -24,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 WARM_UP = 0.15
 """Of the time of a run, whose latencies do not count."""
 PATIENCE = 2.0
-"""Seconds after the last request that answers are waited for."""
+"""Seconds after the last request that answers are waited for, unless the order says otherwise."""
+FRESH_SECONDS = 3.0
+"""A connection that has been idle for longer is not used again: servers close those."""
 MOST_CONNECTIONS = 1000
 
 
@@ -37,7 +39,7 @@ class Client:
         self._requests = [
             f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies
         ]
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._idle: list[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._free = asyncio.Semaphore(MOST_CONNECTIONS)
         self.latencies: list[tuple[float, float]] = []
         """When each request was due, and seconds until its answer with 200."""
@@ -54,10 +56,7 @@ class Client:
             self.latencies.append((due, time.perf_counter() - due))
 
     async def _ask(self, request: bytes) -> int:
-        if self._idle:
-            reader, writer = self._idle.pop()
-        else:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = await self._connection()
         try:
             writer.write(request)
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
@@ -70,15 +69,25 @@ class Client:
         if "connection: close" in head:
             writer.close()
         else:
-            self._idle.append((reader, writer))
+            self._idle.append((time.monotonic(), reader, writer))
         return status
 
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            used, reader, writer = self._idle.pop()
+            if time.monotonic() - used < FRESH_SECONDS and not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection("127.0.0.1", self._port)
+
     def close(self) -> None:
-        for _, writer in self._idle:
+        for _, _, writer in self._idle:
             writer.close()
 
 
-async def open_loop(client: Client, *, rate: float, seconds: float, seed: int) -> int:
+async def open_loop(
+    client: Client, *, rate: float, seconds: float, seed: int, patience: float = PATIENCE
+) -> int:
     """Poisson arrivals at `rate` a second; the number of requests."""
     draw, tasks = random.Random(seed), []
     due = time.perf_counter()
@@ -87,7 +96,7 @@ async def open_loop(client: Client, *, rate: float, seconds: float, seed: int) -
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         tasks.append(asyncio.ensure_future(client.ask(len(tasks), due)))
     if tasks:
-        _, late = await asyncio.wait(tasks, timeout=PATIENCE)
+        _, late = await asyncio.wait(tasks, timeout=patience)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
@@ -114,7 +123,8 @@ async def run(order: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     seconds = order["seconds"]
     if "rate" in order:
-        asked = await open_loop(client, rate=order["rate"], seconds=seconds, seed=order["seed"])
+        options = {name: order[name] for name in ("rate", "seconds", "seed", "patience")}
+        asked = await open_loop(client, **options)
     else:
         asked = await closed_loop(client, clients=order["clients"], seconds=seconds)
     took = time.perf_counter() - began
@@ -160,11 +170,19 @@ class Loader:
         self._process.stdout.close()
 
     def open(
-        self, port: int, path: str, bodies: Sequence[str], *, rate: float, seconds: float, seed: int
+        self,
+        port: int,
+        path: str,
+        bodies: Sequence[str],
+        *,
+        rate: float,
+        seconds: float,
+        seed: int,
+        patience: float = PATIENCE,
     ) -> dict[str, Any]:
         """Requests at `rate` a second on average, whatever the answers do."""
         order = {"port": port, "path": path, "bodies": list(bodies), "seconds": seconds}
-        return self._order(order | {"rate": rate, "seed": seed})
+        return self._order(order | {"rate": rate, "seed": seed, "patience": patience})
 
     def closed(
         self, port: int, path: str, bodies: Sequence[str], *, clients: int, seconds: float

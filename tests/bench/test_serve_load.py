@@ -59,6 +59,7 @@ def test_clients_keep_their_connections(server: Any) -> None:
 
 def test_a_server_that_is_not_there_answers_nothing() -> None:
     order = {"port": 1, "path": "/", "bodies": ["{}"], "seconds": 0.05, "rate": 100.0, "seed": 0}
+    order |= {"patience": 1.0}
     figures = asyncio.run(run(order))
     assert figures["statuses"].get("0", 0) == figures["asked"]
     assert figures["p99_ms"] is None
