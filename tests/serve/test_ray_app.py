@@ -21,7 +21,12 @@ from typing import Any
 import pytest
 
 from litebert import cli
-from litebert.errors import ConfigError, MissingExtraError
+from litebert.errors import (
+    ConfigError,
+    InterruptedRunError,
+    LitebertError,
+    MissingExtraError,
+)
 from litebert.serve.access import Access
 from litebert.serve.app import Limits, Service
 from litebert.serve.metrics import Metrics
@@ -32,7 +37,9 @@ from litebert.serve.ray_app import (
     RayScheduler,
     Replica,
     application_name,
+    deploy,
     import_ray,
+    start_ray,
 )
 from tests.helpers.serving import HANGS, Running, serving, wait_for
 
@@ -178,6 +185,90 @@ def test_too_much_under_way_and_late_jobs_are_refused(
     assert late.status == 504
     wait_for(lambda: handle.calls[-1].is_cancelled)
     wait_for(lambda: over_replicas.service.scheduler.sizes == (0, 0))
+
+
+class FakeRay:
+    """Keeps what is asked of Ray; `run` is what serve.run does."""
+
+    def __init__(self, run: Any = lambda *args, **options: "a handle") -> None:
+        self.asked: dict[str, Any] = {}
+        self.calls: list[str] = []
+        self.exceptions = SimpleNamespace(RayError=DiedError, **vars(RAY.exceptions))
+        self.serve = SimpleNamespace(
+            run=run,
+            start=lambda **options: self.asked.update(options),
+            delete=lambda name: self.calls.append(f"delete {name}"),
+            shutdown=lambda: self.calls.append("serve.shutdown"),
+            deployment=lambda kind: self,
+            exceptions=RAY.serve.exceptions,
+        )
+
+    def options(self, **options: Any) -> "FakeRay":
+        self.asked.update(options)
+        return self
+
+    def bind(self, *arguments: Any) -> "FakeRay":
+        return self
+
+    def init(self, **options: Any) -> None:
+        raise ConnectionError("nobody listens\nand more")
+
+    def shutdown(self) -> None:
+        self.calls.append("shutdown")
+
+
+def deployed(ray: FakeRay, folder: Path, cluster: Cluster, *, is_draining: bool = False) -> Models:
+    source = Source(name="tiny", folder=str(folder))
+    scheduler = RayScheduler(Metrics(), queue_tokens=100)
+    service = Service(access=Access(host="127.0.0.1"), scheduler=scheduler)
+    service.is_draining = is_draining
+    options = LoadOptions(sources=(source,), device="cpu", threads=1)
+    try:
+        return deploy(ray, cluster, options, service, scheduler)
+    finally:
+        service.close()
+
+
+def test_what_is_asked_of_ray(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ray = FakeRay()
+    models = deployed(ray, folder, Cluster(replicas=2, max_replicas=5, cpus=3, gpus=1, name="x"))
+    assert list(models.served) == ["tiny"]
+    assert ray.asked["proxy_location"] == "Disabled"
+    assert ray.asked["ray_actor_options"] == {"num_cpus": 3, "num_gpus": 1}
+    scaling = ray.asked["autoscaling_config"]
+    assert (scaling["min_replicas"], scaling["max_replicas"]) == (2, 5)
+    assert ray.calls == ["delete x", "serve.shutdown", "shutdown"]
+    monkeypatch.setenv("RAY_ADDRESS", "first:6379")  # a cluster of others goes on
+    ray = FakeRay()
+    deployed(ray, folder, Cluster(replicas=2, name="x"))
+    assert ray.asked["num_replicas"] == 2
+    assert ray.calls == ["delete x", "shutdown"]
+
+
+def test_replicas_that_do_not_start_are_explained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("Deploying application failed\na long trace")
+
+    failing = FakeRay(fail)
+    with pytest.raises(
+        LitebertError, match=r"could not start the replicas: Deploying application failed; the mod"
+    ):
+        deployed(failing, folder, Cluster())
+    assert "shutdown" in failing.calls
+    waiting = threading.Event()
+    stuck = FakeRay(lambda *arguments, **options: waiting.wait())
+    with pytest.raises(InterruptedRunError, match="stopped before the replicas were ready"):
+        deployed(stuck, folder, Cluster(), is_draining=True)
+    waiting.set()
+    monkeypatch.setattr("litebert.serve.ray_app.import_ray", FakeRay)
+    monkeypatch.setenv("RAY_ADDRESS", "first:6379")
+    with pytest.raises(
+        LitebertError, match="cannot reach the Ray cluster at first:6379: nobody listens; start it"
+    ):
+        start_ray(Cluster())
 
 
 def test_a_cluster_of_our_own_has_a_token_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,12 @@ import pytest
 
 from litebert import cli
 from litebert.infer.layers import read_layers
-from litebert.infer.predictor import Predictor
+from litebert.infer.predictor import Predictor, load
 from litebert.infer.verbs import text_example
+from litebert.serve.models import Models, ServedModel
 from tests.helpers.models import texts
-from tests.helpers.serving import Running
+from tests.helpers.serving import Running, serving
+from tests.infer.test_exits import CALIBRATED, checkpoint_of
 
 FIRST, SECOND = "the baker sings", "a thief sleeps in the old house"
 ITEM = {"context": FIRST, "question": "who sings", "options": ["the baker", "a thief"]}
@@ -132,6 +134,23 @@ def test_layers_are_those_of_the_predictor(running: Running, predictor: Predicto
     assert cut["tokens"] == 64
     both = running.ask("/v1/layers", {"texts": [FIRST], "pairs": [[FIRST, SECOND]]})
     assert (both.status, both.message) == (400, "send either texts or pairs, not both")
+
+
+def test_layers_of_a_model_with_exits_say_where_a_text_leaves(tmp_path: Path) -> None:
+    predictor = load(checkpoint_of(tmp_path, "classify", "each").save(tmp_path / "model"))
+    predictor.leave_early("patience", 1.0)
+    with serving(Models([ServedModel("exits", predictor)])) as service:
+        (model,) = service.ask("/v1/models").json["data"]
+        (result,) = service.ask("/v1/layers", {"texts": [FIRST]}).json["results"]
+        (label,) = service.ask("/v1/classify", {"texts": [FIRST]}).json["results"]
+    assert (model["layers"], model["exits"]) == (4, True)
+    leaves = result["exits"]["leaves"]
+    assert leaves["confidence"]["threshold"] == CALIBRATED["confidence"]["threshold"]
+    assert leaves["patience"] == {"threshold": 1.0, "depth": label["depth"]}
+    answers = result["exits"]["answers"]
+    assert [set(each) for each in answers] == [{"label", "probabilities"}] * 4
+    expected = pytest.approx(label["probabilities"], abs=2e-5)
+    assert answers[label["depth"] - 1]["probabilities"] == expected
 
 
 def test_openai_client(running: Running, predictor: Predictor) -> None:

@@ -157,10 +157,6 @@ class Replica:
             job.future.cancel()
         return Reply(results, failure, message, self._recorder.take())
 
-    def pid(self) -> int:
-        """Of this process."""
-        return os.getpid()
-
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # where __init__ failed
             self._service.close()
