@@ -1,6 +1,8 @@
 """A study from the command line: two rows end to end in seconds, resumed, failures reported."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,33 @@ def test_a_study_runs_is_resumed_and_becomes_a_table(
     assert "# Order or not" in capsys.readouterr().out
     assert (study / "out" / "table.md").read_text().count("\n| ") == 4
     assert litebert(["lab", "table", str(study / "out"), "--format", "csv"]) == 0
+
+
+@pytest.mark.system
+def test_ray_runs_a_study(study: Path) -> None:
+    """A real cluster of two workers on this machine; in a process of its own, since Ray is noisy
+    about warnings."""
+    out = study / "ray"
+    command = ["lab", "run", str(study / "study.toml"), "--scale", "cpu", "--runner", "ray"]
+    paths = ["--data", str(study / "tiny" / "shards"), "--out", str(out)]
+    flags = ["--device", "cpu", "--workers", "0", "--jobs", "2"]
+    program = [sys.executable, "-m", "litebert.cli"]
+    subprocess.run([*program, *command, *paths, *flags], check=True)
+    assert len(list(out.glob("*/result.json"))) == 2
+    here = study / "out"
+    assert run(study) == 0
+    for name in ("sop-seed0", "no-order-seed0"):
+        scores = [json.loads((each / name / "result.json").read_text()) for each in (out, here)]
+        ours, theirs = (each["scores"]["masked_loss"] for each in scores)
+        assert ours == theirs
+
+
+def test_a_limit_of_time_is_resumed(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(study / "limited")]
+    assert run(study, *out, "--minutes", "0.01") == 75
+    assert "0 of 2 runs have ended, the time limit was reached; the same" in capsys.readouterr().err
+    assert run(study, *out, "--minutes", "0") == 2
+    assert "minutes is more than 0; got 0" in capsys.readouterr().err
 
 
 def test_a_failed_run_is_reported_and_the_others_go_on(

@@ -12,11 +12,20 @@ from pathlib import Path
 
 from litebert.errors import ConfigError, DataError
 from litebert.files import write_file
-from litebert.lab.results import PRETRAINED, RECIPE, RESULT, STUDY
+from litebert.lab.results import ENVIRONMENT, PRETRAINED, RECIPE, RESULT, STUDY
 
-_STUDY_FILES = (STUDY, "table.md", "table.csv", "table.tex", "plot.svg", "plot.png", "report.html")
+_STUDY_FILES = (
+    STUDY,
+    ENVIRONMENT,
+    "table.md",
+    "table.csv",
+    "table.tex",
+    "plot.svg",
+    "plot.png",
+    "report.html",
+)
 _RUN_FILES = (RECIPE, RESULT)
-_PRETRAINED_FILES = {"metrics.jsonl": "metrics.jsonl", "environment.json": "environment.json"}
+_PRETRAINED_FILES = {"metrics.jsonl": "metrics.jsonl", ENVIRONMENT: ENVIRONMENT}
 """Of a run's pretraining, by their names in the pack."""
 _TIME = 1_577_836_800
 """Of every file in an archive, so that equal results are equal archives."""

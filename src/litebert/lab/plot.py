@@ -34,9 +34,11 @@ def plot(study: Study, rows: Sequence[RowResult], folder: Path) -> list[Path]:
         raise MissingExtraError("matplotlib", extra="lab", purpose="drawing a study") from error
     matplotlib.use("agg")
     from matplotlib import pyplot
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with pyplot.rc_context(_STYLE):
-        figure = pyplot.figure(figsize=_size(study, rows), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
+        figure = pyplot.figure(figsize=_size(study, rows), layout=layout)
         try:
             _drawer(study)(figure, study, rows)
             figure.suptitle(study.title, x=0.01, ha="left", fontweight="bold")
@@ -51,7 +53,7 @@ def plot(study: Study, rows: Sequence[RowResult], folder: Path) -> list[Path]:
 
 def _size(study: Study, rows: Sequence[RowResult]) -> tuple[float, float]:
     is_list = study.kind == "count" or study.chart == "points"
-    return (11, max(1.4 + 0.5 * len(rows), 3.2)) if is_list else (11, 5.5)
+    return (11, max(1.6 + 0.42 * len(rows), 3.4)) if is_list else (11, 5.5)
 
 
 def _drawer(study: Study) -> Callable[[Any, Study, Sequence[RowResult]], None]:
@@ -67,10 +69,11 @@ def _draw_counts(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
     axes.barh(places, millions, color=[_GRAY if each else _BLUE for each in is_control])
     for place, row, number in zip(places, rows, millions, strict=True):
         times = row.cells["smaller"].mean
-        note = f"  {number:.1f} M" + (f", {times:.1f} × smaller" if times > 1.05 else "")
+        note = f" {number:.1f} M" + (f", {times:.1f} × smaller" if times > 1.05 else "")
         axes.text(number, place, note, va="center", color=_INK, fontsize=12)
     axes.set_yticks(list(places), [row.row.name for row in rows])
-    axes.set_xlim(0, 1.3 * max(millions))
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlim(0, 1.15 * max(millions))
     axes.set_xlabel(f"parameters, millions (compared with {study.reference.name})")
 
 
@@ -79,11 +82,12 @@ def _draw_points(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
     if not columns(study, rows):
         raise ConfigError(f"study {study.name} has nothing to draw yet")
     learned = [row for row in rows if any(cell.learned for cell in row.cells.values())]
-    names = [
-        name
+    there = {
+        name: sum(name in row.cells and row.cells[name].learned for row in learned)
         for name in columns(study, rows)
-        if any(name in row.cells and row.cells[name].learned for row in learned)
-    ][:_PANELS]
+    }
+    compared = [name for name, count in there.items() if count > 1 or count == len(learned)]
+    names = (compared or [name for name, count in there.items() if count])[:_PANELS]
     if not names:
         raise ConfigError(f"no row of study {study.name} has learned; there is nothing to draw")
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]

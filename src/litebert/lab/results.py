@@ -24,6 +24,7 @@ from litebert.model.count import count_encoder
 LEARNED_TIMES, LEARNED_POINTS = 3.0, 0.05
 NOT_LEARNED = "not learned"
 STUDY, RESULT, RECIPE, LOG = "study.json", "result.json", "recipe.json", "log.txt"
+ENVIRONMENT = "environment.json"
 PRETRAINED, OUTPUT = "pretrain", "output.txt"
 """In a run's folder: the folder of its pretraining, what a command printed."""
 PROBES, BLIMP, TEXT, VECTORS = "probes.json", "blimp.json", "text.json", "vectors.json"

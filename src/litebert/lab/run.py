@@ -12,9 +12,10 @@ from litebert.files import read_json, write_json
 from litebert.lab.estimate import device_memory, stored_rate
 from litebert.lab.plan import Inputs, find_tasks, plan_study
 from litebert.lab.pool import Limits, Pool, Say
-from litebert.lab.results import STUDY
+from litebert.lab.results import ENVIRONMENT, STUDY
 from litebert.lab.runners import RunnerName, open_runner
 from litebert.lab.study import Study, read_study, write_study
+from litebert.train.folder import environment
 
 Chosen = tuple[Study, str, Path]
 """A study, its scale and its folder."""
@@ -87,4 +88,6 @@ def write_study_file(study: Study, scale: str, out: Path) -> None:
                 "choose another --out"
             )
     out.mkdir(parents=True, exist_ok=True)
+    if not (out / ENVIRONMENT).exists():
+        write_json(out / ENVIRONMENT, environment())
     write_json(out / STUDY, {"study": write_study(study), "scale": scale})

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -67,7 +68,7 @@ def open_runner(name: RunnerName, *, jobs: int, device: str) -> Iterator[Launch]
         yield LocalProcess
         return
     try:
-        import ray
+        ray: Any = import_module("ray")
     except ImportError as error:
         raise MissingExtraError("ray", extra="ray", purpose="--runner ray") from error
     started = not ray.is_initialized()
@@ -75,7 +76,7 @@ def open_runner(name: RunnerName, *, jobs: int, device: str) -> Iterator[Launch]
         # With RAY_ADDRESS the cluster that it names, else one on this machine for this study.
         address = os.environ.get("RAY_ADDRESS")
         ray.init(
-            address=address,
+            address=address or "local",
             num_cpus=None if address else jobs,
             include_dashboard=False,
             log_to_driver=False,

@@ -27,6 +27,10 @@ BEYOND = (
                 for share in (15, 25, 35, 50)
             ),
             Row(name="35 %, single words", settings={"mask_fraction": 0.35, "max_ngram": 1}),
+            Row(
+                name="35 %, [MASK] alone",
+                settings={"mask_fraction": 0.35, "mask_share": 1.0, "random_share": 0.0},
+            ),
         ),
         control="15 %, n-grams",
         scales=scales(cpu={"max_ngram": 3}),
