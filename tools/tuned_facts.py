@@ -60,7 +60,7 @@ def facts(args: argparse.Namespace) -> dict[str, Any]:
         ]
         + [{"name": f"the pretraining data of {args.base}", "license": "see its card", "note": ""}],
         "recipe": described(args, recipe, results),
-        "scores": [fact for path in args.stored for fact in scores(path)],
+        "scores": [fact for path in args.stored for fact in scores(path, results)],
         "limits": [*LIMITS[args.name], "It is small: examples of failure are below."],
         "failures": [] if args.predictions is None else failures(args.predictions),
     }
@@ -93,9 +93,12 @@ def described(
     return facts | ({"teacher": teacher} if teacher else {})
 
 
-def scores(path: Path) -> list[dict[str, Any]]:
-    """Every score of an evaluation, with its interval, and the calibration error."""
+def scores(path: Path, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every score of an evaluation, with its interval and what the float weights had on the same
+    examples, and the calibration error."""
     stored = json.loads(path.read_text())
+    best = max(results, key=lambda result: result["score"] or 0)
+    exact = best["scores"] if best["dev_examples"] == stored.get("num_examples") else {}
     task = stored.get("task", path.stem)
     count = next(
         (stored[name] for name in ("num_examples", "num_pairs", "num_queries") if name in stored),
@@ -112,6 +115,7 @@ def scores(path: Path) -> list[dict[str, Any]]:
             else "; 95 % interval {:.1f} to {:.1f}".format(*(100 * end for end in ends))
         )
         note = f"as stored, {count:,} examples{interval}" if count else f"as stored{interval}"
+        note += f"; {100 * exact[name]:.1f} before" if exact.get(name) is not None else ""
         rows.append(fact(task, name, value, stored.get("split", "dev"), note))
     for name in ("bm25", "tfidf"):
         for score, value in (stored.get("baselines") or {}).get(name, {}).items():

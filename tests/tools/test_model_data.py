@@ -151,13 +151,14 @@ def test_facts_of_a_card_come_from_the_records(tmp_path: Path) -> None:
         "calibration": {"error": 0.021, "bins": []},
     }
     (tmp_path / "scores.json").write_text(json.dumps(stored))
-    accuracy, error = tuned_facts.scores(tmp_path / "scores.json")
+    result = {"score": 0.887, "scores": {"accuracy": 0.887}, "dev_examples": 872}
+    accuracy, error = tuned_facts.scores(tmp_path / "scores.json", [result])
     assert accuracy == {
         "task": "classify",
         "score": "accuracy",
         "value": 88.5,
         "split": "dev",
-        "note": "as stored, 872 examples; 95 % interval 86.0 to 91.0",
+        "note": "as stored, 872 examples; 95 % interval 86.0 to 91.0; 88.7 before",
     }
     assert (error["score"], error["value"]) == ("calibration error", 2.1)
     assert set(tuned_facts.SUMMARIES) == set(tuned_facts.LIMITS)
