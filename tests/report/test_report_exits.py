@@ -63,6 +63,49 @@ def test_criteria_are_drawn_side_by_side(
     assert {name: told[name] for name in result} == result
 
 
+TIMED: dict[str, Any] = {
+    "score_name": "accuracy",
+    "score": 0.83,
+    "seconds": 4.0,
+    "curves": {
+        "confidence": [
+            {"mean_depth": 2.5, "score": 0.83, "seconds": 3.0},
+            {"mean_depth": 1.0, "score": 0.7, "seconds": 1.0},
+        ]
+    },
+}
+
+
+def test_measured_time_is_drawn_where_it_was_measured(tmp_path: Path) -> None:
+    result = {"depth_scores": [{"accuracy": 0.7}, {"accuracy": 0.83}]}
+    folder = run_with(tmp_path / "run", **result)
+    assert "measured time" not in page_of(folder)
+    (folder / "exits.json").write_text(json.dumps(TIMED))
+    page = page_of(folder)
+    words = Reader(page).words
+    for shown in ("accuracy by mean depth", "accuracy by measured time", "all layers", "80 %"):
+        assert shown in words
+    assert 'd="M500 955l1000 -910"' in page  # from a quarter to three quarters of the time
+
+
+@pytest.mark.parametrize(
+    "exits",
+    [
+        3,
+        {"seconds": 0},
+        {"curves": {"x": [3]}},
+        TIMED | {"seconds": None},
+        TIMED | {"curves": 3},
+        TIMED | {"curves": {"<b>": [{"seconds": "1"}]}},
+        TIMED | {"score_name": "f1"},
+    ],
+)
+def test_a_damaged_measurement_breaks_nothing(exits: Any, tmp_path: Path) -> None:
+    folder = run_with(tmp_path / "run", depth_scores=[{"accuracy": 0.7}, {"accuracy": 0.83}])
+    (folder / "exits.json").write_text(json.dumps(exits))
+    assert "measured time" not in page_of(folder)
+
+
 @pytest.mark.parametrize(
     "result",
     [

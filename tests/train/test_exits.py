@@ -14,7 +14,7 @@ from litebert.infer.predictor import load
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.examples import TextExample
 from litebert.tasks.task import TaskData
-from litebert.train.finetune.prepare import prepare
+from litebert.train.finetune.prepare import prepare, share_aside
 from litebert.train.finetune.run import Finetuning
 from tests.helpers.finetuning import TASKS, example, ready, recipe, source, tune
 from tests.helpers.pretraining import CPU
@@ -71,6 +71,13 @@ def test_thresholds_are_calibrated_on_texts_kept_aside(tmp_path: Path) -> None:
     changed = sum(here.label != there.label for here, there in both)  # type: ignore[union-attr]
     assert changed <= 6  # 2 of 400 are expected at most
     assert sum(here.depth for here, _ in both) < 800  # type: ignore[union-attr,misc]
+
+
+def test_ten_thousand_texts_calibrate_exits_where_there_are_that_many() -> None:
+    for count, aside in ((1_000, 100), (40_000, 4_000), (50_000, 10_000), (67_000, 10_000)):
+        assert round(count * share_aside(count, has_exits=True)) == aside
+    for count, aside in ((1_000, 100), (67_000, 6_700), (400_000, 10_000)):
+        assert round(count * share_aside(count, has_exits=False)) == aside
 
 
 def numbered(draw: random.Random, number: int) -> TextExample:

@@ -6,22 +6,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import BatchTokens, Device, Engine, Json, Threads, Unverified, note
-from litebert.commands.score_tables import print_evaluation, print_scores
+from litebert.commands.flags import (
+    BatchTokens,
+    Device,
+    Engine,
+    Json,
+    Threads,
+    Threshold,
+    Unverified,
+    note,
+)
+from litebert.commands.score_tables import print_evaluation, print_exits, print_scores
 from litebert.errors import ConfigError, DataError
-from litebert.files import to_json
+from litebert.files import open_atomic, to_json
 from litebert.infer.verbs import EngineChoice
+from litebert.tasks.decode.exits import Criterion
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import write_line
 
 if TYPE_CHECKING:
-    from litebert.train.evaluate import FinetunedModel
+    from litebert.infer.exit_scores import ExitScores
+    from litebert.infer.predictor import Predictor
+    from litebert.train.evaluate import EvaluationResult, FinetunedModel
 
 TaskName = Annotated[str, Positional, arg(metavar="TASK")]
+Exits = Annotated[
+    Criterion | Literal["all"] | None,
+    arg(
+        help="Also score a model with exits (finetune --exits) where texts leave early, by one "
+        "criterion or by all that are calibrated: score, mean depth, layers and time saved."
+    ),
+]
 
 
 def evaluate(
@@ -40,6 +59,9 @@ def evaluate(
     engine: Engine = "auto",
     device: Device = "auto",
     threads: Threads = None,
+    exit: Exits = None,
+    threshold: Threshold = None,
+    curve: str | None = None,
     unverified: Unverified = False,
     table: TableOptions,
     json: Json = False,
@@ -60,6 +82,8 @@ def evaluate(
         worst: Number of the most confidently wrong examples to print.
         out: File for the predictions, one per line with its example.
         submit: Folder for the files that GLUE's or SQuAD's server accepts.
+        curve: JSON file for the score, mean depth and time of every criterion at many thresholds
+            (needs --exit); RUN/exits.json is drawn by litebert report.
     """
     # torch only now: wrong flags are answered at once
     from litebert.tasks.benchmarks.submit import write_submission
@@ -67,9 +91,15 @@ def evaluate(
     from litebert.train.evaluate import run_evaluation
 
     _check_writable(out, submit)
+    if exit is None and (curve is not None or threshold is not None):
+        raise ConfigError("--threshold and --curve are of early exit; add --exit all, or name one")
+    predictor = _predictor(model, engine, device, batch_tokens, threads, unverified, exit)
+    if predictor is not None and exit not in (None, "all"):
+        predictor.leave_early(exit, threshold)
+    finetuned = None if predictor is None else _finetuned(model, predictor)
     result = run_evaluation(
         task,
-        _model(model, engine, batch_tokens, threads, unverified),
+        finetuned or model,
         data,
         split=split,
         table=table,
@@ -96,6 +126,12 @@ def evaluate(
         for each in submission.notes:
             note(each)
     facts |= result.best_null
+    exits = None
+    if exit is not None and evaluation:
+        assert predictor is not None
+        assert finetuned is not None
+        exits = _score_exits(predictor, finetuned, result, exit, threshold, curve, samples)
+        facts["exits"] = exits.to_dict()
     if json:
         scored = (
             evaluation.to_dict()
@@ -107,6 +143,8 @@ def evaluate(
         return
     if evaluation:
         print_evaluation(evaluation, {model: evaluation.scores} | result.baselines)
+    if exits is not None:
+        print_exits(exits)
     if result.best_null:
         saved = result.null_threshold
         used = (
@@ -220,27 +258,40 @@ def ensemble(
         write_line(f"written: {path}", file=sys.stderr)
 
 
-def _model(
+def _predictor(
     model: str,
     engine: EngineChoice,
+    device: str,
     batch_tokens: int | None,
     threads: int | None,
     unverified: bool,
-) -> "str | FinetunedModel":
-    """An exported model, or a checkpoint that another engine than torch is to compute, loaded; else
-    the name itself."""
+    exit: str | None,
+) -> "Predictor | None":
+    """An exported model, one that another engine than torch is to compute, or one that texts leave
+    early; None where training's own code predicts."""
     from litebert.infer.exported import is_export
     from litebert.infer.predictor import load
     from litebert.loading import find_checkpoint
-    from litebert.train.evaluate import FinetunedModel
 
-    if engine in ("auto", "torch") and not is_export(find_checkpoint(model)):
-        return model
+    is_plain = engine in ("auto", "torch") and not is_export(find_checkpoint(model))
+    if is_plain and exit is None:
+        return None
     predictor = load(
-        model, engine=engine, batch_tokens=batch_tokens, threads=threads, unverified=unverified
+        model,
+        engine=engine,
+        device=device if is_plain else "auto",
+        batch_tokens=batch_tokens,
+        threads=threads,
+        unverified=unverified,
     )
     for each in predictor.notes:
         note(each)
+    return predictor
+
+
+def _finetuned(model: str, predictor: "Predictor") -> "FinetunedModel":
+    from litebert.train.evaluate import FinetunedModel
+
     if predictor.card is None:
         raise ConfigError(f"{model} was fine-tuned for no task; run litebert finetune first")
     return FinetunedModel(
@@ -249,6 +300,31 @@ def _model(
         card=predictor.card,
         engine=predictor.engine.predict,
     )
+
+
+def _score_exits(
+    predictor: "Predictor",
+    finetuned: "FinetunedModel",
+    result: "EvaluationResult",
+    exit: str,
+    threshold: float | None,
+    curve: str | None,
+    samples: int,
+) -> "ExitScores":
+    """The rules that were asked for, side by side; and a file of many."""
+    from litebert.infer.exit_scores import chosen_rules, curve_rules, curves, score_exits
+
+    rules = chosen_rules(predictor, exit, threshold)
+    model, task, examples = finetuned.for_task(result.task), result.task, result.examples
+    scores = score_exits(predictor, task, examples, rules, predict=model.predict, samples=samples)
+    if curve is not None:
+        many = score_exits(
+            predictor, task, examples, curve_rules(predictor), predict=model.predict, samples=1
+        )
+        with _writing(curve), open_atomic(curve) as file:
+            file.write(to_json(curves(many), indent=2).encode() + b"\n")
+        write_line(f"written: {curve}", file=sys.stderr)
+    return scores
 
 
 def _check_writable(out: str | None, submit: str | None) -> None:

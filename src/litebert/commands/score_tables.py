@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from litebert.infer.exit_scores import ExitScores
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,
@@ -50,6 +51,31 @@ def print_scores(
                 *(printed_interval(name, ends.get(name)) for name in names),
                 style="dim",
             )
+    _console().print(table)
+
+
+def print_exits(scores: ExitScores) -> None:
+    """A row for all layers and for each rule of early exit."""
+    name = scores.score_name
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("early exit", overflow="fold", min_width=20)
+    for column in (name, "lost (95 %)", "changed", "mean depth", "layers saved", "time"):
+        table.add_column(column, justify="right")
+    table.add_row(
+        "all layers", printed(name, scores.score), "–", "–", f"{scores.layers}", "1 ×", "1 ×"
+    )
+    for row in scores.rows:
+        low, high = row.mean_depth_interval
+        least, most = row.layers_saved_interval
+        table.add_row(
+            f"{row.criterion} {row.threshold:g}",
+            printed(name, row.score),
+            f"{printed(name, row.lost)} ({printed_interval(name, row.lost_interval)})",
+            f"{100 * row.changed:.2f} %",
+            f"{row.mean_depth:.2f} ({low:.2f} – {high:.2f})",
+            f"{row.layers_saved:.2f} × ({least:.2f} – {most:.2f})",
+            f"{row.times_faster:.2f} ×",
+        )
     _console().print(table)
 
 

@@ -41,7 +41,8 @@ def exits_section(dev: DevResults) -> str:
         "with 95 % confidence."
     )
     return (
-        _figure(name, curves, len(depths))
+        _figure(name, curves, len(depths), _layers(len(depths)), ("mean depth", "layers"))
+        + _times(name, dev.exits)
         + (table(head, rows) if rows else '<p class="quiet">No threshold was calibrated.</p>')
         + f'<p class="quiet">{escape(note)}</p>'
     )
@@ -66,14 +67,47 @@ def _row(name: str, criterion: str, each: dict[str, Any]) -> list[str]:
     ]
 
 
-def _figure(name: str, curves: dict[str, Points], depth: int) -> str:
+def _layers(depth: int) -> dict[float, str]:
+    step = max(1, -(-depth // 12))
+    return {float(each): str(each) for each in range(step, depth + 1, step)}
+
+
+def _times(name: str, exits: dict[str, Any]) -> str:
+    """Score against measured time, as `litebert evaluate --curve` wrote it beside the run."""
+    seconds: Any = exits.get("seconds")
+    if not _is_number(seconds) or seconds <= 0 or exits.get("score_name") != name:
+        return ""
+    curves = {
+        str(criterion): [
+            (time / seconds, score)
+            for time, score in _finite((each.get("seconds"), each.get("score")) for each in points)
+        ]
+        for criterion, points in _lists(exits.get("curves"))
+    }
+    curves = {"all layers": _finite([(1.0, exits.get("score"))])} | curves
+    curves = {label: points for label, points in curves.items() if points}
+    if len(curves) < 2:
+        return ""
+    most = max(1.0, *(across for points in curves.values() for across, _ in points))
+    ticks = {share: f"{100 * share:.0f} %" for share in (0.2, 0.4, 0.6, 0.8, 1.0)}
+    return _figure(name, curves, most, ticks, ("measured time", "of all layers'"))
+
+
+def _figure(
+    name: str,
+    curves: dict[str, Points],
+    most: float,
+    ticks: dict[float, str],
+    axis: tuple[str, str],
+) -> str:
+    """`most` is the right end of the axis, which has a title and a unit."""
     scores = [score for points in curves.values() for _, score in points]
     low, high = min(scores), max(scores)
     room = 0.05 * (high - low) or 0.01
     low, high = low - room, high + room
 
     def place(point: tuple[float, float]) -> tuple[int, int]:
-        across = min(max(point[0] / depth, 0.0), 1.0)
+        across = min(max(point[0] / most, 0.0), 1.0)
         return round(WIDTH * across), round(HEIGHT * (1 - (point[1] - low) / (high - low)))
 
     levels = [low + (high - low) * part / 4 for part in range(5)]
@@ -93,22 +127,21 @@ def _figure(name: str, curves: dict[str, Points], depth: int) -> str:
         f'<li class="c{color} held">{escape(label, 40)}</li>' for color, label in enumerate(curves)
     )
     spoken = "; ".join(
-        f"{label} from {number(min(points)[1])} at depth {min(points)[0]:.1f} to "
-        f"{number(max(points)[1])} at {max(points)[0]:.1f}"
+        f"{label} from {number(min(points)[1])} at {min(points)[0]:.3g} to "
+        f"{number(max(points)[1])} at {max(points)[0]:.3g} {axis[1]}"
         for label, points in curves.items()
     )
-    step = max(1, -(-depth // 12))
     bottom = "".join(
-        f'<span style="left:{100 * each / depth:.1f}%">{each}</span>'
-        for each in range(step, depth + 1, step)
+        f'<span style="left:{100 * at / most:.1f}%">{label}</span>' for at, label in ticks.items()
     )
     return (
         '<div class="panels"><figure class="panel wide"><figcaption>'
-        f'<h3>{escape(name)} by mean depth</h3><ul class="legend">{legend}</ul></figcaption>'
+        f'<h3>{escape(name)} by {axis[0]}</h3><ul class="legend">{legend}</ul></figcaption>'
         f'<div class="plot"><div class="scale">{scale}</div><div class="area">'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(spoken)}">{grid}{drawn}</svg></div>'
-        f'<div class="bottom"><span class="first">layers</span>{bottom}</div></div></figure></div>'
+        f'<div class="bottom"><span class="first">{escape(axis[1])}</span>{bottom}</div>'
+        "</div></figure></div>"
     )
 
 

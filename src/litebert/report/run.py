@@ -28,6 +28,7 @@ AXES = ("steps", "tokens", "seconds")
 RENAMED = {"rate": "learning_rate", "norm": "gradient_norm"}
 """Columns that earlier versions wrote under other names."""
 PREDICTIONS, RESULT = "dev_predictions.jsonl", "result.json"
+EXITS = "exits.json"
 _NUM_WORST = 12
 
 
@@ -40,6 +41,8 @@ class DevResults:
     """Of the worst examples, by their number."""
     result: dict[str, Any] = field(default_factory=dict)
     """result.json: what the run itself recorded."""
+    exits: dict[str, Any] = field(default_factory=dict)
+    """exits.json, of litebert evaluate --curve; empty where there is none."""
 
 
 def _read_dev(folder: Path) -> DevResults | None:
@@ -56,11 +59,12 @@ def _read_dev(folder: Path) -> DevResults | None:
             f"{folder / PREDICTIONS} cannot be scored: {shorten(error)}; the file was changed by "
             "hand or damaged"
         ) from error
-    result = _json(folder / RESULT)
+    result, exits = _json(folder / RESULT), _json(folder / EXITS)
     return DevResults(
         evaluation=evaluation,
         predictions={each.number: predictions[each.number] for each in evaluation.worst},
         result=result if isinstance(result, dict) else {},
+        exits=exits if isinstance(exits, dict) else {},
     )
 
 

@@ -199,6 +199,7 @@ class FinetunedModel:
             LabelPrediction(
                 label=self.label_of[each.label],
                 probabilities={self.label_of[name]: p for name, p in each.probabilities.items()},
+                depth=each.depth,
             )
             for each in only(predictions, LabelPrediction)
         ]

@@ -1,0 +1,119 @@
+"""litebert evaluate --exit: score, depth and time of early exit on labelled files, with every
+engine; the curve for the report; and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from litebert import cli
+from litebert.infer.export.folder import ExportOptions, export_folder
+from litebert.infer.predictor import load
+from tests.helpers.models import texts
+from tests.infer.test_exits import checkpoint_of
+
+NUMBERS = ("score", "lost", "changed", "mean_depth", "layers_saved", "seconds", "times_faster")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return checkpoint_of(tmp_path, "classify", "each").save(tmp_path / "model")
+
+
+@pytest.fixture
+def data(model: Path, tmp_path: Path) -> Path:
+    """Texts with the labels that the full depth predicts, but for every sixth."""
+    labels = [each.label for each in load(model, device="cpu").classify(texts(48))]
+    wrong = {labels[n]: labels[n - 1] for n in range(1, 48) if labels[n] != labels[n - 1]}
+    rows = [
+        {"text": text, "label": label if number % 6 else wrong[label]}
+        for number, (text, label) in enumerate(zip(texts(48), labels, strict=True))
+    ]
+    path = tmp_path / "dev.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], *flags: object) -> dict[str, Any]:
+    capsys.readouterr()
+    command = ["evaluate", "classify", *map(str, flags), "--json", "--samples", "100"]
+    assert cli.run(command) == 0, capsys.readouterr().err
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino"])
+def test_a_rule_is_scored_beside_all_layers(
+    model: Path, data: Path, engine: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = model
+    if engine != "torch":
+        source = tmp_path / "exported"
+        checkpoint = checkpoint_of(tmp_path / "again", "classify", "each")
+        export_folder(checkpoint, source, ExportOptions(runtime=engine))
+    flags = ["--model", source, "--data", data, "--device", "cpu"]
+    full = evaluate(capsys, *flags)
+    assert "exits" not in full
+    result = evaluate(capsys, *flags, "--exit", "confidence", "--threshold", 0.45)
+    exits = result["exits"]
+    assert (exits["score"], exits["layers"]) == (full["scores"]["accuracy"], 4)
+    (row,) = exits["rows"]
+    early = load(source, device="cpu", exit="confidence", threshold=0.45).classify(texts(48))
+    every = load(source, device="cpu").classify(texts(48))
+    depths = [each.depth for each in early]
+    assert row["mean_depth"] == sum(depths) / 48 < 4  # type: ignore[arg-type]
+    assert row["layers_saved"] == 4 / row["mean_depth"]
+    assert row["changed"] == sum(a.label != b.label for a, b in zip(early, every, strict=True)) / 48  # type: ignore[union-attr]
+    assert row["lost"] == pytest.approx(exits["score"] - row["score"])
+    assert result["scores"]["accuracy"] == row["score"]  # predictions are those of early exit
+    for name in ("score", "lost", "mean_depth", "layers_saved"):
+        low, high = row[f"{name}_interval"]
+        assert low <= row[name] <= high
+    assert row["times_faster"] == exits["seconds"] / row["seconds"]
+
+
+def test_all_criteria_side_by_side_and_their_curves(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--model", model, "--data", data, "--device", "cpu"]
+    result = evaluate(capsys, *flags, "--exit", "all", "--curve", tmp_path / "exits.json")
+    assert [row["criterion"] for row in result["exits"]["rows"]] == ["confidence"]  # calibrated
+    assert all(type(result["exits"]["rows"][0][name]) in (int, float) for name in NUMBERS)
+    curve = json.loads((tmp_path / "exits.json").read_text())
+    assert set(curve["curves"]) == {"patience", "confidence", "cumulative"}
+    points = curve["curves"]["confidence"]
+    assert len({(each["mean_depth"], each["score"]) for each in points}) == len(points) >= 2
+    assert all(each["seconds"] > 0 for each in points)
+    capsys.readouterr()
+    command = ["evaluate", "classify", *map(str, flags), "--exit", "all", "--samples", "10"]
+    assert cli.run(command) == 0
+    shown = capsys.readouterr().out
+    assert "all layers" in shown
+    assert "confidence 0.6" in shown
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--exit", "all", "--threshold", "0.5"], "--exit all names them all; got 0.5"),
+        (["--exit", "patience"], "no threshold is stored for 'patience'"),
+        (["--threshold", "0.5"], "--threshold and --curve are of early exit; add --exit all"),
+        (["--curve", "x.json"], "--threshold and --curve are of early exit; add --exit all"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    model: Path, data: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", "classify", "--model", str(model), "--data", str(data), *flags]
+    assert cli.run(command) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_without_exits_is_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = checkpoint_of(tmp_path / "plain", "classify", "none").save(tmp_path / "plain" / "model")
+    command = ["evaluate", "classify", "--model", str(plain), "--data", str(data)]
+    assert cli.run([*command, "--exit", "all"]) == 2
+    assert "this model has no exits" in capsys.readouterr().err
