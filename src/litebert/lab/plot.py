@@ -86,7 +86,7 @@ def _draw_points(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
         name: sum(name in row.cells and row.cells[name].learned for row in learned)
         for name in columns(study, rows)
     }
-    compared = [name for name, count in there.items() if count > 1 or count == len(learned)]
+    compared = [name for name, count in there.items() if count and count >= min(2, len(learned))]
     names = (compared or [name for name, count in there.items() if count])[:_PANELS]
     if not names:
         raise ConfigError(f"no row of study {study.name} has learned; there is nothing to draw")
