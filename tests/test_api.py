@@ -105,15 +105,15 @@ def test_evaluation_is_that_of_the_run_and_of_the_command(
 ) -> None:
     data = {"train": ROWS, "validation": ROWS[::2]}
     run = litebert.finetune("classify", model=pretrained, data=data, out=tmp_path / "run", **QUICK)
-    found = litebert.evaluate("classify", model=run, data=data, samples=50, device="cpu")
-    assert found.scores == run.scores
-    assert found.num_examples == 12
-    assert {"accuracy"} <= set(found.intervals) <= set(found.scores)  # none for a flat bootstrap
+    actual = litebert.evaluate("classify", model=run, data=data, samples=50, device="cpu")
+    assert actual.scores == run.scores
+    assert actual.num_examples == 12
+    assert {"accuracy"} <= set(actual.intervals) <= set(actual.scores)  # none for a flat bootstrap
     for name, rows in (("train", ROWS), ("dev", ROWS[::2])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["evaluate", "classify", "--model", str(run.folder), "--data", str(tmp_path)]
     assert cli.run([*command, "--json", "--device", "cpu"]) == 0
-    assert json.loads(capsys.readouterr().out)["scores"] == found.scores
+    assert json.loads(capsys.readouterr().out)["scores"] == actual.scores
     unlabeled = [{"text": row["text"]} for row in ROWS]
     with pytest.raises(litebert.ConfigError, match="test of classify has no labels to score by"):
         litebert.evaluate("classify", model=run, data=unlabeled, split="test", device="cpu")

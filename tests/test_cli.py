@@ -52,7 +52,7 @@ def test_the_docs_name_no_flag_that_a_command_does_not_have() -> None:
         current |= set(re.findall(r"--[\w-]+", line))
     names = "|".join(sorted(flags, key=len, reverse=True))
     pages = [root.parent / "README.md", *(root.parent / "docs").rglob("*.md")]
-    found = 0
+    actual = 0
     for page in pages:
         text = page.read_text().replace("\\\n", " ")
         for name, rest in re.findall(
@@ -60,8 +60,8 @@ def test_the_docs_name_no_flag_that_a_command_does_not_have() -> None:
         ):
             unknown = set(re.findall(r"(?<![\w-])--[\w-]+", rest)) - flags[name]
             assert not unknown, f"{page.name}: litebert {name}{rest}"
-            found += 1
-    assert found > 30
+            actual += 1
+    assert actual > 30
 
 
 def test_every_command_in_the_table_loads_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:

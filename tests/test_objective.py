@@ -77,7 +77,7 @@ def test_microbatches_add_up_to_the_whole(rows: int) -> None:
     """Losses, counts and gradients of the parts, divided by the counts of the whole, sum to those
     of the whole."""
     model, batch = make_model(dtype=torch.float64), make_batch()
-    whole = pretrain_losses(model, DeviceBatch.of(batch.padded()))
+    full = pretrain_losses(model, DeviceBatch.of(batch.padded()))
     parts = [
         pretrain_losses(model, DeviceBatch.of(batch.rows(start, start + rows).padded()))
         for start in range(0, ROWS, rows)
@@ -85,13 +85,13 @@ def test_microbatches_add_up_to_the_whole(rows: int) -> None:
     total = parts[0]
     for part in parts[1:]:
         total = total + part
-    for name, number in whole.numbers().items():
+    for name, number in full.numbers().items():
         assert getattr(total, name).item() == pytest.approx(number.item(), rel=1e-6), name
     summed = [
         sum(each)
         for each in zip(*(gradients(model, mean(part, batch)) for part in parts), strict=True)
     ]
-    for mine, theirs in zip(summed, gradients(model, mean(whole, batch)), strict=True):
+    for mine, theirs in zip(summed, gradients(model, mean(full, batch)), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-8)
 
 
@@ -152,14 +152,14 @@ def reference(model: Model, batch: Batch) -> dict[str, float]:
     """Written out in float64: minus the log of the softmax at the label, summed; the counts of
     right guesses."""
     masked, order = everything(model, batch)
-    found = {}
+    actual = {}
     logits = {"masked": masked[batch.masked_positions], "order": order}
     for name, wanted in {"masked": batch.masked_labels, "order": batch.order_labels}.items():
         labels = torch.from_numpy(wanted).long()
         chances = logits[name].exp() / logits[name].exp().sum(-1, keepdim=True)
-        found[name] = -chances[torch.arange(len(labels)), labels].log().sum().item()
-        found[f"{name}_correct"] = float((logits[name].argmax(-1) == labels).sum())
-    return found
+        actual[name] = -chances[torch.arange(len(labels)), labels].log().sum().item()
+        actual[f"{name}_correct"] = float((logits[name].argmax(-1) == labels).sum())
+    return actual
 
 
 def test_losses_equal_a_reference_in_float64() -> None:

@@ -45,7 +45,7 @@ def test_bounds_rise_and_positions_restart_in_every_row(sizes: np.ndarray) -> No
     bounds = row_bounds(sizes)
     assert bounds[0] == 0
     assert np.array_equal(np.diff(bounds), sizes)
-    expected = [place for size in sizes.tolist() for place in range(size)]
+    expected = [position for size in sizes.tolist() for position in range(size)]
     assert row_positions(bounds).tolist() == expected
 
 
@@ -131,8 +131,8 @@ def test_longest_truncation_pops_from_the_longer(a: int, b: int | None, limit: i
     while left + right + (2 if b is None else 3) > limit:
         left, right = (left - 1, right) if left > right else (left, right - 1)
     sizes = np.array([a]), None if b is None else np.array([b])
-    found = truncated_lengths(*sizes, max_length=limit, truncate="longest")
-    assert [int(size[0]) for size in found] == [left, right]
+    actual = truncated_lengths(*sizes, max_length=limit, truncate="longest")
+    assert [int(size[0]) for size in actual] == [left, right]
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 40))

@@ -135,7 +135,7 @@ def test_a_run_resumes_with_the_threads_that_it_began_with(
     """Bit for bit as a run of that number that was not interrupted; another number is named."""
     shards, recipe = tiny_shards(tmp_path), tiny_recipe(steps=9, evaluate_every=0)
     options: dict[str, Any] = {"data": shards, "device": "cpu", "workers": 0}
-    whole = litebert.pretrain(recipe, out=tmp_path / "whole", threads=2, **options)
+    full = litebert.pretrain(recipe, out=tmp_path / "whole", threads=2, **options)
     assert "computing with 2 threads (as requested)" in capfd.readouterr().err
     write = Log.write
 
@@ -155,7 +155,7 @@ def test_a_run_resumes_with_the_threads_that_it_began_with(
     shown = capfd.readouterr().err
     assert "computing with 2 threads (as the run began)" in shown
     assert "not bit for bit" not in shown
-    weights = [folder / "final" / "model.safetensors" for folder in (whole.folder, run.folder)]
+    weights = [folder / "final" / "model.safetensors" for folder in (full.folder, run.folder)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     litebert.pretrain(recipe, out=tmp_path / "other", threads=1, **options)
     assert "resumes, but not bit for bit: threads 2 then, 1 now" in capfd.readouterr().err

@@ -61,7 +61,7 @@ def points(folder: Path, count: int) -> dict[str, dict[str, int]]:
     of a run."""
     wishes: dict[str, FinetuneRecipe] = {kind: recipe(kind) for kind in TASKS}
     wishes["classify, begins again"] = recipe(learning_rate=1e-9, retries=2, evaluations=1)
-    found: dict[str, dict[str, int]] = {}
+    result: dict[str, dict[str, int]] = {}
     for name, wish in wishes.items():
         counted: Counter[str] = Counter()
         calls = tune(wish, folder / name / "whole").calls
@@ -74,9 +74,9 @@ def points(folder: Path, count: int) -> dict[str, dict[str, int]]:
             except InterruptedRunError:
                 tune(wish, out)
             counted["equal" if same(out, folder / name / "whole") else "broken"] += 1
-        found[name] = dict(counted)
-        print(name, found[name], file=sys.stderr, flush=True)
-    return found
+        result[name] = dict(counted)
+        print(name, result[name], file=sys.stderr, flush=True)
+    return result
 
 
 def main() -> int:

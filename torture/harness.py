@@ -40,29 +40,29 @@ def chain(
 ) -> Counter[str]:
     """Send each signal within `most` seconds of a run's being on its way, let the last one finish,
     compare."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for kind in kinds:
         process = begin(out)
         if not is_moving(process, out):
-            found["finished before its signal"] += 1
+            result["finished before its signal"] += 1
             break
         time.sleep(draw.uniform(0, most))
         process.send_signal(kind)
         code = finish(process)
         if code == 0:
-            found["finished before its signal"] += 1
+            result["finished before its signal"] += 1
             break
         if kind == signal.SIGKILL:
-            found["killed"] += 1
+            result["killed"] += 1
         else:
-            found[
+            result[
                 "saved"
                 if code == 75 and state(out) == "interrupted"
                 else f"exit {code}, {state(out)}"
             ] += 1
     code = finish(last(out), 300)
-    found["equal" if code == 0 and same(out, whole) else "broken"] += 1
-    return found
+    result["equal" if code == 0 and same(out, whole) else "broken"] += 1
+    return result
 
 
 def campaign(

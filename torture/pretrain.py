@@ -44,18 +44,18 @@ def points(shards: Path, folder: Path, count: int) -> dict[str, object]:
     run."""
     recipe = staged_recipe()
     calls = train(recipe, shards, folder / "whole").calls
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for workers in (0, 2):
         for number in range(count):
             out = folder / f"{workers}-{number}"
             try:
                 train(recipe, shards, out, at=signalled(number * calls // count), workers=workers)
-                found["not interrupted"] += 1
+                result["not interrupted"] += 1
                 continue
             except InterruptedRunError:
                 train(recipe, shards, out, workers=workers)
-            found["equal" if same(out, folder / "whole") else "broken"] += 1
-    return {"microbatches_in_the_run": calls, **found}
+            result["equal" if same(out, folder / "whole") else "broken"] += 1
+    return {"microbatches_in_the_run": calls, **result}
 
 
 def main() -> int:

@@ -331,6 +331,6 @@ class HostBatch:
     def flat(self) -> UInt8[np.ndarray, " bytes"]:
         """All arrays in one buffer, which is one copy to a device."""
         buffer = np.zeros(sum(round_up(a.nbytes, _ALIGNMENT) for a in self.arrays.values()), "u1")
-        for part, array in zip(self.slices.values(), self.arrays.values(), strict=True):
-            buffer[part] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for rows, array in zip(self.slices.values(), self.arrays.values(), strict=True):
+            buffer[rows] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return buffer

@@ -126,7 +126,7 @@ def _quotas(root: Path) -> list[float]:
                 parts = [_read(each / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
             else:
                 parts = _read(each / "cpu.max").split()
-            if len(parts) == 2 and all(part.isdecimal() and int(part) for part in parts):
+            if len(parts) == 2 and all(number.isdecimal() and int(number) for number in parts):
                 quotas.append(int(parts[0]) / int(parts[1]))
     return quotas
 

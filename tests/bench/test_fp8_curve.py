@@ -16,11 +16,11 @@ def test_both_arithmetics_train_on_the_same_text_and_their_curves_are_compared(
 ) -> None:
     done = run_program("bench.studies.fp8_curve", "--out", tmp_path, "--tiny")
     assert done.returncode == 0, done.stderr + done.stdout
-    found = json.loads((tmp_path / "curves.json").read_text())
-    plain, fp8 = found["runs"]["bfloat16"], found["runs"]["fp8"]
+    record = json.loads((tmp_path / "curves.json").read_text())
+    plain, fp8 = record["runs"]["bfloat16"], record["runs"]["fp8"]
     assert plain["tokens"] == fp8["tokens"]
     assert [end for end, _ in plain["curve"]] == [4, 8, 12, 16, 20]
-    above = found["above_bfloat16"]["fp8"]
+    above = record["above_bfloat16"]["fp8"]
     assert above["curve"] == [
         [end, pytest.approx(mine - its, abs=1e-4)]
         for (end, mine), (_, its) in zip(fp8["curve"], plain["curve"], strict=True)

@@ -47,13 +47,13 @@ def test_times_and_gaps_of_a_worked_example() -> None:
     for start in (0.0, 1000.0):
         kernels += [Kernel("nvjet", start, start + 400), Kernel("Memset", start + 402, start + 410)]
         kernels += [Kernel("flash_fwd", start + 405, start + 902)]
-    found = summary(reversed(kernels), step_ms=0.95, steps=2)
-    assert found["kernel_ms"] == 0.905
-    assert found["busy_ms"] == 0.9
-    assert found["idle"] == pytest.approx(1 - 0.9 / 0.95, abs=1e-4)
-    assert found["classes"] == {"attention": 0.497, "products": 0.4, "copies": 0.008}
-    assert found["short_gaps"] == {"ms": 0.002, "count": 1.0}
-    assert found["long_gaps"] == {"ms": 0.049, "count": 0.5}
-    assert found["gaps"] == [{"ms": 0.098, "after": "flash_fwd", "before": "nvjet"}]
-    assert [kernel["name"] for kernel in found["top"]] == ["flash_fwd", "nvjet", "Memset"]
-    assert found["kernels"] == 3
+    actual = summary(reversed(kernels), step_ms=0.95, steps=2)
+    assert actual["kernel_ms"] == 0.905
+    assert actual["busy_ms"] == 0.9
+    assert actual["idle"] == pytest.approx(1 - 0.9 / 0.95, abs=1e-4)
+    assert actual["classes"] == {"attention": 0.497, "products": 0.4, "copies": 0.008}
+    assert actual["short_gaps"] == {"ms": 0.002, "count": 1.0}
+    assert actual["long_gaps"] == {"ms": 0.049, "count": 0.5}
+    assert actual["gaps"] == [{"ms": 0.098, "after": "flash_fwd", "before": "nvjet"}]
+    assert [kernel["name"] for kernel in actual["top"]] == ["flash_fwd", "nvjet", "Memset"]
+    assert actual["kernels"] == 3

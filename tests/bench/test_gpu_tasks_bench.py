@@ -15,13 +15,13 @@ def lines(*flags: str) -> dict[str, dict[str, object]]:
 
 
 def test_all_parts_run_and_the_checks_hold() -> None:
-    found = lines()
-    assert [name for name, record in found.items() if "failed" in record] == []
-    assert found["check gradient"]["ok"]
-    assert found["check vectors"]["ok"]
-    assert found["epoch ours"]["steps"] == found["epoch theirs"]["steps"] == 3
-    assert found["epoch ours"]["is_scaled"]
-    assert {"ratio ours", "ratio embed"} <= found.keys()
+    actual = lines()
+    assert [name for name, record in actual.items() if "failed" in record] == []
+    assert actual["check gradient"]["ok"]
+    assert actual["check vectors"]["ok"]
+    assert actual["epoch ours"]["steps"] == actual["epoch theirs"]["steps"] == 3
+    assert actual["epoch ours"]["is_scaled"]
+    assert {"ratio ours", "ratio embed"} <= actual.keys()
 
 
 def test_parts_and_ways_can_be_chosen() -> None:

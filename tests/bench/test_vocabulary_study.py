@@ -45,12 +45,12 @@ def test_every_view_hides_the_same_words_and_shows_the_rest(tokenizers: list[Tok
     for tokenizer in tokenizers:
         for view in views(windows, tokenizer):
             window = windows[view.word // 2]
-            whole = view.token_ids.copy()
-            for place, label in zip(view.places, view.labels, strict=True):
-                assert whole[place] == tokenizer.mask_id
-                whole[place] = label
+            full = view.token_ids.copy()
+            for position, label in zip(view.places, view.labels, strict=True):
+                assert full[position] == tokenizer.mask_id
+                full[position] = label
             if view.first == 0:
-                assert tokenizer.decode(whole) == tokenizer.decode(
+                assert tokenizer.decode(full) == tokenizer.decode(
                     tokenizer.encode(f"{window.a} {window.b}")
                 )
                 assert tokenizer.decode(view.labels) == tokenizer.decode(

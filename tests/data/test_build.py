@@ -52,15 +52,15 @@ def built(corpus: list[Path], tokenizer: Path, tmp_path_factory: pytest.TempPath
 def read_back(folder: Path) -> list[list[list[int]]]:
     """Token ids of each sentence of each document."""
     shards = Shards.open(folder, verify=True)
-    found = []
+    actual = []
     for number in range(len(shards)):
         shard = shards.arrays(number)
         sentences = [
             ids.tolist() for ids in np.split(shard.tokens, shard.sentences[1:-1].astype(int))
         ]
         bounds = shard.documents.astype(int)
-        found += [sentences[start:end] for start, end in pairwise(bounds)]
-    return found
+        actual += [sentences[start:end] for start, end in pairwise(bounds)]
+    return actual
 
 
 def test_shards_hold_the_sentences_of_the_documents(

@@ -62,13 +62,13 @@ PACKS: dict[str, Pack] = {
 
 def texts(*paths: Path, **options: object) -> list[list[str]]:
     """Paragraphs of whole documents."""
-    found: list[list[str]] = []
+    actual: list[list[str]] = []
     for document in read_documents(paths, CorpusOptions(**options)):  # type: ignore[arg-type]
         if document.joined:
-            found[-1] += document.paragraphs
+            actual[-1] += document.paragraphs
         else:
-            found.append(document.paragraphs)
-    return found
+            actual.append(document.paragraphs)
+    return actual
 
 
 def write(path: Path, data: bytes | str) -> Path:
@@ -86,12 +86,12 @@ def test_every_kind_and_compression_reads_alike(tmp_path: Path, kind: str, suffi
 
 def test_documents_know_their_place(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "\n\nx\ny\n\n\nz\n")
-    found = list(read_documents([path]))
-    assert [(document.line, document.paragraphs) for document in found] == [
+    actual = list(read_documents([path]))
+    assert [(document.line, document.paragraphs) for document in actual] == [
         (3, ["x", "y"]),
         (7, ["z"]),
     ]
-    assert {document.path for document in found} == {str(path)}
+    assert {document.path for document in actual} == {str(path)}
 
 
 def test_a_file_may_be_one_document(tmp_path: Path) -> None:

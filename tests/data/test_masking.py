@@ -208,12 +208,12 @@ def test_a_rows_mask_is_its_own_affair() -> None:
     """Whatever stands beside it, however many rows there are, in whatever order."""
     rows = make_rows(64, 96, ragged=True)
     spec = ExampleSpec(max_length=96)
-    whole = masked(spec, rows)
+    full = masked(spec, rows)
     choose_keys, replace_keys = row_keys(64)
     for picked in (np.array([5]), np.array([63, 0, 17]), np.arange(64)[::-1]):
         part = Rows(rows.token_ids[picked], rows.a_sizes[picked], rows.b_sizes[picked])
-        found = mask_rows(spec, VOCABULARY, part, choose_keys[picked], replace_keys[picked])
-        assert (found.token_ids == whole.token_ids[picked]).all()
+        actual = mask_rows(spec, VOCABULARY, part, choose_keys[picked], replace_keys[picked])
+        assert (actual.token_ids == full.token_ids[picked]).all()
 
 
 def test_one_segment_and_one_token_rows() -> None:
@@ -246,7 +246,7 @@ def test_equal_in_distribution_to_the_plain_python_way() -> None:
         tokens = [builder.CLS, *["word"] * 30, builder.SEP, *["word"] * 31, builder.SEP]
         output, positions, _, _ = builder.mask(tokens, settings, {"word": True}, ["other"], rng)
         theirs[row, positions] = True
-        replaced.extend(output[place] for place in positions)
+        replaced.extend(output[position] for position in positions)
     assert ours.sum() == theirs.sum()
     inner = np.r_[
         3:29, 35:60

@@ -19,8 +19,8 @@ N = 1 << 16
 
 
 def test_worked_example_of_splitmix64() -> None:
-    found = bits(np.zeros(1, np.uint64), np.arange(3))
-    assert [int(word) for word in found] == [
+    actual = bits(np.zeros(1, np.uint64), np.arange(3))
+    assert [int(word) for word in actual] == [
         0xE220A8397B1DCDAF,
         0x6E789E6AA1B965F4,
         0x06C45D188009454F,
@@ -109,14 +109,14 @@ def test_a_span_is_a_part_of_the_order() -> None:
 def test_permutations_are_random() -> None:
     """Over many keys, each number stands at each place equally often, and neighbors are
     scattered."""
-    found = np.stack(
+    actual = np.stack(
         [
             Permutation(size=10, key=seeded(7, Purpose.SHUFFLE, e))(np.arange(10))
             for e in range(1000)
         ]
     )
-    for place in range(10):
-        counts = np.bincount(found[:, place], minlength=10)
+    for position in range(10):
+        counts = np.bincount(actual[:, position], minlength=10)
         assert ((counts - 100) ** 2 / 100).sum() < 9 + 5 * np.sqrt(18)
     long = Permutation(size=100_000, key=seeded(7, Purpose.SHUFFLE, 0))(np.arange(100_000))
     assert abs(np.corrcoef(long[:-1], long[1:])[0, 1]) < 5 / np.sqrt(100_000)

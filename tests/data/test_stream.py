@@ -49,11 +49,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_example_is_the_same_alone_and_in_company() -> None:
     stream = make()
-    whole = stream.batch(2, 10, 30)
+    full = stream.batch(2, 10, 30)
     fresh = make()
     for row in (29, 0, 13):
-        assert same(whole.rows(row, row + 1), fresh.batch(2, 10 + row, 1))
-    assert same(whole, make().examples(2, whole.indices))
+        assert same(full.rows(row, row + 1), fresh.batch(2, 10 + row, 1))
+    assert same(full, make().examples(2, full.indices))
 
 
 def test_an_epoch_shows_every_example_once() -> None:
@@ -118,11 +118,11 @@ def test_a_reader_goes_on_where_a_snapshot_says() -> None:
 def test_ranks_share_the_batch_of_one(num_ranks: int) -> None:
     """Also across the end of an epoch."""
     start = Position(0, make().num_examples(0) - 30)
-    whole = make().read(24, start).take(3)
+    full = make().read(24, start).take(3)
     for rank in range(num_ranks):
         rows = 24 // num_ranks
         for mine, all_of_it in zip(
-            make().read(24, start, rank=rank, num_ranks=num_ranks).take(3), whole, strict=True
+            make().read(24, start, rank=rank, num_ranks=num_ranks).take(3), full, strict=True
         ):
             assert same(mine, all_of_it.rows(rank * rows, (rank + 1) * rows))
 

@@ -99,7 +99,7 @@ def start_command(
 
 def ranks_of(parent: int) -> dict[int, int]:
     """The processes of each rank that torchrun `parent` has started."""
-    found = {}
+    actual = {}
     for task in Path("/proc").glob("[0-9]*"):
         try:
             status = (task / "stat").read_text().rpartition(")")[2].split()
@@ -111,10 +111,10 @@ def ranks_of(parent: int) -> dict[int, int]:
                 if "=" in item
             )
             if "RANK" in environment:
-                found[int(environment["RANK"])] = int(task.name)
+                actual[int(environment["RANK"])] = int(task.name)
         except (OSError, ValueError):
             continue
-    return found
+    return actual
 
 
 def wait_for_step(

@@ -25,7 +25,7 @@ MASKED = (2, 9, 12, 16, 24, 31)
 def examples(skill: float) -> list[dict[str, Any]]:
     """Two examples whose guesses are right in the first `skill` part of their masks, and close in
     the next one."""
-    truth = [TEXT[place] for place in MASKED]
+    truth = [TEXT[position] for position in MASKED]
     others = ["▁country", "▁war", "▁of", "s", "▁government"]
     guesses = []
     for i, piece in enumerate(truth):
@@ -44,7 +44,7 @@ def examples(skill: float) -> list[dict[str, Any]]:
                 for name, chance in zip(names, (0.61, 0.17, 0.08, 0.03, 0.004), strict=True)
             ]
         )
-    pieces = ["[MASK]" if place in MASKED else piece for place, piece in enumerate(TEXT)]
+    pieces = ["[MASK]" if position in MASKED else piece for position, piece in enumerate(TEXT)]
     one = {"pieces": pieces, "masked": list(MASKED), "truth": truth, "guesses": guesses}
     return [one, one]
 

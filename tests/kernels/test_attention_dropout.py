@@ -46,14 +46,14 @@ def attend(queries: list[int], keys: list[int], seed: int, dropout: float = DROP
 def weights_of(parts: list[Tensor], queries: list[int], keys: list[int], seed: int) -> list[Tensor]:
     """Of each row its weights after dropout: (heads, queries, keys)."""
     query, key, value = parts
-    found = []
+    actual = []
     for first in range(0, max(keys), SIZE):
         places = torch.cat([torch.arange(count) for count in keys]).to(DEVICE)
         shows = (places[:, None] - first == torch.arange(SIZE, device=DEVICE)).to(value.dtype)
         out = attend(queries, keys, seed)(query, key, shows[:, None].expand_as(value).contiguous())  # type: ignore[operator]
-        found.append(out)
-    whole = torch.cat(found, -1).transpose(0, 1)
-    return [row[:, :, :count] for row, count in zip(whole.split(queries, 1), keys, strict=True)]
+        actual.append(out)
+    full = torch.cat(actual, -1).transpose(0, 1)
+    return [row[:, :, :count] for row, count in zip(full.split(queries, 1), keys, strict=True)]
 
 
 def reference(
@@ -76,11 +76,11 @@ def reference(
 def test_both_ways_drop_the_same(queries: list[int], keys: list[int]) -> None:
     inputs = make_inputs(queries, keys, heads=HEADS, size=SIZE, dtype=HALF)
     kept = [weights != 0 for weights in weights_of(inputs[:3], queries, keys, 7)]
-    found = outcome(attend(queries, keys, 7), inputs)
+    actual = outcome(attend(queries, keys, 7), inputs)
     truth = outcome(
         lambda *parts: reference(parts, kept, queries, keys), [part.double() for part in inputs]
     )
-    off = errors(found, truth)
+    off = errors(actual, truth)
     assert max(off.values()) < EXACT, off
 
 
@@ -155,13 +155,13 @@ def test_each_replay_drops_others(longest: int) -> None:
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
         out = call(*parts)
-    found = []
+    actual = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         graph.replay()
-        found.append(out.clone())
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+        actual.append(out.clone())
+    assert torch.equal(actual[0], actual[1])
+    assert not torch.equal(actual[0], actual[2])
     mean = torch.stack([drawn(call, seed) for seed in range(400)]).double().mean(0)
     plain = attended(parts, 0.0).double()
     assert float((mean - plain).norm() / plain.norm()) < 0.1

@@ -91,9 +91,9 @@ def test_products_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -
     )
     biases = torch.cat([part.bias.detach() for part in parts])
     exact = {"rtol": 1e-5, "atol": 1e-4}
-    found = torch.cat(outputs, -1).flatten(0, 1).detach()
+    actual = torch.cat(outputs, -1).flatten(0, 1).detach()
     expected = restored(states_, FORWARD) @ restored(weights, FORWARD).T + biases
-    torch.testing.assert_close(found.double(), expected, **exact)
+    torch.testing.assert_close(actual.double(), expected, **exact)
     expected_states = restored(gradient, BACKWARD) @ restored(weights, FORWARD)
     torch.testing.assert_close(of_states.flatten(0, 1).double(), expected_states, **exact)
     expected_weights = restored(gradient, BACKWARD).T @ restored(states_, FORWARD)
@@ -112,7 +112,7 @@ def test_products_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -
     assert 0.04 < lost["g"] < 0.07
     wide, turned, left = weights.double(), gradient.double(), states_.double()
     for mine, truth, factors in (
-        (found - biases, left @ wide.T, "xw"),
+        (actual - biases, left @ wide.T, "xw"),
         (of_states.flatten(0, 1), turned @ wide, "gw"),
         (of_weights, turned.T @ left, "gx"),
     ):

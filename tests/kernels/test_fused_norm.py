@@ -54,7 +54,7 @@ def gradients(out: Tensor, leaves: Outcome, dtype: torch.dtype, *, draws: int = 
     """By several random ones of the output: a bias has few numbers, and their error is a matter of
     luck."""
     tangents = [draw(*out.shape, seed=99 + number, dtype=dtype) for number in range(draws)]
-    found = [
+    actual = [
         torch.autograd.grad(out, list(leaves.values()), tangent, retain_graph=True)
         for tangent in tangents
     ]
@@ -62,7 +62,7 @@ def gradients(out: Tensor, leaves: Outcome, dtype: torch.dtype, *, draws: int = 
         "out": out.detach(),
         **{
             name: torch.cat(each)
-            for name, each in zip(leaves, zip(*found, strict=True), strict=True)
+            for name, each in zip(leaves, zip(*actual, strict=True), strict=True)
         },
     }
 
@@ -124,10 +124,9 @@ def through_gelu(
 def errors(found: Outcome, truth: Outcome) -> dict[str, float]:
     """Beside the whole, since that of a key's bias is nothing but rounding: softmax does not see
     it."""
-    whole = max(float(tensor.norm()) for tensor in truth.values())
+    full = max(float(tensor.norm()) for tensor in truth.values())
     return {
-        name: float((tensor.double() - truth[name]).norm()) / whole
-        for name, tensor in found.items()
+        name: float((tensor.double() - truth[name]).norm()) / full for name, tensor in found.items()
     }
 
 

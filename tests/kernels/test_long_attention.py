@@ -78,25 +78,25 @@ def test_it_errs_no_more_than_attention_written_out(
 @pytest.mark.skipif(HAS_GPU, reason="tiles as small as these are for the interpreter")
 def test_tiles_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(long.TILES, 64, SMALL)
-    many = [1 + place * 7 % 40 for place in range(30)]
+    many = [1 + position * 7 % 40 for position in range(30)]
     assert_errs_no_more(make_inputs(many, many, heads=1, size=16, dtype=HALF), many, many)
 
 
 def test_a_token_alone_attends_to_itself() -> None:
     *parts, gradient = make_inputs([1], [1], size=64, dtype=HALF)
-    found = outcome(ours([1], [1]), [*parts, gradient])
-    assert torch.equal(found["out"], parts[2])
-    assert torch.equal(found["value"], gradient)
-    assert all(found[name].abs().max() < 1e-3 for name in ("query", "key"))
+    actual = outcome(ours([1], [1]), [*parts, gradient])
+    assert torch.equal(actual["out"], parts[2])
+    assert torch.equal(actual["value"], gradient)
+    assert all(actual[name].abs().max() < 1e-3 for name in ("query", "key"))
 
 
 def test_a_row_without_keys_gives_zeros() -> None:
     queries, keys = [3, 140, 2], [0, 130, 5]
     inputs = make_inputs(queries, keys, size=16, dtype=HALF)
-    found = outcome(ours(queries, keys), inputs)
-    assert found["out"][:3].eq(0).all()
-    assert found["query"][:3].eq(0).all()
-    assert all(tensor.isfinite().all() for tensor in found.values())
+    actual = outcome(ours(queries, keys), inputs)
+    assert actual["out"][:3].eq(0).all()
+    assert actual["query"][:3].eq(0).all()
+    assert all(tensor.isfinite().all() for tensor in actual.values())
 
 
 def test_a_row_does_not_see_the_others() -> None:
@@ -122,10 +122,10 @@ def test_large_scores_do_not_overflow(factor: float) -> None:
         value,
         gradient,
     ]  # all scores far from 0, on one side
-    found = outcome(ours(RAGGED, RAGGED), inputs)
-    assert all(tensor.isfinite().all() for tensor in found.values())
+    actual = outcome(ours(RAGGED, RAGGED), inputs)
+    assert all(tensor.isfinite().all() for tensor in actual.values())
     truth = truth_of(inputs, RAGGED, RAGGED)
-    assert errors(found, truth)["out"] < 1e-2
+    assert errors(actual, truth)["out"] < 1e-2
 
 
 @pytest.mark.parametrize("kind", ["one number", "heads first", "shifted"])

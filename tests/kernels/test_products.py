@@ -53,12 +53,12 @@ def factors(
 def test_either_factor_may_lie_turned(transpose_left: bool, transpose_right: bool) -> None:
     left, right, expected = factors(transpose_left, transpose_right)
     bias = draw(COLUMNS, seed=3)
-    found = matmul(
+    actual = matmul(
         left, right, bias, transpose_left=transpose_left, transpose_right=transpose_right
     )
-    torch.testing.assert_close(found, expected + bias, rtol=0, atol=1e-12)
+    torch.testing.assert_close(actual, expected + bias, rtol=0, atol=1e-12)
     added = draw(ROWS, COLUMNS, seed=4)
-    found = matmul(
+    actual = matmul(
         left,
         right,
         None,
@@ -66,7 +66,7 @@ def test_either_factor_may_lie_turned(transpose_left: bool, transpose_right: boo
         transpose_left=transpose_left,
         transpose_right=transpose_right,
     )
-    torch.testing.assert_close(found, expected + added, rtol=0, atol=1e-12)
+    torch.testing.assert_close(actual, expected + added, rtol=0, atol=1e-12)
     assert torch.equal(
         matmul(left, right, transpose_left=transpose_left, transpose_right=transpose_right),
         expected,
@@ -209,17 +209,17 @@ class StandIn:
             each.mT if about[name].value else each
             for name, each in ((lt.TRANSPOSE_A, left), (lt.TRANSPOSE_B, right))
         )
-        found = left.double() @ right.double()
+        actual = left.double() @ right.double()
         if beta._obj.value:
-            found += matrix(c, of_c).double()
+            actual += matrix(c, of_c).double()
         if lt.BIAS in about:
-            found += memory(about[lt.BIAS], len(found)).double()[:, None]
+            actual += memory(about[lt.BIAS], len(actual)).double()[:, None]
         if lt.AUX in about:
-            assert about[lt.AUX_STRIDE].value == len(found)
-            memory(about[lt.AUX], found.numel()).copy_(found.mT.flatten())
-            found = F.gelu(found, approximate="tanh")
+            assert about[lt.AUX_STRIDE].value == len(actual)
+            memory(about[lt.AUX], actual.numel()).copy_(actual.mT.flatten())
+            actual = F.gelu(actual, approximate="tanh")
         if "multiply" not in self.status:
-            out.copy_(found)
+            out.copy_(actual)
             self.multiplied.append(tuple(algorithm._obj[:3]))
         return self.status.get("multiply", 0)
 
@@ -247,11 +247,11 @@ def test_the_library_is_told_right(
     left, right, expected = factors(transpose_left, transpose_right, dtype=torch.bfloat16)
     bias = draw(COLUMNS, seed=3, dtype=torch.bfloat16) if has_bias else None
     added = draw(ROWS, COLUMNS, seed=4, dtype=torch.bfloat16) if adds else None
-    found = matmul(
+    actual = matmul(
         left, right, bias, added, transpose_left=transpose_left, transpose_right=transpose_right
     )
     exact = sum((each.double() for each in (bias, added) if each is not None), start=expected)
-    assert torch.equal(found, exact.bfloat16())
+    assert torch.equal(actual, exact.bfloat16())
     assert stand_in.multiplied == [PROPOSED if transpose_left else lt.WIDE]
 
 

@@ -44,8 +44,8 @@ def outcome(
     outputs = project(states, parts)
     gradients = [torch.randn(output.shape).bfloat16().to(dtype) for output in outputs]
     inputs = [states, *(parameter for part in parts for parameter in part.parameters())]
-    found = torch.autograd.grad(outputs, inputs, gradients)
-    return [*(output.detach() for output in outputs), *found]
+    actual = torch.autograd.grad(outputs, inputs, gradients)
+    return [*(output.detach() for output in outputs), *actual]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -61,8 +61,8 @@ def test_maps_in_one_product_err_no_more_in_bfloat16(way: str) -> None:
     truth = outcome(apart, torch.float64, rows=300)
 
     def errors(project: Callable[[Tensor, list[nn.Linear]], list[Tensor]]) -> list[float]:
-        found = zip(outcome(project, torch.bfloat16, rows=300), truth, strict=True)
-        return [float((mine.double() - exact).norm() / exact.norm()) for mine, exact in found]
+        actual = zip(outcome(project, torch.bfloat16, rows=300), truth, strict=True)
+        return [float((mine.double() - exact).norm() / exact.norm()) for mine, exact in actual]
 
     for mine, theirs in zip(errors(WAYS[way]), errors(apart), strict=True):
         assert mine <= 1.1 * theirs

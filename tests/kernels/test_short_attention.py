@@ -53,9 +53,9 @@ def outcome(attend: object, inputs: list[Tensor]) -> dict[str, Tensor]:
     *parts, gradient = inputs
     leaves = [part.detach().requires_grad_() for part in parts]  # strides stay
     out = attend(*leaves)  # type: ignore[operator]
-    found = [out, *torch.autograd.grad(out, leaves, gradient)]
+    actual = [out, *torch.autograd.grad(out, leaves, gradient)]
     return dict(
-        zip(["out", "query", "key", "value"], [tensor.detach() for tensor in found], strict=True)
+        zip(["out", "query", "key", "value"], [tensor.detach() for tensor in actual], strict=True)
     )
 
 
@@ -98,8 +98,8 @@ def test_it_equals_attention_written_out(
     inputs = make_inputs(queries, keys, size=size, dtype=dtype)
     if size * inputs[0].element_size() > 256:
         pytest.skip("heads too large for shared memory")
-    found = errors(outcome(ours(queries, keys), inputs), truth_of(inputs, queries, keys))
-    assert max(found.values()) < EXACT[dtype], found
+    actual = errors(outcome(ours(queries, keys), inputs), truth_of(inputs, queries, keys))
+    assert max(actual.values()) < EXACT[dtype], actual
 
 
 def test_a_row_does_not_see_the_others() -> None:
@@ -117,10 +117,10 @@ def test_a_row_does_not_see_the_others() -> None:
 def test_large_scores_do_not_overflow() -> None:
     query, key, value, gradient = make_inputs(RAGGED, RAGGED, dtype=torch.float32)
     inputs = [30 * query, 30 * key, value, gradient]
-    found = outcome(ours(RAGGED, RAGGED), inputs)
-    assert all(tensor.isfinite().all() for tensor in found.values())
+    actual = outcome(ours(RAGGED, RAGGED), inputs)
+    assert all(tensor.isfinite().all() for tensor in actual.values())
     torch.testing.assert_close(
-        found["out"].double(), truth_of(inputs, RAGGED, RAGGED)["out"], rtol=1e-2, atol=1e-3
+        actual["out"].double(), truth_of(inputs, RAGGED, RAGGED)["out"], rtol=1e-2, atol=1e-3
     )
 
 
@@ -128,8 +128,8 @@ def test_a_gradient_without_strides_is_read_right() -> None:
     """That of a sum is one number, seen from everywhere."""
     *parts, gradient = make_inputs(RAGGED, RAGGED, dtype=torch.float32)
     inputs = [*parts, gradient.new_tensor(0.5).expand_as(gradient)]
-    found = errors(outcome(ours(RAGGED, RAGGED), inputs), truth_of(inputs, RAGGED, RAGGED))
-    assert found["value"] < EXACT[torch.float32]
+    actual = errors(outcome(ours(RAGGED, RAGGED), inputs), truth_of(inputs, RAGGED, RAGGED))
+    assert actual["value"] < EXACT[torch.float32]
 
 
 def side_by_side(parts: list[Tensor], grouping: str) -> list[Tensor]:

@@ -99,9 +99,9 @@ def test_a_missing_head_is_named() -> None:
 
 class TestJointSpan:
     def head(self) -> JointSpanHead:
-        found = make(HeadConfig(kind="joint_span", dropout=0.1)).heads["joint_span"]
-        assert isinstance(found, JointSpanHead)
-        return found
+        actual = make(HeadConfig(kind="joint_span", dropout=0.1)).heads["joint_span"]
+        assert isinstance(actual, JointSpanHead)
+        return actual
 
     allowed = torch.tensor(
         [[True] * 7, [True, False, False, True, True, False, False], [True] + [False] * 6]
@@ -112,17 +112,17 @@ class TestJointSpan:
         start of a beam."""
         head, x = self.head(), states()
         starts = torch.tensor([[0, 3], [4, 4], [0, 6]])
-        found = head.end_logits(x, self.allowed, starts)
+        actual = head.end_logits(x, self.allowed, starts)
         for row, number in ((row, number) for row in range(3) for number in range(2)):
             both = torch.cat([x[row], x[row, starts[row, number]].expand(7, -1)], -1)
             told = head.end(head.end_norm(torch.tanh(head.end_dense(both))))[:, 0]
             inside = self.allowed[row]
             torch.testing.assert_close(
-                found[row, number, inside], told[inside], rtol=1e-5, atol=1e-5
+                actual[row, number, inside], told[inside], rtol=1e-5, atol=1e-5
             )
             torch.testing.assert_close(
                 head(x, self.allowed, starts[:, number]).end[row],
-                found[row, number],
+                actual[row, number],
                 rtol=1e-5,
                 atol=1e-5,
             )

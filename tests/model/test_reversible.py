@@ -195,10 +195,10 @@ def test_frozen_layers_pass_gradients_on() -> None:
     encoder = make(CONFIG).double()
     truth = gradients(encoder, None)[1]
     encoder.feed_forwards.requires_grad_(False)
-    found = gradients(encoder, None)[1]
-    assert found.keys() == {name for name in truth if "feed_forwards" not in name}
+    actual = gradients(encoder, None)[1]
+    assert actual.keys() == {name for name in truth if "feed_forwards" not in name}
     torch.testing.assert_close(
-        found["embedding.token.weight"], truth["embedding.token.weight"], rtol=0, atol=1e-12
+        actual["embedding.token.weight"], truth["embedding.token.weight"], rtol=0, atol=1e-12
     )
 
 

@@ -97,10 +97,10 @@ def test_samples_follow_the_softmax(size: int, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(1)
     logits = (2 * torch.randn(size, generator=generator)).to(dtype)
     count = 40_000
-    found = torch.bincount(sample(logits.expand(count, -1), uniforms(count)), minlength=size)
+    actual = torch.bincount(sample(logits.expand(count, -1), uniforms(count)), minlength=size)
     expected = count * logits.double().softmax(0)
     common = expected >= 10
-    observed = torch.cat([found[common], found[~common].sum()[None]]).double()
+    observed = torch.cat([actual[common], actual[~common].sum()[None]]).double()
     theory = torch.cat([expected[common], expected[~common].sum()[None]])
     square = ((observed - theory) ** 2 / theory.clamp(min=1e-9))[theory > 0].sum().item()
     freedom = int((theory > 0).sum()) - 1
@@ -110,8 +110,8 @@ def test_samples_follow_the_softmax(size: int, dtype: torch.dtype) -> None:
 def test_evenly_spread_draws_give_the_distribution_itself() -> None:
     chances = torch.tensor([0.5, 0.125, 0.0, 0.25, 0.125])
     draws = torch.stack([torch.zeros(64), (torch.arange(64) + 0.5) / 64], 1)
-    found = torch.bincount(sample(chances.log().expand(64, -1), draws), minlength=5)
-    assert found.tolist() == [32, 8, 0, 16, 8]
+    actual = torch.bincount(sample(chances.log().expand(64, -1), draws), minlength=5)
+    assert actual.tolist() == [32, 8, 0, 16, 8]
 
 
 def test_what_has_no_probability_is_never_sampled() -> None:
@@ -130,17 +130,17 @@ def test_what_has_no_probability_is_never_sampled() -> None:
 def test_draws_belong_to_the_example_and_the_column() -> None:
     """In any batch, microbatch and layout; float32 numbers of 24 bits, below 1."""
     batch = make_batch()
-    whole = batch.padded(draws=True).arrays["draws"]
-    assert whole.dtype == np.float32
-    assert whole.shape == (batch.num_masked, 2)
-    assert (whole >= 0).all()
-    assert (whole < 1).all()
-    assert len(np.unique(whole)) == whole.size
+    full = batch.padded(draws=True).arrays["draws"]
+    assert full.dtype == np.float32
+    assert full.shape == (batch.num_masked, 2)
+    assert (full >= 0).all()
+    assert (full < 1).all()
+    assert len(np.unique(full)) == full.size
     parts = [batch.rows(start, start + 2).padded(draws=True).arrays["draws"] for start in (0, 2, 4)]
-    assert (np.concatenate(parts) == whole).all()
+    assert (np.concatenate(parts) == full).all()
     for lay in LAYOUTS.values():
         arrays = lay(batch).arrays
-        assert (arrays["draws"][arrays["masked_labels"] != IGNORED] == whole).all()
+        assert (arrays["draws"][arrays["masked_labels"] != IGNORED] == full).all()
     assert "draws" not in batch.padded().arrays
 
 
@@ -158,8 +158,8 @@ def test_a_sample_that_is_the_original_is_original(lay: Callable[[Batch], HostBa
         assert real.sum() == batch.num_tokens
         assert replaced.sum() == shift * batch.num_masked
         assert not (replaced & ~real).any()
-        found = filled.token_ids[real].numpy()
-        assert (found[~replaced[real].numpy()] == originals[batch.mask][~replaced[real]]).all()
+        actual = filled.token_ids[real].numpy()
+        assert (actual[~replaced[real].numpy()] == originals[batch.mask][~replaced[real]]).all()
         assert filled.needed is None
 
 
@@ -206,7 +206,7 @@ def gradients_of(model: Model, total: torch.Tensor) -> list[torch.Tensor]:
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_microbatches_add_up_to_the_whole(rows: int) -> None:
     model, batch = make_model(), make_batch()
-    whole = pretrain_losses(model, DeviceBatch.of(batch.padded(draws=True)))
+    full = pretrain_losses(model, DeviceBatch.of(batch.padded(draws=True)))
     parts = [
         pretrain_losses(model, DeviceBatch.of(batch.rows(start, start + rows).padded(draws=True)))
         for start in range(0, ROWS, rows)
@@ -214,7 +214,7 @@ def test_microbatches_add_up_to_the_whole(rows: int) -> None:
     total = parts[0]
     for part in parts[1:]:
         total = total + part
-    for name, number in whole.numbers().items():
+    for name, number in full.numbers().items():
         assert getattr(total, name).item() == pytest.approx(number.item(), rel=1e-6), name
 
 
@@ -253,9 +253,9 @@ def test_losses_equal_a_reference_written_out() -> None:
             if row * SEQ + column in batch.masked_positions:
                 truth["masked"] -= chances[column, original[row, column]].item()
     losses = pretrain_losses(model, device)
-    found = {name: getattr(losses, name).item() for name in truth}
-    assert found == pytest.approx(truth, rel=1e-5)
-    assert 0 < found["replaced"] <= batch.num_masked
+    actual = {name: getattr(losses, name).item() for name in truth}
+    assert actual == pytest.approx(truth, rel=1e-5)
+    assert 0 < actual["replaced"] <= batch.num_masked
 
 
 def test_detection_reaches_the_generator_through_tied_tables_alone() -> None:
@@ -407,12 +407,12 @@ def test_detection_of_padding_weighs_nothing() -> None:
     model.logits = lambda kind, states: logits  # type: ignore[method-assign, assignment]
     from litebert.objective.replaced import detection_losses
 
-    found = detection_losses(
+    actual = detection_losses(
         model,
         torch.zeros(1, 3, 24),
         torch.tensor([[True, False, False]]),
         torch.tensor([[True, True, False]]),
     )
-    assert found["detection"].item() == pytest.approx(expected.item())
+    assert actual["detection"].item() == pytest.approx(expected.item())
     counts = ("detection_correct", "replaced", "flagged", "flagged_replaced")
-    assert [found[name].item() for name in counts] == [2, 1, 1, 1]
+    assert [actual[name].item() for name in counts] == [2, 1, 1, 1]

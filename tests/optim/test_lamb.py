@@ -156,8 +156,8 @@ def test_scaling_all_gradients_changes_nothing() -> None:
 @pytest.mark.parametrize("bias_correction", [False, True])
 def test_state_dict_round_trip_is_bitwise(dtype: torch.dtype, bias_correction: bool) -> None:
     through, resumed = parameters_of(dtype), parameters_of(dtype)
-    whole = Lamb(through, bias_correction=bias_correction)
-    train(whole, through, range(7))
+    full = Lamb(through, bias_correction=bias_correction)
+    train(full, through, range(7))
     first = Lamb(resumed, bias_correction=bias_correction)
     train(first, resumed, range(3))
     second = Lamb(resumed, lr=99.0)
@@ -165,8 +165,8 @@ def test_state_dict_round_trip_is_bitwise(dtype: torch.dtype, bias_correction: b
     train(second, resumed, range(3, 7))
     for a, b in zip(through, resumed, strict=True):
         assert torch.equal(a, b)
-        assert whole.state[a].keys() == second.state[b].keys()
-        for key, value in whole.state[a].items():
+        assert full.state[a].keys() == second.state[b].keys()
+        for key, value in full.state[a].items():
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(second.state[b][key])), key
 
 

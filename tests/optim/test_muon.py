@@ -22,9 +22,9 @@ def matrix(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize(("rows", "columns"), [(8, 8), (8, 32), (32, 8), (1, 5)])
 def test_singular_values_come_near_one_and_vectors_stay(rows: int, columns: int) -> None:
     original = matrix(rows, columns)
-    found = orthogonal(original[None])[0]
+    actual = orthogonal(original[None])[0]
     u, _, v = torch.linalg.svd(original, full_matrices=False)
-    turned = u.mT @ found @ v.mT  # diagonal, if the singular vectors are the same
+    turned = u.mT @ actual @ v.mT  # diagonal, if the singular vectors are the same
     values = turned.diagonal()
     assert ((values > 0.6) & (values < 1.3)).all()
     torch.testing.assert_close(turned, values.diag(), rtol=0, atol=1e-6)
@@ -93,12 +93,12 @@ def test_the_state_comes_back_bit_for_bit() -> None:
             optimizer.step()
 
     name = "encoder.attentions.0.query.weight"
-    whole = torch.nn.Parameter(matrix(4, 6).float())
-    run(range(6), whole, make_optimizer([(name, whole)], SPEC))
+    full = torch.nn.Parameter(matrix(4, 6).float())
+    run(range(6), full, make_optimizer([(name, full)], SPEC))
     part = torch.nn.Parameter(matrix(4, 6).float())
     first = make_optimizer([(name, part)], SPEC)
     run(range(3), part, first)
     second = make_optimizer([(name, part)], SPEC)
     second.load_state_dict(first.state_dict())
     run(range(3, 6), part, second)
-    assert torch.equal(whole, part)
+    assert torch.equal(full, part)

@@ -56,8 +56,8 @@ def test_probabilities_and_numbers_by_hand() -> None:
         [TagPrediction(tags=("B-X", "B-X"), probabilities=(0.9, 0.7))],
         [TagPrediction(tags=("O", "O"), probabilities=(0.5, 0.5))],
     ]
-    found = only(average(TASKS["tag"], tagged), TagPrediction)[0]
-    assert (found.tags, found.probabilities) == (
+    actual = only(average(TASKS["tag"], tagged), TagPrediction)[0]
+    assert (actual.tags, actual.probabilities) == (
         ("O", "B-X"),
         (pytest.approx(1 / 3), pytest.approx(0.4)),
     )
@@ -66,10 +66,10 @@ def test_probabilities_and_numbers_by_hand() -> None:
 def spans(
     *scores: tuple[int, float], null: float = 0.0, threshold: float | None = None
 ) -> list[SpanPrediction]:
-    found = tuple(
+    actual = tuple(
         Span(text=str(place), start=place, end=place + 1, score=score) for place, score in scores
     )
-    return [SpanPrediction(spans=found, null_score=null, null_threshold=threshold)]
+    return [SpanPrediction(spans=actual, null_score=null, null_threshold=threshold)]
 
 
 def test_a_span_that_all_name_is_preferred() -> None:

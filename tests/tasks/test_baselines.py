@@ -36,13 +36,13 @@ BASELINES = [majority, bag_of_words]
 def texts(size: int, labels: int, seed: int = 0) -> list[TextExample]:
     """Texts whose label shows in some of their words."""
     draw = np.random.default_rng(seed)
-    found = []
+    actual = []
     for number in range(size):
         label = int(draw.integers(labels))
         words = [f"w{draw.integers(30)}" for _ in range(8)] + [
             f"l{label if draw.random() < 0.7 else draw.integers(labels)}"
         ]
-        found.append(
+        actual.append(
             TextExample(
                 key=str(number),
                 first=" ".join(words),
@@ -50,7 +50,7 @@ def texts(size: int, labels: int, seed: int = 0) -> list[TextExample]:
                 label="xyz"[label],
             )
         )
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("labels", [2, 3])

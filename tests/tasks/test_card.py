@@ -153,9 +153,9 @@ def test_a_card_lies_beside_the_weights(tokenizer: Tokenizer, tmp_path: Path) ->
     folder = Checkpoint(model=model, tokenizer=tokenizer, task=card.to_dict()).save(
         tmp_path / "model"
     )
-    found = Checkpoint.load(folder)
-    assert found.task is not None
-    assert TaskCard.from_dict(found.task) == card
+    actual = Checkpoint.load(folder)
+    assert actual.task is not None
+    assert TaskCard.from_dict(actual.task) == card
     (folder / TASK).write_text((folder / TASK).read_text().replace("0.25", "0.35"))
     with pytest.raises(CheckpointError, match=r"task\.json"):
         Checkpoint.load(folder)

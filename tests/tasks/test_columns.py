@@ -237,15 +237,15 @@ def test_rows_become_examples(
     kind: Kind, columns: Columns, row: dict[str, Any], truth: Any
 ) -> None:
     example = row_to_example(kind, row, columns)
-    found = (
+    actual = (
         example.answers
         if isinstance(example, AnswerExample)
         else example.tags
         if isinstance(example, TagExample)
         else example.label
     )
-    assert found == truth
-    assert type(found) is type(truth)
+    assert actual == truth
+    assert type(actual) is type(truth)
     if truth is None:
         with pytest.raises(BadRowError, match=r"the row has no (label|tags)"):
             row_to_example(kind, row, columns, labeled=True)

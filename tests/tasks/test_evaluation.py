@@ -14,14 +14,14 @@ from tests.helpers.predictions import TASKS, made
 @pytest.mark.parametrize("kind", sorted(TASKS))
 def test_the_whole_is_its_parts(kind: str) -> None:
     task, examples, predictions = made(kind)
-    found = evaluate(task, examples, predictions, samples=20, count=3)
-    assert found.scores == score(task, examples, predictions)
-    assert found.intervals == intervals(task, examples, predictions, samples=20)
-    assert found.slices["slice"] == by_slice(task, examples, predictions)
-    assert found.worst == worst(task, examples, predictions, count=3)
-    for parts in found.slices.values():
-        assert sum(part.num_examples for part in parts) == found.num_examples == len(examples)
-    assert json.loads(json.dumps(found.to_dict()))["num_examples"] == len(examples)
+    actual = evaluate(task, examples, predictions, samples=20, count=3)
+    assert actual.scores == score(task, examples, predictions)
+    assert actual.intervals == intervals(task, examples, predictions, samples=20)
+    assert actual.slices["slice"] == by_slice(task, examples, predictions)
+    assert actual.worst == worst(task, examples, predictions, count=3)
+    for parts in actual.slices.values():
+        assert sum(part.num_examples for part in parts) == actual.num_examples == len(examples)
+    assert json.loads(json.dumps(actual.to_dict()))["num_examples"] == len(examples)
 
 
 def test_slices_by_truth_by_length_and_by_what_is_asked() -> None:

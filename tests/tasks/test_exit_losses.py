@@ -128,11 +128,11 @@ def test_shared_layers_get_gradients_from_every_depth(tokenizer: Tokenizer) -> N
     saving.load_state_dict(plain.state_dict())
     inputs = encode(card, made_examples("classify"), tokenizer)
     batch = DeviceBatch.of(inputs.batch(np.arange(len(inputs))).padded())
-    found = []
+    actual = []
     for model in (plain, saving.eval()):
         exit_losses(model, batch, distillation=1.0, temperature=2.0).loss.backward()
-        found.append([p.grad for p in model.parameters() if p.grad is not None])
-    for one, other in zip(*found, strict=True):
+        actual.append([p.grad for p in model.parameters() if p.grad is not None])
+    for one, other in zip(*actual, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
     for depth in range(2):
         own: Any = plain.exits["classify"][depth]  # type: ignore[index]

@@ -80,7 +80,7 @@ def test_rows_that_left_do_not_disturb_the_others() -> None:
         alone = [exit_depths(rule, "classify", logits[:, [row]])[0] for row in range(40)]
         assert together.tolist() == alone
         assert len(set(alone)) > 2
-        leaving = Leaving(rule, "classify", 40)
+        leaving = Leaving(rule, "classify")
         assert leaving.step(logits[0]).tolist() == (together == 1).tolist()
 
 

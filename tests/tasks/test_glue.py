@@ -23,11 +23,11 @@ def write(path: Path, text: str | bytes) -> Path:
 
 
 def texts(data: TaskData, split: str) -> list[tuple[str, str, str | None, str | float | None]]:
-    found = data.splits[split]
-    assert all(isinstance(example, TextExample) for example in found)
+    actual = data.splits[split]
+    assert all(isinstance(example, TextExample) for example in actual)
     return [
         (example.key, example.first, example.second, example.label)
-        for example in found
+        for example in actual
         if isinstance(example, TextExample)
     ]
 

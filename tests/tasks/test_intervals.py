@@ -91,6 +91,15 @@ def test_labels_of_several_are_counted_one_by_one() -> None:
     )
 
 
+def test_words_of_a_tagger_are_counted_by_type_of_entity() -> None:
+    task, examples, predictions = made("tag")
+    rows = evaluate(task, examples, predictions, samples=10).confusion
+    assert set(rows) == {tag.removeprefix("B-").removeprefix("I-") for tag in task.labels}
+    right = sum(row[name] for name, row in rows.items())
+    total = sum(sum(row.values()) for row in rows.values())
+    assert right / total >= score(task, examples, predictions)["accuracy"]  # B for I is right here
+
+
 def test_other_heads_have_no_confusion() -> None:
-    for kind in ("regress", "choose", "answer", "tag"):
+    for kind in ("regress", "choose", "answer"):
         assert evaluate(*made(kind), samples=10).confusion == {}

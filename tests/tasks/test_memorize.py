@@ -76,8 +76,8 @@ def test_what_was_learned_by_heart_is_said_again(
         (sums.loss / units.num_targets).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    found = predict_inputs(model, card, inputs, examples)
-    assert [said(prediction) for prediction in found] == [true(example) for example in examples]
+    actual = predict_inputs(model, card, inputs, examples)
+    assert [said(prediction) for prediction in actual] == [true(example) for example in examples]
 
 
 def told(example: TaskExample, number: int) -> TaskExample:

@@ -89,10 +89,10 @@ def content(data: TaskData) -> tuple[object, dict[str, list[TaskExample]]]:
 def test_rows_in_memory_are_those_of_a_file(tmp_path: Path, wrap: Any) -> None:
     """The same splits too: dev is cut from train by the same hash."""
     expected = open_task("classify", file_of(tmp_path), splits=("train", "dev"))
-    found = open_task("classify", wrap(ROWS), splits=("train", "dev"))
-    assert content(found) == content(expected)
-    assert found.task.labels == ("no", "yes")
-    assert any("columns recognized" in note for note in found.notes)
+    actual = open_task("classify", wrap(ROWS), splits=("train", "dev"))
+    assert content(actual) == content(expected)
+    assert actual.task.labels == ("no", "yes")
+    assert any("columns recognized" in note for note in actual.notes)
 
 
 def test_a_dict_has_splits_under_their_usual_names() -> None:

@@ -208,16 +208,16 @@ def test_a_label_that_never_occurs_counts_as_in_scikit_learn() -> None:
 
 def test_an_evaluation_has_intervals_slices_and_the_worst() -> None:
     examples, predictions = made(), guesses()
-    found = evaluate(TASK, examples, predictions, samples=50)
-    for name, (low, high) in found.intervals.items():
-        assert low <= found.scores[name] <= high
-    assert {part.name for part in found.slices["truth"]} <= {
+    actual = evaluate(TASK, examples, predictions, samples=50)
+    for name, (low, high) in actual.intervals.items():
+        assert low <= actual.scores[name] <= high
+    assert {part.name for part in actual.slices["truth"]} <= {
         "0 labels",
         "1 label",
         "2 labels",
         "3 labels",
     }
-    assert json.loads(json.dumps(found.to_dict()))["scores"] == found.scores
+    assert json.loads(json.dumps(actual.to_dict()))["scores"] == actual.scores
     example = TextExample(key="1", first="", label=("a", "b"))
     prediction = MultiLabelPrediction(probabilities={"a": 0.9, "b": 0.2, "c": 0.6})
     (wrong,) = worst(TASK, [example], [prediction])

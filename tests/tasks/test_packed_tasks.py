@@ -82,8 +82,8 @@ def test_a_batch_that_is_not_learned_from_has_no_loss_and_no_gradient(
 ) -> None:
     model, inputs = made(kind, head, tokenizer)
     spare = replace(inputs.batch(np.arange(3)), is_spare=True)
-    found = told(model, DeviceBatch.of(spare.packed(longest=32, bucketed=True)))
-    assert all(not value.any() for value in found.values())
+    actual = told(model, DeviceBatch.of(spare.packed(longest=32, bucketed=True)))
+    assert all(not value.any() for value in actual.values())
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
@@ -141,8 +141,8 @@ def test_predictions_are_the_same(
     model = made_model(card, tokenizer).double()
     plain = heads.predict(model, card, examples, tokenizer, batch_tokens=200)
     monkeypatch.setattr(heads, "can_pack", lambda *_: True)
-    found = heads.predict(model, card, examples, tokenizer, batch_tokens=200)
-    for one, other in zip(plain, found, strict=True):
+    actual = heads.predict(model, card, examples, tokenizer, batch_tokens=200)
+    for one, other in zip(plain, actual, strict=True):
         assert_alike(asdict(other), asdict(one))
 
 

@@ -58,10 +58,10 @@ def test_perfect_predictions_score_100(name: str, tmp_path: Path) -> None:
         questions = [example for example in examples if isinstance(example, AnswerExample)]
         spans = [prediction for prediction in predictions if isinstance(prediction, SpanPrediction)]
         predictions = list(at_threshold(spans, best_threshold(questions, spans)))
-    found = score(read.task, examples, predictions)
-    assert found == pytest.approx(
-        dict.fromkeys(found, 1.0)
-        | ({"mean_squared_error": 0.0} if "mean_squared_error" in found else {})
+    actual = score(read.task, examples, predictions)
+    assert actual == pytest.approx(
+        dict.fromkeys(actual, 1.0)
+        | ({"mean_squared_error": 0.0} if "mean_squared_error" in actual else {})
     )
     save_predictions(tmp_path / "kept.jsonl", read.task, examples, predictions)
-    assert score(*load_predictions(tmp_path / "kept.jsonl")) == found
+    assert score(*load_predictions(tmp_path / "kept.jsonl")) == actual

@@ -130,7 +130,7 @@ def brute_force(
     definition, in Python."""
     inputs = encode(card, [example], tokenizer)
     offsets = tokenizer.encode_with_offsets([example.context])[0].offsets
-    found: dict[tuple[int, int], float] = {}
+    actual: dict[tuple[int, int], float] = {}
     nulls = []
     for unit in range(len(inputs)):
         batch = DeviceBatch.of(inputs.batch(np.array([unit])).padded())
@@ -160,11 +160,11 @@ def brute_force(
             best = max(best, score)
             shift = int(inputs.second[unit, 0]) - before
             place = int(offsets[first + shift, 0]), int(offsets[last + shift, 1])
-            found[place] = max(score, found.get(place, -np.inf))
+            actual[place] = max(score, actual.get(place, -np.inf))
         if not isinstance(head, JointSpanHead):
             nulls.append(float(start[0] + end[0]) - best)
     ranked = sorted(
-        ((score, *place) for place, score in found.items() if place[0] < place[1]), reverse=True
+        ((score, *place) for place, score in actual.items() if place[0] < place[1]), reverse=True
     )
     return ranked[:N_BEST], min(nulls)
 
@@ -216,16 +216,16 @@ def test_a_context_without_words_has_no_answer(tokenizer: Tokenizer, head: Any) 
         AnswerExample(key=str(number), question="who ?", context=context)
         for number, context in enumerate(["", " ", "a"])
     ]
-    found = predict(made_model(card, tokenizer), card, examples, tokenizer)
-    for one in found[:2]:
+    actual = predict(made_model(card, tokenizer), card, examples, tokenizer)
+    for one in actual[:2]:
         assert isinstance(one, SpanPrediction)
         assert one.spans == ()
         assert one.best is None
         assert one.null_score == NO_SPAN or head == "joint_span"
-    assert isinstance(found[2], SpanPrediction)
-    assert [span.text for span in found[2].spans] == ["a"]
+    assert isinstance(actual[2], SpanPrediction)
+    assert [span.text for span in actual[2].spans] == ["a"]
     alone = predict(made_model(card, tokenizer), card, examples[:1], tokenizer)
-    assert_same(alone, found[:1])
+    assert_same(alone, actual[:1])
 
 
 def test_a_threshold_is_for_tasks_with_unanswerable_questions(tokenizer: Tokenizer) -> None:

@@ -27,8 +27,8 @@ def passage(path: Path, **changes: Any) -> Path:
 
 
 def read(data: Path, split: str = "dev", **options: Any) -> list[ChoiceExample]:
-    found = open_task("race", data, options=TableOptions(**options)).splits[split]
-    return [example for example in found if isinstance(example, ChoiceExample)]
+    actual = open_task("race", data, options=TableOptions(**options)).splits[split]
+    return [example for example in actual if isinstance(example, ChoiceExample)]
 
 
 def test_the_official_layout(tmp_path: Path) -> None:

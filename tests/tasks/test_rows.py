@@ -247,13 +247,13 @@ def test_the_quarantine_holds_the_rows_and_appears_whole_or_not_at_all(tmp_path:
     with BadRows("quarantine", kept) as bad:
         assert len(list(read_rows(path, bad=bad))) == 1
         assert not kept.exists()
-    found = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert [(row["line"], row.get("row") or row["row_base64"]) for row in found] == [
+    record = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [(row["line"], row.get("row") or row["row_base64"]) for row in record] == [
         (3, "3"),
         (4, '"4"x,5'),
         (5, "Nv8sNw=="),
     ]
-    assert {row["file"] for row in found} == {str(path)}
+    assert {row["file"] for row in record} == {str(path)}
     assert bad.notes[0].startswith(
         f"3 bad rows were left out, kept in {kept}; the first: {path}, line 3: the row has 1 fields"
     )
@@ -316,10 +316,10 @@ def test_an_endless_line_is_passed_over_in_bounded_memory(
     )
     bad = BadRows("skip")
     tracemalloc.start()
-    found = [row for _, row in read_rows(path, bad=bad)]
+    actual = [row for _, row in read_rows(path, bad=bad)]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found == [*ROWS, ROWS[-1]]
+    assert actual == [*ROWS, ROWS[-1]]
     assert (bad.count, peak < 8e6) == (1, True)
     assert "the line is longer than" in bad.first
 

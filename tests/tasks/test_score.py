@@ -53,9 +53,9 @@ def test_order_does_not_matter(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slice_scores_as_its_examples_alone(kind: str) -> None:
     task, examples, predictions = made(kind, 41)
-    found = by_slice(task, examples, predictions)
-    assert [(each.name, each.num_examples) for each in found] == [("even", 21), ("odd", 20)]
-    for part, first in zip(found, (0, 1), strict=True):
+    actual = by_slice(task, examples, predictions)
+    assert [(each.name, each.num_examples) for each in actual] == [("even", 21), ("odd", 20)]
+    for part, first in zip(actual, (0, 1), strict=True):
         assert part.scores == pytest.approx(
             score(task, examples[first::2], predictions[first::2]), abs=1e-12
         )
@@ -65,11 +65,11 @@ def test_slices_by_what_one_asks() -> None:
     """Any text made of an example; none where all are alike; a score that is not defined in a slice
     is left out."""
     task, examples, predictions = made("classify")
-    found = by_slice(
+    actual = by_slice(
         task, examples, predictions, slice_of=lambda example: str(getattr(example, "label", ""))
     )
-    assert {each.name for each in found} == {"no", "yes"}
-    assert all("matthews" not in each.scores for each in found)
+    assert {each.name for each in actual} == {"no", "yes"}
+    assert all("matthews" not in each.scores for each in actual)
     assert by_slice(task, examples, predictions, slice_of=lambda example: "one") == []
 
 
@@ -93,9 +93,9 @@ def test_intervals_do_not_depend_on_the_memory_they_may_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     task, examples, predictions = made("regress", 30)
-    whole = bootstrap(task, examples, predictions, samples=40)
+    full = bootstrap(task, examples, predictions, samples=40)
     monkeypatch.setattr("litebert.tasks.scores.score.CELLS", 7 * 30)
-    assert bootstrap(task, examples, predictions, samples=40) == whole
+    assert bootstrap(task, examples, predictions, samples=40) == full
 
 
 def test_an_interval_of_95_percent_holds_the_truth_about_as_often() -> None:
@@ -148,8 +148,8 @@ def test_what_is_not_defined_scores_0() -> None:
     """A model that always says the same number, as untrained ones do."""
     task, examples, _ = made("regress")
     same: list[Prediction] = [NumberPrediction(value=2.5) for _ in examples]
-    found = score(task, examples, same)
-    assert (found["pearson"], found["spearman"]) == (0, 0)
+    actual = score(task, examples, same)
+    assert (actual["pearson"], actual["spearman"]) == (0, 0)
     assert bootstrap(task, examples, same, samples=10)["pearson"] == (0, 0)
     lost: list[Prediction] = [NumberPrediction(value=math.nan) for _ in examples]
     assert score(task, examples, lost) == {
@@ -161,7 +161,7 @@ def test_what_is_not_defined_scores_0() -> None:
 
 def test_no_answer_halves_are_scores_of_their_questions() -> None:
     task, examples, predictions = made("answer or none", 60)
-    found = score(task, examples, predictions)
+    actual = score(task, examples, predictions)
     for half, wanted in (("has_answer", True), ("no_answer", False)):
         chosen = [
             i
@@ -169,8 +169,8 @@ def test_no_answer_halves_are_scores_of_their_questions() -> None:
             if isinstance(each, AnswerExample) and bool(each.answers) == wanted
         ]
         alone = score(task, [examples[i] for i in chosen], [predictions[i] for i in chosen])
-        assert found[f"{half}_f1"] == pytest.approx(alone["f1"])
-        assert found[f"{half}_exact"] == pytest.approx(alone["exact"])
+        assert actual[f"{half}_f1"] == pytest.approx(alone["f1"])
+        assert actual[f"{half}_exact"] == pytest.approx(alone["exact"])
 
 
 def test_what_cannot_be_scored_is_said() -> None:

@@ -26,16 +26,16 @@ def squad(*questions: dict[str, Any], context: str = CONTEXT, title: str = "T") 
 
 
 def ask(key: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
-    found = [{"text": text, "answer_start": start} for text, start in answers]
-    return {"id": key, "question": "Who?", "answers": found, **more}
+    actual = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": key, "question": "Who?", "answers": actual, **more}
 
 
 def read(
     folder: Path, content: object, name: str = "squad1", split: str = "dev", **options: Any
 ) -> list[AnswerExample]:
     (folder / f"{split}.json").write_text(json.dumps(content))
-    found = open_task(name, folder, options=TableOptions(**options)).splits[split]
-    return [example for example in found if isinstance(example, AnswerExample)]
+    actual = open_task(name, folder, options=TableOptions(**options)).splits[split]
+    return [example for example in actual if isinstance(example, AnswerExample)]
 
 
 @pytest.mark.parametrize("name", ["squad1", "squad2"])
@@ -95,15 +95,15 @@ def test_an_answer_cut_out_of_the_context_is_found_whatever_its_white_space(
 ) -> None:
     low = data.draw(st.integers(0, len(context)))
     text = re.sub(r"\s+", " ", context[low : data.draw(st.integers(low, len(context)))])
-    found = Answer.find(context, text, wrong)
+    actual = Answer.find(context, text, wrong)
     if text.strip():
-        assert found is not None
-        assert context[found.start :].startswith(found.text)
-        assert found.text.split() == text.split()
-        exact = Answer.find(context, found.text, found.start)
-        assert exact == found
+        assert actual is not None
+        assert context[actual.start :].startswith(actual.text)
+        assert actual.text.split() == text.split()
+        exact = Answer.find(context, actual.text, actual.start)
+        assert exact == actual
     else:
-        assert found is None
+        assert actual is None
 
 
 def test_answers_come_once_each_in_their_order(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_no_answer_and_an_unknown_answer_are_two_things(tmp_path: Path) -> None:
         "b", is_impossible=True, plausible_answers=[{"text": "Denver", "answer_start": 0}]
     )
     blank = ask("c", ("", 0))
-    found = read(
+    actual = read(
         tmp_path, squad(ask("a", is_impossible=False), impossible, blank, unknown), "squad2"
     )
-    assert [example.answers for example in found] == [(), (), (), None]
+    assert [example.answers for example in actual] == [(), (), (), None]
 
 
 @pytest.mark.parametrize(
@@ -170,17 +170,17 @@ def test_what_is_wrong_is_said(tmp_path: Path, content: object, message: str) ->
 
 
 def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
-    whole = json.dumps(squad(ask("a", ("Denver", 0)))).encode()
-    (tmp_path / "dev.json").write_bytes(whole[:-7])
+    full = json.dumps(squad(ask("a", ("Denver", 0)))).encode()
+    (tmp_path / "dev.json").write_bytes(full[:-7])
     with pytest.raises(
         DataError, match=r"dev\.json: not readable as JSON .* expected a whole file in UTF-8"
     ):
         open_task("squad1", tmp_path)
     (tmp_path / "dev.json").unlink()
-    (tmp_path / "dev.json.xz").write_bytes(lzma.compress(whole)[:-20])
+    (tmp_path / "dev.json.xz").write_bytes(lzma.compress(full)[:-20])
     with pytest.raises(DataError, match=r"dev\.json\.xz: cannot be read further"):
         open_task("squad1", tmp_path)
-    (tmp_path / "dev.json.xz").write_bytes(lzma.compress(whole))
+    (tmp_path / "dev.json.xz").write_bytes(lzma.compress(full))
     assert len(open_task("squad1", tmp_path).splits["dev"]) == 1
 
 

@@ -27,8 +27,8 @@ def label(name: str) -> LabelPrediction:
 
 
 def span(text: str, null_score: float, threshold: float | None) -> SpanPrediction:
-    found = Span(text=text, start=0, end=len(text), score=0.0)
-    return SpanPrediction(spans=(found,), null_score=null_score, null_threshold=threshold)
+    actual = Span(text=text, start=0, end=len(text), score=0.0)
+    return SpanPrediction(spans=(actual,), null_score=null_score, null_threshold=threshold)
 
 
 @pytest.mark.parametrize("name", GLUE)

@@ -50,9 +50,9 @@ def plain(examples: Any) -> list[Any]:
 @pytest.mark.parametrize("kind", OWN)
 def test_every_kind_reads_and_is_cut(tmp_path: Path, kind: str) -> None:
     data = open_task(kind, tiny_task(tmp_path, kind))
-    whole = sum(TINY_SPLITS.values())
+    full = sum(TINY_SPLITS.values())
     assert {split: len(examples) for split, examples in data.splits.items()} == {
-        "train": whole - 7,
+        "train": full - 7,
         "dev": 7,
     }
     assert data.notes[0].startswith(f"{kind}.")

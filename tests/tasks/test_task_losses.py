@@ -79,11 +79,11 @@ def test_microbatches_add_up(tokenizer: Tokenizer, kind: Any, head: Any) -> None
     card = made_card(kind, head)
     inputs, model = encode(card, made_examples(kind), tokenizer), made_model(card, tokenizer)
     batch = inputs.batch(np.arange(len(inputs)))
-    whole = gradients(model, [batch])
+    full = gradients(model, [batch])
     parts = gradients(model, [batch.rows(at, at + 5) for at in range(0, len(batch), 5)])
-    for one, other in zip(whole, parts, strict=True):
+    for one, other in zip(full, parts, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    assert any(gradient.abs().sum() > 0 for gradient in whole)
+    assert any(gradient.abs().sum() > 0 for gradient in full)
 
 
 def gradients(model: Model, batches: list[TaskBatch]) -> list[Tensor]:
@@ -95,10 +95,10 @@ def gradients(model: Model, batches: list[TaskBatch]) -> list[Tensor]:
         sums.loss.backward()  # type: ignore[no-untyped-call]
         total = sums.detach() if total is None else total + sums.detach()
     assert total is not None
-    found = [
+    actual = [
         parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
     ]
-    return [*found, *total.numbers().values()]
+    return [*actual, *total.numbers().values()]
 
 
 def test_an_option_that_is_not_there_takes_no_part(tokenizer: Tokenizer) -> None:

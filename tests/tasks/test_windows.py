@@ -10,11 +10,11 @@ SHAPES = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 30)), min_size=1,
 
 
 def test_a_worked_example() -> None:
-    found = windows(np.array([10, 3]), np.array([6, 6]), 2)
-    assert found.texts.tolist() == [0, 0, 0, 1]
-    assert found.starts.tolist() == [0, 2, 4, 0]
-    assert found.stops.tolist() == [6, 8, 10, 3]
-    assert found.cores.tolist() == [[0, 4], [4, 6], [6, 10], [0, 3]]
+    actual = windows(np.array([10, 3]), np.array([6, 6]), 2)
+    assert actual.texts.tolist() == [0, 0, 0, 1]
+    assert actual.starts.tolist() == [0, 2, 4, 0]
+    assert actual.stops.tolist() == [6, 8, 10, 3]
+    assert actual.cores.tolist() == [[0, 4], [4, 6], [6, 10], [0, 3]]
 
 
 @settings(deadline=None)
@@ -23,19 +23,19 @@ def test_every_token_belongs_to_one_window_and_stands_in_it(
     shapes: list[tuple[int, int]], stride: int
 ) -> None:
     lengths, rooms = np.array(shapes).T
-    found = windows(lengths, rooms, stride)
+    actual = windows(lengths, rooms, stride)
     for text, (length, room) in enumerate(shapes):
-        mine = np.flatnonzero(found.texts == text)
-        owned = [token for window in mine for token in range(*found.cores[window])]
+        mine = np.flatnonzero(actual.texts == text)
+        owned = [token for window in mine for token in range(*actual.cores[window])]
         assert owned == list(range(length))
         for window in mine:
-            start, stop, core = found.starts[window], found.stops[window], found.cores[window]
+            start, stop, core = actual.starts[window], actual.stops[window], actual.cores[window]
             assert stop - start <= room
             assert start <= core[0] <= core[1] <= stop
             assert stop == length or stop - start == room
             for token in range(*core):
                 assert around(token, start, stop) == max(
-                    around(token, *ends(found, other)) for other in mine
+                    around(token, *ends(actual, other)) for other in mine
                 )
 
 
@@ -44,10 +44,10 @@ def test_every_token_belongs_to_one_window_and_stands_in_it(
 def test_behind_a_token_of_the_core_comes_half_an_overlap(
     length: int, room: int, stride: int
 ) -> None:
-    found = windows(np.array([length]), np.array([room]), stride)
+    actual = windows(np.array([length]), np.array([room]), stride)
     overlap = room - min(stride, room // 2)
-    for window, (_, last) in enumerate(found.cores):
-        assert found.stops[window] == length or found.stops[window] - last >= overlap // 2
+    for window, (_, last) in enumerate(actual.cores):
+        assert actual.stops[window] == length or actual.stops[window] - last >= overlap // 2
 
 
 def ends(found: object, window: int) -> tuple[int, int]:

@@ -29,18 +29,20 @@ from tests.helpers.predictions import TASKS, made
 @pytest.mark.parametrize("kind", sorted(TASKS))
 def test_the_worst_are_wrong_and_the_rest_is_right(kind: str) -> None:
     task, examples, predictions = made(kind, 40)
-    found = worst(task, examples, predictions, count=100)
-    assert 0 < len(found) < 40
-    assert [each.weight for each in found] == sorted((each.weight for each in found), reverse=True)
-    assert all(examples[each.number] is each.example for each in found)
-    wrong = {each.number for each in found}
+    actual = worst(task, examples, predictions, count=100)
+    assert 0 < len(actual) < 40
+    assert [each.weight for each in actual] == sorted(
+        (each.weight for each in actual), reverse=True
+    )
+    assert all(examples[each.number] is each.example for each in actual)
+    wrong = {each.number for each in actual}
     right = [number for number in range(40) if number not in wrong]
     alone = score(
         replace(task, scores=("exact",)) if "exact" in task.scores else task,
         *_chosen(examples, predictions, right),
     )
     assert next(iter(alone.values())) == pytest.approx(1)
-    assert worst(task, examples, predictions, count=3) == found[:3]
+    assert worst(task, examples, predictions, count=3) == actual[:3]
 
 
 def _chosen(examples, predictions, numbers):  # type: ignore[no-untyped-def]

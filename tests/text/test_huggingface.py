@@ -120,21 +120,21 @@ def test_letters_that_are_taken_apart_and_put_together_again() -> None:
 
 def test_pairs_carry_segments(tokenizer: Tokenizer) -> None:
     expected = tokenizer.pair("The old sailor", "two horses")
-    found = theirs(tokenizer).encode("The old sailor", "two horses")
-    assert (found.ids, found.type_ids) == (expected.token_ids, expected.segment_ids)
+    actual = theirs(tokenizer).encode("The old sailor", "two horses")
+    assert (actual.ids, actual.type_ids) == (expected.token_ids, expected.segment_ids)
     assert (
         theirs(tokenizer).encode("The old sailor").ids == tokenizer.pair("The old sailor").token_ids
     )
 
 
 def test_mask_in_a_text_takes_no_extra_space(tokenizer: Tokenizer) -> None:
-    found = theirs(tokenizer).encode("the old [MASK], and [MASK] found", add_special_tokens=False)
+    actual = theirs(tokenizer).encode("the old [MASK], and [MASK] found", add_special_tokens=False)
     left, middle, right = (
         tokenizer.encode("the old"),
         tokenizer.encode("x, and")[-2:],
         tokenizer.encode("found"),
     )
-    assert found.ids == [*left, 4, *middle, 4, *right]
+    assert actual.ids == [*left, 4, *middle, 4, *right]
 
 
 def test_transformers_loads_the_folder(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_transformers_loads_the_folder(tokenizer: Tokenizer, tmp_path: Path) -> 
     for loader in (transformers.AutoTokenizer, transformers.PreTrainedTokenizerFast):
         peer = loader.from_pretrained(tmp_path)
         expected = tokenizer.pair("The old sailor", "two horses")
-        found = peer("The old sailor", "two horses")
-        assert (found["input_ids"], found["token_type_ids"]) == (
+        actual = peer("The old sailor", "two horses")
+        assert (actual["input_ids"], actual["token_type_ids"]) == (
             expected.token_ids,
             expected.segment_ids,
         )
@@ -250,5 +250,5 @@ def _sized(value: bytes) -> bytes:
 
 
 def _tokens(peer: Any, text: str) -> list[str]:
-    found: list[str] = peer.encode(text, add_special_tokens=False).tokens
-    return found
+    actual: list[str] = peer.encode(text, add_special_tokens=False).tokens
+    return actual

@@ -57,14 +57,14 @@ LINES = st.lists(
 
 
 def check(paragraphs: list[str]) -> None:
-    found = sentence_words(paragraphs)
+    actual = sentence_words(paragraphs)
     expected = [split_sentences(paragraph) for paragraph in paragraphs]
-    assert found.num_sentences.tolist() == [len(sentences) for sentences in expected]
+    assert actual.num_sentences.tolist() == [len(sentences) for sentences in expected]
     if not paragraphs:
         return
-    bounds = np.cumsum(found.num_sentences)[:-1]
+    bounds = np.cumsum(actual.num_sentences)[:-1]
     for paragraph, sentences, words, regular in zip(
-        paragraphs, expected, np.split(found.words, bounds), found.regular, strict=True
+        paragraphs, expected, np.split(actual.words, bounds), actual.regular, strict=True
     ):
         if regular:
             assert words.tolist() == [len(sentence.split()) for sentence in sentences], paragraph
@@ -78,7 +78,7 @@ def test_the_golden_set() -> None:
 
 
 def test_plain_paragraphs_are_regular() -> None:
-    found = sentence_words(
+    actual = sentence_words(
         [
             "One two. Three four five! Yes.",
             "Café – “là”. Oui.",
@@ -86,9 +86,9 @@ def test_plain_paragraphs_are_regular() -> None:
             "two  spaces. Cat d.",
         ]
     )
-    assert found.num_sentences.tolist() == [3, 2, 3, 2]
-    assert found.words[:5].tolist() == [2, 3, 1, 3, 1]
-    assert found.regular.tolist() == [True, True, False, False]
+    assert actual.num_sentences.tolist() == [3, 2, 3, 2]
+    assert actual.words[:5].tolist() == [2, 3, 1, 3, 1]
+    assert actual.regular.tolist() == [True, True, False, False]
 
 
 @given(LINES)

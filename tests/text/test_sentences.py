@@ -168,12 +168,12 @@ UNSPACED = {
 
 
 def cases(table: dict[str, str], space: str) -> list[object]:
-    found = []
+    actual = []
     for kind, block in table.items():
         for line in filter(None, map(str.strip, block.split("\n"))):
             expected = [part.strip() for part in line.split("|")]
-            found.append(pytest.param(space.join(expected), expected, id=f"{kind}: {line[:30]}"))
-    return found
+            actual.append(pytest.param(space.join(expected), expected, id=f"{kind}: {line[:30]}"))
+    return actual
 
 
 GOLDEN = cases(SPACED, " ") + cases(UNSPACED, "")

@@ -47,7 +47,7 @@ TEXTS = (
 
 def reference_pieces(processor: sentencepiece.SentencePieceProcessor, cleaned: str) -> list[str]:
     """The reference's `encode_pieces`, with the ▁ that it means to take off taken off."""
-    found = []
+    actual = []
     for token in processor.Encode(cleaned, out_type=str):
         if (
             len(token) > 1
@@ -58,10 +58,10 @@ def reference_pieces(processor: sentencepiece.SentencePieceProcessor, cleaned: s
             parts = processor.Encode(token[:-1].replace("▁", ""), out_type=str)
             if not token.startswith("▁"):
                 parts = [part for part in (parts[0].removeprefix("▁"), *parts[1:]) if part]
-            found += [*parts, ","]
+            actual += [*parts, ","]
         else:
-            found.append(token)
-    return found
+            actual.append(token)
+    return actual
 
 
 @given(TEXTS)
@@ -146,11 +146,11 @@ def test_offsets_worked_example(tokenizer: Tokenizer) -> None:
     text = "  The  OLD\tCafe\u0301 (½) “a”."
     row = tokenizer.encode_with_offsets([text])[0]
     places = [text[start:end] for start, end in row.offsets]
-    found = [
+    actual = [
         pair for pair in zip((tokenizer.tokens[i] for i in row.ids), places, strict=True) if pair[1]
     ]
-    assert found[:4] == [("▁the", "The"), ("▁old", "OLD"), ("▁cafe", "Cafe\u0301"), ("(", "(")]
-    assert [place for _, place in found[4:]] == ["½", "½", "½", ")", "“", "a", "”", "."]
+    assert actual[:4] == [("▁the", "The"), ("▁old", "OLD"), ("▁cafe", "Cafe\u0301"), ("(", "(")]
+    assert [place for _, place in actual[4:]] == ["½", "½", "½", ")", "“", "a", "”", "."]
 
 
 def test_pairs(tokenizer: Tokenizer) -> None:

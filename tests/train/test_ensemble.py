@@ -15,30 +15,30 @@ from tests.helpers.predictions import TASKS, made_models
 @pytest.mark.parametrize("kind", sorted(TASKS))
 def test_an_ensemble_is_no_worse_than_its_best_model(kind: str) -> None:
     task, examples, said = made_models(kind, [0.6, 0.75, 0.7, 0.65])
-    found = choose_on_dev(task, examples, said)
+    actual = choose_on_dev(task, examples, said)
     name = task.scores[0]
-    assert found.together[name] >= max(single[name] for single in found.singles) - 1e-12
-    assert found.together[name] >= found.everyone[name] - 1e-12
-    assert len(found.steps) == len(set(found.members))
-    assert found.steps[-1] == pytest.approx(found.together[name])
-    assert found.singles == tuple(score(task, examples, each) for each in said)
-    assert found.everyone == score(task, examples, average(task, said))
-    assert found.singles[found.members[0]][name] == max(single[name] for single in found.singles)
+    assert actual.together[name] >= max(single[name] for single in actual.singles) - 1e-12
+    assert actual.together[name] >= actual.everyone[name] - 1e-12
+    assert len(actual.steps) == len(set(actual.members))
+    assert actual.steps[-1] == pytest.approx(actual.together[name])
+    assert actual.singles == tuple(score(task, examples, each) for each in said)
+    assert actual.everyone == score(task, examples, average(task, said))
+    assert actual.singles[actual.members[0]][name] == max(single[name] for single in actual.singles)
 
 
 def test_models_that_err_apart_are_better_together() -> None:
     task, examples, said = made_models("classify", [0.8] * 7, size=400)
-    found = choose_on_dev(task, examples, said)
-    assert len(found.members) > 1
-    assert min(found.together["accuracy"], found.crossed["accuracy"]) > max(
-        single["accuracy"] for single in found.singles
+    actual = choose_on_dev(task, examples, said)
+    assert len(actual.members) > 1
+    assert min(actual.together["accuracy"], actual.crossed["accuracy"]) > max(
+        single["accuracy"] for single in actual.singles
     )
 
 
 def test_a_model_that_says_nothing_new_is_left_out() -> None:
     task, examples, said = made_models("classify", [0.8, 0.3])
-    found = choose_on_dev(task, examples, [said[0], said[0], said[1]])
-    assert found.members == (0,)
+    actual = choose_on_dev(task, examples, [said[0], said[0], said[1]])
+    assert actual.members == (0,)
 
 
 def test_choosing_flatters_and_the_crossed_score_shows_it() -> None:
@@ -56,12 +56,12 @@ def test_choosing_flatters_and_the_crossed_score_shows_it() -> None:
             for label, p in zip(labels, chances, strict=True)
         ]
 
-    found = choose_on_dev(task, examples, [coin() for _ in range(12)])
-    assert found.together["accuracy"] > 0.55
-    assert abs(found.crossed["accuracy"] - 0.5) < 0.03
+    actual = choose_on_dev(task, examples, [coin() for _ in range(12)])
+    assert actual.together["accuracy"] > 0.55
+    assert abs(actual.crossed["accuracy"] - 0.5) < 0.03
 
 
 def test_one_model_is_an_ensemble() -> None:
     task, examples, said = made_models("regress", [0.5], size=1)
-    found = choose_on_dev(task, examples, said)
-    assert (found.members, found.crossed) == ((0,), found.singles[0])
+    actual = choose_on_dev(task, examples, said)
+    assert (actual.members, actual.crossed) == ((0,), actual.singles[0])

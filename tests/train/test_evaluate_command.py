@@ -54,8 +54,8 @@ def tuned(folder: Path, name: str, data: Path, tokenizer: Tokenizer, *, seed: in
 def ran(capsys: pytest.CaptureFixture[str], *args: object, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert cli.run([str(arg) for arg in args]) == code, capsys.readouterr().err
-    found = capsys.readouterr()
-    return found.out, found.err
+    captured = capsys.readouterr()
+    return captured.out, captured.err
 
 
 @pytest.mark.parametrize("name", ["cola", "stsb", "mnli", "squad2", "race", "classify", "tag"])
@@ -190,11 +190,11 @@ def test_many_labels_are_listed_by_how_often_they_are_confused(
     args = ("evaluate", "classify", "--model", model, "--data", data, "--split", "dev")
     out, _ = ran(capsys, *args)
     assert "true ↓" not in out
-    found = re.search(r"most often confused\n  (\d+) of (label \d+) as (label \d+)\n", out)
-    assert found
+    match = re.search(r"most often confused\n  (\d+) of (label \d+) as (label \d+)\n", out)
+    assert match
     counts = json.loads(ran(capsys, *args, "--json")[0])["confusion"]
-    assert counts[found[2]][found[3]] == int(found[1])
-    assert int(found[1]) == max(
+    assert counts[match[2]][match[3]] == int(match[1])
+    assert int(match[1]) == max(
         count for true, row in counts.items() for name, count in row.items() if name != true
     )
 

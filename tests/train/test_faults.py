@@ -41,11 +41,11 @@ class Poisoned(Watched):
         self.bad, compute = bad, self.job.losses
 
         def poisoned(model: Any, microbatch: Any, step: int) -> Any:
-            found = compute(model, microbatch, step)
+            actual = compute(model, microbatch, step)
             if self.bad.get(step, 0) > 0:
                 self.bad[step] -= 1
-                found = replace(found, masked=found.masked * float("nan"))
-            return found
+                actual = replace(actual, masked=actual.masked * float("nan"))
+            return actual
 
         self.job.losses = poisoned  # type: ignore[method-assign]
 

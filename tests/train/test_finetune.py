@@ -257,12 +257,12 @@ def test_the_threshold_for_no_answer_is_searched_where_it_is_asked_for(tmp_path:
     assert len(ours.train.examples) + len(ours.threshold_split.examples) == len(
         theirs.train.examples
     )
-    found = [
+    actual = [
         tune(recipe("answer", epochs=2, null_search=where), tmp_path / where).result.details  # type: ignore[attr-defined]
         for where in ("train", "dev")
     ]
-    assert found[0]["null_threshold"] != found[1]["null_threshold"]
-    for where, result in zip(("train", "dev"), found, strict=True):
+    assert actual[0]["null_threshold"] != actual[1]["null_threshold"]
+    for where, result in zip(("train", "dev"), actual, strict=True):
         card = json.loads((tmp_path / where / "final" / "task.json").read_text())
         assert card["null_threshold"] == result["null_threshold"]
 
@@ -312,12 +312,12 @@ def test_a_batch_is_divided_among_ranks_and_a_rank_without_units_counts_for_noth
         recipe(encoder_dropout=0.0, head_dropout=0.0), ready("classify"), source(), CPU
     ).learner.model
     for step in range(alone.per_epoch):
-        whole = alone.batch(step)
-        counts = alone.counts(whole)
+        full = alone.batch(step)
+        counts = alone.counts(full)
         parts = [(job, job.batch(step)) for job in ranks]
         assert sum(job.counts(batch)["targets"] for job, batch in parts) == counts["targets"]
         together = sum(job.losses(model, batch, step).loss.item() for job, batch in parts)
-        assert together == pytest.approx(alone.losses(model, whole, step).loss.item(), rel=1e-5)
+        assert together == pytest.approx(alone.losses(model, full, step).loss.item(), rel=1e-5)
     assert any(len(alone.units(step)) == 1 for step in range(alone.per_epoch))
 
 

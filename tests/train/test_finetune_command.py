@@ -186,11 +186,11 @@ def test_another_batch_size_keeps_the_epochs_and_the_part_of_warmup(
             )
             == 0
         )
-    found = [
+    record = [
         json.loads((tmp_path / name / "recipe.json").read_text())["recipe"]
         for name in ("8", "4", "epochs")
     ]
-    assert [(each["steps"], each["epochs"], each["optimizer"]["warmup"]) for each in found] == [
+    assert [(each["steps"], each["epochs"], each["optimizer"]["warmup"]) for each in record] == [
         (62, None, 16),
         (124, None, 16 / 62),
         (None, 2.0, 16 / 62),

@@ -35,11 +35,11 @@ class Poisoned(WatchedTuning):
         self.bad, compute = bad, self.job.losses
 
         def poisoned(model: Any, microbatch: Any, step: int) -> Any:
-            found = compute(model, microbatch, step)
+            actual = compute(model, microbatch, step)
             if self.bad.get(step, 0) > 0:
                 self.bad[step] -= 1
-                found = replace(found, loss=found.loss * float("nan"))
-            return found
+                actual = replace(actual, loss=actual.loss * float("nan"))
+            return actual
 
         self.job.losses = poisoned  # type: ignore[method-assign]
 
@@ -54,8 +54,8 @@ def poisoned(bad: dict[int, int], wish: Any, **more: Any) -> Poisoned:
 
 
 def result(run: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run / "result.json").read_text())
-    return found
+    record: dict[str, Any] = json.loads((run / "result.json").read_text())
+    return record
 
 
 def test_thirty_nans_never_reach_the_weights(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_a_run_that_never_leaves_chance_is_said_aloud_and_retried_twice(
     assert told[2]["message"].endswith(
         "; look at the data, or try another --learning-rate or --epochs"
     )
-    found = result(hopeless[0])
-    assert (found["attempts"], found["left_chance"], found["steps"]) == (3, False, 48)
+    actual = result(hopeless[0])
+    assert (actual["attempts"], actual["left_chance"], actual["steps"]) == (3, False, 48)
     firsts = [
         record
         for record in essence(hopeless[0])

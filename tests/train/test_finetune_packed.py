@@ -37,15 +37,15 @@ class Pretended:
 
     def replay(self) -> None:
         assert self.recorded is not None
-        found = self.recorded
+        actual = self.recorded
         losses, gradients = self.graphs.run(
-            DeviceBatch.within(self.layout, found.inputs), found.divisors, self.depth
+            DeviceBatch.within(self.layout, actual.inputs), actual.divisors, self.depth
         )
-        for mine, new in zip(found.gradients, gradients, strict=True):
+        for mine, new in zip(actual.gradients, gradients, strict=True):
             if mine is not None and new is not None:
                 mine.copy_(new)
         for name, number in losses.numbers().items():
-            getattr(found.losses, name).copy_(number)
+            getattr(actual.losses, name).copy_(number)
         self.graphs.replays += 1
 
 

@@ -97,12 +97,12 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(
         exact = gradient_of(job, truth, batch.padded(draws=job.replaces))
         graphs(batch, step, COUNTS)
         replayed = flat([parameter.grad for parameter in graphs.parameters])
-        found = {
+        actual = {
             "plain": gradient_of(job, rounded, batch.padded(draws=job.replaces)),
             "packed": gradient_of(job, rounded, job.layout(batch)),
             "replayed": replayed,
         }
-        for name, gradient in found.items():
+        for name, gradient in actual.items():
             errors[name].append(float((gradient - exact).norm() / exact.norm()))
         for parameter in graphs.parameters:
             parameter.grad = None

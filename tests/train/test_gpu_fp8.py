@@ -103,11 +103,11 @@ def test_packed_and_replayed_passes_err_no_more_than_plain_ones(shards: Path) ->
         batch = job.batch(step)
         exact = plain(truth, batch)
         graphs(batch, step, COUNTS)
-        found = {
+        actual = {
             "plain": plain(working.model, batch),
             "replayed": flat([parameter.grad for parameter in graphs.parameters]),
         }
-        for name, gradient in found.items():
+        for name, gradient in actual.items():
             errors[name].append(float((gradient - exact).norm() / exact.norm()))
         for parameter in graphs.parameters:
             parameter.grad = None

@@ -134,9 +134,9 @@ def test_each_replay_drops_other_values_and_a_seed_drops_the_same(
     assert not graphs.recorded
     loss(WARM)
     assert graphs.recorded  # a recording may draw, too
-    found = [loss(seed) for seed in range(6)]
-    assert len(set(found)) == 6, "two replays with other seeds drop other values"
-    assert [loss(seed) for seed in range(6)] == found, "the same seed drops the same"
+    actual = [loss(seed) for seed in range(6)]
+    assert len(set(actual)) == 6, "two replays with other seeds drop other values"
+    assert [loss(seed) for seed in range(6)] == actual, "the same seed drops the same"
     runtime.seed(0)
     one, other = (float(graphs(batch, 0, job.counts(batch)).loss) for _ in range(2))
     assert one != other, "the generator moves on with each replay"
@@ -178,10 +178,10 @@ def test_packed_vectors_are_the_padded_ones_in_order(tmp_path: Path, pooling: An
 
     def error(**settings: Any) -> float:
         checkpoint = Checkpoint(model=copy.deepcopy(model), tokenizer=tokenizer)
-        found = Predictor(
+        actual = Predictor(
             TorchEngine(checkpoint, device="cuda", batch_tokens=2000, **settings)
         ).embed(texts, pooling=pooling)
-        return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+        return float(np.linalg.norm(actual - truth) / np.linalg.norm(truth))
 
     assert error(dtype="float32") < 5e-3  # TF32 or not
     assert error() < 0.03

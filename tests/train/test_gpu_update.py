@@ -138,11 +138,11 @@ def test_a_run_learns_what_it_learns_without(tmp_path: Path, optimizer: dict[str
     plain, recorded = (finetuning(tmp_path / name, **optimizer) for name in ("plain", "recorded"))
     plain.learner.update = None
     expected = losses_of(plain, tmp_path / "plain-run")
-    found = losses_of(recorded, tmp_path / "recorded-run")
+    actual = losses_of(recorded, tmp_path / "recorded-run")
     assert isinstance(recorded.learner.update, RecordedUpdate)
     assert recorded.learner.update.recorded is not None
-    assert len(found) == STEPS
-    assert found == pytest.approx(expected, rel=5e-2)
+    assert len(actual) == STEPS
+    assert actual == pytest.approx(expected, rel=5e-2)
 
 
 class Failing(RecordedUpdate):

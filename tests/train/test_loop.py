@@ -48,8 +48,8 @@ class SignalledJob(ToyJob):
 
 @pytest.mark.parametrize("at", range(1, 60, 3))  # three microbatches in each of twenty steps
 def test_a_run_interrupted_anywhere_equals_one_that_was_not(tmp_path: Path, at: int) -> None:
-    whole = ToyRun(tmp_path / "whole", ToyJob(micro=3))
-    whole.run()
+    full = ToyRun(tmp_path / "whole", ToyJob(micro=3))
+    full.run()
     first = ToyRun(tmp_path / "parts", SignalledJob(at))
     with pytest.raises(
         InterruptedRunError,
@@ -58,8 +58,8 @@ def test_a_run_interrupted_anywhere_equals_one_that_was_not(tmp_path: Path, at: 
         first.run()
     second = ToyRun(tmp_path / "parts", ToyJob(micro=3))
     second.run()
-    assert second.weights() == whole.weights()
-    assert losses(first) + losses(second) == losses(whole)
+    assert second.weights() == full.weights()
+    assert losses(first) + losses(second) == losses(full)
 
 
 def test_ctrl_c_twice_ends_at_once() -> None:

@@ -60,9 +60,9 @@ def test_it_learns_and_says_what_it_read(folder: Path, capsys: pytest.CaptureFix
     assert (card["task"]["head"], card["label_threshold"]) == ("multilabel", 0.5)
     assert card["task"]["labels"] == ["farm", "sea", "sky"]
     assert cli.run(["evaluate", "classify", *args, "--baselines"]) == 0
-    told = capsys.readouterr()
-    assert "rows have several labels" in told.err
-    assert "subset accuracy" in told.out
+    captured = capsys.readouterr()
+    assert "rows have several labels" in captured.err
+    assert "subset accuracy" in captured.out
 
 
 def test_classify_prints_every_label_and_its_probability(

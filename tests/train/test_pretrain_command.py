@@ -230,12 +230,12 @@ def test_a_run_that_goes_on_elsewhere_says_that_bits_may_differ(
     shutil.copytree(finished, moved)
     environment = json.loads((moved / "environment.json").read_text())
     (moved / "environment.json").write_text(json.dumps(environment | {"threads": 64}))
-    said: list[str] = []
+    messages: list[str] = []
     from litebert.recipes import PretrainRecipe
 
     recipe = PretrainRecipe.from_dict(json.loads((moved / "recipe.json").read_text())["recipe"])
-    Pretraining(recipe, shards, CPU, say=said.append).train(moved, progress=False)
-    assert said == ["the run resumes, but not bit for bit: threads 64 then, 1 now"]
+    Pretraining(recipe, shards, CPU, say=messages.append).train(moved, progress=False)
+    assert messages == ["the run resumes, but not bit for bit: threads 64 then, 1 now"]
 
 
 def test_a_recipe_file_gives_the_same_run(finished: Path, shards: Path, tmp_path: Path) -> None:
@@ -312,16 +312,16 @@ def test_a_rehearsal_tells_what_a_run_takes_and_writes_nothing(
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     assert pretrain(shards, tmp_path / "run", "--dry-run", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["batch_size"], found["sequence_length"], found["steps"]) == (8, 24, 12)
-    assert found["tokens"] == 4 * 4 * 16 + 2 * 8 * 16 + 6 * 8 * 24
-    assert found["microbatch_rows"] == 2  # 64 tokens at a time
-    assert found["mask_fraction"] == 0.35
-    assert found["memory_bytes"] > 2**20
-    assert found["tokens_per_second"] > 0
+    captured = json.loads(capsys.readouterr().out)
+    assert (captured["batch_size"], captured["sequence_length"], captured["steps"]) == (8, 24, 12)
+    assert captured["tokens"] == 4 * 4 * 16 + 2 * 8 * 16 + 6 * 8 * 24
+    assert captured["microbatch_rows"] == 2  # 64 tokens at a time
+    assert captured["mask_fraction"] == 0.35
+    assert captured["memory_bytes"] > 2**20
+    assert captured["tokens_per_second"] > 0
     parameters = sum(parameter.numel() for parameter in tiny_model(shards).parameters())
     assert (
-        found["disk_bytes"] > parameters * 4 * 11
+        captured["disk_bytes"] > parameters * 4 * 11
     )  # three snapshots with two moments, best and final
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert pretrain(shards, tmp_path / "run", "--dry-run") == 0
@@ -341,12 +341,12 @@ def test_a_rehearsal_tells_what_a_run_takes_and_writes_nothing(
 def test_where_a_model_will_load_is_told_before_the_first_step(
     shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     for norm, order in (("post", "sop"), ("post", "none"), ("pre", "sop")):
         recipe = tiny_recipe(steps=1, encoder={"norm": norm}, order=order)
-        training = Pretraining(recipe, shards, CPU, say=told.append)
+        training = Pretraining(recipe, shards, CPU, say=messages.append)
         training.train(tmp_path / f"{norm}-{order}", progress=False)
-    assert [message for message in told if "transformers" in message] == [
+    assert [message for message in messages if "transformers" in message] == [
         "once converted, transformers loads the model as AlbertForPreTraining",
         "once converted, transformers loads the model as AlbertForMaskedLM",
         "once converted, transformers loads the model with trust_remote_code=True, since it has no "

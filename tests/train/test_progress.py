@@ -63,18 +63,18 @@ def test_a_stage_is_announced_once_where_it_begins() -> None:
 def test_the_expected_time_is_that_of_the_first_steps() -> None:
     """1,000 steps of which the second half costs four times as much; the first step, of 60 s, does
     not count, and the estimate comes once, after ten seconds of steps."""
-    told: list[tuple[int, str]] = []
+    messages: list[tuple[int, str]] = []
     cost = [1.0] * 500 + [4.0] * 500
     expected = ExpectedTime(
         lambda metrics: cost[metrics["step"]],
         lambda step: sum(cost[step:]),
-        lambda step, message: told.append((step, message)),
+        lambda step, message: messages.append((step, message)),
     )
     for step in range(30):
         expected(step, {"step": step, "seconds": 60.0 + 2.5 * step})
     left = 2.5 * (495 + 4 * 500)  # 6,237.5 s
     assert left // 60 == 103
-    assert told == [
+    assert messages == [
         (
             5,
             "about 1 h 44 min to go on this machine, evaluations not counted, at the speed of the "
@@ -84,13 +84,13 @@ def test_the_expected_time_is_that_of_the_first_steps() -> None:
 
 
 def test_a_short_run_is_not_told_its_time() -> None:
-    told: list[tuple[int, str]] = []
+    messages: list[tuple[int, str]] = []
     expected = ExpectedTime(
-        lambda metrics: 1.0, lambda step: 100.0 - step, lambda *message: told.append(message)
+        lambda metrics: 1.0, lambda step: 100.0 - step, lambda *message: messages.append(message)
     )
     for step in range(100):
         expected(step, {"seconds": 2.0 * step})
-    assert told == []
+    assert messages == []
 
 
 def test_the_work_of_pretraining_is_tokens_times_layers() -> None:

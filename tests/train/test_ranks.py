@@ -86,11 +86,11 @@ def test_ranks_share_the_heldout_examples_and_pause_equally_often(shards: Path) 
         for number in range(3)
     ]
     assert len({len(batches) for batches in shared}) == 1
-    found = [
+    actual = [
         batch.indices for turn in zip(*shared, strict=True) for batch in turn if batch is not None
     ]
     np.testing.assert_array_equal(
-        np.concatenate(found), np.concatenate([batch.indices for batch in alone if batch])
+        np.concatenate(actual), np.concatenate([batch.indices for batch in alone if batch])
     )
 
 

@@ -352,10 +352,10 @@ def test_runs_may_start_from_each_others_checkpoints(
     shape = {"evaluate_every": 0, "steps": 2}
 
     def started(init: Path, **changes: Any) -> tuple[str, Pretraining]:
-        said: list[str] = []
+        messages: list[str] = []
         recipe = tiny_recipe(**shape | changes)
-        training = Pretraining(recipe, shards, CPU, init=init, say=said.append)
-        return next(text for text in said if text.startswith("weights start")), training
+        training = Pretraining(recipe, shards, CPU, init=init, say=messages.append)
+        return next(text for text in messages if text.startswith("weights start")), training
 
     final = whole[0] / "final"
     text, training = started(final, **RTD)

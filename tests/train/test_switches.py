@@ -105,8 +105,8 @@ def test_a_run_says_what_its_gate_notes(shards: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", ["adapters", "reversible", "bands"])
 def test_it_learns(name: str, shards: Path, tmp_path: Path) -> None:
     train(recipe(name, steps=25, evaluate_every=0, save_every=0), shards, tmp_path / "run")
-    found = losses(tmp_path / "run")
-    assert sum(found[-5:]) < sum(found[:5]) - 1
+    actual = losses(tmp_path / "run")
+    assert sum(actual[-5:]) < sum(actual[:5]) - 1
 
 
 @pytest.mark.parametrize("name", SWITCHES)

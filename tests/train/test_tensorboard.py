@@ -39,13 +39,13 @@ def write(folder: Path, *records: tuple[str, int, dict[str, Any]]) -> None:
 def test_what_is_read_back_equals_the_records(tmp_path: Path) -> None:
     held = {"masked_loss": 2.5, "text": "no number", "flag": True}
     write(tmp_path, ("step", 0, STEP), ("step", 1, STEP | {"loss": 1.25}), ("evaluation", 2, held))
-    found = read(tmp_path)
-    assert found["training/loss"] == [(1, 1.5), (2, 1.25)]
-    assert found["training/masked_accuracy"] == [(1, 0.25), (2, 0.25)]
-    assert found["held_out/masked_loss"] == [(2, 2.5)], (
+    actual = read(tmp_path)
+    assert actual["training/loss"] == [(1, 1.5), (2, 1.25)]
+    assert actual["training/masked_accuracy"] == [(1, 0.25), (2, 0.25)]
+    assert actual["held_out/masked_loss"] == [(2, 2.5)], (
         "after 2 steps, where the second step's point lies too"
     )
-    assert set(found) == {
+    assert set(actual) == {
         "training/loss",
         "training/masked_accuracy",
         "training/tokens",
@@ -105,9 +105,9 @@ def test_a_run_that_goes_on_keeps_what_it_did_before(tmp_path: Path) -> None:
         ("event", 2, {"event": "resumed", "message": "resumed at step 2"}),
         ("step", 2, STEP | {"loss": 9.0}),
     )
-    found = read(tmp_path)
-    assert found["training/loss"] == [(1, 1.5), (2, 1.5), (3, 9.0)]
-    assert found["held_out/masked_loss"] == [(2, 2.5)]
+    actual = read(tmp_path)
+    assert actual["training/loss"] == [(1, 1.5), (2, 1.5), (3, 9.0)]
+    assert actual["held_out/masked_loss"] == [(2, 2.5)]
 
 
 def test_without_the_package_the_extra_is_named(

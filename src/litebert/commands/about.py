@@ -74,7 +74,7 @@ def _describe_preset(config: EncoderConfig, *, seq: int, batch: int) -> dict[str
         "config": config.to_dict(),
         "parameters": {
             "encoder": total,
-            **{f"encoder.{part}": n for part, n in parts.items()},
+            **{f"encoder.{module}": n for module, n in parts.items()},
             **heads,
         },
         "flops_per_token": {
@@ -102,14 +102,16 @@ def _print_preset(name: str, facts: dict[str, Any]) -> None:
     table = Table(title=name, show_header=False, box=None, title_justify="left", title_style="bold")
     table.add_column(justify="left")
     table.add_column(justify="right")
-    for part, number in facts["parameters"].items():
+    for module, number in facts["parameters"].items():
         label = {
             "encoder": "parameters, encoder with pooler",
             "masked": "+ masked-token head",
             "order": "+ order head",
         }
         if number:
-            table.add_row(label.get(part, "    " + part.removeprefix("encoder.")), f"{number:,}")
+            table.add_row(
+                label.get(module, "    " + module.removeprefix("encoder.")), f"{number:,}"
+            )
     flops, sizes = facts["flops_per_token"], facts["bytes"]
     table.add_row(f"FLOPs per token at {flops['seq']} tokens, forward", _si(flops["forward"]))
     table.add_row("    pretraining step (15 % masked)", _si(flops["pretraining"]))

@@ -240,7 +240,7 @@ class EncoderConfig:
 
 def _read_bands(value: Any) -> Any:
     """A list of JSON, or `4000,16000` of a command line, as a tuple; anything else unchanged."""
-    if isinstance(value, str) and all(part.isdecimal() for part in value.split(",")):
+    if isinstance(value, str) and all(start.isdecimal() for start in value.split(",")):
         return tuple(map(int, value.split(",")))
     if isinstance(value, list):
         return tuple(value)

@@ -215,8 +215,8 @@ def _gather_quarantine(journal: Journal, count: int) -> None:
     if parts:
         with open_atomic(final) as joined:
             for path in parts:
-                with path.open("rb") as part:
-                    shutil.copyfileobj(part, joined)
+                with path.open("rb") as shard_file:
+                    shutil.copyfileobj(shard_file, joined)
 
 
 def _make_folder(out: str | os.PathLike[str]) -> Path:

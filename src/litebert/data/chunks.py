@@ -83,7 +83,7 @@ def _below(folder: str) -> list[str]:
     inside = [
         path
         for path in paths
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not any(component.startswith(".") for component in path.relative_to(folder).parts)
     ]
     return [path.as_posix() for path in sorted(inside, key=lambda path: path.parts)]
 

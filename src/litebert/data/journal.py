@@ -141,8 +141,8 @@ class Journal:
     def _clear(self) -> None:
         """Remove what builds write, the index first; other files stay."""
         (self.out / INDEX_FILE).unlink(missing_ok=True)
-        for part in PARTS:
-            for path in self.out.glob(f"[0-9]*.{part}.npy"):
+        for array_name in PARTS:
+            for path in self.out.glob(f"[0-9]*.{array_name}.npy"):
                 path.unlink()
         (self.out / QUARANTINE_FILE).unlink(missing_ok=True)
         shutil.rmtree(self.out / TOKENIZER_FOLDER, ignore_errors=True)
@@ -154,8 +154,8 @@ class Journal:
         try:
             record: Record = json.loads((self.folder / f"{shard_name(number)}.json").read_bytes())
             is_complete = tuple(record["start"]) == start and all(
-                sha256(self.out / f"{record['name']}.{part}.npy") == digest
-                for part, digest in record["sha256"].items()
+                sha256(self.out / f"{record['name']}.{array_name}.npy") == digest
+                for array_name, digest in record["sha256"].items()
             )
             # Bad rows that were kept must still be there to be gathered when the build ends.
             has_bad_rows = not record["quarantined"] or self.quarantine(number).exists()

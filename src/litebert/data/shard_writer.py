@@ -121,8 +121,10 @@ class _OpenShard:
         name = shard_name(number)
         dtypes = dict(zip(PARTS, (dtype, "uint64", "uint64"), strict=True))
         self._files = {
-            part: _GrowingArray(journal.folder / f"{name}.{part}.tmp", dtypes[part])
-            for part in PARTS
+            array_name: _GrowingArray(
+                journal.folder / f"{name}.{array_name}.tmp", dtypes[array_name]
+            )
+            for array_name in PARTS
         }
         self._files["sentences"].append(np.zeros(1))
         # first sentence and file of the document that is open
@@ -172,12 +174,12 @@ class _OpenShard:
         self._end_document(self.num_sentences)
         self._files["documents"].append(np.array([self.num_sentences]))
         digests = {}
-        for part, file in self._files.items():
+        for array_name, file in self._files.items():
             file.close()
-            digests[part] = sha256(file.path)
+            digests[array_name] = sha256(file.path)
         record = self._record(end, digests)
-        for part, file in self._files.items():
-            publish(file.path, self._journal.out / f"{record['name']}.{part}.npy")
+        for array_name, file in self._files.items():
+            publish(file.path, self._journal.out / f"{record['name']}.{array_name}.npy")
         self._journal.write(self._number, record)
         return record
 

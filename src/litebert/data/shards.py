@@ -111,7 +111,12 @@ class Shards:
             "sentences": (int(record["sentences"]) + 1, "uint64"),
             "documents": (int(record["documents"]) + 1, "uint64"),
         }
-        shard = Shard(**{part: self._map(number, part, *shape) for part, shape in expected.items()})
+        shard = Shard(
+            **{
+                array_name: self._map(number, array_name, *shape)
+                for array_name, shape in expected.items()
+            }
+        )
         ends = (int(shard.sentences[-1]), int(shard.documents[-1]))
         if (
             ends != (record["tokens"], record["sentences"])
@@ -135,31 +140,32 @@ class Shards:
         known: Mapping[str, Any] = verified or {}
         marks: dict[str, Any] = {}
         for number in range(len(self)):
-            names = [self.path(number, part).name for part in PARTS]
+            names = [self.path(number, array_name).name for array_name in PARTS]
             before = {
-                name: self._mark(number, part) for name, part in zip(names, PARTS, strict=True)
+                name: self._mark(number, array_name)
+                for name, array_name in zip(names, PARTS, strict=True)
             }
             if any(known.get(name) != mark for name, mark in before.items()):
                 self._verify_shard(number)
             marks |= before
         return marks
 
-    def _mark(self, number: int, part: str) -> list[Any]:
+    def _mark(self, number: int, array_name: str) -> list[Any]:
         """A file's checksum in the index and what changes whenever the file does: ctime cannot be
         set back."""
         try:
-            stat = self.path(number, part).stat()
+            stat = self.path(number, array_name).stat()
         except OSError as error:
             raise DataError(
-                f"{self.path(number, part)} cannot be read: {error.strerror}"
+                f"{self.path(number, array_name)} cannot be read: {error.strerror}"
             ) from error
         times = (stat.st_mtime_ns, stat.st_ctime_ns)
         facts = (stat.st_size, *times, stat.st_ino, stat.st_dev, self.index["vocab_size"])
-        return [self._record(number)["sha256"][part], *facts]
+        return [self._record(number)["sha256"][array_name], *facts]
 
     def _verify_shard(self, number: int) -> None:
-        for part, expected in self._record(number)["sha256"].items():
-            path = self.path(number, part)
+        for array_name, expected in self._record(number)["sha256"].items():
+            path = self.path(number, array_name)
             try:
                 actual = sha256(path)
             except OSError as error:
@@ -170,10 +176,10 @@ class Shards:
                     f"{_REBUILD}"
                 )
         shard, vocab_size = self.arrays(number), self.index["vocab_size"]
-        for part, bounds in (("sentences", shard.sentences), ("documents", shard.documents)):
+        for array_name, bounds in (("sentences", shard.sentences), ("documents", shard.documents)):
             if not (bounds[1:] > bounds[:-1]).all():
                 raise DataError(
-                    f"{self.path(number, part)} holds bounds that do not rise; {_REBUILD}"
+                    f"{self.path(number, array_name)} holds bounds that do not rise; {_REBUILD}"
                 )
         if len(shard.tokens) and (largest := int(shard.tokens.max())) >= vocab_size:
             raise DataError(
@@ -181,16 +187,16 @@ class Shards:
                 f"vocabulary of {vocab_size}; {_REBUILD}"
             )
 
-    def path(self, number: int, part: str) -> Path:
-        """The file of one part of a shard."""
-        return self.folder / f"{self._record(number)['name']}.{part}.npy"
+    def path(self, number: int, array_name: str) -> Path:
+        """The file of one array of a shard."""
+        return self.folder / f"{self._record(number)['name']}.{array_name}.npy"
 
     def _record(self, number: int) -> dict[str, Any]:
         record: dict[str, Any] = self.index["shards"][number]
         return record
 
-    def _map(self, number: int, part: str, length: int, dtype: str) -> np.ndarray:
-        path = self.path(number, part)
+    def _map(self, number: int, array_name: str, length: int, dtype: str) -> np.ndarray:
+        path = self.path(number, array_name)
         try:
             check_regular(path)
             # An empty file cannot be mapped; its array is as good.
@@ -254,7 +260,7 @@ def _check_index(index: dict[str, Any]) -> None:
     for record in index["shards"]:
         if not (str(record["name"]).isdecimal() and record["sha256"].keys() == set(PARTS)):
             raise ValueError(f"shard {shorten(record['name'])} is not described as expected")
-        sizes = [record[part] for part in ("documents", "sentences", "tokens")]
+        sizes = [record[array_name] for array_name in ("documents", "sentences", "tokens")]
         if (
             not all(type(size) is int for size in sizes)
             or not 0 <= sizes[0] <= sizes[1] <= sizes[2]

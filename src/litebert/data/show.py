@@ -69,13 +69,13 @@ class ShownExample:
             "hidden": [
                 {
                     "segment": name,
-                    "place": place,
+                    "place": position,
                     "was": token.original,
                     "is": token.text,
                     "how": token.kind,
                 }
                 for name, segment in zip("ab", self.segments, strict=True)
-                for place, token in enumerate(segment)
+                for position, token in enumerate(segment)
                 if token.kind
             ],
         }

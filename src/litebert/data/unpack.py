@@ -75,17 +75,17 @@ class Unpacked:
         missing = size
         while missing and not self._damage:
             try:
-                part = self._read_some(missing)
+                chunk = self._read_some(missing)
             # OSError: also a bad gzip header or checksum; EOFError: an end before the end mark
             except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
                 self._damage = DamagedError(
                     f"cannot be read further ({str(error) or type(error).__name__})"
                 )
                 break
-            if not part:
+            if not chunk:
                 break
-            parts.append(part)
-            missing -= len(part)
+            parts.append(chunk)
+            missing -= len(chunk)
         self._delivered += size - missing
         if self._packed and self._delivered > max(BOMB_BYTES, BOMB_RATIO * self._packed_bytes):
             self._damage = DamagedError(
@@ -121,8 +121,8 @@ class _Streams:
         self._stream: Any = begin()
 
     def read(self, size: int) -> bytes:
-        part = b""
-        while not part:
+        chunk = b""
+        while not chunk:
             packed = b""
             if self._stream.eof:
                 packed = self._after_padding(self._stream.unused_data)
@@ -133,8 +133,8 @@ class _Streams:
                 packed = self._raw.read(self.BITE) or b""
                 if not packed:
                     raise EOFError("the file ends inside a stream")
-            part = self._stream.decompress(packed, size)
-        return part
+            chunk = self._stream.decompress(packed, size)
+        return chunk
 
     def _after_padding(self, packed: bytes) -> bytes:
         """Where the next stream begins, past zeros; empty at the end of the file."""
@@ -191,5 +191,5 @@ class _ZstdFile:
                 # raised when what the bite held before it was delivered
                 self._damage = OSError(str(error))
             self._ready = b"".join(parts)
-        part, self._ready = self._ready[:size], self._ready[size:]
-        return part
+        chunk, self._ready = self._ready[:size], self._ready[size:]
+        return chunk

@@ -81,9 +81,9 @@ def _attention(
             inputs = [(needed.of(x), ("query",)), (x, ("key", "value"))]
         if not is_fused:
             query, key, value = (
-                module.heads(part)
+                module.heads(tensor)
                 for source, names in inputs
-                for part in _project(gate, module, source, names)
+                for tensor in _project(gate, module, source, names)
             )
             heads = [query, key, value]
             return _attend(gate, kernel, heads, mask, needed, dropout, rotate).flatten(2)
@@ -213,7 +213,7 @@ def _call(
     """Our attention of tensors (batch, seq, number of them, heads, size) that have query, key and
     value side by side in one, two or three."""
     bounds, longest = _queries(mask, needed)
-    flat = [part.flatten(0, 1) for part in parts]
+    flat = [tensor.flatten(0, 1) for tensor in parts]
     # a seed on the device: the same weights are dropped forward and backward
     drops = (
         {"seed": torch.randint(1 << 62, (), device=flat[0].device), "dropout": dropout}

@@ -131,7 +131,7 @@ class FusedProjection(torch.autograd.Function):
         )
         total = sum(others, start=of_states)
         return total, *(
-            part for gradient in apart for part in (gradient.mT @ rows, gradient.sum(0))
+            each for gradient in apart for each in (gradient.mT @ rows, gradient.sum(0))
         )
 
 

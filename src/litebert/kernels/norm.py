@@ -103,7 +103,7 @@ def _norm_backward(
     out, totals = _like_norm(gradient, skip_gradient, states)
     width, columns = states.shape[-1], triton.next_power_of_2(states.shape[-1])
     inputs = [
-        part.contiguous() for part in (gradient, states, skip_gradient, means, scales, weight)
+        tensor.contiguous() for tensor in (gradient, states, skip_gradient, means, scales, weight)
     ]
     programs = max(1, NORM["programs"] * 4 // max(4, warps(columns)))
     sums = states.new_empty(programs, 3 * width, dtype=torch.float32)
@@ -269,12 +269,12 @@ def _norm_gradient_kernel(
 def _gelu(x, is_tanh: tl.constexpr):
     """What x is multiplied with, and the derivative of the result."""
     if is_tanh:
-        part = 1.0 / (1.0 + tl.exp2(x * (x * x * (-SLOPE * CUBE * LOG2_E) - SLOPE * LOG2_E)))
-        slope = part + x * part * (1.0 - part) * (SLOPE + x * x * (3 * SLOPE * CUBE))
+        factor = 1.0 / (1.0 + tl.exp2(x * (x * x * (-SLOPE * CUBE * LOG2_E) - SLOPE * LOG2_E)))
+        slope = factor + x * factor * (1.0 - factor) * (SLOPE + x * x * (3 * SLOPE * CUBE))
     else:
-        part = 0.5 + 0.5 * tl.erf(x * ROOT_HALF)
-        slope = part + x * tl.exp2(x * x * (-0.5 * LOG2_E)) * DENSITY
-    return part, slope
+        factor = 0.5 + 0.5 * tl.erf(x * ROOT_HALF)
+        slope = factor + x * tl.exp2(x * x * (-0.5 * LOG2_E)) * DENSITY
+    return factor, slope
 
 
 @triton.jit
@@ -282,8 +282,8 @@ def _gelu(x, is_tanh: tl.constexpr):
 def _gelu_kernel(states, out, count, is_tanh: tl.constexpr, block: tl.constexpr):
     offset = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     x = tl.load(states + offset, offset < count, 0.0).to(tl.float32)
-    part, _ = _gelu(x, is_tanh)
-    tl.store(out + offset, (x * part).to(out.dtype.element_ty), offset < count)
+    factor, _ = _gelu(x, is_tanh)
+    tl.store(out + offset, (x * factor).to(out.dtype.element_ty), offset < count)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -309,9 +309,9 @@ def _gelu_gradient_kernel(
         is_there = (row < num_rows)[:, None] & is_column[None, :]
         dy = tl.load(gradient + offset, is_there, 0.0).to(tl.float32)
         x = tl.load(states + offset, is_there, 0.0).to(tl.float32)
-        part, slope = _gelu(x, is_tanh)
+        factor, slope = _gelu(x, is_tanh)
         dx = dy * slope
         total += tl.sum(dx, 0)
         tl.store(out + offset, dx.to(out.dtype.element_ty), is_there)
-        tl.store(activated + offset, (x * part).to(out.dtype.element_ty), is_there)
+        tl.store(activated + offset, (x * factor).to(out.dtype.element_ty), is_there)
     tl.store(sums + tl.program_id(0) * width + column, total, is_column)

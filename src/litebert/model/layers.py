@@ -208,7 +208,7 @@ def scaled_dot_product(
     """Softmax attention of each query over the real tokens of its row."""
     if isinstance(mask, Packing):
         mask = mask.mask(needed, query.shape[1], key.shape[1])
-    query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+    query, key, value = (projected.transpose(1, 2) for projected in (query, key, value))
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout
     ).transpose(1, 2)

@@ -93,7 +93,7 @@ def dots_of_capitals(text: str) -> list[int]:
     """Where a combining dot makes İ of a capital I, maybe behind marks that leave the place above
     the letter free, such as a dot below: İ followed by such a mark is the same text."""
     dots = (_dot_of(match) for match in _MARKED_CAPITAL.finditer(text))
-    return [place for place in dots if place is not None]
+    return [position for position in dots if position is not None]
 
 
 def _lower_turkic(text: str) -> str:
@@ -119,9 +119,9 @@ def _lower_marked(match: re.Match[str]) -> str:
 
 
 def _dot_of(match: re.Match[str]) -> int | None:
-    for place, char in enumerate(match[2], match.start(2)):
+    for position, char in enumerate(match[2], match.start(2)):
         if char == "\u0307":
-            return place
+            return position
         if unicodedata.combining(char) in (0, _ABOVE):
             return None
     return None

@@ -64,8 +64,8 @@ _LEFT_TO_RULES[_LIMIT] = True
 def _key(letters: list[np.ndarray]) -> np.ndarray:
     """Four letters, the last one first, as one number."""
     key: np.ndarray = letters[0].astype(np.uint32)
-    for place, letter in enumerate(letters[1:], 1):
-        key |= letter.astype(np.uint32) << np.uint32(8 * place)
+    for position, letter in enumerate(letters[1:], 1):
+        key |= letter.astype(np.uint32) << np.uint32(8 * position)
     return key
 
 
@@ -197,15 +197,15 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
         lines[np.searchsorted(lines, doubtful, side="right") - 1], _last_before(ends, doubtful)
     )
     limits = feeds[np.searchsorted(feeds, doubtful)]
-    found: list[int] = []
+    accepted_ends: list[int] = []
     passed = accepted = 0
     for stop, begin, limit in zip(doubtful.tolist(), begins.tolist(), limits.tolist(), strict=True):
         if stop >= passed:  # not a part of the run of stops before
             passed, ended = end_at(text, max(begin, accepted), stop, limit)
             if ended:
-                found.append(passed)
+                accepted_ends.append(passed)
                 accepted = passed
-    return np.concatenate([ends, np.array(found, dtype=np.int64)])
+    return np.concatenate([ends, np.array(accepted_ends, dtype=np.int64)])
 
 
 def _after_plain_word(before: list[np.ndarray]) -> np.ndarray:

@@ -172,10 +172,10 @@ class Runtime:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
-        for gradient, part in zip(
+        for gradient, averaged in zip(
             gradients, torch.split(flat, [gradient.numel() for gradient in gradients]), strict=True
         ):
-            gradient.copy_(part.view_as(gradient))
+            gradient.copy_(averaged.view_as(gradient))
 
     def wait(self) -> None:
         """Until every rank is here."""

@@ -228,7 +228,7 @@ _rotary_forward.register_autograd(_rotary_gradients, setup_context=_save_rotary)
 
 def split_parts(parts: Sequence[Tensor]) -> list[Tensor]:
     """Query, key and value, or their gradients: views."""
-    return [side for part in parts for side in with_dense_heads(part).unbind(1)]
+    return [side for tensor in parts for side in with_dense_heads(tensor).unbind(1)]
 
 
 def with_dense_heads(tensor: Tensor) -> Tensor:

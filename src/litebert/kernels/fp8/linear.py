@@ -83,11 +83,11 @@ class QuantizedLinear(nn.Module):
         self, states: Float[Tensor, "*batch inputs"], *, is_constant: bool = False
     ) -> Float[Tensor, "*batch outputs_of_all"]:
         """The outputs of all layers side by side; `is_constant`: biases get no gradient here."""
-        biases = [part.bias.detach() if is_constant else part.bias for part in self.parts]
+        biases = [linear.bias.detach() if is_constant else linear.bias for linear in self.parts]
         parameters = [
             parameter
-            for part, bias in zip(self.parts, biases, strict=True)
-            for parameter in (part.weight, bias)
+            for linear, bias in zip(self.parts, biases, strict=True)
+            for parameter in (linear.weight, bias)
         ]
         wide, *_ = _ScaledMatmul.apply(  # type: ignore[no-untyped-call]
             states, self.values, self.transposed, self.scale, self.kernels, *parameters
@@ -96,7 +96,7 @@ class QuantizedLinear(nn.Module):
         return mapped
 
     def _wide(self) -> Tensor:
-        return torch.cat([part.weight.detach() for part in self.parts])
+        return torch.cat([linear.weight.detach() for linear in self.parts])
 
 
 class _ScaledMatmul(torch.autograd.Function):
@@ -158,7 +158,7 @@ class _ScaledMatmul(torch.autograd.Function):
             None,
             None,
             None,
-            *(part for pair in apart for part in pair),
+            *(each for pair in apart for each in pair),
         )
 
 

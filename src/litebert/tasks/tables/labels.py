@@ -165,7 +165,7 @@ def _labels_of(example: TaskExample) -> Iterator[str | float]:
 
 def _pieces(cell: str, separator: str) -> tuple[str, ...]:
     """The labels of a cell, each once."""
-    return tuple(dict.fromkeys(piece for part in cell.split(separator) if (piece := part.strip())))
+    return tuple(dict.fromkeys(piece for name in cell.split(separator) if (piece := name.strip())))
 
 
 def _order(label: str) -> tuple[int, float, str]:

@@ -266,8 +266,8 @@ def _conclude(
         best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
         if final.model.config.heads[0].exits != "none":
             compute = partial(depth_logits, model, device=device, batch_tokens=batch_tokens)
-            found = {} if aside is None else calibrate_exits(card, compute(aside.inputs))
-            card = replace(card, exits={name: each.to_dict() for name, each in found.items()})
+            thresholds = {} if aside is None else calibrate_exits(card, compute(aside.inputs))
+            card = replace(card, exits={name: each.to_dict() for name, each in thresholds.items()})
             replace(final, task=card.to_dict()).save(folder.final, replace=True)
             about = about | describe_exits(card, dev, compute(dev.inputs))
         result = (

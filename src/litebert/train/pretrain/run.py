@@ -180,8 +180,10 @@ class Pretraining:
             # not in 8 bits: its matmuls are small
             replace(runtime.gate(generator.encoder), quantizes=False).apply(parts[-1])
         compiled = False
-        for part in parts:
-            compiled = compile_model(part, recipe.compile, runtime, say, recompute=recipe.recompute)
+        for network in parts:
+            compiled = compile_model(
+                network, recipe.compile, runtime, say, recompute=recipe.recompute
+            )
         optimizer = make_optimizer(model.named_parameters(), recipe.optimizer)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         self.feed = Feed(stream, recipe, runtime, workers=workers)
