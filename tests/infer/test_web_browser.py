@@ -72,7 +72,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     options = ExportOptions(runtime="web", precision="int8")
     export_folder(checkpoint, folder / "site", options)
     install = ["npm", "install", "--no-audit", "--no-fund"]
-    subprocess.run(install, cwd=folder / "site", check=True, capture_output=True)
+    done = subprocess.run(install, cwd=folder / "site", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     (folder / "site" / "probe.html").write_text(PROBE)
     with (
         serve(folder / "site") as url,
