@@ -25,7 +25,6 @@ from litebert.errors import (
     ConfigError,
     InterruptedRunError,
     LitebertError,
-    MissingExtraError,
 )
 from litebert.serve.access import Access
 from litebert.serve.app import Limits, Service
@@ -38,8 +37,6 @@ from litebert.serve.ray_app import (
     Replica,
     application_name,
     deploy,
-    import_ray,
-    start_ray,
 )
 from tests.helpers.serving import HANGS, Running, serving, wait_for
 
@@ -263,30 +260,6 @@ def test_replicas_that_do_not_start_are_explained(
     with pytest.raises(InterruptedRunError, match="stopped before the replicas were ready"):
         deployed(stuck, folder, Cluster(), is_draining=True)
     waiting.set()
-    monkeypatch.setattr("litebert.serve.ray_app.import_ray", FakeRay)
-    monkeypatch.setenv("RAY_ADDRESS", "first:6379")
-    with pytest.raises(
-        LitebertError, match="cannot reach the Ray cluster at first:6379: nobody listens; start it"
-    ):
-        start_ray(Cluster())
-
-
-def test_a_cluster_of_our_own_has_a_token_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    names = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    tokens = set()
-    for environment in ({}, {}, {"RAY_ADDRESS": "first:6379"}, {"RAY_AUTH_TOKEN": "given"}):
-        for name in (*names, "RAY_USAGE_STATS_ENABLED"):
-            monkeypatch.setenv(name, "")  # put back afterwards
-            monkeypatch.delenv(name)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(MissingExtraError, match="--runner ray needs the package"):
-            import_ray()
-        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
-        tokens.add(os.environ.get("RAY_AUTH_TOKEN"))
-    assert {None, "given"} < tokens
-    assert sorted(len(token) for token in tokens if token) == [5, 64, 64]
 
 
 def test_replicas_have_bounds() -> None:

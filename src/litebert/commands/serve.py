@@ -122,9 +122,10 @@ def serve(
     key = None if key_file is None else read_key(key_file)
     access = Access(host=host, key=key, insecure=insecure, allowed_hosts=allow_host)
     if runner == "ray":
+        from litebert.cluster import import_ray
         from litebert.serve import ray_app
 
-        ray_app.import_ray()
+        import_ray()
     listener = bind(host, port)
 
     limits = Limits(timeout_seconds=timeout, queue_tokens=queue_tokens, batch_tokens=batch_tokens)

@@ -9,8 +9,6 @@ the workers, neither do the shards.
 import contextlib
 import ctypes
 import gc
-import logging
-import os
 import queue
 import signal
 import socket
@@ -22,8 +20,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import cast
 
+from litebert.cluster import connected_ray
 from litebert.data.encode import Encoded, EncoderRecipe, Parcel, ParcelEncoder
-from litebert.errors import LitebertError, MissingExtraError
+from litebert.errors import LitebertError
 from litebert.threads import worker_environment
 
 _Ask = Callable[[Parcel], Encoded]
@@ -137,24 +136,7 @@ class _Child:
 
 @contextlib.contextmanager
 def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("ray", extra="ray", purpose="--runner ray") from error
-    started = not ray.is_initialized()
-    if started:
-        # With RAY_ADDRESS the cluster that it names, else one on this machine for as long as the
-        # build takes.
-        address = os.environ.get("RAY_ADDRESS")
-        cpus = None if address else workers
-        ray.init(
-            address=address,
-            num_cpus=cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    try:
+    with connected_ray(num_cpus=workers) as ray:
         remote = ray.remote(num_cpus=1)(ParcelEncoder)
         actors = [remote.remote(recipe) for _ in range(workers)]
 
@@ -172,9 +154,6 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
             return ask
 
         yield [asking(actor) for actor in actors]
-    finally:
-        if started:
-            ray.shutdown()
 
 
 def _run_worker(descriptor: int) -> None:

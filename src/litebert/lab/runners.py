@@ -6,17 +6,14 @@ share.
 """
 
 import contextlib
-import logging
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from litebert.errors import MissingExtraError
+from litebert.cluster import connected_ray
 
 RunnerName = Literal["processes", "ray"]
 
@@ -67,29 +64,11 @@ def open_runner(name: RunnerName, *, jobs: int, device: str) -> Iterator[Launch]
     if name == "processes":
         yield LocalProcess
         return
-    try:
-        ray: Any = import_module("ray")
-    except ImportError as error:
-        raise MissingExtraError("ray", extra="ray", purpose="--runner ray") from error
-    started = not ray.is_initialized()
-    if started:
-        # With RAY_ADDRESS the cluster that it names, else one on this machine for this study.
-        address = os.environ.get("RAY_ADDRESS")
-        ray.init(
-            address=address or "local",
-            num_cpus=None if address else jobs,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    gpus = 0.0 if device == "cpu" else float(ray.cluster_resources().get("GPU", 0))
-    share = min(gpus / jobs, 1.0)
-    actor = ray.remote(num_cpus=1, num_gpus=share)(LocalProcess)
-    try:
+    with connected_ray(num_cpus=jobs) as ray:
+        gpus = 0.0 if device == "cpu" else float(ray.cluster_resources().get("GPU", 0))
+        share = min(gpus / jobs, 1.0)
+        actor = ray.remote(num_cpus=1, num_gpus=share)(LocalProcess)
         yield lambda words, output, log: _RayProcess(ray, actor, words, output, log)
-    finally:
-        if started:
-            ray.shutdown()
 
 
 class _RayProcess:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import re
-import secrets
 import socket
 import threading
 import time
@@ -19,7 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from litebert.errors import ConfigError, InterruptedRunError, LitebertError, MissingExtraError
+from litebert.cluster import start_ray
+from litebert.errors import ConfigError, InterruptedRunError, LitebertError
 from litebert.serve.access import Access
 from litebert.serve.app import Limits, Service, log_error
 from litebert.serve.metrics import Metrics
@@ -69,29 +69,6 @@ def application_name(port: int) -> str:
     """One for each host and port: a service that is started again replaces what it left."""
     host = re.sub(r"[^a-zA-Z0-9]+", "-", socket.gethostname())
     return f"litebert-{host}-{port}"
-
-
-def import_ray() -> Any:
-    """ray with ray.serve; MissingExtraError where they are not installed."""
-    _prepare_environment()
-    try:
-        import ray
-        import ray.serve
-    except ImportError as error:
-        raise MissingExtraError("ray[serve]", extra="ray", purpose="--runner ray") from error
-    return ray
-
-
-def _prepare_environment() -> None:
-    """What Ray reads when it is imported."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports nothing to its makers
-    if os.environ.get("RAY_ADDRESS"):
-        return
-    # a cluster of our own lets nobody else in, and its token is in no file
-    if os.environ.setdefault("RAY_AUTH_MODE", "token") == "token" and not (
-        os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
-    ):
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 class Reply(NamedTuple):
@@ -272,37 +249,12 @@ def open_service(
     cluster: Cluster, options: LoadOptions, *, access: Access, limits: Limits
 ) -> tuple[Service, Callable[[], Models]]:
     """A service whose models compute on a cluster, and what opens them."""
-    ray = start_ray(cluster)
+    ray = start_ray(num_cpus=cluster.most * cluster.cpus, log_to_driver=True)
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     metrics = Metrics()
     scheduler = RayScheduler(metrics, queue_tokens=limits.queue_tokens)
     service = Service(access=access, limits=limits, metrics=metrics, scheduler=scheduler)
     return service, lambda: deploy(ray, cluster, options, service, scheduler)
-
-
-def start_ray(cluster: Cluster) -> Any:
-    """ray, connected to the cluster of RAY_ADDRESS, or to one on this machine that ends with this
-    process. Called by the main thread, which alone may set signal handlers."""
-    ray = import_ray()
-    address = os.environ.get("RAY_ADDRESS")
-    options: dict[str, Any] = {"address": address}
-    if not address:
-        options = {
-            "address": "local",
-            "num_cpus": cluster.most * cluster.cpus,
-            "include_dashboard": False,
-        }
-    try:
-        ray.init(**options, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
-        where = f"reach the Ray cluster at {address}" if address else "start a Ray cluster"
-        remedy = (
-            "; start it with ray start, and give this process its RAY_AUTH_TOKEN if it has one"
-            if address
-            else ""
-        )
-        raise LitebertError(f"cannot {where}: {str(error).splitlines()[0]}{remedy}") from error
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    return ray
 
 
 def deploy(
