@@ -9,14 +9,15 @@ One text of 8 to 128 tokens a request; clients in a process of their own, connec
 For each contender: its most requests a second with 16 clients (closed loop); then Poisson arrivals
 at shares of that (open loop), with latencies from the moment each request was due. `within_limit`
 is the highest offered load at which 99 % of the latencies are at most 250 ms and nothing is
-refused. The peer is measured with one request at a time on all threads, and with a request for each
-core, and keeps the better.
+refused; two more loads are tried between that and the next one. The peer is measured with one
+request at a time on all threads, and with a request for each core, and keeps the better.
 
 With exits: the same sizes with an exit head after every layer, and the threshold of the cumulative
 rule for which generated texts leave after about half of the layers; weights are random, so that
 only the depth is realistic, which is stated.
 
-Light load: one client, in turns with a direct call of the same engine.
+Light load: one client, in turns with a direct call of the same engine. For sizing: requests a
+second a core, by length.
 
 Beside FILE.json come FILE.svg and FILE.png: latency against offered load.
 """
@@ -60,8 +61,12 @@ from litebert.threads import num_cores
 
 LIMIT_MS = 250.0
 CLIENTS = 16
-SHARES = (0.2, 0.4, 0.6, 0.75, 0.9, 1.0)
+SHARES = (0.3, 0.6, 0.8, 0.95, 1.1)
 """Of the closed loop's throughput, the offered loads."""
+BISECTIONS = 2
+"""Loads between the highest within the limit and the next one."""
+SIZES = (16, 32, 64, 128)
+"""Tokens of a text."""
 PAUSE = 0.02
 """Seconds between turns: a runtime's threads spin for a while after a call."""
 LABELS = ("negative", "positive")
@@ -122,6 +127,9 @@ def main() -> None:
                 figures["loads"][title] = load_of.measure()
         title = "fastapi + transformers (torch float32)"
         figures["loads"][title] = peer_load(loader, plain, texts, options.threads, seconds, shares)
+        figures["requests_per_second_a_core"] = sizing(
+            loader, served[plain], options.threads, seconds
+        )
         figures["light"] = light(served[plain], options.threads, 5 if options.quick else 40)
     figures["ratios"] = ratios(figures["loads"])
     publish(figures, options.out)
@@ -266,13 +274,20 @@ class Load:
 
     def measure(self) -> Figures:
         capacity = self.capacity()
-        points = []
-        for number, share in enumerate(self._shares):
-            rate = max(share * capacity, 1.0)
-            point = self._loader.open(*self._asked, rate=rate, seconds=self._seconds, seed=number)
-            points.append({"offered": rate} | point)
+        points = [self._point(max(share * capacity, 1.0)) for share in self._shares]
+        for _ in range(BISECTIONS if len(points) > 1 else 0):
+            good = max((each["offered"] for each in points if is_within(each)), default=0.0)
+            bad = [each["offered"] for each in points if each["offered"] > good]
+            if not bad:
+                break
+            points.append(self._point((good + min(bad)) / 2))
+        points.sort(key=lambda point: float(point["offered"]))
         within = [point["offered"] for point in points if is_within(point)]
         return {"closed_loop": capacity, "within_limit": max(within, default=0.0), "points": points}
+
+    def _point(self, rate: float) -> Figures:
+        point = self._loader.open(*self._asked, rate=rate, seconds=self._seconds, seed=0)
+        return {"offered": rate} | point
 
 
 def is_within(point: Figures) -> bool:
@@ -307,7 +322,18 @@ def peer_load(
     }
 
 
-# ---- light load
+# ---- by length, and light load
+
+
+def sizing(loader: Loader, model: Path, threads: int, seconds: float) -> Figures:
+    """What many clients get of texts of one length, by the number of cores that compute."""
+    figures: Figures = {}
+    with litebert_server(["--model", f"load={model}"], threads) as port:
+        for tokens in SIZES:
+            bodies = [json.dumps({"texts": [text]}) for text in made_texts(64, tokens, tokens)]
+            load_of = Load(loader, port, "/v1/classify", bodies, seconds, ())
+            figures[f"{tokens} tokens"] = load_of.capacity() / threads
+    return figures
 
 
 def light(model: Path, threads: int, rounds: int) -> Figures:

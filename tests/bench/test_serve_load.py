@@ -80,6 +80,28 @@ def test_the_limit_holds_for_latencies_and_answers() -> None:
     assert not serve_load.is_within(point | {"statuses": {"200": 9, "none": 1}})
 
 
+def test_the_limit_is_searched_between_loads() -> None:
+    class Fake(Loader):
+        """Answers 100 requests a second within the limit, and no more."""
+
+        def __init__(self) -> None:
+            self.rates: list[float] = []
+
+        def closed(self, *args: Any, **options: Any) -> dict[str, Any]:
+            return {"answered_per_second": 120.0}
+
+        def open(self, *args: Any, **options: Any) -> dict[str, Any]:
+            rate = options["rate"]
+            self.rates.append(rate)
+            return {"statuses": {"200": 9}, "p99_ms": 100.0 if rate <= 100 else 900.0}
+
+    fake = Fake()
+    figures = serve_load.Load(fake, 1, "/", [], 1.0, serve_load.SHARES).measure()
+    assert fake.rates == pytest.approx([36, 72, 96, 114, 132, 105, 100.5])
+    assert figures["within_limit"] == 96
+    assert [point["offered"] for point in figures["points"]] == sorted(fake.rates)
+
+
 def test_the_picture_and_the_ratios(tmp_path: Path) -> None:
     def load(scale: float) -> dict[str, Any]:
         points = [

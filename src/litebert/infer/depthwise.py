@@ -275,8 +275,7 @@ class Depthwise:
             read = [rows[at] for at in chosen]
             depth = read[0].depth + 1
             first = self.engine.finish(states[np.array(chosen), :1])
-            batch = replace(self._batch(read, False), head=head)
-            logits = self.engine.exit(depth, batch, first)
+            logits = self.engine.exit(depth, HostBatch(arrays={}, longest=1, head=head), first)
             leaves = np.ones(len(read), bool)
             if depth < self._last:
                 leaves = self._judge(read, head, logits)
