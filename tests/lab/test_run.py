@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from litebert.cli import run as litebert
+from litebert.lab.estimate import probe_speed
+from litebert.recipes import named
 from litebert.testing import tiny_shards
 
 STUDY = """
@@ -131,3 +133,31 @@ def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(capsys.readouterr().out)
     assert listed["sharing"]["source"] == "Table 4"
     assert len(listed["sharing"]["rows"]) == 10
+
+
+def test_time_is_estimated_from_runs_or_a_probe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.lab.estimate.probe_speed", lambda *args, **flags: 1e12)
+    run_folder = tmp_path / "sharing-cpu" / "e-h-all-shared-seed0"
+    run_folder.mkdir(parents=True)
+    timed = {"flops": 1e12, "wall_seconds": 20.0}
+    (run_folder / "result.json").write_text(json.dumps(timed))
+    flags = ["--runs", str(tmp_path), "--scale", "cpu"]
+    assert litebert(["lab", "list", "--json", *flags]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    costs = {name: each["scales"]["cpu"] for name, each in listed.items()}
+    assert costs["sharing"]["seconds"] == pytest.approx(20 * costs["sharing"]["flops"] / 1e12)
+    assert costs["sharing"]["timed_by"] == "runs"
+    assert costs["order"]["seconds"] == pytest.approx(costs["order"]["flops"] / 1e12)
+    assert costs["equal-time"] == costs["equal-time"] | {"seconds": 480.0, "timed_by": "set"}
+    assert "seconds" not in costs["parameters"]
+    assert litebert(["lab", "list", *flags]) == 0
+    printed = capsys.readouterr().out
+    assert "(runs)" in printed
+    assert "Estimates: timed by runs" in printed
+
+
+def test_a_probe_measures_this_machine() -> None:
+    speed = probe_speed(named("demo").encoder, length=16, device="cpu")
+    assert 1e6 < speed < 1e15

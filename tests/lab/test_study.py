@@ -240,6 +240,19 @@ def test_exits_and_counts_are_drawn(tmp_path: Path) -> None:
         plot(study, rows[:0], tmp_path)
 
 
+def test_an_ensemble_of_what_learned_nothing_says_so(tmp_path: Path) -> None:
+    both = Row(name="8 heads", members=("2 heads", "4 heads"))
+    study = replace(TWO, rows=(*TWO.rows[:2], both))
+    write_results(tmp_path, {"2 heads": [7.0], "4 heads": [7.0]}, accuracy=0.1)
+    (tmp_path / "8-heads-seed0").mkdir()
+    result = {"row": "8 heads", "seed": 0, "scores": {}, "tasks": {"rte": 0.6}, "curve": []}
+    result |= {"members": ["a", "b"], "parameters": 7}
+    (tmp_path / "8-heads-seed0" / "result.json").write_text(json.dumps(result))
+    rows = collect(study, "cpu", tmp_path)
+    assert rows[2].parameters == 7
+    assert not rows[2].cells["rte"].learned
+
+
 def test_csv_and_latex_have_the_same_cells(tmp_path: Path) -> None:
     write_results(tmp_path, {"2 heads": [5.0, 5.1, 5.2]})
     rows = collect(TWO, "cpu", tmp_path)

@@ -84,7 +84,8 @@ def list_studies(
     Console().print(table)
     write_line(
         "Runs; time for all, one at a time; memory of the largest. Estimates: timed by runs (all "
-        "included) where some have finished here, else by a probe (pretraining alone)."
+        "included) where some have finished here, else by a probe (pretraining alone); set: the "
+        "study gives each run its time."
     )
 
 

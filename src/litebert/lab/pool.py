@@ -54,7 +54,8 @@ class Job:
     process: Process | None = None
     began: float = 0.0
     seconds: float = 0.0
-    """From its start to its end."""
+    """From its start to its end; 0 where it went on from an earlier one, whose time is unknown."""
+    is_resumed: bool = False
     is_done: bool = False
     error: str | None = None
 
@@ -128,6 +129,7 @@ class Pool:
                 self.waiting.remove(job)
                 self.running.append(job)
                 job.began = time.monotonic()
+                job.is_resumed = (job.folder / PRETRAINED).exists()
                 self._start(job)
 
     def _fits(self, job: Job) -> bool:
@@ -199,7 +201,7 @@ class Pool:
                 job.commands.pop(0)
                 if job.commands:
                     return self._start(job)
-                job.seconds = time.monotonic() - job.began
+                job.seconds = 0.0 if job.is_resumed else time.monotonic() - job.began
                 job.finish(job)
             self.running.remove(job)
             self._end(job, error=None if code == 0 else _last_line(job.folder, code))

@@ -200,7 +200,7 @@ def collect(study: Study, scale: str, folder: Path) -> list[RowResult]:
     if not any(results.values()):
         raise ConfigError(f"{folder} has no finished run yet; litebert lab run trains them")
     done = [row for row in study.rows if results[row.name]]
-    rows = [_row(study, scale, row, results[row.name]) for row in done]
+    rows = [_row(study, scale, row, results[row.name], _trained(row, results)) for row in done]
     return _relative(study, rows) if study.kind == "speed" else rows
 
 
@@ -264,9 +264,20 @@ def _relative(study: Study, rows: Sequence[RowResult]) -> list[RowResult]:
     ]
 
 
-def _row(study: Study, scale: str, row: Row, runs: Sequence[dict[str, Any]]) -> RowResult:
+def _trained(row: Row, results: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The runs whose learning counts: a row's own, or those of an ensemble's members."""
+    return [run for name in row.members or (row.name,) for run in results.get(name, [])]
+
+
+def _row(
+    study: Study,
+    scale: str,
+    row: Row,
+    runs: Sequence[dict[str, Any]],
+    trained: Sequence[dict[str, Any]],
+) -> RowResult:
     cells: dict[str, Cell] = {}
-    learned = all(_has_learned(run) for run in runs)
+    learned = all(_has_learned(run) for run in trained)
     for name in dict.fromkeys((*study.measures, "text_loss", "text_accuracy")):
         values = tuple(run["scores"][name] for run in runs if name in run["scores"])
         if values and all(math.isfinite(value) for value in values):

@@ -33,7 +33,7 @@ def table(study: Study, rows: Sequence[RowResult], *, form: str = "markdown") ->
 
 def page(study: Study, scale: str, rows: Sequence[RowResult]) -> str:
     """table.md: headline, question, model, table and how to read it."""
-    head = [f"# {study.title}", "", study.question, ""]
+    head = [f"# {study.title}", "", *([study.question, ""] if study.question else [])]
     source = [f"The paper's numbers: {study.source}.", ""] if study.source else []
     return "\n".join(
         [
