@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from litebert import cli
 from litebert.infer.layers import read_layers
 from litebert.infer.predictor import Predictor, load
 from litebert.infer.verbs import text_example
+from litebert.loading import load_checkpoint
 from litebert.serve.models import Models, ServedModel
-from tests.helpers.models import texts
+from litebert.tasks.embed_card import EmbedCard
+from tests.helpers.models import save_model, texts
 from tests.helpers.serving import Running, serving
 from tests.infer.test_exits import CALIBRATED, checkpoint_of
 
@@ -170,10 +173,33 @@ def test_openai_client(running: Running, predictor: Predictor) -> None:
             assert made.usage.prompt_tokens == made.usage.total_tokens == tokens
         with pytest.raises(openai.NotFoundError, match="there is no model 'other' here"):
             client.embeddings.create(model="other", input=FIRST)
-        with pytest.raises(openai.BadRequestError, match="have 32 dimensions, and it was not"):
+        with pytest.raises(openai.BadRequestError, match="for vectors of 32 numbers alone"):
             client.embeddings.create(model="tiny", input=FIRST, dimensions=8)
         with pytest.raises(openai.BadRequestError, match="holds token ids"):
             client.embeddings.create(model="tiny", input=[[1, 2]])
+
+
+def test_embeddings_are_pooled_and_cut_as_the_model_was_trained(
+    tmp_path: Path,
+) -> None:
+    folder = save_model(tmp_path / "model", "masked")
+    checkpoint, _ = load_checkpoint(folder)
+    card = EmbedCard(pooling="cls", normalize=True, dimensions=(8, 16))
+    replace(checkpoint, task=card.to_dict()).save(tmp_path / "tuned")
+    tuned = load(tmp_path / "tuned", device="cpu", threads=1)
+    with serving(Models([ServedModel("tuned", tuned)])) as running:
+        for size in (8, 32):
+            expected = tuned.embed([FIRST, SECOND], dimensions=size)
+            body = {"input": [FIRST, SECOND], "dimensions": size}
+            data = running.ask("/v1/embeddings", body).json["data"]
+            np.testing.assert_allclose([each["embedding"] for each in data], expected, atol=1e-6)
+            body = {"inputs": [FIRST, SECOND], "dimensions": size}
+            np.testing.assert_allclose(running.ask("/embed", body).json, expected, atol=1e-6)
+        for path, name in (("/v1/embeddings", "input"), ("/embed", "inputs")):
+            for wrong in (9, True, "8"):
+                answer = running.ask(path, {name: FIRST, "dimensions": wrong})
+                assert answer.status in (400, 422)
+                assert "was trained for vectors of 8, 16, 32 numbers alone" in answer.body.decode()
 
 
 def test_the_list_of_models_is_what_the_page_reads(running: Running) -> None:

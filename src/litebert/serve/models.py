@@ -122,6 +122,11 @@ class ServedModel:
         return self.predictor.engine.config.encoder.hidden_size
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of vectors, those that the model was trained for."""
+        return tuple(sorted({*self.predictor.embed_card.dimensions, self.width}))
+
+    @property
     def labels(self) -> list[str] | None:
         cards = self.predictor.cards.values()
         return next((list(card.task.labels) for card in cards if card.task.labels), None)

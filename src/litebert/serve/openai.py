@@ -28,21 +28,14 @@ def error_object(error: RequestError) -> dict[str, Any]:
 
 
 async def embeddings(service: "Service", body: dict[str, Any], asked: "Asked") -> Any:
-    """Vectors of length 1: the mean of the last states."""
+    """Vectors of length 1."""
     encoding = body.get("encoding_format")
     if encoding not in (None, *FORMATS):
         raise RequestError(
             400, f"encoding_format is one of {', '.join(FORMATS)}", param="encoding_format"
         )
     model = service.models.choose(body.get("model"), "embed")
-    dimensions = body.get("dimensions")
-    if dimensions is not None and (type(dimensions) is not int or dimensions != model.width):
-        raise RequestError(
-            400,
-            f"the vectors of {model.name} have {model.width} dimensions, and it was not trained to "
-            "be cut to fewer; leave dimensions out",
-            param="dimensions",
-        )
+    dimensions = read_dimensions(body, model)
     if "input" not in body:
         raise RequestError(
             400, "the field 'input' is missing; it is a text or a list of texts", param="input"
@@ -51,7 +44,7 @@ async def embeddings(service: "Service", body: dict[str, Any], asked: "Asked") -
     work = await asked.read(
         embed_work, [texts] if isinstance(texts, str) else texts, "input", body, model
     )
-    vectors = normalized(await service.run(work, asked))
+    vectors = normalized(np.stack(await service.run(work, asked))[:, :dimensions])
     tokens = sum(work.sizes)
     return {
         "object": "list",
@@ -82,10 +75,25 @@ def embed_work(texts: Any, name: str, body: dict[str, Any], model: ServedModel) 
     return Work(Key(model.name, "embed"), checked, sizes)
 
 
-def normalized(vectors: Any) -> np.ndarray:
+def read_dimensions(body: dict[str, Any], model: ServedModel) -> int:
+    """How many numbers of each vector are asked for: a size that the model was trained for."""
+    dimensions = body.get("dimensions", model.width)
+    if dimensions is None:
+        return model.width
+    if type(dimensions) is not int or dimensions not in model.sizes:
+        trained = ", ".join(map(str, model.sizes))
+        raise RequestError(
+            400,
+            f"the model {model.name} was trained for vectors of {trained} numbers alone; leave "
+            "dimensions out, or send one of these",
+            param="dimensions",
+        )
+    return dimensions
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
     """Vectors of length 1."""
-    stacked = np.stack(vectors)
-    scaled: np.ndarray = stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12)
+    scaled: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return scaled
 
 

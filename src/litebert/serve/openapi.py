@@ -57,6 +57,10 @@ _SPAN = {
     "score": _OPTIONAL_NUMBER,
 }
 _STRING: dict[str, Any] = {"type": "string"}
+_DIMENSIONS: dict[str, Any] = {
+    "type": "integer",
+    "description": "A size of vectors that the model was trained for; its width by default.",
+}
 _EXITS = _object(
     {
         "answers": _list({"type": "object"}),
@@ -171,7 +175,9 @@ _SCORES = _list(_object({"score": _NUMBER, "label": _STRING}))
 _TEI: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
     "/embed": (
         "Vectors of texts, as text-embeddings-inference gives them.",
-        _INPUTS | _TRUNCATE | {"normalize": {"type": "boolean", "default": True}},
+        _INPUTS
+        | _TRUNCATE
+        | {"normalize": {"type": "boolean", "default": True}, "dimensions": _DIMENSIONS},
         ("inputs",),
         _list(_list(_NUMBER)),
     ),
@@ -243,7 +249,7 @@ def document() -> dict[str, Any]:
             "input": {"anyOf": [_TEXT, _TEXTS]},
             "model": _STRING,
             "encoding_format": {"enum": ["float", "base64"]},
-            "dimensions": {"type": "integer", "description": "Only the width of the model."},
+            "dimensions": _DIMENSIONS,
             "truncate": {"type": "boolean", "default": False},
         },
         required=("input",),

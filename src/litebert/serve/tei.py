@@ -12,7 +12,7 @@ import numpy as np
 
 from litebert.infer.verbs import Verb
 from litebert.serve.models import ServedModel
-from litebert.serve.openai import embed_work, normalized
+from litebert.serve.openai import embed_work, normalized, read_dimensions
 from litebert.serve.requests import (
     MAX_ITEMS,
     RequestError,
@@ -46,7 +46,8 @@ def error_object(error: RequestError) -> dict[str, Any]:
 async def embed(service: "Service", body: Body, asked: "Asked") -> Any:
     """A list of vectors."""
     model = service.models.choose(body.get("model"), "embed")
-    vectors = await _vectors(service, model, _inputs(body), body, asked)
+    dimensions = read_dimensions(body, model)
+    vectors = (await _vectors(service, model, _inputs(body), body, asked))[:, :dimensions]
     return (normalized(vectors) if read_flag(body, "normalize", True) else vectors).tolist()
 
 
