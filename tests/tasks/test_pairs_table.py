@@ -11,11 +11,11 @@ from litebert.errors import DataError
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.pairs import (
     EmbedData,
-    Units,
     open_pairs,
     open_scored_pairs,
     open_teacher,
 )
+from litebert.tasks.tables.units import Units
 
 
 def units(train: Units) -> list[tuple[str, ...]]:

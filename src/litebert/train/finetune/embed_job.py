@@ -39,7 +39,7 @@ from litebert.packing import (
 from litebert.recipes.embed import EmbedRecipe
 from litebert.tasks.encode.batch import epoch_batches
 from litebert.tasks.encode.texts import Row, encode_texts
-from litebert.tasks.tables.pairs import Units
+from litebert.tasks.tables.units import Units
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.runtime import Runtime
 
