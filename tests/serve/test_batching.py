@@ -81,6 +81,13 @@ def test_what_suits_the_model_is_chosen(predictor: Predictor, monkeypatch: Any) 
     assert served.is_layered("embed", "depth")
 
 
+@pytest.mark.parametrize(("batching", "tokens"), [("depth", 256), ("static", 2048)])
+def test_info_says_how(batching: Batching, tokens: int, predictor: Predictor) -> None:
+    with serving(Models([ServedModel("tiny", predictor)], batching=batching)) as running:
+        info = running.ask("/info").json
+    assert (info["batching"], info["max_batch_tokens"]) == (batching, tokens)
+
+
 def test_a_model_s_verbs_share_the_layers(predictor: Predictor) -> None:
     served = ServedModel("tiny", predictor)
     models = Models([served])

@@ -32,7 +32,7 @@ from litebert.serve.metrics import Metrics
 from litebert.serve.models import Key, Models
 from litebert.serve.openapi import document
 from litebert.serve.requests import MAX_BODY_BYTES, MAX_ITEMS, RequestError, read_object
-from litebert.serve.runners import STATIC_TOKENS
+from litebert.serve.runners import Layered
 from litebert.serve.scheduler import (
     DeadlineError,
     Job,
@@ -459,6 +459,7 @@ def describe(service: Service) -> dict[str, Any]:
     """What /info says."""
     limits = service.limits
     models = [model.describe() for model in service.models.served.values()]
+    runner = service.models.runner(Key(models[0]["id"], "embed"), limits.batch_tokens)
     return {
         "version": __version__,
         "models": models,
@@ -467,7 +468,8 @@ def describe(service: Service) -> dict[str, Any]:
         "max_input_length": models[0]["max_length"],
         "max_client_batch_size": MAX_ITEMS,
         "max_body_bytes": limits.body_bytes,
-        "max_batch_tokens": limits.batch_tokens or STATIC_TOKENS,
+        "max_batch_tokens": runner.max_tokens,
+        "batching": "depth" if isinstance(runner, Layered) else "static",
         "max_queue_tokens": limits.queue_tokens,
         "timeout_seconds": limits.timeout_seconds,
     }
