@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from litebert import cli, doctor
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer import engines, export_cache, predictor
+from litebert.infer.cpu import Processor
 from litebert.infer.engines import choose_engine
 from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
@@ -115,18 +116,27 @@ def test_an_unverified_checkpoint_is_known_by_its_files(tmp_path: Path) -> None:
     assert export_cache.identity(model, unverified=True) != verified
 
 
-def test_auto_is_the_fastest_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", get_args(Processor))
+def test_auto_is_the_fastest_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Processor
+) -> None:
     monkeypatch.setattr(engines, "has_gpu", lambda: False)
-    assert choose_engine("auto") == ("onnx", "the fastest here in float32")
+    monkeypatch.setattr(engines, "processor", lambda: kind)
+    order, shown = engines.FASTEST[kind], engines.SHOWN[kind]
+    assert order[-1] == "torch"  # which is always installed
+    first = f"the fastest installed in float32 for {shown}"
+    assert choose_engine("auto") == (order[0], first)
     assert choose_engine("openvino") == ("openvino", "as requested")
     assert choose_engine("auto", device="cuda:0")[0] == "torch"
     assert choose_engine("auto", dtype="bfloat16")[0] == "torch"
     assert choose_engine("auto", kernels="off")[0] == "torch"
+    monkeypatch.setattr(engines, "is_installed", lambda name: name == order[1])
+    second = f"{first}; {order[0]} is faster and not installed"
+    assert choose_engine("auto") == (order[1], second)
     monkeypatch.setattr(engines, "is_installed", lambda name: name == "torch")
-    assert choose_engine("auto") == ("torch", "onnx is not installed")
+    assert choose_engine("auto", device="cpu")[0] == "torch"
     monkeypatch.setattr(engines, "has_gpu", lambda: True)
     assert choose_engine("auto") == ("torch", "there is a GPU")
-    assert choose_engine("auto", device="cpu") == ("torch", "onnx is not installed")
     finding = next(each for each in doctor.examine(tmp_path) if each.name == "engine")
     assert finding.value.startswith("torch: there is a GPU; int8 with ")
 

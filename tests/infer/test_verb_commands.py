@@ -224,3 +224,22 @@ def test_predict_from_the_command_line(
     shown = capsys.readouterr().err
     assert "text: none then, other now" in shown
     assert "batch_tokens: 2048 then, 64 now" in shown
+
+
+def test_texts_that_the_model_cannot_read_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(save_model(tmp_path / "model", "classify"))
+    long = "the whale " * 10_000
+    for command in ("classify", "embed"):
+        assert cli.run([command, "the whale", "𓀀 𓀁", long, "𓀂", "--model", folder]) == 0
+        notes = [line for line in capsys.readouterr().err.splitlines() if "note" in line]
+        assert len(notes) == 2, notes
+        assert notes[0].startswith("note: the model knows no character of the text '𓀀 𓀁', so")
+        assert "the model reads 64 tokens, and the text 'the whale the" in notes[1]
+        assert "(100,000 characters) has " in notes[1]
+        assert notes[1].endswith(": its end was not read")
+    assert cli.run(["pair", "the whale", "𓀀", "--model", folder]) == 0
+    assert "knows no character of the text '𓀀'" in capsys.readouterr().err
+    assert cli.run(["classify", "the whale", "--model", folder]) == 0
+    assert capsys.readouterr().err == ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
+from litebert.checks import shorten
 from litebert.commands.marks import (
     POSITIONAL,
     Arg,
@@ -28,9 +29,11 @@ from litebert.files import open_atomic, to_json
 from litebert.infer.formats import guesses_to_dict, to_dict
 from litebert.infer.verbs import EngineChoice, Verb
 from litebert.models.index import default_model
+from litebert.packing import num_special
 from litebert.tasks.decode.exits import Criterion
 from litebert.tasks.examples import AnswerExample
 from litebert.terminal import write_line
+from litebert.text.vocabulary import SPACE
 
 if TYPE_CHECKING:
     from litebert.infer.predictor import Predictor
@@ -54,6 +57,8 @@ Text = Annotated[str, POSITIONAL]
 
 FEW = 500
 """Characters, of all texts, that one thread computes."""
+MOST_CHECKED = 1000
+"""Texts up to which the command looks whether the model could read them."""
 MAX_COMPARED = 100
 """Texts up to which embed prints the nearest of each; more are for --out and a search library."""
 
@@ -126,9 +131,9 @@ def embed(
         raise ConfigError(f"{out} exists; add --overwrite, or choose another --out")
     inputs = _read_texts(texts)
     threads = _enough(threads, inputs)
-    vectors = _load(model, engine, device, threads, unverified, "embed").embed(
-        inputs, pooling=pooling, normalize=normalize, dimensions=dimensions
-    )
+    predictor = _load(model, engine, device, threads, unverified, "embed")
+    vectors = predictor.embed(inputs, pooling=pooling, normalize=normalize, dimensions=dimensions)
+    _note_unread(predictor, inputs)
     if out is not None:
         try:
             with open_atomic(out) as file:
@@ -175,9 +180,11 @@ def classify(
     """Label texts with a fine-tuned model: litebert classify --model DIR "great film"."""
     inputs = _read_texts(texts)
     threads = _enough(threads, inputs)
-    predictions = _load(
+    predictor = _load(
         model, engine, device, threads, unverified, "classify", exit=exit, threshold=threshold
-    ).classify(inputs)
+    )
+    predictions = predictor.classify(inputs)
+    _note_unread(predictor, inputs)
     _print(
         [{"text": text} | to_dict(each) for text, each in zip(inputs, predictions, strict=True)],
         lambda row: f"{row['text']}\n  {_best(row)}",
@@ -207,9 +214,11 @@ def pair(
         second: The second text: a hypothesis, another sentence.
     """
     threads = _enough(threads, [first, second])
-    prediction = _load(
+    predictor = _load(
         model, engine, device, threads, unverified, "pair", exit=exit, threshold=threshold
-    ).pair(first, second)
+    )
+    prediction = predictor.pair(first, second)
+    _note_unread(predictor, [first, second])
     row = {"first": first, "second": second} | to_dict(prediction)
     _print([row], _best, json=json)
 
@@ -236,9 +245,11 @@ def regress(
         second: The second of two.
     """
     threads = _enough(threads, [first, second or ""])
-    value = _load(
+    predictor = _load(
         model, engine, device, threads, unverified, "regress", exit=exit, threshold=threshold
-    ).regress(first, second)
+    )
+    value = predictor.regress(first, second)
+    _note_unread(predictor, [first] if second is None else [first, second])
     row = {"first": first, "second": second, "value": value}
     _print([row], lambda row: f"{row['value']:.4f}", json=json)
 
@@ -376,6 +387,29 @@ def _load(
     for each in predictor.notes:
         note(each)
     return predictor
+
+
+def _note_unread(predictor: "Predictor", texts: Sequence[str]) -> None:
+    """Say which texts the model could not read: those of unknown characters alone, and those with
+    more tokens than it takes. Of many texts, the first that was."""
+    tokenizer, card = predictor.tokenizer, predictor.card
+    limit = predictor.engine.config.encoder.max_positions if card is None else card.max_length
+    told = set()
+    for text in texts[:MOST_CHECKED]:
+        ids = tokenizer.encode(text)
+        known = {tokenizer.tokens[id] for id in ids if id != tokenizer.unk_id} - {SPACE}
+        if "unknown" not in told and not known:
+            told.add("unknown")
+            note(
+                f"the model knows no character of the text {shorten(text)}, so that its answer "
+                "says nothing about it"
+            )
+        if "long" not in told and len(ids) + num_special(False) > limit:
+            told.add("long")
+            note(
+                f"the model reads {limit} tokens, and the text {shorten(text)} has "
+                f"{len(ids) + num_special(False):,}: its end was not read"
+            )
 
 
 def _enough(threads: int | None, texts: Sequence[str]) -> int | None:

@@ -11,6 +11,7 @@ from typing import get_args
 
 from litebert.checks import check_known
 from litebert.errors import ConfigError
+from litebert.infer.cpu import Processor, processor
 from litebert.infer.engine import EngineName
 from litebert.infer.exported import Runtime, read_export
 from litebert.infer.graph_engine import GraphEngine, Graphs
@@ -28,9 +29,20 @@ def is_installed(engine: EngineName) -> bool:
     return importlib.util.find_spec(PACKAGES[engine]) is not None
 
 
-FASTEST: tuple[EngineName, ...] = ("onnx",)
-"""In float32 on a processor, the first that is installed, else torch; bench/cpu/engines.py
-compares them. OpenVINO is taken where it is named: its results in int8 are the fastest."""
+FASTEST: dict[Processor, tuple[EngineName, ...]] = {
+    "vnni": ("onnx", "openvino", "torch"),
+    "avx2": ("onnx", "openvino", "torch"),
+    "arm64": ("onnx", "torch"),
+}
+"""In float32, by processor, the fastest first: `fastest` of python -m bench.cpu.engines. Not
+measured on arm64. int8 is faster still, and is not chosen unasked: its answers differ."""
+
+
+SHOWN: dict[Processor, str] = {
+    "vnni": "x86 with VNNI",
+    "avx2": "x86 without VNNI",
+    "arm64": "arm64",
+}
 
 
 def choose_engine(
@@ -50,10 +62,14 @@ def choose_engine(
         return "torch", "of the kernels that were requested"
     if device == "auto" and has_gpu():
         return "torch", "there is a GPU"
-    name = next((each for each in FASTEST if is_installed(each)), None)
-    if name is None:
-        return "torch", f"{' and '.join(FASTEST)} is not installed"
-    return name, "the fastest here in float32"
+    order = FASTEST[kind := processor()]
+    name = next(each for each in order if is_installed(each))
+    missing = order[: order.index(name)]
+    reason = f"the fastest installed in float32 for {SHOWN[kind]}"
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        reason += f"; {' and '.join(missing)} {verb} faster and not installed"
+    return name, reason
 
 
 def has_gpu() -> bool:
