@@ -1,21 +1,25 @@
 """Speed of the engines on a CPU, beside Hugging Face's SDPA and beside whole graphs. Prints one
-JSON object.
+JSON object at the end, and a line for each shape of batch as it comes.
 
     python -m bench.cpu.engines
-    python -m bench.cpu.engines --shapes litebert-small --threads 1 --rounds 5
+    python -m bench.cpu.engines --shapes litebert-small --threads 1 --rounds 10 --rows 256
 
-Random weights. Batches of one length: 1 × 16, 1 × 64, 1 × 128 and 16 × 32 tokens. Mixed: 256 rows
-of 8 to 128 tokens, which Hugging Face reads 32 at a time, in the order given and sorted by length.
-All contenders take turns; a time is the least of the rounds, since machines are noisy. "whole" is
-the same runtime's graph of all layers, fully quantized; `layers` is the time of our engine, which
-calls one layer's graph, divided by the whole graph's. transformers has no pre-norm rotary ALBERT,
-so litebert's shapes are compared with its ALBERT of the same sizes.
+Random weights. Batches of one length: 1 × 16, 1 × 64, 1 × 128 and 16 × 32 tokens. Mixed, with the
+most threads: --rows rows of 8 to 128 tokens, which Hugging Face reads 32 at a time, in the order
+given and sorted by length. All contenders take turns; a time is the least of the rounds, since
+machines are noisy. "whole" is the same runtime's graph of all layers, fully quantized; `layers` is
+the time of our engine, which calls one layer's graph, divided by the whole graph's. transformers
+has no pre-norm rotary ALBERT, so litebert's shapes are compared with its ALBERT of the same sizes.
+
+`fastest` are the engines in float32 for this processor, by the geometric mean of their times over
+all batches: what infer/engines.py chooses by.
 """
 
 import argparse
 import io
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,8 @@ from bench.common.peers import huggingface_settings
 from bench.common.results import add_out, begin, publish
 from bench.common.timing import in_turns
 from litebert.config import PRESETS, ModelConfig
-from litebert.infer.cpu import cpu_features, processor
+from litebert.files import write_json
+from litebert.infer.cpu import cpu_features, processor, weight_limit
 from litebert.infer.engine import Engine
 from litebert.infer.engines import open_export
 from litebert.infer.export.calibrate import measure_ranges
@@ -47,7 +52,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
 
 BATCHES = {"1 x 16": (1, 16), "1 x 64": (1, 64), "1 x 128": (1, 128), "16 x 32": (16, 32)}
-MIXED_ROWS, MIXED_BATCH = 256, 32
+MIXED_BATCH = 32
 EXPORTS: tuple[tuple[str, Runtime, Precision], ...] = (
     ("onnx float32", "onnx", "float32"),
     ("onnx int8", "onnx", "int8"),
@@ -64,7 +69,8 @@ def main() -> None:
     )
     parser.add_argument("--shapes", nargs="+", default=["albert-base-v2", "litebert-small"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=128, help="of mixed lengths; 0 for none")
     add_out(parser)
     options = parser.parse_args()
     begin(options.out)
@@ -72,49 +78,80 @@ def main() -> None:
         "processor": processor(),
         "features": [name for name in FEATURES if name in cpu_features()],
     }
+
+    def record(title: str, result: dict[str, Any]) -> None:
+        report[title] = result
+        short = {name: round(each, 2) for name, each in result["ms"].items()}
+        print(f"{title}, ms: {short}", file=sys.stderr, flush=True)
+        if options.out is not None:
+            write_json(options.out, report)
+
     for shape in options.shapes:
-        for threads in options.threads:
-            torch.set_num_threads(threads)
-            report[f"{shape}, {threads} threads"] = measure(shape, threads, options.rounds)
+        measure(shape, options.threads, options.rounds, options.rows, record)
+    report["fastest"] = fastest(report)
     publish(report, options.out)
 
 
-def measure(shape: str, threads: int, rounds: int) -> dict[str, Any]:
+def measure(
+    shape: str,
+    all_threads: Sequence[int],
+    rounds: int,
+    rows: int,
+    record: Callable[[str, dict[str, Any]], None],
+) -> None:
     torch.manual_seed(0)
     encoder = PRESETS[shape]
     model = Model(ModelConfig(encoder=encoder)).eval()
     checkpoint = Checkpoint(model=model, tokenizer=Tokenizer.load(default_model().folder))
     settings = AlbertConfig(**huggingface_settings(encoder), attn_implementation="sdpa")
     peer = AlbertModel(settings).eval()
+    graphs = whole_graphs(checkpoint)
     with tempfile.TemporaryDirectory(prefix="litebert-bench-") as folder:
-        engines: dict[str, Engine] = {"torch": TorchEngine(checkpoint, threads=threads)}
         for name, runtime, precision in EXPORTS:
             (out := Path(folder) / name).mkdir()
             write_export(checkpoint, out, ExportOptions(runtime=runtime, precision=precision))
-            engines[name] = open_export(out, threads=threads, unverified=True)
-        wholes = whole_runners(checkpoint, threads)
-        draw, report = np.random.default_rng(0), {}
-        for title, (rows, seq) in BATCHES.items():
-            ids = draw.integers(5, encoder.vocab_size, (rows, seq))
-            calls = {"huggingface": lambda ids=ids: run_peer(peer, ids, None)}
-            calls |= {name: steps(engine, ids) for name, engine in engines.items()}
-            calls |= {f"{name} whole": lambda run=run, ids=ids: run(ids) for name, run in wholes}
-            report[title] = summary(calls, rounds, ("huggingface",))
-        lengths = draw.integers(8, 129, MIXED_ROWS)
-        texts = [draw.integers(5, encoder.vocab_size, length) for length in lengths.tolist()]
-        calls = {
-            "huggingface padded": lambda: padded(peer, texts),
-            "huggingface buckets": lambda: padded(peer, sorted(texts, key=len)),
-        }
-        calls |= {name: mixed(engine, texts) for name, engine in engines.items()}
-        report["256 rows of 8 to 128"] = summary(calls, max(2, rounds // 3), tuple(calls)[:2])
-    return report
+        for threads in all_threads:
+            torch.set_num_threads(threads)
+            draw = np.random.default_rng(0)
+            engines: dict[str, Engine] = {"torch": TorchEngine(checkpoint, threads=threads)}
+            for name, _, _ in EXPORTS:
+                engines[name] = open_export(Path(folder) / name, threads=threads, unverified=True)
+            wholes = whole_runners(*graphs, threads)
+            title = f"{shape}, {threads} threads"
+            for batch, (count, seq) in BATCHES.items():
+                ids = draw.integers(5, encoder.vocab_size, (count, seq))
+                calls = {"huggingface": lambda ids=ids: run_peer(peer, ids, None)}
+                calls |= {name: steps(engine, ids) for name, engine in engines.items()}
+                calls |= {
+                    f"{name} whole": lambda run=run, ids=ids: run(ids) for name, run in wholes
+                }
+                for call in calls.values():
+                    call()
+                record(f"{title}, {batch}", summary(calls, rounds, ("huggingface",)))
+            if rows and threads == max(all_threads):
+                lengths = draw.integers(8, 129, rows)
+                texts = [draw.integers(5, encoder.vocab_size, each) for each in lengths.tolist()]
+                calls = {
+                    "huggingface padded": lambda texts=texts: padded(peer, texts),
+                    "huggingface buckets": lambda texts=texts: padded(peer, sorted(texts, key=len)),
+                }
+                calls |= {name: mixed(engine, texts) for name, engine in engines.items()}
+                result = summary(calls, max(1, rounds // 2), tuple(calls)[:2])
+                record(f"{title}, {rows} rows of 8 to 128", result)
+
+
+def fastest(report: dict[str, Any]) -> list[str]:
+    """Engines in float32, the fastest first."""
+    measured = [each["ms"] for each in report.values() if isinstance(each, dict)]
+    means = {
+        name: float(np.exp(np.mean([np.log(each[name]) for each in measured])))
+        for name in ("torch", "onnx float32", "openvino float32")
+    }
+    return [name.partition(" ")[0] for name in sorted(means, key=lambda name: means[name])]
 
 
 def summary(calls: dict[str, Call], rounds: int, peers: tuple[str, ...]) -> dict[str, Any]:
     """Milliseconds, how many times faster than the peers, and than whole graphs."""
-    for call in calls.values():
-        call()
     times = {name: min(each.clock) for name, each in in_turns(calls, rounds).items()}
     result: dict[str, Any] = {"ms": {name: 1e3 * seconds for name, seconds in times.items()}}
     for peer in peers:
@@ -166,17 +203,23 @@ def padded(peer: Any, texts: list[np.ndarray]) -> None:
         run_peer(peer, ids, mask.astype(np.int64))
 
 
-def whole_runners(
-    checkpoint: Checkpoint, threads: int
-) -> list[tuple[str, Callable[[np.ndarray], Any]]]:
-    """One graph of all layers in int8, in both runtimes."""
+def whole_graphs(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
+    """One graph of all layers in int8: dynamic for ONNX Runtime, static for OpenVINO."""
     config, weights = checkpoint.model.config, weights_of(checkpoint)
+    limit = weight_limit()
+    dynamic = Quantization(precision="dynamic", limit=limit)
+    ranges = measure_ranges(checkpoint, BUILT_IN)
+    static = Quantization(precision="static", limit=limit, ranges=ranges)
+    return whole_graph(config, weights, dynamic), whole_graph(config, weights, static)
+
+
+def whole_runners(
+    dynamic: bytes, static: bytes, threads: int
+) -> list[tuple[str, Callable[[np.ndarray], Any]]]:
+    """Whole graphs in both runtimes."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    dynamic = whole_graph(config, weights, Quantization(precision="dynamic"))
     session = onnxruntime.InferenceSession(dynamic, options, providers=["CPUExecutionProvider"])
-    ranges = measure_ranges(checkpoint, BUILT_IN)
-    static = whole_graph(config, weights, Quantization(precision="static", ranges=ranges))
     core = openvino.Core()
     compiled = core.compile_model(
         core.read_model(io.BytesIO(static)),
