@@ -17,7 +17,7 @@ from litebert.lab.plot import plot
 from litebert.lab.probes import layer_distances
 from litebert.lab.results import collect, measure
 from litebert.lab.run import write_study_file
-from litebert.lab.study import Row, Scale, Study, load_study, read_study, write_study
+from litebert.lab.study import Row, Scale, Study, load_study, read_study, with_tokens, write_study
 from litebert.lab.table import page, table
 from litebert.model.count import count_encoder
 from litebert.model.model import Model
@@ -129,6 +129,20 @@ def test_unknown_studies_and_scales_are_named() -> None:
         find_study("sharin")
     with pytest.raises(ConfigError, match="has no scale 'paper'; it has cpu"):
         TWO.scale("paper")
+
+
+def test_runs_of_another_length_keep_their_ratios() -> None:
+    def lengths(study: Study) -> list[int | None]:
+        return [study.recipe(row, "gpu-hour").tokens for row in study.rows[:3]]
+
+    study = STUDIES["ensemble"]
+    assert lengths(study) == [40_000_000, 20_000_000, 20_000_000]
+    short = with_tokens(study, "gpu-hour", 6_000_000)  # a tenth of the scale's 60 M
+    assert lengths(short) == [4_000_000, 2_000_000, 2_000_000]
+    assert short.scales["gpu-hour"].note.endswith("Here with 0.1 × the tokens: 6,000,000 a run.")
+    assert short.scales["cpu"] == study.scales["cpu"]
+    paper = with_tokens(STUDIES["sharing"], "paper", 1_000_000)  # whose budget is steps
+    assert paper.recipe(paper.rows[0], "paper").tokens == 1_000_000
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:

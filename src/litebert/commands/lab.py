@@ -21,7 +21,7 @@ from litebert.lab.pool import minutes_of
 from litebert.lab.results import collect
 from litebert.lab.run import Chosen, open_study, run_studies, write_study_file
 from litebert.lab.runners import RunnerName
-from litebert.lab.study import ScaleName, Study, load_study
+from litebert.lab.study import ScaleName, Study, load_study, with_tokens
 from litebert.lab.table import page
 from litebert.lab.table import table as write_table
 from litebert.terminal import write_line
@@ -111,6 +111,7 @@ def run(
     text: str = "",
     out: str = "",
     seeds: int | None = None,
+    tokens: int | None = None,
     jobs: int = 1,
     minutes: float | None = None,
     runner: RunnerName = "processes",
@@ -130,6 +131,8 @@ def run(
         out: Folder of the study, runs/lab/STUDY-SCALE when left out; with several studies the
             folder that these are in.
         seeds: Runs of each row, instead of the study's number.
+        tokens: Length of each run, instead of the study's; the table says so. Rows that have
+            lengths of their own keep their ratio.
         jobs: Runs at a time, on the device or on the cluster. A run waits until there is memory.
         minutes: Time limit. No run is started that is not expected to end in time; what still runs
             near the end is saved, and the command exits with 75.
@@ -140,6 +143,13 @@ def run(
     studies = [load_study(name) if name.endswith(".toml") else find_study(name) for name in names]
     if not studies:
         raise ConfigError("name a study; litebert lab list lists them")
+    if tokens is not None:
+        if tokens < 1:
+            raise ConfigError(f"tokens is at least 1; got {tokens}")
+        studies = [
+            each if each.kind != "pretrain" else with_tokens(each, scale, tokens)
+            for each in studies
+        ]
     chosen: list[Chosen] = []
     for study in studies:
         own = f"{study.name}-{scale}"

@@ -5,7 +5,7 @@ A name of the catalog or a TOML file in; a Study out. No torch.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -209,6 +209,34 @@ class Study:
             return named(base.recipe).changed(PretrainRecipe.read_settings(settings))
         except ConfigError as error:
             raise ConfigError(f"study {self.name}, row {row.name!r}: {error}") from error
+
+
+def with_tokens(study: Study, scale: str, tokens: int) -> Study:
+    """The study with runs of another length: a row that has a length of its own keeps its ratio to
+    the others. The note of the scale says so."""
+    own = study.scale(scale)
+    recipe = named(own.recipe).changed(PretrainRecipe.read_settings(dict(own.settings)))
+    usual = recipe.tokens_in(recipe.total_steps) if recipe.tokens is None else recipe.tokens
+
+    def changed(settings: Mapping[str, Any]) -> dict[str, Any]:
+        if "tokens" not in settings:
+            return dict(settings)
+        return {**settings, "tokens": max(round(settings["tokens"] * tokens / usual), 1)}
+
+    rows = tuple(
+        replace(
+            row,
+            settings=changed(row.settings),
+            at={name: changed(each) if name == scale else each for name, each in row.at.items()},
+        )
+        if any("tokens" in each for each in (row.settings, row.at.get(scale, {})))
+        else row
+        for row in study.rows
+    )
+    settings = {name: value for name, value in own.settings.items() if name != "steps"}
+    note = f"{own.note} Here with {tokens / usual:.3g} × the tokens: {tokens:,} a run.".strip()
+    shorter = replace(own, settings=settings | {"tokens": tokens}, note=note)
+    return replace(study, rows=rows, scales={**study.scales, scale: shorter})
 
 
 def load_study(path: Path | str) -> Study:
