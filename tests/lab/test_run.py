@@ -118,6 +118,37 @@ def test_data_is_asked_for(study: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "name their folder with --data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["--data", "nowhere"], 3, "nowhere"),
+        (["--tasks", "nowhere"], 2, "nowhere, given with --tasks, is not there"),
+        (["--text", "no.txt"], 2, "no.txt, given with --text, is not there"),
+        (["--tokens", "0"], 2, "tokens is at least 1; got 0"),
+    ],
+)
+def test_what_every_run_would_fail_at_is_said_first(
+    study: Path, flags: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(study, "--out", str(study / "unused"), *flags) == code
+    assert message in capsys.readouterr().err
+
+
+def test_several_studies_have_folders_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = '[scales.paper]\nrecipe = "paper"\n[[rows]]\nname = "base"\n'
+    (tmp_path / "mine.toml").write_text('kind = "count"\nmeasures = ["smaller"]\n' + rows)
+    command = ["lab", "run", "parameters", str(tmp_path / "mine.toml"), "--scale", "paper"]
+    assert litebert([*command, "--out", str(tmp_path / "out")]) == 0
+    for name in ("parameters-paper", "mine-paper"):
+        assert litebert(["lab", "table", str(tmp_path / "out" / name)]) == 0
+    assert litebert(["lab", "run", "--scale", "paper"]) == 2
+    assert "name a study; litebert lab list lists them" in capsys.readouterr().err
+    assert litebert(["lab", "pack", "--out", str(tmp_path / "a.tar.gz")]) == 2
+    assert "name the folders of studies to pack" in capsys.readouterr().err
+
+
 def test_other_settings_need_another_folder(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

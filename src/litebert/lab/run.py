@@ -7,6 +7,7 @@ task, log.txt and result.json.
 from collections.abc import Sequence
 from pathlib import Path
 
+from litebert.data.shards import Shards
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import read_json, write_json
 from litebert.lab.estimate import device_memory, stored_rate
@@ -40,6 +41,7 @@ def run_studies(
         raise ConfigError(f"jobs and seeds are at least 1; got {jobs} and {seeds}")
     if minutes is not None and minutes <= 0:
         raise ConfigError(f"minutes is more than 0; got {minutes:g}")
+    _check(inputs)
     planned, rates = [], {}
     for study, scale, out in chosen:
         write_study_file(study, scale, out)
@@ -52,6 +54,16 @@ def run_studies(
     limits = Limits(jobs=jobs, memory=memory, minutes=minutes)
     with open_runner(runner, jobs=jobs, device=inputs.device) as launch:
         return Pool(planned, launch, limits, say, rates).run()
+
+
+def _check(inputs: Inputs) -> None:
+    """What every run would fail at is said before the first one."""
+    for shards in (inputs.data, inputs.more_data):
+        if shards is not None:
+            Shards.open(shards)
+    for path, flag in ((inputs.tasks, "--tasks"), (inputs.text, "--text")):
+        if path is not None and not path.exists():
+            raise ConfigError(f"{path}, given with {flag}, is not there")
 
 
 def _tell_missing(study: Study, scale: str, inputs: Inputs, say: Say) -> None:
