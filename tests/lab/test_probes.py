@@ -15,7 +15,7 @@ from litebert.files import write_json
 from litebert.lab import baselines, probes, vectors
 from litebert.lab.causal import causal_layer, next_token_loss
 from litebert.lab.linear import LinearProbe
-from litebert.lab.results import half_depth_scores
+from litebert.lab.measure import half_depth_scores
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe, tiny_shards, tiny_task

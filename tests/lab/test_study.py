@@ -13,9 +13,10 @@ from litebert.config import PRESETS, ModelConfig
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError
 from litebert.lab.catalog import STUDIES, find_study
+from litebert.lab.measure import measure
 from litebert.lab.plot import plot
 from litebert.lab.probes import layer_distances
-from litebert.lab.results import collect, measure
+from litebert.lab.results import collect
 from litebert.lab.run import write_study_file
 from litebert.lab.study import Row, Scale, Study, load_study, read_study, with_tokens, write_study
 from litebert.lab.table import page, table

@@ -15,6 +15,7 @@ from litebert.data.shards import Shards
 from litebert.errors import ConfigError
 from litebert.files import read_json, write_file, write_json
 from litebert.lab.estimate import training_bytes, training_flops
+from litebert.lab.measure import measure, most_frequent_share
 from litebert.lab.pool import Command, Job
 from litebert.lab.results import (
     BLIMP,
@@ -26,8 +27,6 @@ from litebert.lab.results import (
     SPEED_RANKS,
     TEXT,
     VECTORS,
-    measure,
-    most_frequent_share,
 )
 from litebert.lab.study import Row, Study
 from litebert.recipes import PretrainRecipe
