@@ -14,6 +14,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.predictor import Predictor, load
 from litebert.serve.models import Batching, Key, Models, ServedModel, leave_early
 from litebert.serve.runners import DEPTH_TOKENS, STATIC_TOKENS, Layered, Static
+from litebert.threads import Threads
 from tests.helpers.models import texts
 from tests.helpers.serving import HANGS, Running, serving, wait_for
 from tests.infer.test_exits import checkpoint_of
@@ -88,7 +89,9 @@ def test_info_says_how(batching: Batching, tokens: int, predictor: Predictor) ->
     assert (info["batching"], info["max_batch_tokens"]) == (batching, tokens)
 
 
-def test_a_model_s_verbs_share_the_layers(predictor: Predictor) -> None:
+def test_a_model_s_verbs_share_the_layers(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served = ServedModel("tiny", predictor)
     models = Models([served])
     embed, fill = Key("tiny", "embed"), Key("tiny", "fill", 5)
@@ -101,6 +104,9 @@ def test_a_model_s_verbs_share_the_layers(predictor: Predictor) -> None:
     assert static.runner(embed) is static.runner(embed) is not static.runner(fill)
     assert static.runner(embed).max_tokens == STATIC_TOKENS
     assert Models([served]).runner(embed, 64).max_tokens == 64
+    for threads, tokens in ((Threads(8, ""), 1024), (None, predictor.engine.batch_tokens)):
+        monkeypatch.setattr(predictor.engine, "threads", threads)
+        assert Models([served]).runner(embed).max_tokens == tokens
 
 
 class Turnstile:

@@ -14,7 +14,7 @@ from litebert.infer.layers import layer_card, read_layers
 from litebert.infer.verbs import EngineChoice, Verb
 from litebert.models.index import embedded_models
 from litebert.serve.requests import RequestError
-from litebert.serve.runners import DEPTH_TOKENS, STATIC_TOKENS, Layered, Static
+from litebert.serve.runners import STATIC_TOKENS, Layered, Static
 from litebert.serve.scheduler import Runner
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class Models:
         name: Hashable = key.model if is_layered else key
         if name not in self._runners:
             self._runners[name] = (
-                Layered(model, max_tokens=batch_tokens or DEPTH_TOKENS)
+                Layered(model, max_tokens=batch_tokens)
                 if is_layered
                 else Static(partial(self.compute, key), max_tokens=batch_tokens or STATIC_TOKENS)
             )

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 STATIC_TOKENS = 2048
 """Of a batch: its states then stay in a processor's cache."""
-DEPTH_TOKENS = 256
-"""In the layers at once. A processor computes so many about as fast as more, and with more in the
-layers each is answered later."""
+DEPTH_TOKENS, THREAD_TOKENS = 256, 128
+"""In the layers at once: the least, and for each thread. A processor computes so many about as fast
+as more (bench/cpu/depthwise.py), and with more in the layers each text is answered later."""
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
 """From items to one result for each."""
 
@@ -59,8 +59,12 @@ class Static:
 class Layered:
     """One layer of everything that was admitted, at each tick."""
 
-    def __init__(self, served: "ServedModel", *, max_tokens: int = DEPTH_TOKENS) -> None:
-        self._served, self.max_tokens = served, max_tokens
+    def __init__(self, served: "ServedModel", *, max_tokens: int | None = None) -> None:
+        engine = served.predictor.engine
+        if max_tokens is None and engine.threads is not None:
+            max_tokens = max(DEPTH_TOKENS, THREAD_TOKENS * engine.threads.count)
+        self.max_tokens = max_tokens or engine.batch_tokens
+        self._served = served
         self._continuous = Continuous(served.predictor)
 
     def admit(self, ticket: Ticket) -> None:
