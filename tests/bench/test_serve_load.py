@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from bench.common.load import Loader, percentile, run
-from bench.cpu import serve_load
+from bench.cpu import depthwise, serve_load
+from litebert.infer.predictor import load
 
 
 @pytest.fixture
@@ -140,3 +141,9 @@ def test_texts_and_exits_are_as_stated(tmp_path: Path) -> None:
     depths = serve_load.depths_of(model, texts, threshold)
     assert depths["layers"] == 3
     assert 1 < depths["mean_depth"] < 3
+    predictor = load(model, device="cpu", threads=1, exit=serve_load.CRITERION, threshold=threshold)
+    figures = depthwise.measure(predictor, texts, rounds=1)
+    assert figures["times one call"]["one call"] == 1
+    tokens = [str(most) for most in depthwise.TOKENS]
+    assert list(figures["ms in the layers"]) == tokens
+    assert set(figures["cpu_seconds"]) == {"one call", *tokens}
