@@ -65,6 +65,7 @@ bench: setup
 torture: setup
 	$(PIP) -e ".[all,dev,bench]"
 	$(BIN)/python -m torture.snapshot
+	$(BIN)/python -m torture.damage
 	$(BIN)/python -m torture.build --data $(DATA) --tokenizer $(TOKENIZER)
 	$(BIN)/python -m torture.pretrain
 	$(BIN)/python -m torture.ranks

@@ -112,6 +112,11 @@ def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
         EncoderConfig.from_dict({"hiden_size": 3})
 
 
+def test_a_head_without_a_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a head needs its kind, one of masked, order"):
+        HeadConfig.from_dict({"labels": ["a"]})
+
+
 def test_heads_say_what_they_need() -> None:
     with pytest.raises(ConfigError, match="a classify head needs labels; got 0"):
         HeadConfig(kind="classify")

@@ -13,6 +13,15 @@ def test_kills_and_damage_of_snapshots(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["sigkill"]["kills"] == 10
 
 
+def test_damage_of_shards_checkpoints_configs_and_headers(tmp_path: Path) -> None:
+    sizes = ["--shards", "9", "--checkpoints", "5", "--configs", "60", "--headers", "60"]
+    done = run_program("torture.damage", *sizes, TMPDIR=str(tmp_path), OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = json.loads(done.stdout)
+    assert counts["checkpoints"] == counts["checkpoints_without_manifest"] == {"refused": 5}
+    assert min(sum(counts[name].values()) for name in ("configs", "headers")) == 60
+
+
 def test_signals_at_any_moment_of_several_commands(tmp_path: Path) -> None:
     done = run_program("torture.signals", "--signals", "9", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -75,6 +75,8 @@ class HeadConfig:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "HeadConfig":
         check_keys(cls, data)
+        if "kind" not in data:
+            raise ConfigError(f"a head needs its kind, one of {', '.join(get_args(HeadKind))}")
         labels = data.get("labels", ())
         if not isinstance(labels, list | tuple) or not all(
             isinstance(label, str) for label in labels
