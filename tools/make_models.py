@@ -124,7 +124,7 @@ def shape(args: argparse.Namespace) -> Words:
 def pretraining(args: argparse.Namespace, out: Path, tokens: int) -> Words:
     words = litebert("pretrain", "--data", args.out / args.shards, "--out", out, *shape(args))
     words += ["--tokens", str(tokens), "--workers", str(args.workers), *limit(args)]
-    return words + ([] if args.scale == "tiny" else ["--microbatch-tokens", "65536"])
+    return words + ([] if args.scale == "tiny" else ["--microbatch-tokens", "65536"]) + args.flags
 
 
 def probes(args: argparse.Namespace) -> list[Command]:
@@ -181,6 +181,7 @@ def tune(args: argparse.Namespace) -> list[Command]:
         words = litebert("finetune", task, "--model", args.model, "--data", args.tasks / data)
         words += ["--out", str(args.out / name), *flags, "--json"]
         words += ["--seeds", str(args.seeds)] if name in SEVERAL else []
+        words += args.flags
         commands.append(Command(name=name, words=words + limit(args)))
         if name == "similarity" and args.teacher is not None:
             commands += taught(args, words)
@@ -315,6 +316,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--init", type=Path, help="weights that a leg starts from")
     parser.add_argument("--tokens", type=int, default=60_000_000)
     parser.add_argument("--only", nargs="+", help="some of a step's runs")
+    parser.add_argument(
+        "--flags",
+        type=shlex.split,
+        default=[],
+        help="more flags for the runs of probes, leg or tune, such as --flags='--objective rtd'",
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--workers", type=int, default=8, help="processes of a run")

@@ -65,6 +65,14 @@ def test_only_the_last_leg_decays_and_each_has_its_own_seed() -> None:
     assert schedules == ["constant", "constant", "stable"]
 
 
+def test_what_probes_chose_is_handed_to_the_legs() -> None:
+    (leg,) = commands("leg", "--flags=--objective rtd --encoder 'norm=pre'")
+    assert leg.words[leg.words.index("--objective") + 1] == "rtd"
+    assert "norm=pre" in leg.words
+    (tag,) = commands("tune", "--only", "tag", "--flags=--patience 0")
+    assert tag.words[-2:] == ["--patience", "0"]
+
+
 def test_vectors_come_before_the_pairs_and_nothing_is_chosen_by_sts_b() -> None:
     similarity = {each.name: each for each in commands("tune") if "similarity" in each.name}
     assert similarity["similarity-taught"].after == ("similarity-vectors",)
