@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from litebert import cli
 from litebert.testing import tiny_task
-from litebert.train import runtime
+from litebert.train import folder, runtime
 from tests.helpers.finetuning import source
 from tests.helpers.launch import FLAGS
 
@@ -37,10 +37,10 @@ def run(*words: object) -> int:
     return cli.run([str(word) for word in words])
 
 
-def weights(folder: Path) -> dict[str, list[float]]:
+def weights(run_folder: Path) -> dict[str, list[float]]:
     return {
         name: tensor.flatten().tolist()
-        for name, tensor in load_file(folder / "final" / "model.safetensors").items()
+        for name, tensor in load_file(run_folder / "final" / "model.safetensors").items()
     }
 
 
@@ -84,3 +84,13 @@ def test_minutes_are_a_number_above_zero(
     command = ["pretrain", "--data", shards, "--out", tmp_path / "run", *FLAGS]
     assert run(*command, "--minutes", "0") == 2
     assert "minutes is a number above 0, or none for no limit; got 0" in capsys.readouterr().err
+
+
+def test_the_revision_of_a_copy_without_history_may_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "__file__", str(tmp_path / "src/litebert/train/folder.py"))
+    monkeypatch.delenv("LITEBERT_REVISION", raising=False)
+    assert folder.environment()["revision"] is None
+    monkeypatch.setenv("LITEBERT_REVISION", "3fd1a20")
+    assert folder.environment()["revision"] == "3fd1a20"

@@ -179,10 +179,11 @@ def _short(value: object) -> str:
 
 
 def _revision() -> str | None:
-    """The commit of a source checkout; None for an installed package."""
+    """The commit of a source checkout; where its history is not there, what LITEBERT_REVISION says,
+    or None."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
-        return None
+        return os.environ.get("LITEBERT_REVISION") or None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
     try:
         return subprocess.run(
