@@ -31,15 +31,6 @@ class _RowHead:
 
     kind: str
 
-    def outputs(self, model: Model, batch: DeviceBatch, states: States) -> Outputs:
-        return Outputs(logits=to_numpy(model.logits(self.kind, states)))
-
-
-class Classify(_RowHead):
-    """One label for each unit: softmax and cross-entropy. Targets are class ids."""
-
-    kind, dtype = "classify", torch.int64
-
     def _logits(
         self, model: Model, batch: DeviceBatch, states: States
     ) -> Float[Tensor, "targets outputs"]:
@@ -54,6 +45,20 @@ class Classify(_RowHead):
         weights: Tensor | None = None,
     ) -> TaskSums:
         return self.sums(batch, self._logits(model, batch, states), targets, weights)
+
+    def sums(
+        self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
+    ) -> TaskSums:
+        raise NotImplementedError
+
+    def outputs(self, model: Model, batch: DeviceBatch, states: States) -> Outputs:
+        return Outputs(logits=to_numpy(model.logits(self.kind, states)))
+
+
+class Classify(_RowHead):
+    """One label for each unit: softmax and cross-entropy. Targets are class ids."""
+
+    kind, dtype = "classify", torch.int64
 
     def sums(
         self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
@@ -79,16 +84,6 @@ class MultiLabel(_RowHead):
     labels. Targets are a row of 0 and 1 for each unit."""
 
     kind, dtype = "multilabel", torch.float32
-
-    def loss(
-        self,
-        model: Model,
-        batch: DeviceBatch,
-        states: States,
-        targets: Tensor,
-        weights: Tensor | None = None,
-    ) -> TaskSums:
-        return self.sums(batch, model.logits(self.kind, states).float(), targets, weights)
 
     def sums(
         self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
@@ -125,16 +120,6 @@ class Regress(_RowHead):
     """One number for each unit: squared error on the raw numbers. Targets are numbers."""
 
     kind, dtype = "regress", torch.float32
-
-    def loss(
-        self,
-        model: Model,
-        batch: DeviceBatch,
-        states: States,
-        targets: Tensor,
-        weights: Tensor | None = None,
-    ) -> TaskSums:
-        return self.sums(batch, model.logits(self.kind, states).float(), targets, weights)
 
     def sums(
         self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
