@@ -96,7 +96,7 @@ def test_an_unknown_storage_and_infinite_weights_are_refused(
     checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        ConfigError, match="weights is one of exact, int8, or a Difference; got 'int4'"
+        ConfigError, match="weights is one of exact, bfloat16, int8, or a Difference; got 'int4'"
     ):
         checkpoint.save(tmp_path / "m", weights="int4")  # type: ignore[arg-type]
     checkpoint.model.encoder.embedding.norm.bias.data[3] = float("inf")
