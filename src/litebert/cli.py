@@ -69,11 +69,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Minimal pairs of grammar, without fine-tuning.",
     ),
     "evaluate similarity": (
-        "litebert.commands.evaluate_embeddings:similarity",
+        "litebert.commands.evaluate_pretrained:similarity",
         "Cosines of any model's vectors against scored pairs.",
     ),
     "evaluate retrieval": (
-        "litebert.commands.evaluate_embeddings:retrieval",
+        "litebert.commands.evaluate_pretrained:retrieval",
         "Find documents by any model's vectors, beside BM25.",
     ),
     "ensemble": (

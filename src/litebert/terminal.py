@@ -5,7 +5,9 @@ the window's title or hide what follows.
 """
 
 import sys
-from typing import TextIO
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
 
 _BIDIRECTIONAL = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {
@@ -26,3 +28,17 @@ def write_line(text: str, *, file: TextIO | None = None) -> None:
     if not text.isascii():  # names of files may hold bytes that are no text
         text = text.encode(errors="backslashreplace").decode()
     print(escape(text) if stream.isatty() else text, file=stream)
+
+
+class Progress:
+    """A line on stderr every few seconds: of the seconds so far, and of what is reported."""
+
+    def __init__(self, line: Callable[[float, Any], str], *, every_seconds: float = 5.0) -> None:
+        self._line, self._every = line, every_seconds
+        self._began = self._printed = time.monotonic()
+
+    def __call__(self, done: Any) -> None:
+        now = time.monotonic()
+        if now - self._printed >= self._every:
+            self._printed = now
+            write_line(self._line(now - self._began, done), file=sys.stderr)

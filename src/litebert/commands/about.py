@@ -10,7 +10,8 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from litebert import __version__
-from litebert.commands.flags import EncoderSettings, Json
+from litebert.commands.flags import EncoderSettings
+from litebert.commands.marks import Json
 from litebert.config import PRESETS, EncoderConfig, HeadConfig, preset
 from litebert.doctor import examine
 from litebert.errors import ConfigError

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Json, Unverified, note
+from litebert.commands.marks import Json, Unverified, note
 from litebert.config import Activation
 from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
 from litebert.files import to_json

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Json
+from litebert.commands.marks import Json
 from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
 from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.corpus import CorpusOptions, find_files, ignored_files

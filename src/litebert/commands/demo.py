@@ -2,7 +2,7 @@
 
 import sys
 
-from litebert.commands.flags import Json
+from litebert.commands.marks import Json
 from litebert.files import to_json
 from litebert.terminal import write_line
 

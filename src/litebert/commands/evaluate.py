@@ -2,7 +2,7 @@
 and worst examples out. litebert ensemble: the same for several models, averaged."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import (
+from litebert.commands.marks import (
     BatchTokens,
     Device,
     Engine,
@@ -31,6 +31,9 @@ from litebert.terminal import write_line
 if TYPE_CHECKING:
     from litebert.infer.exit_scores import ExitScores
     from litebert.infer.predictor import Predictor
+    from litebert.tasks.examples import TaskExample
+    from litebert.tasks.predictions import Prediction
+    from litebert.tasks.task import Task
     from litebert.train.evaluate import EvaluationResult, FinetunedModel
 
 TaskName = Annotated[str, Positional, arg(metavar="TASK")]
@@ -86,8 +89,6 @@ def evaluate(
             (needs --exit); RUN/exits.json is drawn by litebert report.
     """
     # torch only now: wrong flags are answered at once
-    from litebert.tasks.benchmarks.submit import write_submission
-    from litebert.tasks.predictions import save_predictions
     from litebert.train.evaluate import run_evaluation
 
     _check_writable(out, submit)
@@ -115,16 +116,9 @@ def evaluate(
     examples, predictions, evaluation = result.examples, result.predictions, result.evaluation
     facts: dict[str, Any] = {"model": model, "split": split, "notes": list(result.notes)}
     if out is not None:
-        with _writing(out):
-            Path(out).parent.mkdir(parents=True, exist_ok=True)
-            save_predictions(out, result.task, examples, predictions)
-        facts["predictions"] = out
+        facts["predictions"] = _save(out, result.task, examples, predictions)
     if submit is not None:
-        with _writing(submit):
-            submission = write_submission(result.task, split, examples, predictions, submit)
-        facts["submission"] = [str(path) for path in submission.files]
-        for each in submission.notes:
-            note(each)
+        facts["submission"] = _submit(submit, result.task, split, examples, predictions)
     facts |= result.best_null
     exits = None
     if exit is not None and evaluation:
@@ -198,8 +192,6 @@ def ensemble(
         raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")
     _check_writable(out, submit)
     # torch only now: wrong flags are answered at once
-    from litebert.tasks.benchmarks.submit import write_submission
-    from litebert.tasks.predictions import save_predictions
     from litebert.tasks.scores.evaluation import evaluate as score_predictions
     from litebert.tasks.task import TaskData
     from litebert.train.ensemble import average, choose_on_dev
@@ -226,21 +218,11 @@ def ensemble(
     members = tuple(range(len(models))) if everyone else choice.members
     averaged = average(loaded.task, [predictions[split][member] for member in members])
     evaluation = score_predictions(loaded.task, examples, averaged)
-    written = []
-    if out is not None:
-        with _writing(out):
-            Path(out).parent.mkdir(parents=True, exist_ok=True)
-            save_predictions(out, loaded.task, examples, averaged)
-        written.append(out)
+    written = [] if out is None else [_save(out, loaded.task, examples, averaged)]
     if submit is not None:
         submitted = average(loaded.task, [predictions[submit_split][i] for i in members])
-        with _writing(submit):
-            submission = write_submission(
-                loaded.task, submit_split, loaded.splits[submit_split], submitted, submit
-            )
-        for each in submission.notes:
-            note(each)
-        written += [str(path) for path in submission.files]
+        unlabeled = loaded.splits[submit_split]
+        written += _submit(submit, loaded.task, submit_split, unlabeled, submitted)
     names = [models[member] for member in members]
     if json:
         facts = evaluation.to_dict() | asdict(choice) | {"models": models, "members": names}
@@ -333,6 +315,38 @@ def _check_writable(out: str | None, submit: str | None) -> None:
         raise ConfigError(f"{out} is a folder; --out is a file for the predictions")
     if submit is not None and Path(submit).is_file():
         raise ConfigError(f"{submit} is a file; --submit takes a folder")
+
+
+def _save(
+    out: str,
+    task: "Task",
+    examples: Sequence["TaskExample"],
+    predictions: Sequence["Prediction"],
+) -> str:
+    """Write predictions beside their examples; the file."""
+    from litebert.tasks.predictions import save_predictions
+
+    with _writing(out):
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        save_predictions(out, task, examples, predictions)
+    return out
+
+
+def _submit(
+    folder: str,
+    task: "Task",
+    split: str,
+    examples: Sequence["TaskExample"],
+    predictions: Sequence["Prediction"],
+) -> list[str]:
+    """Write the files that a benchmark's server accepts; their paths."""
+    from litebert.tasks.benchmarks.submit import write_submission
+
+    with _writing(folder):
+        submission = write_submission(task, split, examples, predictions, folder)
+    for each in submission.notes:
+        note(each)
+    return [str(path) for path in submission.files]
 
 
 @contextmanager

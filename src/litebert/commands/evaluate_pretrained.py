@@ -1,26 +1,31 @@
-"""litebert evaluate masked and litebert evaluate blimp: a model without fine-tuning in; its scores
-on masked tokens of a text, or on minimal pairs, out."""
+"""litebert evaluate masked, blimp, similarity and retrieval: a model without fine-tuning in; its
+scores on masked tokens of a text, minimal pairs, scored pairs of texts or documents out."""
 
-import sys
-import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import Console
-from rich.table import Table
-
-from litebert.commands.flags import BatchTokens, Device, Json, Kernels, Threads, Unverified, note
+from litebert.commands.marks import (
+    BatchTokens,
+    Device,
+    Json,
+    Kernels,
+    Threads,
+    Unverified,
+    note,
+)
+from litebert.commands.score_tables import score_console, score_table
+from litebert.config import Pooling
 from litebert.files import to_json
 from litebert.infer.blimp import Accuracy, BlimpScores, score_blimp
 from litebert.infer.masked_scores import MaskedOptions, MaskedScores, score_masked
-from litebert.infer.predictor import load
+from litebert.infer.predictor import Predictor, load
+from litebert.infer.retrieval import score_retrieval
+from litebert.infer.similarity import score_similarity
 from litebert.infer.verbs import Precision
-from litebert.terminal import escape, write_line
+from litebert.tasks.tables.columns import TableOptions
+from litebert.terminal import Progress, escape, write_line
 
 if TYPE_CHECKING:
     from litebert.infer.torch_engine import TorchEngine
-
-PROGRESS_SECONDS = 10.0
-"""Between two lines of progress."""
 
 
 def masked(
@@ -51,8 +56,16 @@ def masked(
             build`; or a folder of shards.
         dtype: Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere.
     """
-    engine = _load(model, device, batch_tokens, dtype, kernels, threads, unverified)
-    scores = score_masked(engine, data, text, on_progress=_Progress("{:.0%} of the examples"))
+    engine = _filler(
+        model,
+        device=device,
+        batch_tokens=batch_tokens,
+        dtype=dtype,
+        kernels=kernels,
+        threads=threads,
+        unverified=unverified,
+    )
+    scores = score_masked(engine, data, text, on_progress=_progress("{:.0%} of the examples"))
     for each in scores.notes:
         note(each)
     if json:
@@ -93,14 +106,22 @@ def blimp(
         bad_rows: What to do with a row without two sentences: stop, or skip it.
         dtype: Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere.
     """
-    engine = _load(model, device, batch_tokens, dtype, kernels, threads, unverified)
+    engine = _filler(
+        model,
+        device=device,
+        batch_tokens=batch_tokens,
+        dtype=dtype,
+        kernels=kernels,
+        threads=threads,
+        unverified=unverified,
+    )
     scores = score_blimp(
         engine,
         data,
         limit=limit,
         within_word=within_word,
         bad_rows=bad_rows,
-        on_progress=_Progress("{:,} pairs"),
+        on_progress=_progress("{:,} pairs"),
     )
     for each in scores.notes:
         note(each)
@@ -110,41 +131,141 @@ def blimp(
         _print_blimp(model, scores)
 
 
-def _load(
+def similarity(
+    *,
     model: str,
-    device: str,
-    batch_tokens: int | None,
-    dtype: Precision,
-    kernels: str,
-    threads: int | None,
-    unverified: bool,
-) -> "TorchEngine":
-    predictor = load(
-        model,
-        engine="torch",
-        device=device,
-        batch_tokens=batch_tokens,
-        dtype=dtype,
-        kernels=kernels,
-        threads=threads,
-        unverified=unverified,
+    data: str,
+    text: str | None = None,
+    second: str | None = None,
+    label: str | None = None,
+    pooling: Pooling | None = None,
+    dimensions: int | None = None,
+    samples: int = 1000,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    unverified: Unverified = False,
+    json: Json = False,
+) -> None:
+    """Spearman's and Pearson's correlations of the cosines of a model's vectors with the scores
+    that people gave pairs of texts. No fine-tuning is needed.
+
+    Args:
+        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
+            model.
+        data: A table with two texts and a score in each row, such as text_a, text_b and score.
+        text: Column of the first text; columns without a flag are recognized by their names.
+        second: Column of the second text.
+        label: Column of the score.
+        pooling: The mean of all tokens' states, or the state of [CLS]; by default as the model was
+            trained, else the mean.
+        dimensions: Keep the first so many numbers of each vector, a size that the model was trained
+            for.
+        samples: Bootstrap resamples for the intervals.
+    """
+    predictor = _load(
+        model, batch_tokens=batch_tokens, device=device, threads=threads, unverified=unverified
     )
+    scores = score_similarity(
+        predictor,
+        data,
+        options=TableOptions(text=text, second=second, label=label),
+        pooling=pooling,
+        dimensions=dimensions,
+        samples=samples,
+    )
+    if json:
+        write_line(to_json({"model": model, "data": data} | scores.to_dict(), ensure_ascii=False))
+        return
+    for each in scores.notes:
+        note(each)
+    write_line(f"{scores.num_pairs:,} pairs")
+    table = score_table(escape(model), "correlation", "95 % interval", width=16)
+    for name, value in scores.scores.items():
+        table.add_row(name, f"{100 * value:.1f}", _percentages(scores.intervals.get(name)))
+    score_console().print(table)
+
+
+def retrieval(
+    *,
+    model: str,
+    queries: str,
+    corpus: str,
+    qrels: str,
+    pooling: Pooling | None = None,
+    dimensions: int | None = None,
+    samples: int = 1000,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    unverified: Unverified = False,
+    json: Json = False,
+) -> None:
+    """How well a model's vectors find documents by cosine: nDCG@10, MRR@10 and recall@100, beside
+    BM25 and TF-IDF. No fine-tuning is needed.
+
+    Args:
+        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
+            model.
+        queries: A table with _id and text, such as BEIR's queries.jsonl.
+        corpus: A table with _id, text and maybe title, such as BEIR's corpus.jsonl.
+        qrels: A table with query-id, corpus-id and score, such as BEIR's qrels/test.tsv.
+        pooling: The mean of all tokens' states, or the state of [CLS]; by default as the model was
+            trained, else the mean.
+        dimensions: Keep the first so many numbers of each vector, a size that the model was trained
+            for.
+        samples: Bootstrap resamples of the queries for the intervals.
+    """
+    predictor = _load(
+        model, batch_tokens=batch_tokens, device=device, threads=threads, unverified=unverified
+    )
+    scores = score_retrieval(
+        predictor,
+        queries=queries,
+        corpus=corpus,
+        qrels=qrels,
+        pooling=pooling,
+        dimensions=dimensions,
+        samples=samples,
+    )
+    if json:
+        write_line(to_json({"model": model} | scores.to_dict(), ensure_ascii=False))
+        return
+    for each in scores.notes:
+        note(each)
+    write_line(f"{scores.num_queries:,} queries, {scores.num_documents:,} documents")
+    table = score_table("", "nDCG@10", "MRR@10", "recall@100", width=16)
+    table.add_row(escape(model), *(f"{100 * value:.1f}" for value in scores.scores.values()))
+    table.add_row("  95 % interval", *map(_percentages, scores.intervals.values()), style="dim")
+    for name, shown in (("bm25", "BM25"), ("tfidf", "TF-IDF")):
+        table.add_row(shown, *(f"{100 * value:.1f}" for value in scores.baselines[name].values()))
+    score_console().print(table)
+
+
+def _load(model: str, **options: Any) -> Predictor:
+    predictor = load(model, **options)
     for each in predictor.notes:
         note(each)
-    predictor.torch_engine.filler.head("masked")  # before the text is read
-    return predictor.torch_engine
+    return predictor
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(columns[0], overflow="fold", min_width=26)
-    for name in columns[1:]:
-        table.add_column(name, justify="right")
-    return table
+def _filler(model: str, **options: Any) -> "TorchEngine":
+    """The torch engine of a model with a masked-token head."""
+    engine = _load(model, engine="torch", **options).torch_engine
+    engine.filler.head("masked")  # before the text is read
+    return engine
+
+
+def _progress(line: str) -> Progress:
+    return Progress(lambda seconds, done: line.format(done), every_seconds=10.0)
+
+
+def _percentages(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else "{:.1f}–{:.1f}".format(*(100 * end for end in interval))
 
 
 def _print_masked(model: str, scores: MaskedScores) -> None:
-    table = _table("", "loss", "accuracy", "perplexity")
+    table = score_table("", "loss", "accuracy", "perplexity")
     for name, each in ((model, scores.model), ("unigram frequencies", scores.unigram)):
         table.add_row(
             escape(name), f"{each.loss:.3f}", f"{100 * each.accuracy:.1f}", f"{each.perplexity:.1f}"
@@ -154,7 +275,7 @@ def _print_masked(model: str, scores: MaskedScores) -> None:
             table.add_row(
                 "  95 % interval",
                 "{:.3f}–{:.3f}".format(*ends["loss"]),
-                "{:.1f}–{:.1f}".format(*(100 * end for end in ends["accuracy"])),
+                _percentages(ends["accuracy"]),
                 "{:.1f}–{:.1f}".format(*ends["perplexity"]),
                 style="dim",
             )
@@ -165,18 +286,15 @@ def _print_masked(model: str, scores: MaskedScores) -> None:
         f"{scores.num_tokens:,}, in {scores.num_examples:,} examples of up to {options.max_length} "
         f"tokens from {scores.num_documents:,} documents"
     )
-    Console(markup=False, emoji=False).print(table)
+    score_console().print(table)
 
 
 def _print_blimp(model: str, scores: BlimpScores) -> None:
-    table = _table(escape(model), "accuracy", "95 % interval", "pairs")
+    table = score_table(escape(model), "accuracy", "95 % interval", "pairs")
 
     def add(name: str, each: Accuracy, *, style: str = "") -> None:
-        low, high = each.interval
-        interval = f"{100 * low:.1f}–{100 * high:.1f}"
-        table.add_row(
-            escape(name), f"{100 * each.accuracy:.1f}", interval, f"{each.num_pairs:,}", style=style
-        )
+        cells = f"{100 * each.accuracy:.1f}", _percentages(each.interval), f"{each.num_pairs:,}"
+        table.add_row(escape(name), *cells, style=style)
 
     for group in (scores.paradigms, scores.terms, scores.fields):
         for name, each in group.items():
@@ -184,17 +302,4 @@ def _print_blimp(model: str, scores: BlimpScores) -> None:
         table.add_section()
         table.add_row("")
     add("overall", scores.overall, style="bold")
-    Console(markup=False, emoji=False).print(table)
-
-
-class _Progress:
-    """A line on stderr every few seconds."""
-
-    def __init__(self, line: str) -> None:
-        self._line, self._last = line, time.monotonic()
-
-    def __call__(self, done: int | float) -> None:
-        now = time.monotonic()
-        if now - self._last >= PROGRESS_SECONDS:
-            self._last = now
-            write_line(self._line.format(done), file=sys.stderr)
+    score_console().print(table)

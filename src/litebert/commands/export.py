@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from litebert.commands.flags import Json, Unverified, note
+from litebert.commands.marks import Json, Unverified, note
 from litebert.files import to_json
 from litebert.infer.exported import Format, Precision
 from litebert.terminal import write_line

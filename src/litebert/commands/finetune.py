@@ -7,15 +7,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from litebert.commands.flags import (
-    Device,
-    Kernels,
-    Minutes,
-    RecipeFlags,
-    Threads,
-    Unverified,
-    note,
-)
+from litebert.commands.flags import RecipeFlags
+from litebert.commands.marks import Device, Kernels, Minutes, Threads, Unverified, note
 from litebert.files import to_json
 from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions

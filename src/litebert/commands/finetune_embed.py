@@ -5,15 +5,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from litebert.commands.flags import (
-    Device,
-    Kernels,
-    Minutes,
-    RecipeFlags,
-    Threads,
-    Unverified,
-    note,
-)
+from litebert.commands.flags import RecipeFlags
+from litebert.commands.marks import Device, Kernels, Minutes, Threads, Unverified, note
 from litebert.files import to_json
 from litebert.recipes.embed import EmbedRecipe
 from litebert.tasks.tables.columns import TableOptions

@@ -32,39 +32,13 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from litebert.checks import clip, shorten
-from litebert.commands.marks import OUTPUTS, Arg, Positional
-from litebert.commands.marks import Device as Device
-from litebert.commands.marks import Engine as Engine
-from litebert.commands.marks import Exit as Exit
-from litebert.commands.marks import Json as Json
-from litebert.commands.marks import Threads as Threads
-from litebert.commands.marks import Threshold as Threshold
-from litebert.commands.marks import Unverified as Unverified
-from litebert.commands.marks import note as note
+from litebert.commands.marks import OUTPUTS, Arg, Positional, note
 from litebert.errors import ConfigError
 from litebert.files import check_local
 
 if TYPE_CHECKING:  # recipes are imported by the commands that have one
     from litebert.recipes import Recipe
 
-Kernels = Annotated[
-    str,
-    tyro.conf.arg(
-        help="GPU kernels: on, off, or families to switch off, such as attention=off,norm=off "
-        "(litebert doctor lists them)."
-    ),
-]
-Minutes = Annotated[
-    float | None,
-    tyro.conf.arg(
-        help="Stop after so many minutes, save and exit with 75; the same command resumes. By "
-        "default no limit."
-    ),
-]
-BatchTokens = Annotated[
-    int | None,
-    tyro.conf.arg(help="Tokens per batch, padding included; fewer need less memory."),
-]
 _SETTINGS = PrimitiveConstructorSpec(
     nargs="*",
     metavar="SETTING=VALUE…",

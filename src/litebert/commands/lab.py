@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Device, Json
+from litebert.commands.marks import Device, Json
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import to_json, write_file
 from litebert.lab.catalog import STUDIES, find_study

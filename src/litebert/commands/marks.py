@@ -70,6 +70,23 @@ Unverified = Annotated[
     ),
 ]
 Json = Annotated[bool, Arg(help="Print one JSON object.")]
+Kernels = Annotated[
+    str,
+    Arg(
+        help="GPU kernels: on, off, or families to switch off, such as attention=off,norm=off "
+        "(litebert doctor lists them)."
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    Arg(
+        help="Stop after so many minutes, save and exit with 75; the same command resumes. By "
+        "default no limit."
+    ),
+]
+BatchTokens = Annotated[
+    int | None, Arg(help="Tokens per batch, padding included; fewer need less memory.")
+]
 OUTPUTS = frozenset({"out", "submit", "quarantine", "target"})
 """Parameters that name what a command writes."""
 _NUMBERS: dict[Any, str] = {int: r"\d{1,9}", float: r"\d{1,9}(?:\.\d{1,17})?"}

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import (
+from litebert.commands.marks import (
     BatchTokens,
     Device,
     Engine,

@@ -6,15 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from litebert.commands.flags import (
-    Device,
-    Kernels,
-    Minutes,
-    RecipeFlags,
-    Threads,
-    Unverified,
-    note,
-)
+from litebert.commands.flags import RecipeFlags
+from litebert.commands.marks import Device, Kernels, Minutes, Threads, Unverified, note
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Json
+from litebert.commands.marks import Json
 from litebert.files import to_json
 from litebert.lab.results import STUDY
 from litebert.report import RunData, write_report

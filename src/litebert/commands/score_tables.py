@@ -27,6 +27,20 @@ MAX_CHARACTERS = 240
 SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
 
 
+def score_console() -> Console:
+    """Labels, texts and paths are printed as they are: [x] is no markup, :cat: no emoji."""
+    return Console(markup=False, emoji=False)
+
+
+def score_table(first: str, *columns: str, width: int | None = None) -> Table:
+    """A table of a column of names, at least `width` wide, and columns of numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="fold" if width else "ellipsis", min_width=width)
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
+
+
 def print_scores(
     task: Task,
     rows: Mapping[str, Mapping[str, float]],
@@ -38,10 +52,7 @@ def print_scores(
         for name in next(iter(rows.values()))
         if name in task.scores or name.endswith("answer_f1")
     ]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(task.name, overflow="fold", min_width=26)
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="right")
+    table = score_table(task.name, *map(_spaced, names), width=26)
     for row, scores in rows.items():
         table.add_row(escape(row), *(printed(name, scores[name]) for name in names))
         if row in intervals:
@@ -51,16 +62,14 @@ def print_scores(
                 *(printed_interval(name, ends.get(name)) for name in names),
                 style="dim",
             )
-    _console().print(table)
+    score_console().print(table)
 
 
 def print_exits(scores: ExitScores) -> None:
     """A row for all layers and for each rule of early exit."""
     name = scores.score_name
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("early exit", overflow="fold", min_width=20)
-    for column in (name, "lost (95 %)", "changed", "mean depth", "layers saved", "time"):
-        table.add_column(column, justify="right")
+    columns = (name, "lost (95 %)", "changed", "mean depth", "layers saved", "time")
+    table = score_table("early exit", *columns, width=20)
     table.add_row(
         "all layers", printed(name, scores.score), "–", "–", f"{scores.layers}", "1 ×", "1 ×"
     )
@@ -76,13 +85,13 @@ def print_exits(scores: ExitScores) -> None:
             f"{row.layers_saved:.2f} × ({least:.2f} – {most:.2f})",
             f"{row.times_faster:.2f} ×",
         )
-    _console().print(table)
+    score_console().print(table)
 
 
 def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, float]]) -> None:
     """Scores beside those of baselines, then slices, the confusion of labels, and the worst
     examples."""
-    console = _console()
+    console = score_console()
     first = next(iter(rows))
     console.print(
         f"{evaluation.num_examples:,} examples; scores times 100", style="dim", highlight=False
@@ -120,11 +129,9 @@ def _print_confusion(console: Console, evaluation: Evaluation) -> None:
         for count, label, predicted in _confusions(counts)[:MAX_SLICES]:
             console.print(f"  {count:,} of {escape(label)} as {escape(predicted)}", highlight=False)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
     unit = "words, " if evaluation.task.kind == "tag" else ""
-    table.add_column(f"{unit}true ↓ predicted →" if is_square else "label")
-    for name in next(iter(counts.values())):
-        table.add_column(escape(name.replace("_", " ") if not is_square else name), justify="right")
+    names = [name if is_square else _spaced(name) for name in next(iter(counts.values()))]
+    table = score_table(f"{unit}true ↓ predicted →" if is_square else "label", *map(escape, names))
     for label, row in list(counts.items())[: 2 * MAX_LABELS]:
         cells = [
             Text(f"{count:,}", "bold" if is_square and name == label else "")
@@ -139,10 +146,7 @@ def _print_calibration(console: Console, calibration: Calibration) -> None:
     console.print(
         f"expected calibration error {100 * calibration.error:.1f}", style="bold", highlight=False
     )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("confidence")
-    for name in ("mean", "accuracy", "examples"):
-        table.add_column(name, justify="right")
+    table = score_table("confidence", "mean", "accuracy", "examples")
     for each in calibration.bins:
         table.add_row(
             f"{100 * each.lowest:.0f} to {100 * each.highest:.0f}",
@@ -177,25 +181,20 @@ def _subject(example: TaskExample) -> str:
             )
 
 
-def _console() -> Console:
-    """Labels, texts and paths are printed as they are: [x] is no markup, :cat: no emoji."""
-    return Console(markup=False, emoji=False)
-
-
 def _slice_table(task: Task, by: str, slices: Sequence[SliceScores]) -> Table:
     seen = dict.fromkeys(name for each in slices for name in each.scores)
     names = [name for name in task.scores if name in seen] or list(seen)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(SLICED_BY[by])
-    table.add_column("examples", justify="right")
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="right")
+    table = score_table(SLICED_BY[by], "examples", *map(_spaced, names))
     for each in slices[:MAX_SLICES]:
         scores = [
             printed(name, each.scores[name]) if name in each.scores else "–" for name in names
         ]
         table.add_row(escape(each.name), f"{each.num_examples:,}", *scores)
     return table
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _truncated(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import UseAppendAction, arg
 
-from litebert.commands.flags import (
+from litebert.commands.marks import (
     BatchTokens,
     Device,
     Engine,

@@ -1,24 +1,20 @@
 """litebert tokenizer train: corpus files in, a tokenizer's folder and a few figures out."""
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from litebert.commands.flags import Json, note
+from litebert.commands.marks import Json, note
 from litebert.data.corpus import BadRow, CorpusOptions, read_documents
 from litebert.errors import DataError
 from litebert.files import Lock, to_json
-from litebert.terminal import write_line
+from litebert.terminal import Progress, write_line
 from litebert.text.languages import Language, detect, language_of, rules_of
 from litebert.text.tokenizer import make_folder
 from litebert.text.train import VocabularyConfig, train_tokenizer
-
-LINE_SECONDS = 5.0
-"""Between two lines of progress."""
 
 
 def train(
@@ -83,7 +79,7 @@ def train(
         tokenizer, report = train_tokenizer(
             _paragraphs(corpus, options, bad.append),
             replace(config, rules=rules),
-            on_progress=_Progress(),
+            on_progress=Progress(lambda seconds, stage: f"{seconds:,.0f} s: {stage}"),
         )
         tokenizer.save(out)
     if bad:
@@ -125,16 +121,3 @@ def _detected(paragraphs: Iterator[str]) -> Language:
         "--language CODE and --keep-accents or --no-keep-accents choose otherwise"
     )
     return language
-
-
-class _Progress:
-    """A line on stderr every few seconds."""
-
-    def __init__(self) -> None:
-        self._began = self._printed = time.monotonic()
-
-    def __call__(self, stage: str) -> None:
-        now = time.monotonic()
-        if now - self._printed >= LINE_SECONDS:
-            self._printed = now
-            write_line(f"{now - self._began:,.0f} s: {stage}", file=sys.stderr)
