@@ -13,7 +13,7 @@ from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.layers import read_layers
 from litebert.infer.predictor import Predictor, load
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TextExample
 from tests.helpers.models import texts
 from tests.infer.test_exits import CALIBRATED, checkpoint_of

@@ -20,7 +20,7 @@ from litebert.infer.masked_scores import MaskedOptions, score_masked
 from litebert.infer.predictor import Predictor
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode_texts
 from litebert.testing import tiny_documents, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 

@@ -19,7 +19,7 @@ from litebert.infer.export.web import write_web
 from litebert.infer.predictor import Predictor, load
 from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.embed_card import EmbedCard
+from litebert.tasks.task import EmbedCard
 from tests.helpers.browser import Browser, open_browser
 from tests.helpers.models import texts
 from tests.helpers.web import hard_lines, serve, task_model

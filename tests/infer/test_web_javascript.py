@@ -15,7 +15,7 @@ from litebert.infer.verbs import encode_masked
 from litebert.models.index import default_model
 from litebert.packing import assemble
 from litebert.tasks.decode.exits import CRITERIA, ExitRule, exit_depths
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode_texts
 from litebert.text.normalize import TextRules
 from litebert.text.tables import cleanup_tables
 from litebert.text.tokenizer import Tokenizer

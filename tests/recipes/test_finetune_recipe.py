@@ -13,8 +13,7 @@ from litebert.recipes import (
     difference,
     paper_recipe,
 )
-from litebert.recipes.finetune import PRACTICAL
-from litebert.recipes.table14 import LIKE
+from litebert.recipes.finetune import LIKE, PRACTICAL
 from tests.helpers.changed_recipes import FINETUNE as OTHER
 
 PAPER = """

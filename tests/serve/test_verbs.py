@@ -16,7 +16,7 @@ from litebert.infer.predictor import Predictor, load
 from litebert.infer.verbs import text_example
 from litebert.loading import load_checkpoint
 from litebert.serve.models import Models, ServedModel
-from litebert.tasks.embed_card import EmbedCard
+from litebert.tasks.task import EmbedCard
 from tests.helpers.models import save_model, texts
 from tests.helpers.serving import Running, serving
 from tests.infer.test_exits import CALIBRATED, checkpoint_of

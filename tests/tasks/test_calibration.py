@@ -4,7 +4,7 @@ overconfidence and changes no answer."""
 import numpy as np
 import pytest
 
-from litebert.tasks.decode.labels import softmax
+from litebert.tasks.decode.decode import softmax
 from litebert.tasks.examples import TextExample
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction
 from litebert.tasks.scores.calibration import HIGHEST, LOWEST, Calibration, fit_temperature

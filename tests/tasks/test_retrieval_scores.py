@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from litebert.tasks.scores.lexical import WordIndex, words
-from litebert.tasks.scores.retrieval import interval, ndcg, recall, reciprocal_rank
+from litebert.tasks.scores.retrieval import (
+    WordIndex,
+    interval,
+    ndcg,
+    recall,
+    reciprocal_rank,
+    words,
+)
 
 DOCUMENTS = ["the sea, the sea", "the farm", "a ship at SEA", ""]
 

@@ -17,9 +17,9 @@ from litebert import cli
 from litebert.errors import ConfigError, InterruptedRunError
 from litebert.model.model import Model
 from litebert.recipes.embed import EmbedRecipe
-from litebert.tasks.embed_card import EmbedCard
 from litebert.tasks.tables.pairs import EmbedData, open_pairs, open_scored_pairs
 from litebert.tasks.tables.units import Units
+from litebert.tasks.task import EmbedCard
 from litebert.train.finetune.embed_job import EmbedJob
 from litebert.train.finetune.embed_run import EmbedTuning
 from tests.helpers.finetuning import HEROES, THINGS, source

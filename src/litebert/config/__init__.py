@@ -1,7 +1,14 @@
 """A model as frozen data: the encoder with every switch of the paper, its heads, and the named
 presets. Settings in; plain data out, which recipes, checkpoints and modules read. No torch."""
 
-from litebert.config.encoder import MAX_DROPOUT, SIZE_LIMITS, Activation, EncoderConfig
+from litebert.config.encoder import (
+    MAX_DROPOUT,
+    SIZE_LIMITS,
+    Activation,
+    EncoderConfig,
+    current_settings,
+    first_settings,
+)
 from litebert.config.model import (
     EXIT_HEADS,
     EXPORT_FORMAT,
@@ -17,7 +24,6 @@ from litebert.config.model import (
     Tie,
     generator_of,
 )
-from litebert.config.names import current_settings, first_settings
 from litebert.config.presets import PRESETS, preset
 
 __all__ = [

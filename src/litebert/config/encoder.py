@@ -15,7 +15,6 @@ from litebert.checks import (
     shorten,
 )
 from litebert.config import sharing
-from litebert.config.names import ROTARY_BASE, current_settings
 from litebert.errors import ConfigError
 
 Share = Literal["none", "attention", "ffn", "all"]
@@ -23,6 +22,21 @@ Activation = Literal["gelu_tanh", "gelu_erf", "relu"]
 Norm = Literal["post", "pre"]
 Cycle = Literal["forward", "reversed"]
 Positions = Literal["learned", "sinusoidal", "rotary"]
+
+ROTARY_BASE = 10_000.0
+"""Su et al.'s."""
+_OF_POSITION_INIT = {"normal": "learned", "sinusoidal": "sinusoidal"}
+"""Values of `positions` by those of its first name, position_init."""
+_LATER_DEFAULTS: dict[str, Any] = {
+    "cycle": "forward",
+    "unshared_ends": 0,
+    "adapter_rank": 0,
+    "rotary_base": ROTARY_BASE,
+    "reversible": False,
+    "embedding_bands": (),
+    "embedding_band_factor": 4,
+}
+"""Settings that the first configs did not have, with what every encoder did then."""
 
 MAX_DROPOUT = 0.99
 """Highest dropout probability."""
@@ -236,6 +250,31 @@ class EncoderConfig:
         if "embedding_bands" in data:
             data["embedding_bands"] = _read_bands(data["embedding_bands"])
         return cls(**data)
+
+
+def current_settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Encoder settings by the names of this release; `position_init` is now `positions`."""
+    if "position_init" not in data or "positions" in data:
+        return dict(data)
+    return {
+        "positions" if name == "position_init" else name: (
+            _OF_POSITION_INIT.get(str(value), value) if name == "position_init" else value
+        )
+        for name, value in data.items()
+    }
+
+
+def first_settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Encoder settings as the first configs had them, which fingerprints hash: by their first
+    names, and later ones only where they differ from what every encoder did then."""
+    first = {positions: init for init, positions in _OF_POSITION_INIT.items()}
+    return {
+        "position_init" if name == "positions" and str(value) in first else name: (
+            first.get(str(value), value) if name == "positions" else value
+        )
+        for name, value in data.items()
+        if not (name in _LATER_DEFAULTS and value == _LATER_DEFAULTS[name])
+    }
 
 
 def _read_bands(value: Any) -> Any:

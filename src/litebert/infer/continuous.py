@@ -21,8 +21,7 @@ from litebert.infer.verbs import Verb, encode_masked
 from litebert.packing import HostBatch
 from litebert.tasks.decode.decode import decode
 from litebert.tasks.decode.outputs import Outputs, Query
-from litebert.tasks.encode.encode import encode
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode, encode_texts
 
 
 @dataclass(eq=False)

@@ -23,7 +23,7 @@ from litebert.packing import HostBatch
 from litebert.shapes import Bool, Float, Int
 from litebert.tasks.decode.exits import ExitRule
 from litebert.tasks.decode.outputs import Outputs
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard

@@ -23,8 +23,7 @@ from litebert.infer.exported import SCALES, TABLE, Exported
 from litebert.infer.plan import graph_names, layer_graphs, rotation_tables
 from litebert.packing import HostBatch, budget_batches
 from litebert.shapes import Bool, Float, Int
-from litebert.tasks.decode.decode import decode
-from litebert.tasks.decode.labels import softmax
+from litebert.tasks.decode.decode import decode, softmax
 from litebert.tasks.decode.outputs import Batches, Outputs, Query
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import TaskExample

@@ -23,8 +23,7 @@ from litebert.shapes import Bool, Float, Int
 from litebert.tasks.decode.decode import decode
 from litebert.tasks.decode.exits import ExitRule, exit_depths
 from litebert.tasks.decode.outputs import Outputs, Query
-from litebert.tasks.encode.encode import encode
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode, encode_texts
 from litebert.tasks.examples import TextExample
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard

@@ -37,7 +37,6 @@ from litebert.infer.verbs import (
     text_example,
 )
 from litebert.shapes import Float
-from litebert.tasks.embed_card import EmbedCard, is_embed_card
 from litebert.tasks.examples import Kind, TaskExample
 from litebert.tasks.predictions import (
     ChoicePrediction,
@@ -47,7 +46,7 @@ from litebert.tasks.predictions import (
     Span,
     TagPrediction,
 )
-from litebert.tasks.task import TaskCard
+from litebert.tasks.task import EmbedCard, TaskCard, is_embed_card
 
 if TYPE_CHECKING:
     from litebert.infer.engine import Engine, EngineName

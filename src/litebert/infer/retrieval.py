@@ -12,8 +12,7 @@ from litebert.checks import list_names, shorten
 from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.infer.predictor import Predictor
-from litebert.tasks.scores.lexical import WordIndex
-from litebert.tasks.scores.retrieval import DEPTH, MEASURES, interval
+from litebert.tasks.scores.retrieval import DEPTH, MEASURES, WordIndex, interval
 from litebert.tasks.tables.rows import read_rows
 
 StrPath = str | os.PathLike[str]

@@ -31,7 +31,7 @@ from litebert.kernels.compile import compile_for_inference
 from litebert.kernels.gate import Gate, can_pack, parse
 from litebert.model.batch import DeviceBatch
 from litebert.model.encoder import broadcast
-from litebert.model.pooling import POOLINGS
+from litebert.model.heads import POOLINGS
 from litebert.objective.masked import needed_states
 from litebert.packing import HostBatch
 from litebert.storage.checkpoint import Checkpoint

@@ -14,7 +14,7 @@ from litebert.checks import shorten
 from litebert.config import HeadKind, ModelConfig
 from litebert.errors import ConfigError, DataError
 from litebert.packing import assemble, num_special
-from litebert.tasks.encode.texts import Row
+from litebert.tasks.encode.encode import Row
 from litebert.tasks.examples import (
     AnswerExample,
     ChoiceExample,

@@ -21,7 +21,7 @@ from litebert.lab.causal import causal_layer
 from litebert.lab.linear import LinearProbe
 from litebert.lab.probes import choose_device
 from litebert.lab.results import METHOD
-from litebert.model.pooling import mean
+from litebert.model.heads import mean_pooled
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.examples import TextExample, only
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
@@ -84,7 +84,7 @@ def _states(checkpoint: Path, *, is_causal: bool, device: torch.device) -> Embed
             mask[row, : len(example.token_ids)] = True
         ids, mask = ids.to(device), mask.to(device)
         states = model.encoder(token_ids=ids, mask=mask)
-        return mean(states, mask).float().cpu()
+        return mean_pooled(states, mask).float().cpu()
 
     return _in_chunks(embed)
 

@@ -4,9 +4,10 @@ tasks).
 Masked token: at the masked positions only, tied to the token embedding. Detect: on every state,
 whether the token was replaced (ELECTRA §2). Order, classify, regress, choose: on the pooled state.
 Span and tag: on every state. The joint span head of SQuAD 2 is XLNet's: where the answer starts,
-where it ends given that start, and whether there is one.
+where it ends given that start, and whether there is one. Text vectors have no parameters: POOLINGS.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from litebert.config import EncoderConfig, HeadConfig
+from litebert.config import EncoderConfig, HeadConfig, Pooling
 from litebert.model.layers import ACTIVATIONS, States, dropout, layer_norm
 
 Allowed = Bool[Tensor, "batch seq"]
@@ -161,3 +162,20 @@ HEADS: dict[str, type[nn.Module]] = {
     "span": OutputHead,
     "joint_span": JointSpanHead,
 }
+
+
+def mean_pooled(
+    states: Float[Tensor, "batch seq hidden"], mask: Bool[Tensor, "batch seq"] | None
+) -> Float[Tensor, "batch hidden"]:
+    """The mean over every real token, [CLS] and [SEP] included, as sentence-transformers does."""
+    if mask is None:
+        return states.mean(1)
+    weights = mask.to(states.dtype)[..., None]
+    return (states * weights).sum(1) / weights.sum(1)
+
+
+POOLINGS: dict[Pooling, Callable[[Tensor, Tensor | None], Tensor]] = {
+    "mean": mean_pooled,
+    "cls": lambda states, mask: states[:, 0],
+}
+"""From states and the mask of real tokens to a text's vector."""

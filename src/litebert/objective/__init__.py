@@ -11,7 +11,8 @@ from litebert.kernels.gate import gate_of
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import masked, replaced
-from litebert.objective.losses import DetectionLosses, Losses, detection_scores, losses_of
+from litebert.objective.masked import Losses
+from litebert.objective.replaced import DetectionLosses, detection_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,11 @@ class Tail:
     detection: Callable[[Model, Tensor, Tensor, Tensor], dict[str, Tensor]] = (
         replaced.detection_losses
     )
+
+
+def losses_of(model: Model) -> type[Losses]:
+    """What a forward of this model returns."""
+    return Losses if model.generator is None else DetectionLosses
 
 
 def pretrain_losses(

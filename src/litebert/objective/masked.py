@@ -1,5 +1,11 @@
 """Masked tokens (BERT's, at masked positions only) and order (ALBERT §3.1): states and a batch in,
-losses out."""
+losses out.
+
+Losses are sums, not means, so that microbatches and ranks add up to the loss of the whole batch.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +14,40 @@ from torch import Tensor
 
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.objective.losses import Losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Sums over a batch, each a tensor without axes; `+` adds them up."""
+
+    masked: Float[Tensor, ""]
+    """Sum of the masked tokens' losses, in nats."""
+    masked_correct: Float[Tensor, ""]
+    """How many masked tokens were guessed."""
+    order: Float[Tensor, ""]
+    """Sum of the examples' order losses, in nats; 0 without an order head."""
+    order_correct: Float[Tensor, ""]
+    """How many orders were guessed."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            **{name: number + getattr(other, name) for name, number in self.numbers().items()}
+        )
+
+    def detach(self) -> Self:
+        return type(self)(**{name: number.detach() for name, number in self.numbers().items()})
+
+    def numbers(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def clone(self) -> Self:
+        return type(self)(**{name: number.clone() for name, number in self.numbers().items()})
+
+    def mean(
+        self, *, num_masked: float | Tensor, num_examples: float | Tensor
+    ) -> Float[Tensor, ""]:
+        """The mean loss of a masked token plus the mean loss of an order, weighted alike."""
+        return self.masked / num_masked + self.order / num_examples
 
 
 def head_losses(

@@ -11,7 +11,8 @@ batch and are drawn from (seed, epoch, example, position): the same for any numb
 padded and in packed rows, and after a resume.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -21,11 +22,27 @@ from torch import Tensor
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.model.positions import Packing
-from litebert.objective.masked import label_sums
+from litebert.objective.masked import Losses, label_sums
 from litebert.packing import IGNORED
 
 _BLOCK = 128
 """Tokens of the vocabulary whose probabilities are summed together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionLosses(Losses):
+    """Of replaced-token detection: `masked` is the generator's."""
+
+    detection: Float[Tensor, ""]
+    """Sum of the real tokens' detection losses, in nats."""
+    detection_correct: Float[Tensor, ""]
+    """How many real tokens were told right, replaced or original."""
+    replaced: Float[Tensor, ""]
+    """How many were replaced."""
+    flagged: Float[Tensor, ""]
+    """How many were taken for replaced."""
+    flagged_replaced: Float[Tensor, ""]
+    """How many of the replaced ones were."""
 
 
 @torch.no_grad()
@@ -120,3 +137,14 @@ def first_states(
     """The last state of each row's [CLS], of the states of all tokens."""
     assert batch.needed is not None
     return states.flatten(0, 1)[batch.needed.places.flatten()[batch.head_inputs["first"]]]
+
+
+def detection_scores(sums: Mapping[str, float], *, num_tokens: float) -> dict[str, float]:
+    """From sums over real tokens to scores. The base rate of accuracy is 1 - replaced_fraction."""
+    return {
+        "detection_loss": sums["detection"] / num_tokens,
+        "detection_accuracy": sums["detection_correct"] / num_tokens,
+        "detection_precision": sums["flagged_replaced"] / max(sums["flagged"], 1.0),
+        "detection_recall": sums["flagged_replaced"] / max(sums["replaced"], 1.0),
+        "replaced_fraction": sums["replaced"] / num_tokens,
+    }

@@ -1,7 +1,7 @@
 """Recipes: complete descriptions of runs as frozen data. No torch."""
 
 from litebert.recipes.embed import EmbedRecipe
-from litebert.recipes.finetune import FinetuneRecipe
+from litebert.recipes.finetune import TABLE_14, FinetuneRecipe, paper_recipe
 from litebert.recipes.named import NAMED, named
 from litebert.recipes.optimizer import OPTIMIZERS, OptimizerName, OptimizerSpec, Schedule
 from litebert.recipes.pretrain import PRACTICAL, PretrainRecipe
@@ -13,7 +13,6 @@ from litebert.recipes.recipe import (
     difference,
 )
 from litebert.recipes.stages import FractionStages, Stages
-from litebert.recipes.table14 import TABLE_14, paper_recipe
 
 __all__ = [
     "NAMED",

@@ -25,7 +25,7 @@ RENAMED = {
 }
 """Settings of 0.1.0 by their old names: still read, in files and as flags."""
 RENAMED_ENCODER = {"position_init": "positions"}
-"""The same of encoder settings; config/names.py reads their values."""
+"""The same of encoder settings; config/encoder.py reads their values."""
 
 ADDED = {
     "one_segment": "drop",

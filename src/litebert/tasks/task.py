@@ -1,6 +1,6 @@
-"""A task: the kind of input, its labels and scores; and its card, which a fine-tuned model carries.
+"""A task: the kind of input, its labels and scores; and the cards that fine-tuned models carry.
 
-Benchmarks define their tasks; own files get theirs from the data. The card is stored as task.json
+Benchmarks define their tasks; own files get theirs from the data. A card is stored as task.json
 beside the weights and read strictly: a folder may come from anywhere.
 """
 
@@ -17,7 +17,7 @@ from litebert.checks import (
     is_number,
     shorten,
 )
-from litebert.config import SIZE_LIMITS, HeadKind, ModelConfig
+from litebert.config import SIZE_LIMITS, HeadKind, ModelConfig, Pooling
 from litebert.errors import ConfigError
 from litebert.tasks.examples import Kind, TaskExample
 
@@ -192,6 +192,61 @@ class TaskCard:
             raise ConfigError(f"columns are lists of names by role; got {shorten(columns)}")
         columns = {role: tuple(names) for role, names in columns.items()}
         return cls(**{**data, "columns": columns, "task": Task(**{**task, **tuples})})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedCard:
+    """What `embed` does with a model tuned for embeddings, unless the user says otherwise."""
+
+    pooling: Pooling = "mean"
+    normalize: bool = True
+    dimensions: tuple[int, ...] = ()
+    """Sizes of vectors, beside the full one, that were trained (Matryoshka)."""
+
+    def __post_init__(self) -> None:
+        check_choice(self, "pooling", get_args(Pooling))
+        check_type(self, "normalize", bool, "true or false")
+        if any(type(size) is not int or size < 1 for size in self.dimensions):
+            raise ConfigError(
+                f"dimensions are sizes of vectors from 1; got {shorten(self.dimensions)}"
+            )
+
+    def check_fits(self, config: ModelConfig) -> None:
+        """Refuse sizes that the model's vectors do not have."""
+        size = config.encoder.hidden_size
+        if any(each > size for each in self.dimensions):
+            raise ConfigError(
+                f"vectors of this model have {size} numbers, the card names the sizes "
+                f"{', '.join(map(str, self.dimensions))}; they do not belong together"
+            )
+
+    def check_dimensions(self, dimensions: int, size: int) -> None:
+        """Refuse a size that was not trained."""
+        if dimensions != size and dimensions not in self.dimensions:
+            trained = ", ".join(map(str, sorted({*self.dimensions, size})))
+            raise ConfigError(
+                f"this model was not trained for vectors of {dimensions}; it has: {trained}; train "
+                "others with litebert finetune embed --matryoshka SIZE…"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"task": {"name": "embed"}} | own | {"dimensions": list(self.dimensions)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "EmbedCard":
+        settings = {name: value for name, value in data.items() if name != "task"}
+        for name in settings:
+            check_known("EmbedCard setting", name, [each.name for each in fields(cls)])
+        dimensions = settings.get("dimensions", ())
+        if not isinstance(dimensions, list | tuple):
+            raise ConfigError(f"dimensions is a list of sizes; got {shorten(dimensions)}")
+        return cls(**settings | {"dimensions": tuple(dimensions)})
+
+
+def is_embed_card(task: Mapping[str, Any] | None) -> bool:
+    """Whether a task.json is of a model tuned for embeddings."""
+    return bool(task) and isinstance(task, Mapping) and task.get("task") == {"name": "embed"}
 
 
 def shown(labels: tuple[str, ...], most: int = 8) -> str:

@@ -15,13 +15,12 @@ from litebert.errors import DataError
 from litebert.infer.engine import Engine
 from litebert.infer.torch_engine import TorchEngine
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.embed_card import is_embed_card
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample
 from litebert.tasks.registry import BENCHMARKS, TableOptions, open_task
 from litebert.tasks.scores.score import score
 from litebert.tasks.tables.rows import read_rows
-from litebert.tasks.task import LABELED, Task, TaskCard
+from litebert.tasks.task import LABELED, Task, TaskCard, is_embed_card
 
 BUILT_IN = (
     "A short one.",

@@ -32,8 +32,7 @@ from litebert.infer.onnx_graphs import OnnxGraphs
 from litebert.infer.plan import adapter_shapes, head_graphs, layer_graphs, rotation_tables
 from litebert.infer.verbs import Verb, supported_verbs, task_cards, unused_character
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.embed_card import EmbedCard, is_embed_card
-from litebert.tasks.task import TaskCard
+from litebert.tasks.task import EmbedCard, TaskCard, is_embed_card
 from litebert.text.tables import cleanup_tables
 from litebert.text.tokenizer import MODEL_FILE, Tokenizer
 

@@ -1,11 +1,130 @@
-"""The table of heads: a query in, one prediction for each example out, in their order."""
+"""The table of heads: a query in, one prediction for each example out, in their order; and the
+heads whose logits are labels, numbers or options: classify, multilabel, regress, choose and tag
+(ALBERT A.3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
-from litebert.tasks.decode.labels import choose, classify, multilabel, regress, tag
-from litebert.tasks.decode.outputs import Query
+import numpy as np
+
+from litebert.packing import row_bounds
+from litebert.shapes import Float, Int
+from litebert.tasks.decode.outputs import Outputs, Query
 from litebert.tasks.decode.spans import joint_span, span
-from litebert.tasks.predictions import Prediction
+from litebert.tasks.encode.inputs import within
+from litebert.tasks.predictions import (
+    ChoicePrediction,
+    LabelPrediction,
+    MultiLabelPrediction,
+    NumberPrediction,
+    Prediction,
+    TagPrediction,
+)
+
+
+class _Depths:
+    """The depth at which each unit left; None for all of them where none could."""
+
+    def __init__(self, query: Query) -> None:
+        self._depths: list[int | None] = [None] * len(query.inputs)
+
+    def add(self, units: Int[np.ndarray, " units"], outputs: Outputs) -> None:
+        if outputs.depths is not None:
+            for unit, depth in zip(units.tolist(), outputs.depths.tolist(), strict=True):
+                self._depths[unit] = depth
+
+    def __iter__(self) -> Iterator[int | None]:
+        return iter(self._depths)
+
+
+def classify(query: Query) -> list[Prediction]:
+    """One label for each unit."""
+    labels, temperature = query.card.task.labels, query.card.temperature
+    rows, depths = np.zeros((len(query.inputs), len(labels)), np.float32), _Depths(query)
+    for units, _, outputs in query.batches:
+        rows[units] = softmax(outputs.logits / temperature)
+        depths.add(units, outputs)
+    best = rows.argmax(1).tolist()
+    return [
+        LabelPrediction(
+            label=labels[number], probabilities=dict(zip(labels, row, strict=True)), depth=depth
+        )
+        for number, row, depth in zip(best, rows.tolist(), depths, strict=True)
+    ]
+
+
+def multilabel(query: Query) -> list[Prediction]:
+    """Any number of labels for each unit."""
+    labels, threshold = query.card.task.labels, query.card.label_threshold
+    rows, depths = np.zeros((len(query.inputs), len(labels)), np.float32), _Depths(query)
+    for units, _, outputs in query.batches:
+        rows[units] = sigmoid(outputs.logits)
+        depths.add(units, outputs)
+    return [
+        MultiLabelPrediction(
+            probabilities=dict(zip(labels, row, strict=True)), threshold=threshold, depth=depth
+        )
+        for row, depth in zip(rows.tolist(), depths, strict=True)
+    ]
+
+
+def regress(query: Query) -> list[Prediction]:
+    """One number for each unit."""
+    values, depths = np.zeros(len(query.inputs), np.float32), _Depths(query)
+    for units, _, outputs in query.batches:
+        values[units] = outputs.logits[:, 0]
+        depths.add(units, outputs)
+    return [
+        NumberPrediction(value=value, depth=depth)
+        for value, depth in zip(values.tolist(), depths, strict=True)
+    ]
+
+
+def choose(query: Query) -> list[Prediction]:
+    """One of a unit's options; they may be more or fewer from unit to unit."""
+    sizes = query.inputs.num_rows
+    rows = np.zeros((len(sizes), int(sizes.max(initial=1))), np.float32)
+    for units, batch, outputs in query.batches:
+        options = batch.arrays["options"]
+        lowest = np.finfo(outputs.logits.dtype).min  # where a unit has fewer options
+        logits = np.where(options < 0, lowest, outputs.logits[options, 0])
+        rows[units, : options.shape[1]] = softmax(logits)
+    options_of = [
+        tuple(row[:size]) for row, size in zip(rows.tolist(), sizes.tolist(), strict=True)
+    ]
+    return [ChoicePrediction(index=int(np.argmax(row)), probabilities=row) for row in options_of]
+
+
+def tag(query: Query) -> list[Prediction]:
+    """A label for each word, at its first token."""
+    inputs, labels = query.inputs, query.card.task.labels
+    assert inputs.sizes is not None
+    bounds = row_bounds(inputs.sizes)
+    best, highest = np.zeros(bounds[-1], np.int64), np.zeros(bounds[-1], np.float32)
+    for units, _, outputs in query.batches:
+        rows = softmax(outputs.logits)
+        words = within(bounds, units)
+        best[words], highest[words] = rows.argmax(1), rows.max(1)
+    tags, probabilities = [labels[number] for number in best.tolist()], highest.tolist()
+    # windows are in the order of their examples, and each word belongs to one of them
+    first = np.searchsorted(inputs.examples, np.arange(len(query.examples)))
+    return [
+        TagPrediction(tags=tuple(tags[start:stop]), probabilities=tuple(probabilities[start:stop]))
+        for start, stop in pairwise(np.append(bounds[first], bounds[-1]).tolist())
+    ]
+
+
+def softmax(logits: Float[np.ndarray, "*rows outputs"]) -> Float[np.ndarray, "*rows outputs"]:
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    shares: np.ndarray = powers / powers.sum(-1, keepdims=True)
+    return shares
+
+
+def sigmoid(logits: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    powers = np.exp(-np.abs(logits))  # never overflows
+    shares: np.ndarray = np.where(logits >= 0, 1, powers) / (1 + powers)
+    return shares
+
 
 DECODERS: dict[str, Callable[[Query], list[Prediction]]] = {
     "classify": classify,

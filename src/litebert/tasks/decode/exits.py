@@ -28,7 +28,7 @@ from litebert.checks import shorten
 from litebert.config import HeadKind
 from litebert.errors import ConfigError
 from litebert.shapes import Bool, Float, Int
-from litebert.tasks.decode.labels import sigmoid, softmax
+from litebert.tasks.decode.decode import sigmoid, softmax
 
 Criterion = Literal["patience", "confidence", "cumulative"]
 CRITERIA: tuple[Criterion, ...] = get_args(Criterion)

@@ -32,6 +32,7 @@ from litebert.text.tokenizer import Tokenizer
 _MAX_CHOICE = 128
 """Tokens of question and option that are read; half of the row where that is less."""
 _BLANK = re.compile("_+")
+Row = Int[np.ndarray, " _tokens"]
 
 
 def encode(card: TaskCard, examples: Sequence[TaskExample], tokenizer: Tokenizer) -> Inputs:
@@ -45,6 +46,19 @@ def encode(card: TaskCard, examples: Sequence[TaskExample], tokenizer: Tokenizer
             f"{type(stray).__name__}"
         )
     return encoder(card, examples, tokenizer)
+
+
+def encode_texts(
+    tokenizer: Tokenizer, texts: Sequence[str], *, max_length: int, num_threads: int = 1
+) -> list[Row]:
+    """[CLS] text [SEP] for every text, cut at its end to `max_length` tokens."""
+    ids, bounds = tokenizer.encode_flat(texts, num_threads=num_threads)
+    ends = np.minimum(bounds[1:], bounds[:-1] + max_length - num_special(False))
+    first, last = np.array([tokenizer.cls_id], ids.dtype), np.array([tokenizer.sep_id], ids.dtype)
+    return [
+        np.concatenate([first, ids[start:end], last])
+        for start, end in zip(bounds.tolist(), ends.tolist(), strict=False)
+    ]
 
 
 def fill_in(question: str, option: str) -> str:

@@ -19,8 +19,8 @@ from litebert.data.stream import Position
 from litebert.errors import ConfigError
 from litebert.kernels.gate import can_pack
 from litebert.model.batch import DeviceBatch
+from litebert.model.heads import POOLINGS
 from litebert.model.model import Model
-from litebert.model.pooling import POOLINGS
 from litebert.objective.contrastive import (
     contrastive_loss,
     cosine_loss,
@@ -38,7 +38,7 @@ from litebert.packing import (
 )
 from litebert.recipes.embed import EmbedRecipe
 from litebert.tasks.encode.batch import epoch_batches
-from litebert.tasks.encode.texts import Row, encode_texts
+from litebert.tasks.encode.encode import Row, encode_texts
 from litebert.tasks.tables.units import Units
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.runtime import Runtime

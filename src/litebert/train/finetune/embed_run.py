@@ -24,8 +24,7 @@ from litebert.optim.groups import make_optimizer
 from litebert.packing import budget_batches
 from litebert.recipes.embed import EmbedRecipe
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.embed_card import EmbedCard
-from litebert.tasks.encode.texts import encode_texts
+from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TextExample
 from litebert.tasks.scores.similarity import score_similarity
 from litebert.tasks.tables.columns import TableOptions
@@ -35,6 +34,7 @@ from litebert.tasks.tables.pairs import (
     open_scored_pairs,
     open_teacher,
 )
+from litebert.tasks.task import EmbedCard
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.embed_job import EmbedBatch, EmbedJob, EmbedSums, pooled
 from litebert.train.finetune.evaluation import BestCheckpoint

@@ -13,7 +13,7 @@ from litebert.errors import ConfigError, DivergedError
 from litebert.files import MANIFEST, write_folder, write_json
 from litebert.loading import load_checkpoint
 from litebert.recipes import FinetuneRecipe, paper_recipe
-from litebert.recipes.table14 import FROM_MNLI
+from litebert.recipes.finetune import FROM_MNLI
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.columns import TableOptions
