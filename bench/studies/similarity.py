@@ -22,8 +22,7 @@ import numpy as np
 from bench.common.results import begin, publish
 from bench.common.tables import markdown
 from litebert.infer.predictor import Predictor, load
-from litebert.infer.retrieval import score_retrieval
-from litebert.infer.similarity import score_similarity
+from litebert.infer.vector_scores import score_retrieval, score_similarity
 from litebert.tasks.scores.retrieval import words
 from litebert.tasks.scores.similarity import score_similarity as score_vectors
 from litebert.tasks.tables.pairs import open_scored_pairs

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from litebert.infer.blimp import BlimpScores
     from litebert.infer.masked_scores import MaskedOptions, MaskedScores
     from litebert.infer.predictor import Predictor, load
-    from litebert.infer.retrieval import RetrievalScores
+    from litebert.infer.vector_scores import RetrievalScores
     from litebert.infer.verbs import Guess
     from litebert.model.encoder import Encoder
     from litebert.model.model import Model
@@ -86,7 +86,7 @@ _MODULES = {
     "litebert.infer.blimp": ("BlimpScores",),
     "litebert.infer.masked_scores": ("MaskedOptions", "MaskedScores"),
     "litebert.infer.predictor": ("Predictor", "load"),
-    "litebert.infer.retrieval": ("RetrievalScores",),
+    "litebert.infer.vector_scores": ("RetrievalScores",),
     "litebert.infer.verbs": ("Guess",),
     "litebert.model.encoder": ("Encoder",),
     "litebert.model.model": ("Model",),

@@ -14,8 +14,7 @@ from litebert.errors import ConfigError
 from litebert.infer.blimp import BlimpScores, score_blimp
 from litebert.infer.masked_scores import MaskedOptions, MaskedScores, score_masked
 from litebert.infer.predictor import Predictor, load
-from litebert.infer.retrieval import RetrievalScores, score_retrieval
-from litebert.infer.similarity import score_similarity
+from litebert.infer.vector_scores import RetrievalScores, score_retrieval, score_similarity
 from litebert.infer.verbs import Precision
 from litebert.loading import find_checkpoint
 from litebert.recipes import EmbedRecipe, FinetuneRecipe, PretrainRecipe, Recipe, named

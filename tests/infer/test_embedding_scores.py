@@ -13,8 +13,7 @@ import litebert
 from litebert import cli
 from litebert.errors import ConfigError, DataError
 from litebert.infer.predictor import Predictor
-from litebert.infer.retrieval import score_retrieval
-from litebert.infer.similarity import score_similarity
+from litebert.infer.vector_scores import score_retrieval, score_similarity
 from tests.helpers.finetuning import source
 from tests.helpers.models import SENTENCES
 

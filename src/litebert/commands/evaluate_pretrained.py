@@ -18,8 +18,7 @@ from litebert.files import to_json
 from litebert.infer.blimp import Accuracy, BlimpScores, score_blimp
 from litebert.infer.masked_scores import MaskedOptions, MaskedScores, score_masked
 from litebert.infer.predictor import Predictor, load
-from litebert.infer.retrieval import score_retrieval
-from litebert.infer.similarity import score_similarity
+from litebert.infer.vector_scores import score_retrieval, score_similarity
 from litebert.infer.verbs import Precision
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import Progress, escape, write_line

@@ -17,7 +17,7 @@ import numpy as np
 
 from litebert.config import ModelConfig, Pooling
 from litebert.errors import CheckpointError, ConfigError
-from litebert.infer.batches import Row
+from litebert.infer.batches import Columns, Row
 from litebert.infer.verbs import Guess, encode_masked
 from litebert.packing import HostBatch
 from litebert.shapes import Bool, Float, Int
@@ -62,10 +62,16 @@ class Engine(ABC):
         tokenizer, max_length = self.tokenizer, self.config.encoder.max_positions
         rows = [encode_masked(tokenizer, text, max_length=max_length) for text in texts]
         guesses: list[list[list[Guess]]] = [[] for _ in texts]
-        top = min(top, tokenizer.vocab_size)
-        for owners, ids, probabilities in self.best_tokens(rows, top=top):
+        columns = [np.flatnonzero(row == tokenizer.mask_id) for row in rows]
+        for numbers, states, _ in self.encode(rows, columns, fills=True):
+            counts = np.array([len(columns[number]) for number in numbers.tolist()])
+            masked = states[np.nonzero(np.arange(states.shape[1]) < counts[:, None])]
+            ids, probabilities = self.guess(masked, min(top, tokenizer.vocab_size))
             for owner, best, values in zip(
-                owners.tolist(), ids.tolist(), probabilities.tolist(), strict=True
+                np.repeat(numbers, counts).tolist(),
+                ids.tolist(),
+                probabilities.tolist(),
+                strict=True,
             ):
                 guesses[owner].append(self.named(best, values))
         return guesses
@@ -95,16 +101,12 @@ class Engine(ABC):
     # ---- what the verbs need
 
     @abstractmethod
-    def best_tokens(
-        self, rows: Sequence[Row], *, top: int
-    ) -> Iterator[
-        tuple[
-            Int[np.ndarray, " masks"],
-            Int[np.ndarray, "masks top"],
-            Float[np.ndarray, "masks top"],
-        ]
-    ]:
-        """For each batch: the row of each mask, and its best tokens with their probabilities."""
+    def encode(
+        self, rows: Sequence[Row], needed: Columns | None, *, fills: bool = False
+    ) -> Iterator[tuple[Int[np.ndarray, " _batch"], Any, Any]]:
+        """The last states of rows of tokens, or of their `needed` columns, in batches of like
+        lengths: the numbers of its rows, their states, and what masks padding. `fills`: by the
+        encoder whose head fills masks."""
 
     @abstractmethod
     def pool_into(

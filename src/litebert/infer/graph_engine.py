@@ -96,22 +96,6 @@ class GraphEngine(Engine):
 
         return decode(Query(card=card, inputs=inputs, examples=examples, batches=batches()))
 
-    def best_tokens(
-        self, rows: Sequence[Row], *, top: int
-    ) -> Iterator[
-        tuple[
-            Int[np.ndarray, " masks"],
-            Int[np.ndarray, "masks top"],
-            Float[np.ndarray, "masks top"],
-        ]
-    ]:
-        columns = [np.flatnonzero(row == self.tokenizer.mask_id) for row in rows]
-        for numbers, states, _ in self._encode(rows, columns):
-            counts = np.array([len(columns[number]) for number in numbers.tolist()])
-            owners = np.repeat(numbers, counts)
-            masked = states[np.arange(states.shape[1]) < counts[:, None]]
-            yield owners, *self.guess(masked, top)
-
     def pool_into(
         self,
         vectors: Float[np.ndarray, "texts hidden"],
@@ -120,7 +104,7 @@ class GraphEngine(Engine):
     ) -> None:
         for start, rows in stretches:
             needed = [FIRST] * len(rows) if pooling == "cls" else None
-            for numbers, states, batch in self._encode(rows, needed):
+            for numbers, states, batch in self.encode(rows, needed):
                 vectors[start + numbers] = self.pool(states, batch.arrays.get("mask"), pooling)
 
     def hash_weights(self, digest: Any) -> None:
@@ -245,8 +229,8 @@ class GraphEngine(Engine):
         bias: np.ndarray = self._masked.bias
         return bias
 
-    def _encode(
-        self, rows: Sequence[Row], needed: Columns | None
+    def encode(
+        self, rows: Sequence[Row], needed: Columns | None, *, fills: bool = False
     ) -> Iterator[tuple[Int[np.ndarray, " _batch"], States, HostBatch]]:
         batches = row_batches(
             rows, needed, pad_id=self.tokenizer.pad_id, batch_tokens=self.batch_tokens

@@ -120,23 +120,6 @@ class TorchEngine(Engine):
     ) -> Float[np.ndarray, "texts hidden"]:
         return super().embed(texts, pooling=pooling, normalize=normalize)
 
-    def best_tokens(
-        self, rows: Sequence[Row], *, top: int
-    ) -> Iterator[
-        tuple[
-            Int[np.ndarray, " masks"],
-            Int[np.ndarray, "masks top"],
-            Float[np.ndarray, "masks top"],
-        ]
-    ]:
-        columns = [np.flatnonzero(row == self.tokenizer.mask_id) for row in rows]
-        for numbers, states, _ in self._encode(rows, columns, fills=True):
-            counts = np.array([len(columns[number]) for number in numbers.tolist()])
-            owners = np.repeat(numbers, counts)
-            is_real = np.arange(states.shape[1]) < counts[:, None]
-            flat = np.flatnonzero(is_real)
-            yield owners, *self.guess(states.flatten(0, 1)[torch.from_numpy(flat)], top)
-
     def pool_into(
         self,
         vectors: Float[np.ndarray, "texts hidden"],
@@ -146,7 +129,7 @@ class TorchEngine(Engine):
         copies = _DeviceToHost(vectors, self.device)
         for start, rows in stretches:
             needed = [FIRST] * len(rows) if pooling == "cls" else None
-            for numbers, states, mask in self._encode(rows, needed):
+            for numbers, states, mask in self.encode(rows, needed):
                 copies.add(start + numbers, POOLINGS[pooling](states, mask).float())
         copies.finish()
 
@@ -179,7 +162,7 @@ class TorchEngine(Engine):
     ) -> Float[np.ndarray, " rows"]:
         """The loss in nats of the label of each row at its column."""
         losses = np.zeros(len(rows), np.float32)
-        for numbers, states, _ in self._encode(rows, columns[:, None], fills=True):
+        for numbers, states, _ in self.encode(rows, columns[:, None], fills=True):
             wanted = torch.from_numpy(labels[numbers]).to(self.device)
             losses[numbers] = self._losses(states[:, 0], wanted)[0]
         return losses
@@ -285,7 +268,7 @@ class TorchEngine(Engine):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
 
-    def _encode(
+    def encode(
         self, rows: Sequence[Row], needed: Columns | None, *, fills: bool = False
     ) -> Iterator[Encoded]:
         return encode_rows(

@@ -15,9 +15,8 @@ from litebert.infer.engine import Engine
 from litebert.infer.engines import open_export
 from litebert.infer.export.calibrate import measure_ranges
 from litebert.infer.export.check import BUILT_IN, ExportReport, compare, compare_whole, read_data
-from litebert.infer.export.checkpoint import exported_config, weights_of
 from litebert.infer.export.graph import Quantization
-from litebert.infer.export.network import Weights
+from litebert.infer.export.network import Weights, exported_config, weights_of
 from litebert.infer.export.parts import write_parts, write_tensors
 from litebert.infer.export.whole import write_whole
 from litebert.infer.exported import (

@@ -7,16 +7,40 @@ at padding. A layer computes queries, and all behind them, at the flat positions
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from litebert.config import EncoderConfig, ModelConfig
+from litebert.errors import ConfigError
 from litebert.infer.export.graph import Graph
 from litebert.infer.plan import adapter_shapes
+from litebert.storage.checkpoint import Checkpoint
 
 Weights = Mapping[str, np.ndarray]
 
 LOWEST = float(np.finfo(np.float32).min)
+
+
+def exported_config(config: ModelConfig) -> ModelConfig:
+    """What is exported: all but what only pretraining reads. Refuses what graphs do not compute."""
+    encoder = config.encoder
+    for is_set, what in (
+        (encoder.reversible, "reversible layers, with their two streams of states,"),
+        (bool(encoder.embedding_bands), "embeddings in bands"),
+    ):
+        if is_set:
+            raise ConfigError(f"{what} are computed by torch alone; predict with --engine torch")
+    heads = tuple(head for head in config.heads if head.kind != "detect")
+    return replace(config, heads=heads, generator=None)
+
+
+def weights_of(checkpoint: Checkpoint) -> Weights:
+    """As float32 arrays, under the names of the checkpoint."""
+    return {
+        name: tensor.detach().float().cpu().numpy()
+        for name, tensor in checkpoint.model.state_dict().items()
+    }
 
 
 class Network:

@@ -22,9 +22,8 @@ from litebert.config import WEB_FORMAT, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import to_json
 from litebert.infer.engine import Engine
-from litebert.infer.export.checkpoint import exported_config, weights_of
 from litebert.infer.export.graph import Quantization
-from litebert.infer.export.network import Network, Weights
+from litebert.infer.export.network import Network, Weights, exported_config, weights_of
 from litebert.infer.export.parts import PartWriter, write_tensors
 from litebert.infer.exported import CONFIG, SCALES, TABLE, Exported, ExportHeader, Precision
 from litebert.infer.graph_engine import Arrays, GraphEngine

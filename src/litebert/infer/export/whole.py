@@ -17,9 +17,14 @@ from litebert.config import POOLED_HEADS, ModelConfig
 from litebert.convert.huggingface_writer import to_huggingface
 from litebert.errors import ConfigError
 from litebert.files import to_json
-from litebert.infer.export.checkpoint import exported_config, weights_of
 from litebert.infer.export.graph import Graph, Quantization, integers
-from litebert.infer.export.network import Network, Weights, adapter_tensors
+from litebert.infer.export.network import (
+    Network,
+    Weights,
+    adapter_tensors,
+    exported_config,
+    weights_of,
+)
 from litebert.infer.plan import rotation_tables
 from litebert.storage.checkpoint import CONFIG, Checkpoint
 

@@ -1,5 +1,7 @@
-"""How well a model's vectors find documents: queries, documents and judgments in; nDCG@10, MRR@10
-and recall@100 out, beside BM25 and TF-IDF. Any model with an encoder will do."""
+"""What a model's vectors are worth: scored pairs of texts in, Spearman's and Pearson's correlations
+of their cosines with the scores out; queries, documents and judgments in, nDCG@10, MRR@10 and
+recall@100 out, beside BM25 and TF-IDF. Any model with an encoder will do.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -13,6 +15,10 @@ from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.infer.predictor import Predictor
 from litebert.tasks.scores.retrieval import DEPTH, MEASURES, WordIndex, interval
+from litebert.tasks.scores.similarity import SimilarityScores
+from litebert.tasks.scores.similarity import score_similarity as score_vectors
+from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.tables.pairs import open_scored_pairs
 from litebert.tasks.tables.rows import read_rows
 
 StrPath = str | os.PathLike[str]
@@ -41,6 +47,25 @@ class RetrievalScores:
     def to_dict(self) -> dict[str, Any]:
         """For --json."""
         return asdict(self)
+
+
+def score_similarity(
+    predictor: Predictor,
+    data: Any,
+    *,
+    options: TableOptions | None = None,
+    pooling: Pooling | None = None,
+    dimensions: int | None = None,
+    samples: int = 1000,
+) -> SimilarityScores:
+    """Of a file or a table in memory with two texts and a score in each row; with `samples`
+    resamples for the intervals."""
+    if samples < 1:
+        raise ConfigError(f"samples is a number from 1; got {samples}")
+    pairs, notes = open_scored_pairs(data, options)
+    texts = [*(pair.first for pair in pairs), *(pair.second or "" for pair in pairs)]
+    vectors = predictor.embed(texts, pooling=pooling, dimensions=dimensions)
+    return score_vectors(pairs, vectors, samples=samples, notes=notes)
 
 
 def score_retrieval(
