@@ -183,7 +183,7 @@ def test_numbers_of_a_run_come_from_what_its_commands_left(tmp_path: Path) -> No
         (tmp_path / name).write_text(json.dumps(value) + "\n")
 
     step = {"kind": "step", "step": 3, "tokens": 2_000_000, "seconds": 1.5, "masked_loss": 3.0}
-    heldout = {"kind": "evaluation", "tokens": 2_000_000, "masked_loss": 3.5}
+    heldout = {"kind": "evaluation", "step": 4, "tokens": 2_000_000, "masked_loss": 3.5}
     heldout |= {"masked_accuracy": 0.4, "sop_accuracy": 0.6}
     metrics = json.dumps(step) + "\n" + json.dumps(heldout) + "\n"
     (tmp_path / "pretrain").mkdir()

@@ -26,7 +26,7 @@ from litebert.model.count import (
 from litebert.models.index import EmbeddedModel, embedded_models
 from litebert.terminal import write_line
 
-MASKED_FRACTION = 0.15
+_MASKED_FRACTION = 0.15
 
 
 def info(
@@ -82,7 +82,7 @@ def _describe_preset(config: EncoderConfig, *, seq: int, batch: int) -> dict[str
             "seq": seq,
             "forward": flops_per_token(config, seq=seq),
             "pretraining": flops_per_token(
-                config, seq=seq, masked_fraction=MASKED_FRACTION, training=True
+                config, seq=seq, masked_fraction=_MASKED_FRACTION, training=True
             ),
         },
         "bytes": {

@@ -27,7 +27,7 @@ from litebert.recipes.pretrain import Order
 from litebert.terminal import write_line
 from litebert.text.tokenizer import Tokenizer
 
-LINE_SECONDS = 5.0
+_LINE_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
 
 
@@ -225,6 +225,6 @@ class _Progress:
         facts = f"{progress.tokens / 1e6:,.1f} M tokens, {speed:.1f} MB/s"
         if self._bar:
             self._bar.update(self._task, completed=done, facts=facts)
-        elif now - self._printed >= LINE_SECONDS:
+        elif now - self._printed >= _LINE_SECONDS:
             self._printed = now
             _note(f"{done / max(self._total, 1):.0%}, {facts}")

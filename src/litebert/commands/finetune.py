@@ -14,7 +14,7 @@ from litebert.recipes import FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import write_line
 
-BY_TASK = frozenset(
+_BY_TASK = frozenset(
     {"steps", "batch_size", "max_length", "encoder_dropout", "learning_rate", "warmup"}
 )
 """Settings of ALBERT Table 14."""
@@ -27,7 +27,7 @@ def _shown_recipe(name: str | None) -> FinetuneRecipe:
 
 TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 Settings = Annotated[
-    dict[str, Any], RecipeFlags(_shown_recipe, omitted=frozenset({"task"}), by_task=BY_TASK)
+    dict[str, Any], RecipeFlags(_shown_recipe, omitted=frozenset({"task"}), by_task=_BY_TASK)
 ]
 
 

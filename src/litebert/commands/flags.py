@@ -48,7 +48,7 @@ _SETTINGS = PrimitiveConstructorSpec(
 )
 EncoderSettings = Annotated[Mapping[str, Any] | tuple[()], _SETTINGS]
 
-FLAG_OF = {"name": "optimizer", "overrides": "encoder"}
+_FLAG_OF = {"name": "optimizer", "overrides": "encoder"}
 """Fields whose flag has another name."""
 
 
@@ -207,7 +207,7 @@ def _recipe_group(owner: Any, marked: RecipeFlags, *, shows_all: bool) -> dict[s
             help=help_of[each.name], help_behavior_hint=f"(default: {shown})", prefix_name=False
         )
         kind, marks = _reader(hints[each.name])
-        flags[FLAG_OF.get(each.name, each.name)] = Annotated[(kind, *marks, conf)]
+        flags[_FLAG_OF.get(each.name, each.name)] = Annotated[(kind, *marks, conf)]
     return flags
 
 

@@ -30,7 +30,7 @@ from litebert.terminal import write_line
 
 Input = Annotated[str, Positional, arg(metavar="INPUT")]
 Names = Annotated[tuple[str, ...], arg(metavar="COLUMN…")]
-LINE_SECONDS = 5.0
+_LINE_SECONDS = 5.0
 """Between two lines of progress."""
 
 
@@ -179,7 +179,7 @@ class _Progress:
         now = time.monotonic()
         if self._first is None:
             self._first, self._began = rows, now
-        elif now - self._printed >= LINE_SECONDS:
+        elif now - self._printed >= _LINE_SECONDS:
             self._printed = now
             speed = (rows - self._first) / max(now - self._began, 1e-9)
             write_line(f"litebert predict: {rows:,} rows, {speed:,.0f} a second", file=sys.stderr)

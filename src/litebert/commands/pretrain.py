@@ -14,7 +14,7 @@ from litebert.recipes import NAMED, PretrainRecipe, named
 from litebert.recipes.pretrain import shape_settings
 from litebert.terminal import write_line
 
-DEFAULT = "affordable"
+_DEFAULT = "affordable"
 
 
 def _load_recipe(
@@ -22,7 +22,7 @@ def _load_recipe(
 ) -> PretrainRecipe:
     """A named recipe, or one from a file."""
     if name is None or name in NAMED or not Path(name).is_file():
-        return named(name or DEFAULT)
+        return named(name or _DEFAULT)
     return PretrainRecipe.load(name, note=on_note)
 
 
@@ -33,7 +33,7 @@ def pretrain(
     *,
     data: str,
     out: str,
-    recipe: str = DEFAULT,
+    recipe: str = _DEFAULT,
     init: str | None = None,
     device: Device = "auto",
     kernels: Kernels = "on",

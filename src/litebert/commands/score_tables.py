@@ -20,11 +20,11 @@ from litebert.tasks.scores.score import SliceScores, printed, printed_interval
 from litebert.tasks.task import Task
 from litebert.terminal import escape
 
-MAX_SLICES = 8
-MAX_LABELS = 10
+_MAX_SLICES = 8
+_MAX_LABELS = 10
 """Labels up to which a confusion matrix fits a terminal."""
-MAX_CHARACTERS = 240
-SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
+_MAX_CHARACTERS = 240
+_SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
 
 
 def score_console() -> Console:
@@ -100,8 +100,8 @@ def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, flo
     for by, slices in evaluation.slices.items():
         console.print()
         console.print(_slice_table(evaluation.task, by, slices))
-        if len(slices) > MAX_SLICES:
-            console.print(f"… and {len(slices) - MAX_SLICES} more; all with --json", style="dim")
+        if len(slices) > _MAX_SLICES:
+            console.print(f"… and {len(slices) - _MAX_SLICES} more; all with --json", style="dim")
     if evaluation.confusion:
         console.print()
         _print_confusion(console, evaluation)
@@ -124,15 +124,15 @@ def _print_confusion(console: Console, evaluation: Evaluation) -> None:
     """A row for each label; of many labels, those that are confused most often."""
     counts = evaluation.confusion
     is_square = evaluation.task.head != "multilabel"
-    if is_square and len(counts) > MAX_LABELS:
+    if is_square and len(counts) > _MAX_LABELS:
         console.print("most often confused", style="bold")
-        for count, label, predicted in _confusions(counts)[:MAX_SLICES]:
+        for count, label, predicted in _confusions(counts)[:_MAX_SLICES]:
             console.print(f"  {count:,} of {escape(label)} as {escape(predicted)}", highlight=False)
         return
     unit = "words, " if evaluation.task.kind == "tag" else ""
     names = [name if is_square else _spaced(name) for name in next(iter(counts.values()))]
     table = score_table(f"{unit}true ↓ predicted →" if is_square else "label", *map(escape, names))
-    for label, row in list(counts.items())[: 2 * MAX_LABELS]:
+    for label, row in list(counts.items())[: 2 * _MAX_LABELS]:
         cells = [
             Text(f"{count:,}", "bold" if is_square and name == label else "")
             for name, count in row.items()
@@ -184,8 +184,8 @@ def _subject(example: TaskExample) -> str:
 def _slice_table(task: Task, by: str, slices: Sequence[SliceScores]) -> Table:
     seen = dict.fromkeys(name for each in slices for name in each.scores)
     names = [name for name in task.scores if name in seen] or list(seen)
-    table = score_table(SLICED_BY[by], "examples", *map(_spaced, names))
-    for each in slices[:MAX_SLICES]:
+    table = score_table(_SLICED_BY[by], "examples", *map(_spaced, names))
+    for each in slices[:_MAX_SLICES]:
         scores = [
             printed(name, each.scores[name]) if name in each.scores else "–" for name in names
         ]
@@ -199,4 +199,4 @@ def _spaced(name: str) -> str:
 
 def _truncated(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= MAX_CHARACTERS else flat[: MAX_CHARACTERS - 1] + "…"
+    return flat if len(flat) <= _MAX_CHARACTERS else flat[: _MAX_CHARACTERS - 1] + "…"

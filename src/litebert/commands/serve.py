@@ -19,7 +19,7 @@ from litebert.errors import ConfigError, MissingExtraError
 from litebert.infer.engines import check_choice
 from litebert.terminal import write_line
 
-MAX_PORT = 65535
+_MAX_PORT = 65535
 ModelNames = Annotated[
     tuple[str, ...],
     UseAppendAction,
@@ -92,8 +92,8 @@ def serve(
     check_choice(engine)
     if runner != "ray" and not (replicas is None and max_replicas is None):
         raise ConfigError("replicas are processes of a Ray cluster; add --runner ray")
-    if not 0 <= port <= MAX_PORT:
-        raise ConfigError(f"port is a number from 0 to {MAX_PORT}; got {port}")
+    if not 0 <= port <= _MAX_PORT:
+        raise ConfigError(f"port is a number from 0 to {_MAX_PORT}; got {port}")
     if not 0 < timeout <= 3600:
         raise ConfigError(f"timeout is a number of seconds from 0 to 3600; got {timeout:g}")
     if queue_tokens < 1 or (batch_tokens is not None and batch_tokens < 1):

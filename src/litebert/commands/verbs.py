@@ -57,7 +57,7 @@ Text = Annotated[str, POSITIONAL]
 
 FEW = 500
 """Characters, of all texts, that one thread computes."""
-MOST_CHECKED = 1000
+_MOST_CHECKED = 1000
 """Texts up to which the command looks whether the model could read them."""
 MAX_COMPARED = 100
 """Texts up to which embed prints the nearest of each; more are for --out and a search library."""
@@ -395,7 +395,7 @@ def _note_unread(predictor: "Predictor", texts: Sequence[str]) -> None:
     tokenizer, card = predictor.tokenizer, predictor.card
     limit = predictor.engine.config.encoder.max_positions if card is None else card.max_length
     told = set()
-    for text in texts[:MOST_CHECKED]:
+    for text in texts[:_MOST_CHECKED]:
         ids = tokenizer.encode(text)
         known = {tokenizer.tokens[id] for id in ids if id != tokenizer.unk_id} - {SPACE}
         if "unknown" not in told and not known:

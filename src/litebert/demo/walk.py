@@ -60,7 +60,7 @@ from litebert.train.pretrain.evaluate import HeldoutScorer, filled_masks
 from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime
 
-ORDER_MARGIN = 0.02
+_ORDER_MARGIN = 0.02
 """Accuracy above that of lengths and edges from which the order counts as learned."""
 _NUM_SHOWN = 4
 """Filled masks to print."""
@@ -306,7 +306,7 @@ class Walk:
             ),
         ]
         self.show.scores(rows)
-        if scores["sop_accuracy"] < measured + ORDER_MARGIN:
+        if scores["sop_accuracy"] < measured + _ORDER_MARGIN:
             self.show.say(
                 "order not learned: models learn to fill in words first, and the order of segments "
                 "only in far longer runs than this one of minutes",

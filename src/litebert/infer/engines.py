@@ -18,12 +18,12 @@ from litebert.infer.graph_engine import GraphEngine, Graphs
 from litebert.infer.verbs import EngineChoice
 from litebert.threads import choose_threads
 
-PACKAGES: dict[EngineName, str] = {"onnx": "onnxruntime", "openvino": "openvino"}
+_PACKAGES: dict[EngineName, str] = {"onnx": "onnxruntime", "openvino": "openvino"}
 """What the engines beside torch, a core dependency, need."""
 
 
 def is_installed(engine: EngineName) -> bool:
-    return engine == "torch" or importlib.util.find_spec(PACKAGES[engine]) is not None
+    return engine == "torch" or importlib.util.find_spec(_PACKAGES[engine]) is not None
 
 
 FASTEST: dict[Processor, tuple[EngineName, ...]] = {

@@ -65,12 +65,12 @@ def predict_early(
     def batches() -> Batches:
         for units in plan:
             batch = inputs.batch(units).padded()
-            yield units, batch, run_early(engine, rule, batch)
+            yield units, batch, _run_early(engine, rule, batch)
 
     return decode(Query(card=card, inputs=inputs, examples=examples, batches=batches()))
 
 
-def run_early(engine: Engine, rule: ExitRule, batch: HostBatch) -> Outputs:
+def _run_early(engine: Engine, rule: ExitRule, batch: HostBatch) -> Outputs:
     """The logits with which each row of a batch leaves, and after how many layers."""
     assert batch.head in EXIT_HEADS
     rows, last = len(batch.arrays["token_ids"]), len(engine.config.encoder.plan())

@@ -20,7 +20,7 @@ MOST_BYTES = 4 * 2**30
 """Of all exports that are kept."""
 
 
-def cache_folder() -> Path:
+def _cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "litebert" / "exports"
 
@@ -36,7 +36,7 @@ def cached_export(
         )
     source = identity(folder, unverified=unverified)
     key = hashlib.sha256(f"{VERSION} {__version__} {runtime} {source}".encode()).hexdigest()
-    target = cache_folder() / f"{folder.resolve().name}-{runtime}-{key[:16]}"
+    target = _cache_folder() / f"{folder.resolve().name}-{runtime}-{key[:16]}"
     if target.exists():
         try:
             verify_folder(target)
@@ -46,7 +46,7 @@ def cached_export(
             remove_folder(target)
     notes = _export(folder, target, runtime, source, unverified=unverified)
     size = sum(path.stat().st_size for path in target.iterdir())
-    trim(target.parent, keep=target)
+    _trim(target.parent, keep=target)
     return target, (
         *notes,
         f"exported once for {runtime}: {target} ({size / 1e6:.0f} MB); --engine torch does without",
@@ -65,7 +65,7 @@ def identity(folder: Path, *, unverified: bool = False) -> str:
     return digest.hexdigest()
 
 
-def trim(root: Path, *, keep: Path) -> None:
+def _trim(root: Path, *, keep: Path) -> None:
     """Remove the least recently used exports beyond MOST_FOLDERS and MOST_BYTES."""
     folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)

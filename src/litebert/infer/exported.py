@@ -114,7 +114,7 @@ def is_export(folder: Path | str) -> bool:
     return os.path.isfile(path) and read_json(path).get("format") == EXPORT_FORMAT
 
 
-def read_header(folder: Path) -> tuple[ExportHeader, ModelConfig]:
+def _read_header(folder: Path) -> tuple[ExportHeader, ModelConfig]:
     """What config.json says."""
     data = dict(read_json(folder / CONFIG))
     kind, version, header = (data.pop(name, None) for name in ("format", "version", "export"))
@@ -136,7 +136,7 @@ def read_header(folder: Path) -> tuple[ExportHeader, ModelConfig]:
 def read_export(folder: Path | str, *, unverified: bool = False) -> Exported:
     """A folder that this processor can run; CheckpointError says what is wrong with it."""
     folder = Path(folder)
-    header, config = read_header(folder)
+    header, config = _read_header(folder)
     if not unverified:
         if not (folder / MANIFEST).exists():
             raise CheckpointError(

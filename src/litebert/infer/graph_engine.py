@@ -30,9 +30,9 @@ from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard
 
-BATCH_TOKENS = 2048
+_BATCH_TOKENS = 2048
 """Padded tokens in a batch: its states then stay in a processor's cache."""
-FILLED_AT_ONCE = 256
+_FILLED_AT_ONCE = 256
 """Masks whose logits are in memory at once: 30 MB with 30,000 tokens."""
 LOWEST = np.float32(-1e30)
 States = Float[np.ndarray, "_batch _seq hidden"]
@@ -61,7 +61,7 @@ class GraphEngine(Engine):
     ) -> None:
         self.name = graphs.name
         self.config = exported.config
-        self.batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
+        self.batch_tokens = _BATCH_TOKENS if batch_tokens is None else batch_tokens
         self.tokenizer = check_engine(self.config, exported.tokenizer, self.batch_tokens)
         self.exported = exported
         self._graphs = graphs
@@ -136,8 +136,8 @@ class GraphEngine(Engine):
         self, states: Float[np.ndarray, "masks hidden"], top: int
     ) -> tuple[Int[np.ndarray, "masks top"], Float[np.ndarray, "masks top"]]:
         best = []
-        for at in range(0, len(states), FILLED_AT_ONCE):
-            inputs = {"states": states[at : at + FILLED_AT_ONCE], **self._table}
+        for at in range(0, len(states), _FILLED_AT_ONCE):
+            inputs = {"states": states[at : at + _FILLED_AT_ONCE], **self._table}
             # Some models have embedding rows beyond the vocabulary, which stand for no token.
             logits = self._graphs.run("masked", inputs)["logits"]
             best.append(_best(logits[:, : self.tokenizer.vocab_size], top))

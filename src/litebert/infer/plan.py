@@ -13,7 +13,7 @@ import numpy as np
 
 from litebert.config import POOLED_HEADS, EncoderConfig, ModelConfig
 
-ADAPTED: dict[str, tuple[str, ...]] = {
+_ADAPTED: dict[str, tuple[str, ...]] = {
     "attention": ("query", "key", "value", "output"),
     "ffn": ("inner", "outer"),
 }
@@ -32,8 +32,8 @@ class LayerGraph:
     @property
     def adapted(self) -> tuple[str, ...]:
         """Matrices of this graph that adapters update."""
-        attention = () if self.attention is None else ADAPTED["attention"]
-        return attention + (() if self.feed_forward is None else ADAPTED["ffn"])
+        attention = () if self.attention is None else _ADAPTED["attention"]
+        return attention + (() if self.feed_forward is None else _ADAPTED["ffn"])
 
 
 def layer_graphs(config: EncoderConfig) -> list[tuple[LayerGraph, ...]]:
@@ -58,7 +58,7 @@ def layer_graphs(config: EncoderConfig) -> list[tuple[LayerGraph, ...]]:
 
 
 def adapter_shapes(
-    config: EncoderConfig, adapted: tuple[str, ...] = ADAPTED["attention"] + ADAPTED["ffn"]
+    config: EncoderConfig, adapted: tuple[str, ...] = _ADAPTED["attention"] + _ADAPTED["ffn"]
 ) -> dict[str, tuple[int, int, int]]:
     """Of the updates of these matrices, (applications, inputs, outputs), by name; none where the
     model has no adapters."""

@@ -43,9 +43,9 @@ from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard
 from litebert.threads import choose_threads
 
-TOKENIZER_THREADS = 8
+_TOKENIZER_THREADS = 8
 """Enough for the tokenizer to keep up with a GPU."""
-LOGIT_ROWS = 2048
+_LOGIT_ROWS = 2048
 """Masked tokens whose logits over the vocabulary are in memory at a time."""
 
 
@@ -98,7 +98,7 @@ class TorchEngine(Engine):
         self.is_gpu = self.device.type == "cuda"
         if self.is_gpu:
             self.window_items = GPU_WINDOW_ITEMS
-            self.tokenizer_threads = min(TOKENIZER_THREADS, os.cpu_count() or 1)
+            self.tokenizer_threads = min(_TOKENIZER_THREADS, os.cpu_count() or 1)
         precision = _find_dtype(dtype, self.device)
         self.model = checkpoint.model.to(self.device, precision).eval()
         self.config = self.model.config
@@ -171,8 +171,8 @@ class TorchEngine(Engine):
         """Losses of tokens, and whether each is the likeliest; few at a time, since logits are
         wide."""
         losses, correct = [], []
-        for start in range(0, len(labels), LOGIT_ROWS):
-            few, truth = states[start : start + LOGIT_ROWS], labels[start : start + LOGIT_ROWS]
+        for start in range(0, len(labels), _LOGIT_ROWS):
+            few, truth = states[start : start + _LOGIT_ROWS], labels[start : start + _LOGIT_ROWS]
             logits = self.filler.masked_logits(few[:, None]).float()
             losses.append(F.cross_entropy(logits, truth, reduction="none"))
             correct.append(logits.argmax(-1) == truth)

@@ -213,7 +213,7 @@ VECTORS: dict[str, Callable[[PretrainRecipe, Corpus], dict[str, Table]]] = {
 }
 
 
-def train_baseline(
+def _train_baseline(
     method: str, recipe: PretrainRecipe, data: Path, out: Path, device: torch.device
 ) -> None:
     """Train a method and save it as OUT/final, its tokenizer beside it."""
@@ -245,7 +245,7 @@ def main(args: Sequence[str] | None = None) -> None:
         return
     recipe = PretrainRecipe.from_dict(read_json(options.recipe))
     device = choose_device(options.device)
-    train_baseline(options.method, recipe, options.data, options.out, device)
+    _train_baseline(options.method, recipe, options.data, options.out, device)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from litebert.lab.study import Study
 from litebert.model.count import TRAINING_BYTES, activation_bytes, count_encoder, flops_per_token
 from litebert.recipes import PretrainRecipe, named
 
-PROCESS_BYTES = 1.5 * 2**30
+_PROCESS_BYTES = 1.5 * 2**30
 """Of a process with torch in it: libraries, the device's context, buffers."""
 _FREE_SHARE = 0.9
 _PROBE_SECONDS = 1.0
@@ -55,7 +55,7 @@ def training_bytes(recipe: PretrainRecipe) -> float:
     )
     logits = 2 * 4 * max(recipe.mask_fraction.values) * tokens * encoder.vocab_size
     weights = TRAINING_BYTES * sum(count_encoder(encoder).values())
-    return PROCESS_BYTES + weights + saved + logits
+    return _PROCESS_BYTES + weights + saved + logits
 
 
 def study_flops(study: Study, scale: str, *, seeds: int | None = None) -> float:

@@ -1,6 +1,5 @@
 """One finished run: the files that its commands left in; the numbers of its result.json out."""
 
-import json
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,6 @@ import numpy as np
 
 from litebert.config import EncoderConfig
 from litebert.data.shards import Shards
-from litebert.errors import CheckpointError
 from litebert.files import read_json
 from litebert.lab.results import (
     BLIMP,
@@ -26,6 +24,7 @@ from litebert.lab.results import (
 )
 from litebert.lab.study import MEASURES, Study
 from litebert.model.count import count_encoder
+from litebert.train.log import read_records
 
 _AGREEMENT = "subject_verb_agreement"
 """BLiMP's term."""
@@ -48,7 +47,7 @@ def measure(study: Study, folder: Path, *, row: str, seed: int, frequent: float)
     scores: dict[str, float] = result["scores"]
     metrics = folder / PRETRAINED / "metrics.jsonl"
     if metrics.exists():  # the baselines have none
-        records = _records(metrics)
+        records = list(read_records(metrics))
         steps = [record for record in records if record["kind"] == "step"]
         evaluations = [record for record in records if record["kind"] == "evaluation"]
         last = evaluations[-1] if evaluations else {}
@@ -144,10 +143,3 @@ def _speeds(folder: Path) -> dict[str, float]:
 
 def _optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error

@@ -151,13 +151,13 @@ class Pool:
         if not rates:
             return None
         rate = rates.get(job.study, max(rates.values()))
-        return rate * job.cost * (1 - fraction_done(job.folder))
+        return rate * job.cost * (1 - _fraction_done(job.folder))
 
     def _rates_now(self) -> dict[str, float]:
         """Seconds per FLOP of jobs under way."""
         rates = {}
         for job in self.running:
-            part = fraction_done(job.folder)
+            part = _fraction_done(job.folder)
             if part > 0.02:
                 rates[job.study] = (time.monotonic() - job.began) / (part * job.cost)
         return rates
@@ -237,7 +237,7 @@ class Pool:
             self.say(_progress(self.jobs, self.done, self.running, self.reported - self.began))
 
 
-def fraction_done(folder: Path) -> float:
+def _fraction_done(folder: Path) -> float:
     """How much of its pretraining a run has done."""
     try:
         lines = (folder / PRETRAINED / "metrics.jsonl").read_text().splitlines()
@@ -263,7 +263,7 @@ def minutes_of(seconds: float) -> str:
 def _progress(
     jobs: Sequence[Job], done: Sequence[Job], running: Sequence[Job], seconds: float
 ) -> str:
-    parts = {id(job): fraction_done(job.folder) for job in running}
+    parts = {id(job): _fraction_done(job.folder) for job in running}
     total = sum(job.cost for job in jobs)
     spent = sum(job.cost for job in done) + sum(job.cost * parts[id(job)] for job in running)
     left = f", about {minutes_of(seconds * (total - spent) / spent)} left" if spent else ""

@@ -116,12 +116,12 @@ def masked_loss(subject: Subject, split: Split) -> float:
     return total / masked
 
 
-def generalization_gap(subject: Subject) -> float:
+def _generalization_gap(subject: Subject) -> float:
     """Masked loss on held-out minus on training text."""
     return masked_loss(subject, "heldout") - masked_loss(subject, "train")
 
 
-def order_probes(subject: Subject) -> dict[str, float]:
+def _order_probes(subject: Subject) -> dict[str, float]:
     """Accuracy on held-out text of a linear model of frozen first states, trained on train."""
     scores: dict[str, float] = {}
     orders: tuple[Order, ...] = ("sop", "nsp")
@@ -158,9 +158,9 @@ def _first_states(
     return torch.cat(states), torch.cat(labels)
 
 
-MEASUREMENTS: dict[str, Callable[[Subject], Any]] = {
-    "order": order_probes,
-    "gap": lambda subject: {"gap": generalization_gap(subject)},
+_MEASUREMENTS: dict[str, Callable[[Subject], Any]] = {
+    "order": _order_probes,
+    "gap": lambda subject: {"gap": _generalization_gap(subject)},
     "rows": lambda subject: {"touched": touched_rows(subject)},
 }
 
@@ -171,7 +171,9 @@ def main(args: Sequence[str] | None = None) -> None:
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--measure", nargs="+", choices=[*MEASUREMENTS, "distances"], required=True)
+    parser.add_argument(
+        "--measure", nargs="+", choices=[*_MEASUREMENTS, "distances"], required=True
+    )
     options = parser.parse_args(args)
     device = choose_device(options.device)
     checkpoint = options.run / "final"
@@ -183,7 +185,7 @@ def main(args: Sequence[str] | None = None) -> None:
         if name == "distances":
             numbers[name] = layer_distances(checkpoint, options.data, device)
         else:
-            numbers |= MEASUREMENTS[name](subject)
+            numbers |= _MEASUREMENTS[name](subject)
     write_line(to_json(numbers))
 
 

@@ -36,7 +36,7 @@ Launch = Callable[[Sequence[str], Path, Path], Process]
 process."""
 
 
-class LocalProcess:
+class _LocalProcess:
     """A process of its own group: Ctrl-C at the terminal is for the study alone."""
 
     def __init__(self, words: Sequence[str], output: Path, log: Path) -> None:
@@ -62,12 +62,12 @@ class LocalProcess:
 def open_runner(name: RunnerName, *, jobs: int, device: str) -> Iterator[Launch]:
     """What starts a command; `jobs` of them run at a time."""
     if name == "processes":
-        yield LocalProcess
+        yield _LocalProcess
         return
     with connected_ray(num_cpus=jobs) as ray:
         gpus = 0.0 if device == "cpu" else float(ray.cluster_resources().get("GPU", 0))
         share = min(gpus / jobs, 1.0)
-        actor = ray.remote(num_cpus=1, num_gpus=share)(LocalProcess)
+        actor = ray.remote(num_cpus=1, num_gpus=share)(_LocalProcess)
         yield lambda words, output, log: _RayProcess(ray, actor, words, output, log)
 
 

@@ -63,7 +63,7 @@ def footnotes(study: Study, scale: str, rows: Sequence[RowResult]) -> list[str]:
     ]
 
 
-def value_of(name: str, number: float) -> str:
+def _value_of(name: str, number: float) -> str:
     """A number as its column prints it."""
     if name in _DIGITS:
         return f"{number:.{_DIGITS[name]}f}"
@@ -105,9 +105,9 @@ def _shown(name: str, row: RowResult, control: RowResult | None, *, marks: bool)
         return "–"
     if not cell.learned:
         return NOT_LEARNED
-    text = value_of(name, cell.mean)
+    text = _value_of(name, cell.mean)
     if len(cell.values) > 1:
-        text += f" ± {value_of(name, cell.spread)}"
+        text += f" ± {_value_of(name, cell.spread)}"
     if not marks or control is None or row is control:
         return text
     return text + _mark(cell, control.cells.get(name))

@@ -238,7 +238,7 @@ def _json(path: Path) -> Any:
         ) from error
 
 
-MAX_NUMBER = 1e100
+_MAX_NUMBER = 1e100
 """Larger ones are damage, and sums of them would be infinite."""
 
 
@@ -250,7 +250,7 @@ def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
         name = RENAMED.get(key, key)
         if isinstance(value, int | float) and not isinstance(value, bool):
             try:
-                numbers[name] = float(value) if abs(value) < MAX_NUMBER else math.nan
+                numbers[name] = float(value) if abs(value) < _MAX_NUMBER else math.nan
             except OverflowError:
                 numbers[name] = math.nan
         elif value in ("nan", "inf", "-inf"):

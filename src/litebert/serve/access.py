@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from litebert.errors import ConfigError, DataError
 from litebert.serve.requests import RequestError
 
-MIN_KEY = 16
+_MIN_KEY = 16
 """Characters of a key, at least."""
-OPEN = frozenset({"/health", "/ready"})
+_OPEN = frozenset({"/health", "/ready"})
 """Paths that need no key: probes have none."""
 _NAME = re.compile(r"\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -31,15 +31,15 @@ def read_key(path: str) -> str:
         key = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the key file {path} cannot be read: {error}") from error
-    if len(key) < MIN_KEY or not key.isascii() or not key.isprintable() or " " in key:
+    if len(key) < _MIN_KEY or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(
-            f"the key in {path} is one line of at least {MIN_KEY} ASCII characters without spaces; "
-            "make one with: openssl rand -hex 32"
+            f"the key in {path} is one line of at least {_MIN_KEY} ASCII characters without "
+            "spaces; make one with: openssl rand -hex 32"
         )
     return key
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
@@ -61,7 +61,7 @@ class Access:
     ) -> None:
         """`host` is the address listened at: one that other machines reach needs a key, or
         `insecure`."""
-        if not is_loopback(host) and key is None and not insecure:
+        if not _is_loopback(host) and key is None and not insecure:
             raise ConfigError(
                 f"other machines can reach {host}; give a key with --key-file, or allow everybody "
                 "with --insecure"
@@ -70,7 +70,7 @@ class Access:
         self._names = {"localhost", host.lower(), *(name.lower() for name in allowed_hosts)}
         # A name that leads to a loopback address is a page's trick (DNS rebinding); a public
         # address may have any name.
-        self._any_name = not is_loopback(host) and not allowed_hosts
+        self._any_name = not _is_loopback(host) and not allowed_hosts
 
     def check(self, path: str, headers: dict[str, str], *, num_hosts: int, is_page: bool) -> None:
         """Refuse a request that is not allowed."""
@@ -91,7 +91,7 @@ class Access:
             raise RequestError(
                 403, "requests from pages of other origins are refused", code="cross_origin"
             )
-        if self._key is None or path in OPEN or is_page:
+        if self._key is None or path in _OPEN or is_page:
             return
         scheme, _, sent = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode(), self._key):

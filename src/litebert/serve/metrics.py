@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from litebert import __version__
 from litebert.serve.scheduler import QueueSizes, Served, Tick
 
-SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = tuple(float(2**power) for power in range(15))
 Labels = tuple[tuple[str, str], ...]
 
@@ -65,12 +65,12 @@ class Metrics:
         self._te_count = self._counter("te_request_count", "Requests, by the form of their input")
         self._te_success = self._counter("te_request_success", "Requests answered with 2xx")
         self._te_failure = self._counter("te_request_failure", "Requests refused, by kind of error")
-        self._te_seconds = self._histogram("te_request_duration", "Seconds of a request", SECONDS)
+        self._te_seconds = self._histogram("te_request_duration", "Seconds of a request", _SECONDS)
         self._te_queue = self._histogram(
-            "te_request_queue_duration", "Seconds until the first text is computed", SECONDS
+            "te_request_queue_duration", "Seconds until the first text is computed", _SECONDS
         )
         self._te_compute = self._histogram(
-            "te_request_inference_duration", "Seconds from the first text to the last", SECONDS
+            "te_request_inference_duration", "Seconds from the first text to the last", _SECONDS
         )
         self._te_texts = self._histogram("te_batch_next_size", "Texts in a call", SIZES)
         self._te_tokens = self._histogram("te_batch_next_tokens", "Tokens in a call", SIZES)

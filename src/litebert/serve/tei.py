@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from litebert.serve.app import Asked, Service
 
 Body = dict[str, Any]
-RELEVANT = ("relevant", "entailment", "equivalent", "duplicate", "yes", "true", "1")
+_RELEVANT = ("relevant", "entailment", "equivalent", "duplicate", "yes", "true", "1")
 """Labels of a pair model whose probability says how well a text fits a query."""
 SCORED_BY, SCORED_MODEL = "x-litebert-scored-by", "x-litebert-model"
 
@@ -178,7 +178,7 @@ def _relevant_label(model: ServedModel) -> str | None:
     if card is None or card.task.kind != "pair":
         return None
     names = {label.lower(): label for label in card.task.labels}
-    return next((names[name] for name in RELEVANT if name in names), None)
+    return next((names[name] for name in _RELEVANT if name in names), None)
 
 
 async def _cosines(

@@ -29,7 +29,7 @@ from litebert.serve.requests import (
 from litebert.tasks.encode.encode import fill_in
 from litebert.text.tokenizer import Tokenizer
 
-WINDOWED_TOKENS = 32_768
+_WINDOWED_TOKENS = 32_768
 """Tokens of one context to answer from, or of one list of words to tag."""
 _CHUNK = 64
 """Texts tokenized at a time: other threads run in between."""
@@ -111,7 +111,7 @@ def check_sizes(
     windowed = verb in ("answer", "tag")
     if windowed or not truncate:
         remedy = "send it in parts" if windowed else 'shorten it, or send "truncate": true'
-        most = WINDOWED_TOKENS if windowed else limit
+        most = _WINDOWED_TOKENS if windowed else limit
         for number, size in enumerate(sizes):
             if size > most:
                 raise TooLongError(f"{field}[{number}]", size, most, remedy)

@@ -20,7 +20,7 @@ from litebert.storage.checkpoint import Checkpoint
 
 BINS = 4096
 """Of the histogram of an input's values."""
-CANDIDATES = 64
+_CANDIDATES = 64
 """Ends of ranges that are tried at each side."""
 _READERS = {
     "attentions": {"query": "states", "output": "attended"},
@@ -57,7 +57,7 @@ def best_range(counts: Float[np.ndarray, " bins"], low: float, high: float) -> R
     that of rounding inside, and of clipping outside."""
     edges = np.linspace(low, high, len(counts) + 1)
     values = (edges[1:] + edges[:-1]) / 2
-    shares = np.linspace(1 / CANDIDATES, 1, CANDIDATES)
+    shares = np.linspace(1 / _CANDIDATES, 1, _CANDIDATES)
     lows, highs = shares * min(low, 0.0), shares * max(high, 0.0)
     below = np.array([counts @ np.maximum(end - values, 0) ** 2 for end in lows])
     above = np.array([counts @ np.maximum(values - end, 0) ** 2 for end in highs])

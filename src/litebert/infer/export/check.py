@@ -37,7 +37,7 @@ BUILT_IN = (
 """Texts to compare by where no others are given."""
 
 
-MOST_TEXTS = 512
+_MOST_TEXTS = 512
 """Texts of a file that ranges are measured on and vectors compared by."""
 
 
@@ -80,7 +80,7 @@ def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
         texts = [each for each in chain.from_iterable(rows) if isinstance(each, str) and each]
         if not texts:
             raise DataError(f"{data} holds no text to compare by")
-        return CheckData(texts=texts[:MOST_TEXTS])
+        return CheckData(texts=texts[:_MOST_TEXTS])
     card = TaskCard.from_dict(checkpoint.task)
     if card.task.name in BENCHMARKS and Path(data).is_dir():
         opened = open_task(card.task.name, data, splits=["dev"])
@@ -90,8 +90,8 @@ def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
             card.task.kind, data, options=TableOptions(labels=labels), head=card.task.head
         )
     examples = list(chain.from_iterable(opened.splits.values()))
-    texts = [text for example in examples[:MOST_TEXTS] for text in _texts_of(example)]
-    return CheckData(texts=texts[:MOST_TEXTS], task=opened.task, examples=examples)
+    texts = [text for example in examples[:_MOST_TEXTS] for text in _texts_of(example)]
+    return CheckData(texts=texts[:_MOST_TEXTS], task=opened.task, examples=examples)
 
 
 def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckData) -> ExportReport:

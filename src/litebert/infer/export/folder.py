@@ -32,7 +32,7 @@ from litebert.infer.exported import (
 from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
 
-MOST_POINTS = 0.5
+_MOST_POINTS = 0.5
 """Points of its score that an export may lose, of 100."""
 
 
@@ -124,7 +124,7 @@ def write_export(
         source=source,
     )
     (folder / CONFIG).write_text(header_text(header, config), encoding="utf-8")
-    write_graphs(folder, config, weights, quantization, options.runtime)
+    _write_graphs(folder, config, weights, quantization, options.runtime)
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder, for_huggingface=False)
     if checkpoint.task is not None:
@@ -132,7 +132,7 @@ def write_export(
         (folder / TASK).write_text(text + "\n", encoding="utf-8")
 
 
-def write_graphs(
+def _write_graphs(
     folder: Path,
     config: ModelConfig,
     weights: Weights,
@@ -147,10 +147,10 @@ def write_graphs(
         if runtime == "onnx":
             path.write_bytes(data)
         else:
-            save_openvino(data, path)
+            _save_openvino(data, path)
 
 
-def save_openvino(data: bytes, path: Path) -> None:
+def _save_openvino(data: bytes, path: Path) -> None:
     """An ONNX graph as OpenVINO's two files, .xml and .bin."""
     try:
         import openvino
@@ -178,9 +178,9 @@ def _check_loss(report: ExportReport) -> None:
     if report.before is None or report.after is None:
         return
     lost = 100 * (report.before - report.after)
-    if lost > MOST_POINTS:
+    if lost > _MOST_POINTS:
         raise DataError(
             f"{report.score} falls by {lost:.1f} points, from {100 * report.before:.1f} to "
-            f"{100 * report.after:.1f}, and {MOST_POINTS} are allowed; export in float32, or add "
+            f"{100 * report.after:.1f}, and {_MOST_POINTS} are allowed; export in float32, or add "
             "--force"
         )

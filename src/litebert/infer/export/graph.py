@@ -20,12 +20,12 @@ try:
 except ImportError as error:
     raise MissingExtraError("onnx", extra="onnx", purpose="litebert export") from error
 
-OPSET = 21
-IR_VERSION = 10
+_OPSET = 21
+_IR_VERSION = 10
 Precision = Literal["float32", "dynamic", "static"]
 Range = tuple[float, float]
 """Least and largest value of an activation."""
-MIN_QUANTIZED = 1024
+_MIN_QUANTIZED = 1024
 """Matrices with fewer weights stay float32: they are small."""
 
 
@@ -109,7 +109,7 @@ class Graph:
     ) -> str:
         """value · weight + bias, with `weight` as (inputs, outputs). `rows` are flat positions to
         compute alone. `range_name` is the name of the value's range (static int8)."""
-        precision = self.quantization.precision if weight.size >= MIN_QUANTIZED else "float32"
+        precision = self.quantization.precision if weight.size >= _MIN_QUANTIZED else "float32"
         if precision == "dynamic":
             product = self._dynamic(value, name, weight, rows)
         else:
@@ -140,8 +140,8 @@ class Graph:
         )
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid("", _OPSET)],
+            ir_version=_IR_VERSION,
             producer_name="litebert",
         )
         data: bytes = model.SerializeToString()

@@ -41,7 +41,7 @@ VERBS: tuple[Verb, ...] = ("fill", "embed", "classify", "pair", "regress")
 BIAS = "masked_bias"
 PAGE = Path(__file__).with_name("browser")
 """The files that are the same for every model."""
-CLEANUP_FILE = "cleanup.json"
+_CLEANUP_FILE = "cleanup.json"
 
 
 def write_web(checkpoint: Checkpoint, folder: Path, *, int8: bool) -> Engine:
@@ -77,7 +77,7 @@ def write_web(checkpoint: Checkpoint, folder: Path, *, int8: bool) -> Engine:
         "tokenizer": tokenizer_settings(tokenizer),
     }
     _write_json(folder / CONFIG, settings, indent=1)
-    _write_json(folder / CLEANUP_FILE, cleanup_tables(tokenizer.rules))
+    _write_json(folder / _CLEANUP_FILE, cleanup_tables(tokenizer.rules))
     (folder / MODEL_FILE).write_bytes(tokenizer.model)
     for path in PAGE.iterdir():
         shutil.copyfile(path, folder / path.name)

@@ -7,7 +7,7 @@ from litebert.lab.study import Scale
 
 TASKS = ("cola", "mrpc", "rte", "stsb", "sst2")
 """Those of GLUE whose train split is small or at hand."""
-PAPER_TASKS = ("squad1", "squad2", "mnli", "sst2", "race")
+_PAPER_TASKS = ("squad1", "squad2", "mnli", "sst2", "race")
 SMALL_NOTE = (
     "litebert-small (12 layers of width 384, pre-norm, rotary positions), 60 M tokens in sequences "
     "of 128. The paper: albert-base, 262 G tokens in sequences of 512."
@@ -29,7 +29,7 @@ def scales(
     gpu: Mapping[str, Any] | None = None,
     cpu: Mapping[str, Any] | None = None,
     tasks: tuple[str, ...] = (),
-    paper_tasks: tuple[str, ...] = PAPER_TASKS,
+    paper_tasks: tuple[str, ...] = _PAPER_TASKS,
     finetune: Mapping[str, str] | None = None,
     pairs: int | None = None,
     minutes: tuple[float | None, float | None, float | None] = (None, None, None),
