@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import openvino
 import torch
 from transformers import AlbertConfig, AlbertModel
 
@@ -44,6 +43,7 @@ from litebert.infer.export.graph import Quantization
 from litebert.infer.export.whole import whole_graph
 from litebert.infer.exported import Precision, Runtime
 from litebert.infer.graph_engine import GraphEngine
+from litebert.infer.openvino_graphs import CORE
 from litebert.infer.torch_engine import TorchEngine
 from litebert.model.model import Model
 from litebert.models.index import default_model
@@ -220,9 +220,8 @@ def whole_runners(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(dynamic, options, providers=["CPUExecutionProvider"])
-    core = openvino.Core()
-    compiled = core.compile_model(
-        core.read_model(io.BytesIO(static)),
+    compiled = CORE.compile_model(
+        CORE.read_model(io.BytesIO(static)),
         "CPU",
         {
             "INFERENCE_NUM_THREADS": threads,

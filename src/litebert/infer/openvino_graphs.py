@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("openvino", extra="openvino", purpose="the engine openvino") from error
 
-_CORE = openvino.Core()
+CORE = openvino.Core()
 """One for the life of the process: each that compiles sets a signal stack for its thread, and after
 two of them are gone the thread's is unmapped (OpenVINO 2026.4), so that a signal ends the
 process."""
@@ -56,7 +56,7 @@ class OpenvinoGraphs(Graphs):
     def _load(self, graph: str) -> "_Compiled":
         path = self._exported.graph(graph)
         try:
-            return _Compiled(_CORE.compile_model(str(path), "CPU", self._settings))
+            return _Compiled(CORE.compile_model(str(path), "CPU", self._settings))
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
 
