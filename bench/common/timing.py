@@ -28,16 +28,27 @@ class Times(Generic[T]):
 
 
 def in_turns(
-    contenders: Mapping[str, Callable[[], T]], rounds: int, *, verbose: bool = False
+    contenders: Mapping[str, Callable[[], T]],
+    rounds: int,
+    *,
+    calls: int = 1,
+    pause: float = 0.0,
+    verbose: bool = False,
 ) -> dict[str, Times[T]]:
-    """Each contender once a round, round after round, so that a busy machine disturbs all alike."""
+    """Each contender once a round, round after round, so that a busy machine disturbs all alike.
+
+    A turn is `calls` calls, each with a time of its own. Before it come `pause` seconds: threads of
+    the contender before may wait for more work in a busy loop, and would disturb this one alone.
+    """
     times: dict[str, Times[T]] = {name: Times() for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():
-            cpu, clock = time.process_time(), time.perf_counter()
-            times[name].last = call()
-            times[name].cpu.append(time.process_time() - cpu)
-            times[name].clock.append(time.perf_counter() - clock)
+            time.sleep(pause)
+            for _ in range(calls):
+                cpu, clock = time.process_time(), time.perf_counter()
+                times[name].last = call()
+                times[name].cpu.append(time.process_time() - cpu)
+                times[name].clock.append(time.perf_counter() - clock)
             if verbose:
                 print(f"{name} {times[name].clock[-1]:.1f} s", file=sys.stderr, flush=True)
     return times

@@ -7,9 +7,10 @@ JSON object at the end, and a line for each shape of batch as it comes.
 Random weights. Batches of one length: 1 × 16, 1 × 64, 1 × 128 and 16 × 32 tokens. Mixed, with the
 most threads: --rows rows of 8 to 128 tokens, which Hugging Face reads 32 at a time, in the order
 given and sorted by length. All contenders take turns; a time is the least of the rounds, since
-machines are noisy. "whole" is the same runtime's graph of all layers, fully quantized; `layers` is
-the time of our engine, which calls one layer's graph, divided by the whole graph's. transformers
-has no pre-norm rotary ALBERT, so litebert's shapes are compared with its ALBERT of the same sizes.
+machines are noisy, and turns are apart, since threads of some engines wait in a busy loop. "whole"
+is the same runtime's graph of all layers, fully quantized; `layers` is the time of our engine,
+which has one layer's graph, divided by the whole graph's. transformers has no pre-norm rotary
+ALBERT, so litebert's shapes are compared with its ALBERT of the same sizes.
 
 `fastest` are the engines in float32 for this processor, by the geometric mean of their times over
 all batches: what infer/engines.py chooses by.
@@ -53,6 +54,10 @@ from litebert.text.tokenizer import Tokenizer
 
 BATCHES = {"1 x 16": (1, 16), "1 x 64": (1, 64), "1 x 128": (1, 128), "16 x 32": (16, 32)}
 MIXED_BATCH = 32
+CALLS = 5
+"""In a turn of one contender, for batches of one length."""
+PAUSE = 0.25
+"""Seconds before a turn, in which the threads of the contender before go to sleep."""
 EXPORTS: tuple[tuple[str, Runtime, Precision], ...] = (
     ("onnx float32", "onnx", "float32"),
     ("onnx int8", "onnx", "int8"),
@@ -127,7 +132,8 @@ def measure(
                 }
                 for call in calls.values():
                     call()
-                record(f"{title}, {batch}", summary(calls, rounds, ("huggingface",)))
+                result = summary(calls, rounds, ("huggingface",), turn=CALLS)
+                record(f"{title}, {batch}", result)
             if rows and threads == max(all_threads):
                 lengths = draw.integers(8, 129, rows)
                 texts = [draw.integers(5, encoder.vocab_size, each) for each in lengths.tolist()]
@@ -150,9 +156,12 @@ def fastest(report: dict[str, Any]) -> list[str]:
     return [name.partition(" ")[0] for name in sorted(means, key=lambda name: means[name])]
 
 
-def summary(calls: dict[str, Call], rounds: int, peers: tuple[str, ...]) -> dict[str, Any]:
+def summary(
+    calls: dict[str, Call], rounds: int, peers: tuple[str, ...], *, turn: int = 1
+) -> dict[str, Any]:
     """Milliseconds, how many times faster than the peers, and than whole graphs."""
-    times = {name: min(each.clock) for name, each in in_turns(calls, rounds).items()}
+    turns = in_turns(calls, rounds, calls=turn, pause=PAUSE)
+    times = {name: min(each.clock) for name, each in turns.items()}
     result: dict[str, Any] = {"ms": {name: 1e3 * seconds for name, seconds in times.items()}}
     for peer in peers:
         result[f"times {peer}"] = {

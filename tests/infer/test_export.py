@@ -108,6 +108,26 @@ def test_every_plan_computes_what_torch_computes(tmp_path: Path, plan: str, engi
             )
 
 
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_layers_in_one_call_are_the_layers_one_by_one(
+    tmp_path: Path, plan: str, engine: str
+) -> None:
+    _, ours = pair_of(model_of(tmp_path, **PLANS[plan]), tmp_path, engine)
+    stepping = ours.engine
+    ids = np.random.default_rng(0).integers(5, stepping.tokenizer.vocab_size, (3, 7))
+    mask = np.arange(7) < np.array([7, 4, 5])[:, None]
+    for needed in (None, np.array([[0], [7], [14]])):
+        arrays = {"token_ids": ids, "mask": mask}
+        batch = HostBatch(
+            arrays=arrays if needed is None else {**arrays, "needed": needed}, longest=7
+        )
+        states, last = stepping.start(batch), len(stepping.config.encoder.plan()) - 1
+        for number in range(last + 1):
+            states = stepping.layer(number, states, batch, last=number == last)
+        assert np.array_equal(stepping.states(batch), stepping.finish(states))
+
+
 def test_no_weight_is_stored_twice(tmp_path: Path) -> None:
     for plan, changes in PLANS.items():
         checkpoint = model_of(tmp_path, HEADS, **(changes | {"hidden_size": 256, "ffn_size": 512}))

@@ -1,17 +1,18 @@
 """The engines of exported models, for ONNX Runtime and OpenVINO: a folder of graphs in, numbers and
 predictions out. numpy between the graphs; no torch.
 
-A batch is embedded, one layer graph is called for each application of the plan, and a head reads
-the last states. Sharing costs nothing here: the graph of a layer applied twelve times is loaded
-once, and its weights stay in the processor's cache.
+A batch is embedded, layer graphs are called as the plan says, and a head reads the last states.
+Sharing costs nothing here: the graph of a layer applied twelve times is loaded once, and its
+weights stay in the processor's cache. ONNX Runtime applies it as often as asked in one call, which
+takes a twentieth off a short text's time.
 """
 
 import hashlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,14 @@ from litebert.infer.batches import FIRST, Columns, Row, row_batches
 from litebert.infer.engine import Engine, EngineName, Part, check_engine
 from litebert.infer.exits import predict_early
 from litebert.infer.exported import SCALES, TABLE, Exported
-from litebert.infer.plan import graph_names, layer_graphs, rotation_tables
+from litebert.infer.plan import (
+    LayerGraph,
+    graph_names,
+    layer_graphs,
+    repeated_graphs,
+    repeats,
+    rotation_tables,
+)
 from litebert.packing import HostBatch, budget_batches
 from litebert.shapes import Bool, Float, Int
 from litebert.tasks.decode.decode import decode, softmax
@@ -44,6 +52,8 @@ class Graphs(ABC):
     """The graphs of a model in one runtime, each loaded when first run."""
 
     name: EngineName
+    loops: bool = False
+    """Whether one call may apply a layer several times (plan.repeated_graphs)."""
 
     @abstractmethod
     def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -65,11 +75,17 @@ class GraphEngine(Engine):
         self.tokenizer = check_engine(self.config, exported.tokenizer, self.batch_tokens)
         self.exported = exported
         self._graphs = graphs
-        self._plan = layer_graphs(self.config.encoder)
+        encoder = self.config.encoder
+        self._plan = [
+            tuple(_step(graph, depth, exported.tensors) for graph in graphs)
+            for depth, graphs in enumerate(layer_graphs(encoder))
+        ]
+        self._looped = repeated_graphs(encoder) if graphs.loops else set()
+        self._repeats = repeats(encoder) if graphs.loops else [1] * len(self._plan)
         self._graph_names = graph_names(self.config)
-        self._rotation = rotation_tables(self.config.encoder)
-        self._masked = threading.local()
-        """The last mask of a thread, and its bias."""
+        self._rotation = rotation_tables(encoder)
+        self._last = threading.local()
+        """A thread's last batch, and what its attention reads."""
         self._table = {
             name: exported.tensors[name] for name in (TABLE, SCALES) if name in exported.tensors
         }
@@ -120,9 +136,15 @@ class GraphEngine(Engine):
 
     def states(self, batch: HostBatch) -> States:
         """The last states of a batch, all of them or those that its head needs."""
-        states, last = self.start(batch), len(self._plan) - 1
-        for number in range(len(self._plan)):
-            states = self.layer(number, states, batch, last=number == last)
+        states, number, all_layers = self.start(batch), 0, len(self._plan)
+        # the last layer only where its states are read
+        full = all_layers - 1 if "needed" in batch.arrays else all_layers
+        while number < full:
+            count = min(self._repeats[number], full - number)
+            states = self._apply(number, states, self._attention(batch, states), count)
+            number += count
+        if full < all_layers:
+            states = self.layer(full, states, batch, last=True)
         return self.finish(states)
 
     def gather(self, parts: Sequence[Part], rows: int, width: int) -> States:
@@ -168,23 +190,21 @@ class GraphEngine(Engine):
         return self._graphs.run("embedding", inputs)["out"]
 
     def layer(self, number: int, states: States, batch: HostBatch, *, last: bool = False) -> States:
-        rows, seq = states.shape[:2]
-        for graph in self._plan[number]:
-            inputs = {"states": states}
-            if graph.attention is not None:
-                needed = batch.arrays.get("needed") if last else None
-                if needed is None:
-                    needed = _all_positions(rows, seq)
-                inputs |= {
-                    "bias": self._bias(rows, seq, batch.arrays.get("mask")),
-                    "needed": needed,
-                    **self._rotation,
-                }
-            for name in graph.adapted:
-                for part in (f"{name}_down", f"{name}_up"):
-                    if part in self.exported.tensors:
-                        inputs[part] = self.exported.tensors[part][number]
-            states = self._graphs.run(graph.name, inputs)["out"]
+        attention = self._attention(batch, states)
+        if last and "needed" in batch.arrays:
+            attention = {**attention, "needed": batch.arrays["needed"]}
+        return self._apply(number, states, attention, 1)
+
+    def _apply(self, number: int, states: States, attention: Arrays, count: int) -> States:
+        """The application with this number, and those behind it that are the same, as `count`
+        says."""
+        for graph, has_attention, adapters in self._plan[number]:
+            inputs = {"states": states, **adapters}
+            if has_attention:
+                inputs |= attention
+            if graph in self._looped:
+                inputs["count"] = _count(count)
+            states = self._graphs.run(graph, inputs)["out"]
         return states
 
     def finish(self, states: States) -> States:
@@ -215,19 +235,23 @@ class GraphEngine(Engine):
         graph = f"exit-{depth}" if has_own else "pooled"
         return self._graphs.run(graph, {"states": states[:, 0]})[batch.head]
 
-    def _bias(
-        self, rows: int, seq: int, mask: np.ndarray | None
-    ) -> Float[np.ndarray, "batch 1 1 seq"]:
-        """What is added to attention scores, 0 at real tokens: the same array for all layers of a
-        batch, which a runtime need not be handed again."""
-        if mask is None:
-            return _nothing(rows, seq)
-        last: np.ndarray | None = getattr(self._masked, "mask", None)
-        if last is not mask:
-            self._masked.mask = mask
-            self._masked.bias = np.where(mask, np.float32(0), LOWEST)[:, None, None]
-        bias: np.ndarray = self._masked.bias
-        return bias
+    def _attention(self, batch: HostBatch, states: States) -> Arrays:
+        """What attention reads beside states: the same arrays for all layers of a batch, which a
+        runtime need not be handed again."""
+        last = self._last
+        if getattr(last, "batch", None) is not batch:
+            rows, seq = states.shape[:2]
+            mask = batch.arrays.get("mask")
+            last.batch = batch
+            last.inputs = {
+                "bias": _nothing(rows, seq)
+                if mask is None
+                else np.where(mask, np.float32(0), LOWEST)[:, None, None],
+                "needed": _all_positions(rows, seq),
+                **self._rotation,
+            }
+        inputs: Arrays = last.inputs
+        return inputs
 
     def encode(
         self, rows: Sequence[Row], needed: Columns | None, *, fills: bool = False
@@ -240,6 +264,25 @@ class GraphEngine(Engine):
                 yield numbers, self.states(batch), batch
         finally:
             self._graphs.release()
+
+
+class _Step(NamedTuple):
+    """A graph of one application of a layer."""
+
+    graph: str
+    has_attention: bool
+    adapters: Arrays
+
+
+def _step(graph: LayerGraph, depth: int, tensors: Arrays) -> _Step:
+    parts = [f"{name}_{part}" for name in graph.adapted for part in ("down", "up")]
+    adapters = {part: tensors[part][depth] for part in parts if part in tensors}
+    return _Step(graph.name, graph.attention is not None, adapters)
+
+
+@cache
+def _count(number: int) -> Int[np.ndarray, ""]:
+    return np.array(number)
 
 
 @lru_cache(maxsize=8)

@@ -31,6 +31,7 @@ class OnnxGraphs(Graphs):
     """One session for each graph."""
 
     name: EngineName = "onnx"
+    loops = True
 
     def __init__(self, exported: Exported, *, threads: int | None = None) -> None:
         self._exported, self._threads = exported, threads or 0
@@ -47,14 +48,16 @@ class OnnxGraphs(Graphs):
 
     def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
         session, names = self._session(graph)
-        options = self._keeping if graph in self._layers else self._returning
+        is_layer = graph in self._layers
         try:
-            outputs = dict(zip(names, session.run(names, dict(inputs), options), strict=True))
+            outputs = session.run(names, inputs, self._keeping if is_layer else self._returning)
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
-        if graph in self._layers and _num_tokens(inputs["states"]) > _KEPT_TOKENS:
-            self._grown.add(graph)
-        return outputs
+        if is_layer:
+            rows, seq = inputs["states"].shape[:2]
+            if rows * seq > _KEPT_TOKENS:
+                self._grown.add(graph)
+        return dict(zip(names, outputs, strict=True))
 
     def release(self) -> None:
         while self._grown:
@@ -65,10 +68,11 @@ class OnnxGraphs(Graphs):
             session.run(names, inputs, self._returning)
 
     def _session(self, graph: str) -> tuple[Any, list[str]]:
-        with self._lock:
-            if graph not in self._sessions:
-                self._sessions[graph] = self._load(graph)
-            return self._sessions[graph]
+        if graph not in self._sessions:
+            with self._lock:
+                if graph not in self._sessions:
+                    self._sessions[graph] = self._load(graph)
+        return self._sessions[graph]
 
     def _load(self, graph: str) -> tuple[Any, list[str]]:
         options = onnxruntime.SessionOptions()
@@ -92,10 +96,6 @@ class OnnxGraphs(Graphs):
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
         return session, [output.name for output in session.get_outputs()]
-
-
-def _num_tokens(states: np.ndarray) -> int:
-    return int(np.prod(states.shape[:2]))
 
 
 def _one(shape: list[int | str], kind: str) -> np.ndarray:

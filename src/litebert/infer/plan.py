@@ -57,6 +57,24 @@ def layer_graphs(config: EncoderConfig) -> list[tuple[LayerGraph, ...]]:
     return applications
 
 
+def repeats(config: EncoderConfig) -> list[int]:
+    """For each application, how many from there on are one graph again and again, which reads
+    nothing that differs between them."""
+    plan = layer_graphs(config)
+    counts = [1] * len(plan)
+    for number in reversed(range(len(plan) - 1)):
+        graphs = plan[number]
+        if len(graphs) == 1 and graphs == plan[number + 1] and not config.adapter_rank:
+            counts[number] = counts[number + 1] + 1
+    return counts
+
+
+def repeated_graphs(config: EncoderConfig) -> set[str]:
+    """Graphs that one call may apply several times."""
+    plan = layer_graphs(config)
+    return {plan[at][0].name for at, count in enumerate(repeats(config)) if count > 1}
+
+
 def adapter_shapes(
     config: EncoderConfig, adapted: tuple[str, ...] = _ADAPTED["attention"] + _ADAPTED["ffn"]
 ) -> dict[str, tuple[int, int, int]]:

@@ -134,6 +134,28 @@ class Graph:
         flat = self.op("Reshape", value, self._shape((-1, size)))
         return self.op("Gather", flat, rows, axis=0)
 
+    def repeated(self, carried: str, result: str) -> "Graph":
+        """This graph `count` times: its `result` is the input `carried` of the next time."""
+        inside = {carried: f"{carried} inside", result: f"{result} inside"}
+        for node in self._nodes:
+            for names in (node.input, node.output):
+                names[:] = [inside.get(name, name) for name in names]
+        before, after = (
+            next(_renamed(each, inside[each.name]) for each in values if each.name in inside)
+            for values in (self._inputs, self._outputs)
+        )
+        body = helper.make_graph(
+            [*self._nodes, helper.make_node("Identity", ["condition"], ["goes on"])],
+            "body",
+            [_describe("time", np.int64, ()), _describe("condition", np.bool_, ()), before],
+            [_describe("goes on", np.bool_, ()), after],
+        )
+        graph = Graph(self.quantization)
+        graph._inputs = [_describe("count", np.int64, ()), *self._inputs]
+        graph._outputs, graph._constants = self._outputs, self._constants
+        graph._nodes = [helper.make_node("Loop", ["count", "", carried], [result], body=body)]
+        return graph
+
     def to_bytes(self, name: str) -> bytes:
         graph = helper.make_graph(
             self._nodes, name, self._inputs, self._outputs, list(self._constants.values())
@@ -196,3 +218,10 @@ class Graph:
 def _describe(name: str, dtype: type, shape: Sequence[int | str]) -> Any:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def _renamed(value: Any, name: str) -> Any:
+    copy = onnx.ValueInfoProto()
+    copy.CopyFrom(value)
+    copy.name = name
+    return copy

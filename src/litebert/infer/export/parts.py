@@ -2,6 +2,8 @@
 tensors that engines pass in: the token table, which the embedding and the masked-token head share,
 and the adapters of every application."""
 
+from collections.abc import Collection
+
 import numpy as np
 
 from litebert.config import POOLED_HEADS, ModelConfig
@@ -13,17 +15,19 @@ from litebert.infer.export.network import (
     adapter_tensors,
 )
 from litebert.infer.exported import SCALES, TABLE
-from litebert.infer.plan import LayerGraph, head_graphs, layer_graphs
+from litebert.infer.plan import LayerGraph, head_graphs, layer_graphs, repeated_graphs
 
 FLOAT = 1
 """ONNX's number for float32."""
 
 
 def write_parts(
-    config: ModelConfig, weights: Weights, quantization: Quantization
+    config: ModelConfig, weights: Weights, quantization: Quantization, *, loops: bool
 ) -> dict[str, bytes]:
-    """Every graph of the model, by its name (infer/plan.py)."""
-    return PartWriter(Network(config, weights), quantization).all()
+    """Every graph of the model, by its name (infer/plan.py). With `loops` those that are applied
+    several times in a row have an input `count`, and one call is as many applications."""
+    looped = repeated_graphs(config.encoder) if loops else set()
+    return PartWriter(Network(config, weights), quantization, looped).all()
 
 
 def write_tensors(
@@ -41,8 +45,10 @@ def write_tensors(
 class PartWriter:
     """A method for each graph, under its name."""
 
-    def __init__(self, network: Network, quantization: Quantization) -> None:
-        self.network, self.quantization = network, quantization
+    def __init__(
+        self, network: Network, quantization: Quantization, looped: Collection[str] = ()
+    ) -> None:
+        self.network, self.quantization, self.looped = network, quantization, looped
         self.encoder = network.encoder
 
     def all(self) -> dict[str, bytes]:
@@ -71,7 +77,10 @@ class PartWriter:
             value = self.network.attention(graph, layer.attention, value, inputs)
         if layer.feed_forward is not None:
             value = self.network.feed_forward(graph, layer.feed_forward, value, inputs)
-        return self.finish(graph, value, layer.name, "chosen")
+        graph.output(value, "out", np.float32, ("batch", "chosen", size))
+        if layer.name in self.looped:
+            graph = graph.repeated("states", "out")
+        return graph.to_bytes(layer.name)
 
     def head(self, name: str) -> bytes:
         """A graph behind a layer, by its name."""
@@ -144,9 +153,8 @@ class PartWriter:
     def _states(self, graph: Graph) -> str:
         return graph.input("states", np.float32, ("batch", "seq", self.encoder.hidden_size))
 
-    def finish(self, graph: Graph, states: str, name: str, seq: str = "seq") -> bytes:
-        shape = ("batch", seq, self.encoder.hidden_size)
-        graph.output(states, "out", np.float32, shape)
+    def finish(self, graph: Graph, states: str, name: str) -> bytes:
+        graph.output(states, "out", np.float32, ("batch", "seq", self.encoder.hidden_size))
         return graph.to_bytes(name)
 
     def _tokens(self, graph: Graph, token_ids: str) -> str:

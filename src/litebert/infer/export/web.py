@@ -114,6 +114,8 @@ class _WebWriter(PartWriter):
 class _WebGraphs(OnnxGraphs):
     """What the JavaScript does between the graphs, in numpy."""
 
+    loops = False
+
     def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
         if graph not in ("embedding", "masked"):
             return super().run(graph, inputs)
