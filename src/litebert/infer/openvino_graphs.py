@@ -100,7 +100,7 @@ class _Request:
         for name, array in inputs.items():
             if name in self._inputs and self._inputs[name][0] is array:
                 continue
-            block = np.ascontiguousarray(array)
+            block = np.asarray(array, order="C")
             tensor = openvino.Tensor(block, shared_memory=True)
             self._request.set_tensor(name, tensor)
             self._inputs[name] = array, block, tensor

@@ -57,21 +57,23 @@ def layer_graphs(config: EncoderConfig) -> list[tuple[LayerGraph, ...]]:
     return applications
 
 
-def repeats(config: EncoderConfig) -> list[int]:
-    """For each application, how many from there on are one graph again and again, which reads
-    nothing that differs between them."""
-    plan = layer_graphs(config)
+def repeats(config: ModelConfig) -> list[int]:
+    """For each application, how many from there on one call computes: the same graph again and
+    again, which reads nothing that differs between them. A model with exits is left after any
+    layer, and a loop of one is slower than none."""
+    plan = layer_graphs(config.encoder)
     counts = [1] * len(plan)
+    if config.encoder.adapter_rank or any(head.exits != "none" for head in config.heads):
+        return counts
     for number in reversed(range(len(plan) - 1)):
-        graphs = plan[number]
-        if len(graphs) == 1 and graphs == plan[number + 1] and not config.adapter_rank:
+        if len(plan[number]) == 1 and plan[number] == plan[number + 1]:
             counts[number] = counts[number + 1] + 1
     return counts
 
 
-def repeated_graphs(config: EncoderConfig) -> set[str]:
+def looped_graphs(config: ModelConfig) -> set[str]:
     """Graphs that one call may apply several times."""
-    plan = layer_graphs(config)
+    plan = layer_graphs(config.encoder)
     return {plan[at][0].name for at, count in enumerate(repeats(config)) if count > 1}
 
 

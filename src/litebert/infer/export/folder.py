@@ -142,8 +142,7 @@ def _write_graphs(
     """The graphs and the tensors that they share."""
     for name, values in write_tensors(config, weights, quantization).items():
         np.save(folder / f"{name}.npy", values, allow_pickle=False)
-    parts = write_parts(config, weights, quantization, loops=runtime == "onnx")
-    for name, data in parts.items():
+    for name, data in write_parts(config, weights, quantization).items():
         path = folder / f"{name}{SUFFIXES[runtime][0]}"
         if runtime == "onnx":
             path.write_bytes(data)

@@ -15,19 +15,19 @@ from litebert.infer.export.network import (
     adapter_tensors,
 )
 from litebert.infer.exported import SCALES, TABLE
-from litebert.infer.plan import LayerGraph, head_graphs, layer_graphs, repeated_graphs
+from litebert.infer.plan import LayerGraph, head_graphs, layer_graphs, looped_graphs
 
 FLOAT = 1
 """ONNX's number for float32."""
 
 
 def write_parts(
-    config: ModelConfig, weights: Weights, quantization: Quantization, *, loops: bool
+    config: ModelConfig, weights: Weights, quantization: Quantization
 ) -> dict[str, bytes]:
-    """Every graph of the model, by its name (infer/plan.py). With `loops` those that are applied
-    several times in a row have an input `count`, and one call is as many applications."""
-    looped = repeated_graphs(config.encoder) if loops else set()
-    return PartWriter(Network(config, weights), quantization, looped).all()
+    """Every graph of the model, by its name (infer/plan.py). Those that are applied several times
+    in a row have an input `count`, and one call is as many applications."""
+    network = Network(config, weights)
+    return PartWriter(network, quantization, looped_graphs(config)).all()
 
 
 def write_tensors(
