@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from litebert.infer.vector_scores import RetrievalScores
     from litebert.infer.verbs import Guess
     from litebert.model.encoder import Encoder
-    from litebert.model.model import Model
+    from litebert.model.model import Model, ModelOutput
     from litebert.recipes import (
         NAMED,
         EmbedRecipe,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from litebert.tasks.predictions import (
         ChoicePrediction,
         LabelPrediction,
+        MultiLabelPrediction,
         NumberPrediction,
         Prediction,
         Span,
@@ -89,7 +90,7 @@ _MODULES = {
     "litebert.infer.vector_scores": ("RetrievalScores",),
     "litebert.infer.verbs": ("Guess",),
     "litebert.model.encoder": ("Encoder",),
-    "litebert.model.model": ("Model",),
+    "litebert.model.model": ("Model", "ModelOutput"),
     "litebert.recipes": (
         "NAMED",
         "EmbedRecipe",
@@ -110,6 +111,7 @@ _MODULES = {
     "litebert.tasks.predictions": (
         "ChoicePrediction",
         "LabelPrediction",
+        "MultiLabelPrediction",
         "NumberPrediction",
         "Prediction",
         "Span",
@@ -154,6 +156,8 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "ModelConfig",
+    "ModelOutput",
+    "MultiLabelPrediction",
     "NumberPrediction",
     "OptimizerSpec",
     "Prediction",
