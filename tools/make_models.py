@@ -12,7 +12,7 @@ on one GPU, with a record of commands, exit codes and seconds out.
     embed       models into a copy of the package's folder (--into), as they are shipped
 
 --tasks is the folder that tools/model_data.py writes. Every command resumes: a step that was
-stopped by --minutes (exit code 75) goes on when it is given again, and what is finished answers at
+stopped by --minutes (exit code 75) resumes when it is given again, and what is finished answers at
 once.
 --scale tiny makes a trial of minutes on a CPU. --dry-run prints the commands and runs none.
 """

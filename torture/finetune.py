@@ -6,7 +6,7 @@ object.
 points: in one process, a SIGTERM before a microbatch or a batch of dev, at so many places of a run
 of two epochs with dropout, for a task of every kind and for one that fails and begins again.
 signals and kills: through the command line, SIGTERM or Ctrl-C and SIGKILL at random moments,
-evaluation included; the same command goes on. Weights, card, predictions, metrics and result are
+evaluation included; the same command resumes it. Weights, card, predictions, metrics and result are
 compared bit for bit with those of an undisturbed run.
 """
 

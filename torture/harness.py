@@ -24,7 +24,7 @@ from bench.common.results import add_out, begin, publish
 from tests.helpers.launch import finish, is_moving, state
 
 Begin = Callable[[Path], "subprocess.Popen[str]"]
-"""Starts the command, or goes on with it, in a folder."""
+"""Starts or resumes the command in a folder."""
 Same = Callable[[Path, Path], bool]
 
 

@@ -6,8 +6,8 @@ object.
 points: in one process, a SIGTERM before a microbatch, at so many places of a run that crosses
 stages of batch size, sequence length and depth, with 0 and with 2 data workers. signals and kills:
 through the command line, SIGTERM or Ctrl-C and SIGKILL at random moments, evaluation included; the
-same command goes on. Weights, best weights, metrics and scores are compared bit for bit with those
-of an undisturbed run.
+same command resumes it. Weights, best weights, metrics and scores are compared bit for bit with
+those of an undisturbed run.
 """
 
 import argparse

@@ -60,8 +60,8 @@ def same(a: Snapshot, b: Snapshot) -> bool:
 
 
 def save_forever(folder: str, size: int) -> None:
-    """The victim: go on from the latest snapshot; append each step to `announced` once its save has
-    returned."""
+    """The victim: resume from the latest snapshot; append each step to `announced` once its save
+    has returned."""
     torch.set_num_threads(1)
     store = SnapshotStore(folder, keep=2)
     last = store.latest()

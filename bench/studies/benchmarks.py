@@ -13,7 +13,7 @@ paper; the small ones of GLUE from several seeds, of which the table has the med
 without dropout and from random weights. --settings are flags by run, as bench/studies/choose.py
 picks them on a part of train. --start lets a run begin with other weights, as RTE, MRPC and STS-B
 may with those of an NLI model; the row says so. After --minutes all runs save and stop, and the
-same command goes on. --table trains nothing, it tabulates what is there.
+same command resumes them. --table trains nothing, it tabulates what is there.
 """
 
 import argparse

@@ -41,7 +41,7 @@ def test_a_pack_is_the_study_without_weights(study: Path, tmp_path: Path) -> Non
     there = tmp_path / "there" / "heads-cpu"
     ours, theirs = (collect(*open_study(each), each) for each in (study, there))
     assert [row.cells for row in ours] == [row.cells for row in theirs]
-    assert pack_studies([there], tmp_path / "again.tar.gz") == names  # a pack can go on
+    assert pack_studies([there], tmp_path / "again.tar.gz") == names  # a pack can be continued
 
 
 def test_unpacking_overwrites_nothing(study: Path, tmp_path: Path) -> None:

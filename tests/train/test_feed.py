@@ -97,7 +97,7 @@ def test_every_fraction_has_room_in_both_layouts(
 def test_the_rate_follows_the_batch_by_its_root(
     shards: Path, stated: int | None, factors: tuple[float, float]
 ) -> None:
-    """The staged recipe begins with 6 sequences and goes on with 8."""
+    """The staged recipe begins with 6 sequences and continues with 8."""
     recipe = replace(staged_recipe(), reference_batch_size=stated)
     job = PretrainJob(recipe, make_feed(shards), CPU)
     plain = [learning_rate_at(recipe.optimizer, step, job.steps) for step in range(job.steps)]

@@ -1,5 +1,5 @@
-"""Positions that a longer stage reads for the first time go on from the trained ones, wherever a
-run was ended."""
+"""Positions first used in a longer stage are extrapolated from the trained ones, wherever a run was
+interrupted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -206,7 +206,7 @@ def test_ended_at_that_very_step_it_ends_as_if_it_had_not_been(
 
 
 def test_an_evaluation_at_the_switch_is_of_the_stage_before(shards: Path, tmp_path: Path) -> None:
-    """Ended inside it, nothing was copied yet; what goes on from there equals a run that was not
+    """Ended inside it, nothing was copied yet; what resumes from there equals a run that was not
     ended."""
 
     def interrupt(event: Event) -> None:

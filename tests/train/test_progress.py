@@ -77,7 +77,7 @@ def test_the_expected_time_is_that_of_the_first_steps() -> None:
     assert messages == [
         (
             5,
-            "about 1 h 44 min to go on this machine, evaluations not counted, at the speed of the "
+            "about 1 h 44 min left on this machine, evaluations not counted, at the speed of the "
             "first steps",
         )
     ]

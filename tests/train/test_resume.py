@@ -1,5 +1,5 @@
-"""A run that was ended and goes on equals one that was not, bit for bit: at any microbatch, stage,
-evaluation, epoch."""
+"""A run that was interrupted and resumed equals one that was not, bit for bit: at any microbatch,
+stage, evaluation, epoch."""
 
 import json
 import os

@@ -90,8 +90,8 @@ def test_an_event_voids_no_point(tmp_path: Path) -> None:
     assert [step for step, _ in read(tmp_path)["held_out/masked_loss"]] == [1]
 
 
-def test_a_run_that_goes_on_keeps_what_it_did_before(tmp_path: Path) -> None:
-    """What stands at the step where it goes on was done before the snapshot: only what came later
+def test_a_resumed_run_keeps_what_it_did_before(tmp_path: Path) -> None:
+    """What stands at the step where it resumes was done before the snapshot: only what came later
     is redone."""
     write(
         tmp_path,

@@ -208,8 +208,8 @@ def pack(folders: Folders, /, *, out: str, metrics: bool = True) -> None:
 
 
 def unpack(archive: Archive, /, *, out: str = _RUNS) -> None:
-    """Write the results that `litebert lab pack` collected back, so that `litebert lab run` goes on
-    from them. Files that are there stay as they are.
+    """Write the results that `litebert lab pack` collected back, so that `litebert lab run`
+    continues from them. Files that are there stay as they are.
 
     Args:
         archive: A .tar.gz that litebert lab pack wrote.

@@ -89,8 +89,8 @@ def shares_layers(config: EncoderConfig) -> bool:
 
 
 def can_step(config: EncoderConfig) -> bool:
-    """Whether states between layers are all that is needed to go on: reversible layers have two
-    streams."""
+    """Whether states between layers are all that is needed to continue: reversible layers have
+    two streams."""
     return not config.reversible
 
 

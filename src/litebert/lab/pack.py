@@ -1,7 +1,7 @@
 """The results of a study without its weights: its folder in; a small folder, or a .tar.gz, out.
 
-Packed are recipes, numbers, metrics and environments: what tables, plots and `litebert lab run` on
-another machine need to go on. Models, snapshots and vectors stay.
+Packed are recipes, numbers, metrics and environments: what tables, plots and a `litebert lab
+run` that continues on another machine need. Models, snapshots and vectors stay.
 """
 
 import gzip
@@ -89,7 +89,7 @@ def _results(folder: Path, metrics: bool) -> Iterator[tuple[str, Path]]:
                 yield f"{run.name}/{name}", run / name
         for name, packed in _PRETRAINED_FILES.items():
             path = run / PRETRAINED / name
-            path = path if path.is_file() else run / packed  # of a pack that goes on
+            path = path if path.is_file() else run / packed  # of a pack that is continued
             if path.is_file() and (metrics or name != "metrics.jsonl"):
                 yield f"{run.name}/{packed}", path
 

@@ -54,7 +54,7 @@ class Job:
     process: Process | None = None
     began: float = 0.0
     seconds: float = 0.0
-    """From its start to its end; 0 where it went on from an earlier one, whose time is unknown."""
+    """From its start to its end; 0 where it resumed an earlier one, whose time is unknown."""
     is_resumed: bool = False
     is_done: bool = False
     error: str | None = None
@@ -180,7 +180,8 @@ class Pool:
 
     def _so_far(self, why: str) -> str:
         return (
-            f"{len(self.done)} of {len(self.jobs)} runs have ended, {why}; the same command goes on"
+            f"{len(self.done)} of {len(self.jobs)} runs have ended, {why}; the same command "
+            "resumes them"
         )
 
     def _start(self, job: Job) -> None:

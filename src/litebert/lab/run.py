@@ -35,7 +35,7 @@ def run_studies(
     """Run what is missing of all studies; a line for each run that failed.
 
     Raises:
-        InterruptedRunError: `minutes` are over, or a signal came; the same call goes on.
+        InterruptedRunError: `minutes` are over, or a signal came; the same call resumes them.
     """
     if jobs < 1 or (seeds is not None and seeds < 1):
         raise ConfigError(f"jobs and seeds are at least 1; got {jobs} and {seeds}")

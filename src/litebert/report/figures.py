@@ -218,7 +218,7 @@ def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
 
 
 def _best(evaluations: Sequence[EvalPoint], name: str, *, is_running: bool) -> str:
-    """The best value and where, unless it is the last; of a run that goes on, that it is."""
+    """The best value and where, unless it is the last; while the run is running, that it is."""
     at = best_index(name, _comparable(evaluations, name))
     if at is None:
         return ""

@@ -89,7 +89,7 @@ class Asked:
     """Of the response, beside what every response has."""
 
     async def read(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What a function makes of the body: in a thread, so that the event loop goes on, unless
+        """What a function makes of the body: in a thread, so that the event loop is free, unless
         that takes longer than a short body does."""
         if self.num_bytes <= SHORT_BYTES:
             return function(*args)

@@ -206,7 +206,7 @@ class ExpectedTime:
         if left >= LONG_SECONDS:
             self._tell(
                 step + 1,
-                f"about {duration(left)} to go on this machine, evaluations not counted, at the "
+                f"about {duration(left)} left on this machine, evaluations not counted, at the "
                 "speed of the first steps",
             )
 
