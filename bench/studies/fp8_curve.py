@@ -28,13 +28,14 @@ import torch
 from bench.common.results import begin
 from litebert.files import write_json
 from litebert.recipes import FractionStages, PretrainRecipe, Stages
+from litebert.recipes.pretrain import PretrainDType
 from litebert.testing import SHAPE, tiny_shards
 from litebert.train.pretrain.run import Pretraining
-from litebert.train.runtime import Arithmetic, Runtime
+from litebert.train.runtime import Runtime
 
-RUNS: dict[str, tuple[Arithmetic, int]] = {"bfloat16": ("bfloat16", 0), "fp8": ("fp8", 0)}
-"""Arithmetic and seed of each."""
-OTHER: dict[str, tuple[Arithmetic, int]] = {"bfloat16, another seed": ("bfloat16", 1)}
+RUNS: dict[str, tuple[PretrainDType, int]] = {"bfloat16": ("bfloat16", 0), "fp8": ("fp8", 0)}
+"""Dtype and seed of each."""
+OTHER: dict[str, tuple[PretrainDType, int]] = {"bfloat16, another seed": ("bfloat16", 1)}
 LAST = 5
 """The last of this many parts of a run is compared as a whole."""
 
@@ -58,7 +59,7 @@ def recipe(args: argparse.Namespace) -> PretrainRecipe:
     return made
 
 
-def run(name: str, dtype: Arithmetic, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+def run(name: str, dtype: PretrainDType, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Train, and tell what the run's own metrics say."""
     folder = args.out / "runs" / name.replace(", ", "-").replace(" ", "-")
     records = metrics(folder)

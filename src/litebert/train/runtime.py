@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,9 +27,9 @@ from litebert.checks import is_number, shorten
 from litebert.config import EncoderConfig
 from litebert.errors import ConfigError, DivergedError, InterruptedRunError
 from litebert.kernels.gate import Gate, parse
+from litebert.recipes.pretrain import PretrainDType
 from litebert.threads import Threads, choose_threads
 
-Arithmetic = Literal["auto", "float32", "bfloat16", "fp8"]
 FP8_CAPABILITY = (8, 9)
 """GPUs of Ada (8.9), Hopper (9.0) and later multiply in 8-bit floats. A CPU does so too, slowly:
 enough for tests."""
@@ -46,7 +46,7 @@ class Runtime:
     device: torch.device
     """Where tensors live."""
     dtype: torch.dtype
-    """Arithmetic of the layers; weights and optimizer stay in float32."""
+    """Of the layers; weights and optimizer stay in float32."""
     fp8: bool = False
     """Whether the layers' large matmuls are in 8 bits."""
     kernels_off: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Runtime:
         cls,
         *,
         device: str = "auto",
-        dtype: Arithmetic = "auto",
+        dtype: PretrainDType = "auto",
         kernels: str = "on",
         threads: int | None = None,
         stored_threads: int | None = None,
