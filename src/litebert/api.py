@@ -15,7 +15,7 @@ from litebert.infer.blimp import BlimpScores, score_blimp
 from litebert.infer.masked_scores import MaskedOptions, MaskedScores, score_masked
 from litebert.infer.predictor import Predictor, load
 from litebert.infer.vector_scores import RetrievalScores, score_retrieval, score_similarity
-from litebert.infer.verbs import Precision
+from litebert.infer.verbs import DType
 from litebert.loading import find_checkpoint
 from litebert.recipes import EmbedRecipe, FinetuneRecipe, PretrainRecipe, Recipe, named
 from litebert.recipes.pretrain import shape_settings
@@ -209,7 +209,7 @@ def evaluate(
     data: StrPath,
     device: str = "auto",
     threads: int | None = None,
-    dtype: Precision = "auto",
+    dtype: DType = "auto",
     batch_tokens: int | None = None,
     **settings: Any,
 ) -> MaskedScores: ...
@@ -224,7 +224,7 @@ def evaluate(
     bad_rows: Literal["error", "skip"] = "error",
     device: str = "auto",
     threads: int | None = None,
-    dtype: Precision = "auto",
+    dtype: DType = "auto",
     batch_tokens: int | None = None,
 ) -> BlimpScores: ...
 @overload
@@ -239,7 +239,7 @@ def evaluate(
     samples: int = 1000,
     device: str = "auto",
     threads: int | None = None,
-    dtype: Precision = "auto",
+    dtype: DType = "auto",
     batch_tokens: int | None = None,
 ) -> SimilarityScores: ...
 @overload
@@ -255,7 +255,7 @@ def evaluate(
     samples: int = 1000,
     device: str = "auto",
     threads: int | None = None,
-    dtype: Precision = "auto",
+    dtype: DType = "auto",
     batch_tokens: int | None = None,
 ) -> RetrievalScores: ...
 @overload

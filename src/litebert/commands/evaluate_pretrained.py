@@ -19,7 +19,7 @@ from litebert.infer.blimp import Accuracy, BlimpScores, score_blimp
 from litebert.infer.masked_scores import MaskedOptions, MaskedScores, score_masked
 from litebert.infer.predictor import Predictor, load
 from litebert.infer.vector_scores import score_retrieval, score_similarity
-from litebert.infer.verbs import Precision
+from litebert.infer.verbs import DType
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import Progress, escape, write_line
 
@@ -33,7 +33,7 @@ def masked(
     data: str,
     text: MaskedOptions,
     batch_tokens: BatchTokens = None,
-    dtype: Precision = "auto",
+    dtype: DType = "auto",
     device: Device = "auto",
     kernels: Kernels = "on",
     threads: Threads = None,
@@ -81,7 +81,7 @@ def blimp(
     within_word: bool = False,
     bad_rows: Literal["error", "skip"] = "error",
     batch_tokens: BatchTokens = None,
-    dtype: Precision = "auto",
+    dtype: DType = "auto",
     device: Device = "auto",
     kernels: Kernels = "on",
     threads: Threads = None,

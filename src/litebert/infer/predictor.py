@@ -22,9 +22,9 @@ from litebert.config import Pooling
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.streaming import is_text, is_texts, map_windows, to_form, to_rows
 from litebert.infer.verbs import (
+    DType,
     EngineChoice,
     Guess,
-    Precision,
     Verb,
     answer_example,
     check_text,
@@ -370,7 +370,7 @@ def load(
     engine: EngineChoice = "auto",
     device: str = "auto",
     batch_tokens: int | None = None,
-    dtype: Precision = "auto",
+    dtype: DType = "auto",
     compile: bool = False,
     kernels: str = "on",
     threads: int | None = None,

@@ -26,7 +26,7 @@ from litebert.infer.engine import Engine, EngineName, Part, check_engine
 from litebert.infer.exits import predict_early
 from litebert.infer.rows import Encoded, encode_rows
 from litebert.infer.streaming import GPU_WINDOW_ITEMS
-from litebert.infer.verbs import Guess, Precision
+from litebert.infer.verbs import DType, Guess
 from litebert.kernels.compile import compile_for_inference
 from litebert.kernels.gate import Gate, can_pack, parse
 from litebert.model.batch import DeviceBatch
@@ -319,8 +319,8 @@ def _find_device(name: torch.device | str) -> torch.device:
 
 
 def _find_dtype(name: str, device: torch.device) -> torch.dtype:
-    if name not in get_args(Precision):
-        raise ConfigError(f"dtype is one of {', '.join(get_args(Precision))}; got {name!r}")
+    if name not in get_args(DType):
+        raise ConfigError(f"dtype is one of {', '.join(get_args(DType))}; got {name!r}")
     has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     is_bfloat16 = name == "bfloat16" or (name == "auto" and has_bfloat16)
     return torch.bfloat16 if is_bfloat16 else torch.float32

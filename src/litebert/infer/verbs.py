@@ -28,7 +28,7 @@ from litebert.text.tokenizer import Tokenizer
 
 Verb = Literal["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"]
 EngineChoice = Literal["auto", "torch", "onnx", "openvino"]
-Precision = Literal["auto", "float32", "bfloat16"]
+DType = Literal["auto", "float32", "bfloat16"]
 """Of the layers; auto is bfloat16 on a GPU that supports it, float32 elsewhere."""
 
 MASK = "[MASK]"

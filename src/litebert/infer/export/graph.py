@@ -22,7 +22,6 @@ except ImportError as error:
 
 _OPSET = 21
 _IR_VERSION = 10
-Precision = Literal["float32", "dynamic", "static"]
 Range = tuple[float, float]
 """Least and largest value of an activation."""
 _MIN_QUANTIZED = 1024
@@ -33,7 +32,7 @@ _MIN_QUANTIZED = 1024
 class Quantization:
     """How matrices and the inputs of linear layers become int8."""
 
-    precision: Precision = "float32"
+    precision: Literal["float32", "dynamic", "static"] = "float32"
     limit: int = 127
     """Largest integer of a weight: 127, or 64 for processors whose products of bytes saturate."""
     unsigned: bool = False
