@@ -7,7 +7,7 @@ whole, with SDPA, bfloat16 and fused AdamW; its batches, the same ones, lie on t
 and nobody waits for its loss.
 
 Without an `attention_mask` transformers 5.17 compiles a mask of nothing but True, broadcast along
-the keys (stride 0), which no fused kernel of SDPA takes: attention is then float32 products that
+the keys (stride 0), which no fused kernel of SDPA takes: attention is then float32 matmuls that
 keep all probabilities, 0.75 GiB a layer at 64 × 512, and a step takes twice the time
 (huggingface/transformers issue 48925, mended by 5.22). That is `usual`, what one gets. `full` asks
 for the same SDPA under a name for which transformers makes no mask; with a mask, as in `padded`,

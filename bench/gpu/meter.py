@@ -120,7 +120,7 @@ class Meter:
         return {name: statistics.median(block[name] for block in blocks) for name in blocks[0]}
 
     def ceiling(self) -> float:
-        """TFLOP/s of one large bfloat16 product."""
+        """TFLOP/s of one large bfloat16 matmul."""
         size, count = (64, 2) if self.options.tiny else (8192, 10)
         left, right = (
             torch.randn(size, size, device=self.device, dtype=torch.bfloat16) for _ in range(2)

@@ -28,14 +28,14 @@ CLASSES = {
         r"^\w*(forward|backward|query|key)\w*_kernel$"
     ),
     "optimizer": r"multi_tensor|foreach|[aA]dam",
-    "products": r"nvjet|gemm|gemv|cutlass|cublas|splitK|scaled_mm",
+    "matmuls": r"nvjet|gemm|gemv|cutlass|cublas|splitK|scaled_mm",
     "elementwise": r"^triton_|elementwise|reduce_kernel|layer_norm|GammaBeta|[sS]oft[mM]ax|"
     r"index|gather|scatter"
     r"|^_?(norm|gelu|total|loss|round|survey)_\w*kernel$",
 }
 """The first that fits a kernel's name. Triton's are named after all they fuse, so what they are
 comes before what they name."""
-KINDS = {"elementwise": r"^triton_(poi|red|per)_", "products": r"^triton_tem_"}
+KINDS = {"elementwise": r"^triton_(poi|red|per)_", "matmuls": r"^triton_tem_"}
 
 
 class Kernel(NamedTuple):

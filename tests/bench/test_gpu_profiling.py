@@ -15,11 +15,11 @@ NAMES = {
     "forward_kernel": "attention",
     "backward_kernel": "attention",
     "query_kernel": "attention",
-    "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN": "products",
-    "nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_splitK_NTN": "products",
-    "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false, float>": "products",
-    "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<>>": "products",
-    "triton_tem_fused_mm_0": "products",
+    "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN": "matmuls",
+    "nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_splitK_NTN": "matmuls",
+    "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false, float>": "matmuls",
+    "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<>>": "matmuls",
+    "triton_tem_fused_mm_0": "matmuls",
     "triton_poi_fused_gelu_gelu_backward_view_0": "elementwise",
     "triton_per_fused_add_native_layer_norm_native_layer_norm_backward_sum_view_1": "elementwise",
     "triton_red_fused__log_softmax__to_copy_argmax_prepare_softmax_online_4": "elementwise",
@@ -41,7 +41,7 @@ def test_a_kernel_belongs_to_the_class_of_its_work(name: str, kind: str) -> None
 
 
 def test_times_and_gaps_of_a_worked_example() -> None:
-    """Two steps of 1 ms. In each a product, 2 µs later a copy beside which an attention kernel runs
+    """Two steps of 1 ms. In each a matmul, 2 µs later a copy beside which an attention kernel runs
     on, then a wait."""
     kernels = []
     for start in (0.0, 1000.0):
@@ -51,7 +51,7 @@ def test_times_and_gaps_of_a_worked_example() -> None:
     assert actual["kernel_ms"] == 0.905
     assert actual["busy_ms"] == 0.9
     assert actual["idle"] == pytest.approx(1 - 0.9 / 0.95, abs=1e-4)
-    assert actual["classes"] == {"attention": 0.497, "products": 0.4, "copies": 0.008}
+    assert actual["classes"] == {"attention": 0.497, "matmuls": 0.4, "copies": 0.008}
     assert actual["short_gaps"] == {"ms": 0.002, "count": 1.0}
     assert actual["long_gaps"] == {"ms": 0.049, "count": 0.5}
     assert actual["gaps"] == [{"ms": 0.098, "after": "flash_fwd", "before": "nvjet"}]

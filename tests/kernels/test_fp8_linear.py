@@ -1,4 +1,4 @@
-"""Products in 8 bits err by the rounding of their factors and by nothing else; a layer's layout
+"""Matmuls in 8 bits err by the rounding of their factors and by nothing else; a layer's layout
 does not matter to them."""
 
 import copy
@@ -68,7 +68,7 @@ def test_zeros_stay_and_what_is_not_finite_is_seen() -> None:
 @pytest.mark.parametrize(
     "tokens", [48, 37]
 )  # 37: gradients of weights are sums over a number that is no multiple of 16
-def test_products_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -> None:
+def test_matmuls_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -> None:
     torch.manual_seed(0)
     parts = [nn.Linear(32, width) for width in (32, 32, 48)]
     for part in parts:
@@ -123,19 +123,19 @@ def test_products_are_exact_but_for_the_rounding_of_their_factors(tokens: int) -
 def test_weights_are_rounded_by_refresh_alone_and_into_the_same_memory() -> None:
     torch.manual_seed(0)
     part, states = nn.Linear(32, 32), torch.randn(1, 16, 32)
-    products = QuantizedLinear(part)
-    before, places = products(states), [buffer.data_ptr() for buffer in products.buffers()]
+    quantized = QuantizedLinear(part)
+    before, places = quantized(states), [buffer.data_ptr() for buffer in quantized.buffers()]
     with torch.no_grad():
         part.weight.mul_(-2)
-    assert torch.equal(products(states), before)
-    products.refresh()
+    assert torch.equal(quantized(states), before)
+    quantized.refresh()
     torch.testing.assert_close(
-        products(states) - part.bias, -2 * (before - part.bias), rtol=1e-5, atol=1e-5
+        quantized(states) - part.bias, -2 * (before - part.bias), rtol=1e-5, atol=1e-5
     )
-    assert [buffer.data_ptr() for buffer in products.buffers()] == places
-    assert torch.equal(products.values.t().float(), products.transposed.float())
-    assert not products.state_dict()
-    assert not list(products.parameters())  # they stay the linear map's
+    assert [buffer.data_ptr() for buffer in quantized.buffers()] == places
+    assert torch.equal(quantized.values.t().float(), quantized.transposed.float())
+    assert not quantized.state_dict()
+    assert not list(quantized.parameters())  # they stay the linear layer's
 
 
 def make_model(**settings: object) -> Model:
@@ -168,7 +168,7 @@ def make_batch(seed: int = 0, *, rows: int = 9, seq: int = 24) -> Batch:
 
 
 def gradient(model: Model, *, pack: bool = False) -> Tensor:
-    """Of the layers' own weights, whose products are in 8 bits."""
+    """Of the layers' own weights, whose matmuls are in 8 bits."""
     batch = make_batch()
     host = batch.packed(most_masked=4, fraction=0.2, multiple=24) if pack else batch.padded()
     total = pretrain_losses(model, DeviceBatch.of(host)).mean(

@@ -68,8 +68,7 @@ def gradients(out: Tensor, leaves: Outcome, dtype: torch.dtype, *, draws: int = 
 
 
 def norm_and_skip(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> Outcome:
-    """A part that is one linear map, with its norm before and its residual sum; and a bias between
-    norm and map."""
+    """One linear layer, with its norm before, a bias between them and its residual sum."""
     norm, shape = nn.LayerNorm(width, eps=1e-12).to(DEVICE, dtype), (1, rows, width)
     norm.weight.data, norm.bias.data = (
         draw(width, seed=2, dtype=dtype, mean=1.0),
@@ -96,7 +95,7 @@ def norm_and_skip(dtype: torch.dtype, rows: int, width: int, *, fused: bool) -> 
 def through_gelu(
     dtype: torch.dtype, rows: int, width: int, *, fused: bool, is_tanh: bool
 ) -> Outcome:
-    """Two linear maps with GELU between."""
+    """Two linear layers with GELU between."""
     shapes = {
         "states": (1, rows, 16),
         "inner": (width, 16),

@@ -14,7 +14,7 @@ NEEDED = [2, 0, 0, 1, 9, 3]
 LONG = [128, 64, 127, 1, 0, 65]
 EXACT = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 """Relative error of results rounded to the type, with weights rounded to it between the
-products."""
+matmuls."""
 DTYPES = list(EXACT) if HAS_GPU else [torch.float32, torch.float16]
 """The interpreter multiplies the bits of bfloat16 as if they were integers."""
 
@@ -27,7 +27,7 @@ def make_inputs(
     queries: list[int], keys: list[int], *, heads: int = 3, size: int = 16, dtype: torch.dtype
 ) -> list[Tensor]:
     """Query, key, value and the output's gradient; the first three are slices of wider tensors, as
-    after a fused product."""
+    after a fused matmul."""
     torch.manual_seed(0)
     wide = torch.randn(sum(keys), 3, heads, size).to(DEVICE, dtype)
     query = (

@@ -124,7 +124,7 @@ def test_flops_follow_the_products() -> None:
     ):
         config = replace(PRESETS["tiny"], **changes)
         encoder, ids = Encoder(config).eval(), torch.zeros(2, 16, dtype=torch.long)
-        # the counter knows plain products, not the processor's fused attention
+        # the counter knows plain matmuls, not the processor's fused attention
         with (
             FlopCounterMode(display=False) as counter,
             torch.no_grad(),

@@ -278,7 +278,7 @@ def test_gradient_checkpointing_changes_no_bit(changes: dict[str, Any], every: i
 
 @pytest.mark.parametrize("changes", [*SWITCHES, {"num_layers": 1, "num_attention_heads": 1}])
 def test_one_layer_against_the_formulas_in_float64(changes: dict[str, Any]) -> None:
-    """A whole pass written out with plain products, softmax and sums: the encoder gives the
+    """A whole pass written out with plain matmuls, softmax and sums: the encoder gives the
     same."""
     config = replace(TINY, **changes)
     encoder = make(config).double().eval()

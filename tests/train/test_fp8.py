@@ -61,26 +61,26 @@ def test_weights_are_rounded_once_a_step(
         QuantizedLinear, "refresh", lambda self: (calls.append(self), refresh(self))
     )
     losses = train(shards, tmp_path, "fp8")
-    products = set(calls)
+    quantized = set(calls)
     assert len(losses) == 10
     assert (
-        len(products) == 6
+        len(quantized) == 6
     )  # query, key and value together; query; key and value; output; inner; outer
-    assert len(calls) == 11 * len(products)
+    assert len(calls) == 11 * len(quantized)
 
 
 def test_the_working_copy_alone_is_in_8_bits_and_follows_the_master(shards: Path) -> None:
     run = Pretraining(tiny_recipe(dtype="fp8"), shards, Runtime.start(device="cpu", dtype="fp8"))
-    products = [
+    quantized = [
         part for part in run.learner.working.model.modules() if isinstance(part, QuantizedLinear)
     ]
-    assert products
+    assert quantized
     assert not any(isinstance(part, QuantizedLinear) for part in run.learner.model.modules())
     with torch.no_grad():
         for parameter in run.learner.model.parameters():
             parameter.add_(1)
     run.learner.working.refresh()
-    for part in products:
+    for part in quantized:
         wide = torch.cat([linear.weight for linear in part.parts])
         assert wide.dtype == torch.bfloat16
         assert wide.min() > 0.5

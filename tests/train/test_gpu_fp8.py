@@ -1,4 +1,4 @@
-"""What holds of fp8 on a GPU that has it: products err as on a CPU, and recorded passes as
+"""What holds of fp8 on a GPU that has it: matmuls err as on a CPU, and recorded passes as
 unrecorded ones.
 
 Shape checks stand in the way of compiling: run it with --noconftest.
@@ -46,7 +46,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("tokens", [1024, 1000, 37])
-def test_products_are_those_of_a_cpu(tokens: int) -> None:
+def test_matmuls_are_those_of_a_cpu(tokens: int) -> None:
     """The same roundings; sums on a GPU have fewer bits, forward least."""
     torch.manual_seed(0)
     parts = [nn.Linear(256, width) for width in (256, 256, 64)]

@@ -27,7 +27,7 @@ from tests.helpers.updating import SPECS, Rig
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CLOSE = {"muon": 1e-2, "lamb": 1e-4, "google": 1e-4, "adamw": 1e-4}
-"""As a part of the way that the weights come; Muon's products are in bfloat16, and may be added up
+"""As a part of the way that the weights come; Muon's matmuls are in bfloat16, and may be added up
 in another order."""
 
 

@@ -1,9 +1,9 @@
-"""The products of a layer on a GPU, by torch's algorithm and by ours (kernels/cublaslt.py), in
+"""The matmuls of a layer on a GPU, by torch's algorithm and by ours (kernels/cublaslt.py), in
 turns. Prints JSON, a line for each.
 
     python -m bench.gpu.kernels.linear [--sizes 768 1024 4096] [--tokens 65536] [--rounds 7]
 
-Milliseconds of one product, recorded and replayed; errors are relative, against float32. The
+Milliseconds of one matmul, recorded and replayed; errors are relative, against float32. The
 chip's clock falls under such a load: compare within a row, not between rows.
 """
 
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 from bench.common.gpu_timing import in_turns, record
 from litebert.kernels import cublaslt as lt
-from litebert.kernels import linear as products
+from litebert.kernels import linear
 from litebert.kernels.feed_forward import _matmul_gelu
 
 MAPS = {"query, key, value": (1, 3), "output": (1, 1), "inner": (1, 4), "outer": (4, 1)}
@@ -39,22 +39,22 @@ def cases(size: int, tokens: int) -> Any:
         mapped = F.linear(states.float(), weight.float(), bias.float())
         yield (
             f"{name}, forward",
-            partial(products.matmul, states, weight, bias, transpose_right=True),
+            partial(linear.matmul, states, weight, bias, transpose_right=True),
             mapped,
         )
         if outputs == 1:
             residual = torch.randn(tokens, size, device="cuda").bfloat16()
-            fused = partial(products.matmul, states, weight, bias, residual, transpose_right=True)
+            fused = partial(linear.matmul, states, weight, bias, residual, transpose_right=True)
             yield f"{name}, forward, and the residual", fused, mapped + residual.float()
         yield (
             f"{name}, states",
-            partial(products.matmul, gradient, weight),
+            partial(linear.matmul, gradient, weight),
             gradient.float() @ weight.float(),
         )
         of_weight = gradient.float().mT @ states.float()
         yield (
             f"{name}, weights",
-            partial(products.matmul, gradient, states, transpose_left=True),
+            partial(linear.matmul, gradient, states, transpose_left=True),
             of_weight,
         )
         if name == "inner":
@@ -94,7 +94,7 @@ def main() -> None:
                 json.dumps(
                     {
                         "size": size,
-                        "product": name,
+                        "matmul": name,
                         "ms": in_turns(graphs, options.rounds),
                         "errors": errors,
                     }

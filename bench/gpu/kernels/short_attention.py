@@ -5,7 +5,7 @@ in the same run. Prints JSON.
         [--variants] [--norm pre]
 
 Each case is a batch of rows: how many, their tokens, their queries (0: all), heads, size of a
-head; bfloat16, query, key and value slices of one tensor as after a fused product. Errors are
+head; bfloat16, query, key and value slices of one tensor as after a fused matmul. Errors are
 relative, of the output and the three gradients, against float64. `rotary` is ours with
 rotary positions, against the same truth of rotated heads. Times are milliseconds of one call on the
 GPU alone: calls are recorded in a CUDA graph, contenders take turns, and the figure is the median.

@@ -92,8 +92,8 @@ class GeneratorConfig:
     encoder: EncoderConfig
     """Its own encoder, with a masked-token head on top."""
     tie: Tie = "embeddings"
-    """What it shares with the model's encoder: the embedding tables (the token head's product
-    too), all layers as well, or nothing."""
+    """What it shares with the model's encoder: the embedding tables (those of the token
+    head too), all layers as well, or nothing."""
 
     def __post_init__(self) -> None:
         check_choice(self, "tie", get_args(Tie))

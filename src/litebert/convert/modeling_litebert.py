@@ -199,7 +199,7 @@ def rotate(heads: Tensor, rotation: Rotation | None) -> Tensor:
 
 
 class LowRank(nn.Module):
-    """The update of a matrix, as a product of two of a low rank."""
+    """The update of a matrix, as a matmul of two of a low rank."""
 
     def __init__(self, inputs: int, outputs: int, rank: int) -> None:
         super().__init__()

@@ -3,7 +3,7 @@ in; one out.
 
 torch takes the first algorithm that the library proposes. On a Hopper GPU others are up to a fifth
 faster for the matmuls of an encoder, always the same ones, and one of them writes GELU and its
-input at once: docs/decisions/products.md. Where cuBLASLt cannot do it, `multiply` returns False and
+input at once: docs/decisions/matmuls.md. Where cuBLASLt cannot do it, `multiply` returns False and
 torch multiplies.
 """
 

@@ -36,12 +36,12 @@ def count_encoder(config: EncoderConfig) -> dict[str, int]:
 
 
 def _band_maps(config: EncoderConfig) -> int:
-    """Numbers in the linear maps of all bands but the first to the embedding's width."""
+    """Numbers in the linear layers of all bands but the first to the embedding's width."""
     return sum(width * config.embedding_size for _, width in config.token_tables()[1:])
 
 
 def count_head(config: EncoderConfig, head: HeadConfig) -> int:
-    """Parameters that a head adds; the masked-token head's product is tied and adds only its
+    """Parameters that a head adds; the masked-token head's linear layer is tied and adds only its
     bias."""
     size, embedding = config.hidden_size, config.embedding_size
     if head.kind == "masked":
@@ -74,7 +74,7 @@ def count_model(config: ModelConfig) -> int:
 def flops_per_token(
     config: EncoderConfig, *, seq: int, masked_fraction: float = 0.0, training: bool = False
 ) -> float:
-    """Multiply-adds counted as two. The vocabulary's product counts at masked positions only;
+    """Multiply-adds counted as two. Logits over the vocabulary count at masked positions only;
     backward is twice forward."""
     size, embedding = config.hidden_size, config.embedding_size
     applications = config.num_layers * config.layers_per_group

@@ -17,7 +17,7 @@ from litebert.model.positions import position_ids
 
 class BandedEmbedding(nn.Module):
     """Adaptive input embeddings (Baevski & Auli 2019): bands of ids have ever narrower tables, each
-    with a linear map to E; the first table has width E and no map."""
+    with a linear layer to E; the first table has width E and none."""
 
     def __init__(self, config: EncoderConfig, padding: int | None) -> None:
         super().__init__()

@@ -93,7 +93,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     """The nearest orthogonal matrices, roughly: singular values between about 0.7 and 1.2, the same
     singular vectors.
 
-    Wide matrices or square ones; three products a round and nothing between them.
+    Wide matrices or square ones; three matmuls a round and nothing between them.
     """
     a, b, c = COEFFICIENTS
     # a GPU is fast in it, and roughness does not matter

@@ -339,7 +339,7 @@ def _read_verified(out: Path) -> dict[str, Any]:
 
 
 def _check_sizes(recipe: PretrainRecipe) -> None:
-    """8-bit products are of sizes that are multiples of 16."""
+    """8-bit matmuls are of sizes that are multiples of 16."""
     for name in ("hidden_size", "ffn_size"):
         size = getattr(recipe.encoder, name)
         if size % MULTIPLE:

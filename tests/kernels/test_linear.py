@@ -1,4 +1,4 @@
-"""Products by an algorithm of our choice are products: a map and its way back, whoever multiplies.
+"""Matmuls by an algorithm of our choice equal torch's, forward and backward, whoever multiplies.
 
 Without a GPU a library in Python stands in for NVIDIA's: it knows the same calls, and reads and
 writes the same memory.
@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from litebert.kernels import cublaslt as lt
-from litebert.kernels import linear as products
+from litebert.kernels import linear as linear_module
 from litebert.kernels.linear import linear, matmul
 
 HAS_GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
-TURNS = [(False, False), (False, True), (True, False), (True, True)]
+TRANSPOSES = [(False, False), (False, True), (True, False), (True, True)]
 ROWS, INNER, COLUMNS = 40, 24, 16
 PROPOSED = (0, 0, 0)
 """The algorithm that a library in Python proposes."""
@@ -40,17 +40,17 @@ def draw(
 def factors(
     transpose_left: bool, transpose_right: bool, **settings: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Two matrices as they lie, and their product."""
+    """Two matrices as they are stored, and their matmul."""
     left, right = draw(ROWS, INNER, seed=1, **settings), draw(INNER, COLUMNS, seed=2, **settings)
-    lying = [
-        (each.mT if is_turned else each).contiguous()
-        for each, is_turned in ((left, transpose_left), (right, transpose_right))
+    stored = [
+        (each.mT if is_transposed else each).contiguous()
+        for each, is_transposed in ((left, transpose_left), (right, transpose_right))
     ]
-    return lying[0], lying[1], left.double() @ right.double()
+    return stored[0], stored[1], left.double() @ right.double()
 
 
-@pytest.mark.parametrize(("transpose_left", "transpose_right"), TURNS)
-def test_either_factor_may_lie_turned(transpose_left: bool, transpose_right: bool) -> None:
+@pytest.mark.parametrize(("transpose_left", "transpose_right"), TRANSPOSES)
+def test_either_factor_may_be_transposed(transpose_left: bool, transpose_right: bool) -> None:
     left, right, expected = factors(transpose_left, transpose_right)
     bias = draw(COLUMNS, seed=3)
     actual = matmul(
@@ -75,7 +75,7 @@ def test_either_factor_may_lie_turned(transpose_left: bool, transpose_right: boo
 
 @pytest.mark.parametrize("wants_bias", [True, False])
 @pytest.mark.parametrize("adds", [True, False])
-def test_a_map_is_that_of_torch(wants_bias: bool, adds: bool) -> None:
+def test_a_linear_layer_is_that_of_torch(wants_bias: bool, adds: bool) -> None:
     states, weight, bias = draw(2, 5, 6, seed=1), draw(3, 6, seed=2), draw(3, seed=3)
     leaves = [
         leaf.requires_grad_()
@@ -95,11 +95,11 @@ def test_a_map_is_that_of_torch(wants_bias: bool, adds: bool) -> None:
 def test_torch_takes_it_for_an_operator_of_its_own() -> None:
     """Schema, shapes without data, and what it costs: torch's own checks."""
     left, right, _ = factors(False, True)
-    torch.library.opcheck(products._matmul, (left, right, None, None, False, True, True))
+    torch.library.opcheck(linear_module._matmul, (left, right, None, None, False, True, True))
     torch.library.opcheck(
-        products._matmul, (left, right, None, draw(ROWS, COLUMNS), False, True, True)
+        linear_module._matmul, (left, right, None, draw(ROWS, COLUMNS), False, True, True)
     )
-    for transpose_left, transpose_right in TURNS:
+    for transpose_left, transpose_right in TRANSPOSES:
         left, right, _ = factors(transpose_left, transpose_right)
         with FlopCounterMode(display=False) as counter:
             matmul(left, right, transpose_left=transpose_left, transpose_right=transpose_right)
@@ -122,9 +122,9 @@ def test_what_decides_is_the_shape(changes: dict[str, Any], expected: lt.Algorit
     assert lt.choice(shape._replace(**changes)) == expected
 
 
-def memory(place: Any, numbers: int) -> Tensor:
+def memory(address: Any, numbers: int) -> Tensor:
     return torch.frombuffer(
-        (ctypes.c_char * (2 * numbers)).from_address(place.value), dtype=torch.bfloat16
+        (ctypes.c_char * (2 * numbers)).from_address(address.value), dtype=torch.bfloat16
     )
 
 
@@ -132,7 +132,7 @@ class StandIn:
     """cuBLASLt's calls in Python, on a CPU's memory: columns come first, as in the library."""
 
     def __init__(self) -> None:
-        self.made: list[Any] = []
+        self.objects: list[Any] = []
         self.status: dict[str, int] = {}
         """Of calls that fail."""
         self.multiplied: list[tuple[int, ...]] = []
@@ -142,8 +142,8 @@ class StandIn:
         return 130_100
 
     def keep(self, where: Any, thing: Any) -> int:
-        self.made.append(thing)
-        where._obj.value = len(self.made)
+        self.objects.append(thing)
+        where._obj.value = len(self.objects)
         return 0
 
     def cublasLtCreate(self, where: Any) -> int:  # noqa: N802
@@ -169,7 +169,7 @@ class StandIn:
         self, description: Any, name: int, value: Any, size: Any
     ) -> int:
         assert ctypes.sizeof(value._obj) == size.value
-        self.made[description.value - 1][name] = value._obj
+        self.objects[description.value - 1][name] = value._obj
         return 0
 
     cublasLtMatmulPreferenceSetAttribute = cublasLtMatmulDescSetAttribute  # noqa: N815
@@ -182,9 +182,9 @@ class StandIn:
         self, algorithm: Any, name: int, value: Any, size: Any
     ) -> int:
         assert ctypes.sizeof(value._obj) == size.value
-        places = {lt.TILE: 0, lt.CUSTOM_OPTION: 1, lt.CLUSTER: 2}
-        if name in places:
-            algorithm._obj[places[name]] = value._obj.value
+        indices = {lt.TILE: 0, lt.CUSTOM_OPTION: 1, lt.CLUSTER: 2}
+        if name in indices:
+            algorithm._obj[indices[name]] = value._obj.value
         return 0
 
     def cublasLtMatmulAlgoCheck(self, *args: Any) -> int:  # noqa: N802
@@ -198,11 +198,11 @@ class StandIn:
         alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d, algorithm, *_rest = args
         assert alpha._obj.value == 1
         assert beta._obj.value == (c.value != d.value)
-        about = self.made[description.value - 1]
+        about = self.objects[description.value - 1]
 
-        def matrix(place: Any, layout: Any) -> Tensor:
-            rows, columns = self.made[layout.value - 1]
-            return memory(place, rows * columns).view(columns, rows).mT
+        def matrix(address: Any, layout: Any) -> Tensor:
+            rows, columns = self.objects[layout.value - 1]
+            return memory(address, rows * columns).view(columns, rows).mT
 
         left, right, out = matrix(a, of_a), matrix(b, of_b), matrix(d, of_d)
         left, right = (
@@ -227,21 +227,21 @@ class StandIn:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """In place of the library; a CPU has no streams and no devices."""
-    made = StandIn()
+    library = StandIn()
     for name in ("version", "handle", "plan"):
         monkeypatch.setattr(lt, name, getattr(lt, name).__wrapped__)
-    monkeypatch.setattr(lt, "library", lambda: made)
+    monkeypatch.setattr(lt, "library", lambda: library)
     monkeypatch.setattr(lt, "handle", lambda device: ctypes.c_void_p(1))
-    monkeypatch.setattr(products, "suits_cublaslt", lambda *args: True)
+    monkeypatch.setattr(linear_module, "suits_cublaslt", lambda *args: True)
     monkeypatch.setattr("torch.cuda.current_stream", lambda device: SimpleNamespace(cuda_stream=0))
-    return made
+    return library
 
 
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
-@pytest.mark.parametrize(("transpose_left", "transpose_right"), TURNS)
+@pytest.mark.parametrize(("transpose_left", "transpose_right"), TRANSPOSES)
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("adds", [True, False])
-def test_the_library_is_told_right(
+def test_the_library_gets_the_right_arguments(
     stand_in: StandIn, transpose_left: bool, transpose_right: bool, has_bias: bool, adds: bool
 ) -> None:
     left, right, expected = factors(transpose_left, transpose_right, dtype=torch.bfloat16)
@@ -256,7 +256,7 @@ def test_the_library_is_told_right(
 
 
 @pytest.mark.skipif(HAS_GPU, reason="there the library itself is")
-def test_gelu_and_its_input_come_from_one_product(stand_in: StandIn) -> None:
+def test_gelu_and_its_input_come_from_one_matmul(stand_in: StandIn) -> None:
     left, right, expected = factors(False, True, dtype=torch.bfloat16)
     bias = draw(COLUMNS, seed=3, dtype=torch.bfloat16)
     before, out = torch.empty(2, ROWS, COLUMNS, dtype=torch.bfloat16)
@@ -306,22 +306,22 @@ def test_memory_that_begins_anywhere_is_left_to_torch(stand_in: StandIn) -> None
 
 
 def test_few_tokens_and_other_arithmetic_are_left_to_torch() -> None:
-    assert not products.suits_cublaslt(
-        torch.empty(products.LEAST_TOKENS, 8, dtype=torch.bfloat16), 8
+    assert not linear_module.suits_cublaslt(
+        torch.empty(linear_module.LEAST_TOKENS, 8, dtype=torch.bfloat16), 8
     ), "on a processor"
     if HAS_GPU:
-        many = torch.empty(products.LEAST_TOKENS, 8, dtype=torch.bfloat16, device="cuda")
-        assert products.suits_cublaslt(many, 8, 16)
-        assert not products.suits_cublaslt(many[1:], 8)
-        assert not products.suits_cublaslt(many.float(), 8)
-        assert not products.suits_cublaslt(many, 8, 12)
+        many = torch.empty(linear_module.LEAST_TOKENS, 8, dtype=torch.bfloat16, device="cuda")
+        assert linear_module.suits_cublaslt(many, 8, 16)
+        assert not linear_module.suits_cublaslt(many[1:], 8)
+        assert not linear_module.suits_cublaslt(many.float(), 8)
+        assert not linear_module.suits_cublaslt(many, 8, 12)
 
 
 # on a GPU: the library itself
 
 
-def relative(found: Tensor, exact: Tensor) -> float:
-    return float((found.double() - exact).norm() / exact.norm())
+def relative(actual: Tensor, exact: Tensor) -> float:
+    return float((actual.double() - exact).norm() / exact.norm())
 
 
 def plainly(states: Tensor, weight: Tensor, bias: Tensor, added: Tensor | None = None) -> Tensor:
@@ -335,7 +335,7 @@ def plainly(states: Tensor, weight: Tensor, bias: Tensor, added: Tensor | None =
     ("inputs", "outputs"), [(768, 2304), (768, 768), (768, 3072), (3072, 768), (64, 136)]
 )
 @pytest.mark.parametrize("adds", [True, False])
-def test_each_product_errs_no_more_than_torch(
+def test_each_matmul_errs_no_more_than_torch(
     rows: int, inputs: int, outputs: int, adds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
@@ -384,8 +384,8 @@ def test_our_choicewill_do(size: int) -> None:
             else []
         )
         for changes in kinds:
-            asked = shape._replace(**changes)
-            plan, choice = lt._plan(asked), lt.choice(asked)
+            changed = shape._replace(**changes)
+            plan, choice = lt._plan(changed), lt.choice(changed)
             assert choice is not None
             assert bytes(plan.algorithm) == bytes(
                 lt._chosen_algorithm(
@@ -396,7 +396,7 @@ def test_our_choicewill_do(size: int) -> None:
 
 @needs_gpu
 @pytest.mark.parametrize("width", [768, 4096])
-def test_gelu_in_a_product_errs_no_more_than_after_it(width: int) -> None:
+def test_gelu_in_a_matmul_errs_no_more_than_after_it(width: int) -> None:
     from litebert.kernels.feed_forward import _matmul_gelu
 
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
@@ -414,7 +414,7 @@ def test_gelu_in_a_product_errs_no_more_than_after_it(width: int) -> None:
 
 
 @needs_gpu
-def test_a_recorded_product_is_the_same() -> None:
+def test_a_recorded_matmul_is_the_same() -> None:
     settings: dict[str, Any] = {"dtype": torch.bfloat16, "device": "cuda"}
     left, right = draw(8192, 768, seed=1, **settings), draw(768, 768, seed=2, **settings)
     expected, graph = matmul(left, right), torch.cuda.CUDAGraph()
