@@ -43,8 +43,9 @@ VARIABLE = "LITEBERT_KERNELS"
 HOPPER = 9
 SHARED_MEMORY = 128 << 10
 """Bytes of a multiprocessor's shared memory that the largest tile takes."""
-LONGEST = 512
-"""Tokens of a row that our attention reads."""
+SHORT, LONG = 128, 512
+"""Tokens up to which our two attentions read a row: a longer one has more scores than a program of
+the first has registers; the second was measured and tested no further."""
 HEAD_SIZES = (16, 32, 64, 128)
 LEAST_ROTARY = 32
 """Numbers of a head whose halves are large enough for a tensor core."""
@@ -134,7 +135,7 @@ class Gate:
     def packs(self, longest: int, *, dropout: float) -> bool:
         """Whether rows of up to `longest` tokens are read packed; with attention dropout, our own
         kernel alone does that."""
-        return self.varlen and (not dropout or (self.attention and longest <= LONGEST))
+        return self.varlen and (not dropout or (self.attention and longest <= LONG))
 
 
 _GATES: WeakKeyDictionary[Encoder, Gate] = WeakKeyDictionary()

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from litebert.kernels.gate import LONG, SHORT, Gate
 from litebert.kernels.linear import FusedProjection, bias_gradients, concatenated, linear
 from litebert.model.layers import (
     Adapters,
@@ -35,14 +36,11 @@ from litebert.model.positions import KeyMask, Needed, Packing, Rotation
 
 if TYPE_CHECKING:
     from litebert.kernels.attention.rotary import Rotary
-    from litebert.kernels.gate import Gate
 
-SHORT, LONG = 128, 512
-"""Tokens up to which short_attention (without dropout) and long_attention read a row."""
 Kernel = Callable[..., Tensor]
 
 
-def fast_layer(gate: "Gate") -> Layer:
+def fast_layer(gate: Gate) -> Layer:
     """`apply_layer` with the kernels that the gate has on."""
 
     def layer(
@@ -62,7 +60,7 @@ def fast_layer(gate: "Gate") -> Layer:
 
 
 def _attention(
-    gate: "Gate",
+    gate: Gate,
     module: Attention,
     states: States,
     mask: KeyMask | Packing | None,
@@ -111,7 +109,7 @@ def _attention(
     return residual(module, states, needed, lambda x: _linear(module, "output", attend(x)))
 
 
-def _feed_forward(gate: "Gate", module: FeedForward, states: Chosen) -> Chosen:
+def _feed_forward(gate: Gate, module: FeedForward, states: Chosen) -> Chosen:
     is_fused = gate.feed_forward and not gate.quantizes and torch.is_grad_enabled()
 
     def fused(x: Tensor, outer_bias: Tensor, skip: Tensor | None = None) -> Tensor:
@@ -137,7 +135,7 @@ def _feed_forward(gate: "Gate", module: FeedForward, states: Chosen) -> Chosen:
     return residual(module, states, None, lambda x: _linear(module, "outer", activated(x)))
 
 
-def _fuses_norm(gate: "Gate", module: Attention | FeedForward) -> bool:
+def _fuses_norm(gate: Gate, module: Attention | FeedForward) -> bool:
     """Whether the norm's backward has the bias gradients: nothing may stand between the last linear
     layer and the residual."""
     return gate.norm and torch.is_grad_enabled() and isinstance(module.dropout, nn.Identity)
@@ -147,7 +145,7 @@ def _fuses_norm(gate: "Gate", module: Attention | FeedForward) -> bool:
 
 
 def _kernel(
-    gate: "Gate", mask: KeyMask | Packing | None, needed: Needed | None, dropout: float
+    gate: Gate, mask: KeyMask | Packing | None, needed: Needed | None, dropout: float
 ) -> Kernel | None:
     """Our attention for these rows, or None for torch's."""
     if not gate.attention or not isinstance(mask, Packing):
@@ -173,7 +171,7 @@ def _queries(mask: Packing, needed: Needed | None) -> tuple[Tensor, int]:
 
 
 def _attend(
-    gate: "Gate",
+    gate: Gate,
     kernel: Kernel | None,
     heads: list[Heads],
     mask: KeyMask | Packing | None,
@@ -247,7 +245,7 @@ def _linear(module: nn.Module, name: str, x: Tensor) -> Tensor:
     return out
 
 
-def _add_linear(gate: "Gate", module: nn.Module, name: str, x: Tensor, skip: Tensor) -> Tensor:
+def _add_linear(gate: Gate, module: nn.Module, name: str, x: Tensor, skip: Tensor) -> Tensor:
     """`skip` plus a linear layer whose bias is a constant."""
     quantized, last = _quantized(module, name), getattr(module, name)
     if quantized is not None:
@@ -259,7 +257,7 @@ def _add_linear(gate: "Gate", module: nn.Module, name: str, x: Tensor, skip: Ten
 
 
 def _project(
-    gate: "Gate", module: Attention, x: Tensor, names: tuple[str, ...]
+    gate: Gate, module: Attention, x: Tensor, names: tuple[str, ...]
 ) -> tuple[Tensor, ...]:
     """The named linear layers of the same states, an output each."""
     quantized, linears = _quantized(module, *names), [getattr(module, name) for name in names]

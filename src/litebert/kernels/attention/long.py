@@ -23,9 +23,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from litebert.kernels.attention.long_kernels import forward_kernel, key_kernel, query_kernel
 from litebert.kernels.attention.rotary import Rotary, rotated_copy
 from litebert.kernels.attention.short import empty_like, split_parts, strides, with_dense_heads
+from litebert.kernels.gate import LONG
 
-LONGEST = 512
-"""Rows of more tokens would do too; they were neither measured nor tested."""
 DESCRIPTORS = True
 """Whether loops read by descriptors, or by addresses that the threads compute."""
 ALIGNED = 16
@@ -74,7 +73,7 @@ def long_attention(
     """As `short_attention`, with dropout: with a `seed` (int64, on the device, so that a replayed
     graph has another each time) weights are dropped with probability `dropout`, and the others
     scaled up."""
-    assert max(longest_query, longest_key) <= LONGEST, "longer rows are for torch's attention"
+    assert max(longest_query, longest_key) <= LONG, "longer rows are for torch's attention"
     rest = query_bounds, key_bounds, longest_query, longest_key, seed, dropout
     if rotary is None:
         attended, _ = _forward(parts, *rest)

@@ -27,9 +27,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from litebert.kernels.attention.rotary import Rotary, angles, turned
+from litebert.kernels.gate import SHORT
 
-LONGEST = 128
-"""Rows of more tokens have more scores than a program has registers."""
 STAGES = 5
 """Of the pipeline backward: bounds are fetched four units ahead and tiles two, which leaves a
 unit's time for either. (Triton puts the loads of a loop at its end: fetched one unit ahead they
@@ -58,7 +57,7 @@ def short_attention(
     are not checked: a longer row is undefined behavior. With `rotary`, queries and keys are rotated
     to their positions.
     """
-    assert max(longest_query, longest_key) <= LONGEST, "longer rows are for long_attention"
+    assert max(longest_query, longest_key) <= SHORT, "longer rows are for long_attention"
     bounds = query_bounds, key_bounds, longest_query, longest_key
     if rotary is None:
         attended = _forward(parts, *bounds)
