@@ -179,7 +179,7 @@ class Embedding(nn.Module):
 
 
 def rotary_tables(config: LitebertConfig, positions: Tensor, dtype: torch.dtype) -> Rotation:
-    """Cosine and sine of every position and pair of numbers i, i + size/2 of a head: it is turned
+    """Cosine and sine of every position and pair of numbers i, i + size/2 of a head: it is rotated
     by position · base^(−2i/size) radians (Su et al. 2021)."""
     size = config.hidden_size // config.num_attention_heads
     dtype = torch.promote_types(dtype, torch.float32)

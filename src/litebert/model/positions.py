@@ -54,7 +54,7 @@ class Packing(NamedTuple):
 
 class Rotation(NamedTuple):
     """Rotary positions (Su et al. 2021): at position p the pair of numbers i and i + size/2 of a
-    query or key is turned by p · base^(−2i/size) radians, so that a score depends on the distance
+    query or key is rotated by p · base^(−2i/size) radians, so that a score depends on the distance
     of its two tokens. Values are not rotated.
 
     One for all layers and heads of a forward.

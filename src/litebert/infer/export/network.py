@@ -227,7 +227,7 @@ class Network:
     def _rotate(
         self, graph: Graph, heads: str, inputs: Mapping[str, str], states: str | None
     ) -> str:
-        """Queries or keys, (batch, seq, heads, size), turned by their positions: those of all
+        """Queries or keys, (batch, seq, heads, size), rotated by their positions: those of all
         `states`, or the needed ones."""
         tables = []
         for name in ("cos", "sin"):
@@ -240,11 +240,11 @@ class Network:
             tables.append(graph.op("Unsqueeze", table, _axes(graph, -2)))
         cos, sin = tables
         first, second = graph.ops("Split", heads, count=2, axis=3, num_outputs=2)
-        turned = (
+        rotated = (
             graph.op("Sub", graph.op("Mul", first, cos), graph.op("Mul", second, sin)),
             graph.op("Add", graph.op("Mul", second, cos), graph.op("Mul", first, sin)),
         )
-        return graph.op("Concat", *turned, axis=-1)
+        return graph.op("Concat", *rotated, axis=-1)
 
     def _flat(self, graph: Graph, value: str, name: str) -> str:
         """One number for each token, without an axis of its own."""

@@ -149,7 +149,7 @@ def _rotary_backward(
     query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
     seed: Tensor | None, dropout: float,
 ) -> list[Tensor]:  # fmt: skip
-    """`query` and `key` are rotated; their gradients are turned back."""
+    """`query` and `key` are rotated; their gradients are rotated back."""
     value, tables = split_parts(parts)[2], (cos, sin, query_positions)
     bounds = query_bounds, key_bounds, longest_query, longest_key
     return _run_backward(

@@ -20,7 +20,7 @@ from typing import (
 import triton
 import triton.language as tl
 
-from litebert.kernels.attention.rotary import angles, turned
+from litebert.kernels.attention.rotary import angles, rotated
 from litebert.kernels.attention.short import LOG2_E, LOWEST, span
 
 POSITIONS = tl.constexpr(512)
@@ -92,7 +92,7 @@ def _turned_back(
     half: tl.constexpr = size // 2
     one, other = tl.split(tl.permute(tl.reshape(tile, [block, 2, half]), [0, 2, 1]))
     c, s = angles(cos, sin, query_positions, first, start, count, block, half)
-    one, other = turned(one, other, c, -s)
+    one, other = rotated(one, other, c, -s)
     return tl.reshape(tl.permute(tl.join(one, other), [0, 2, 1]), [block, size])
 
 

@@ -4,7 +4,7 @@
 Heads are read as two tiles of half the size, since a rotation turns number i of a head with number
 i + size/2. Angles' cosines and sines come from small float32 tables by position, the same for all
 rows, heads and layers: they stay in a multiprocessor's cache. Backward reads the queries and keys
-that forward rotated, and turns their gradients back before it writes them. Needs Triton.
+that forward rotated, and rotates their gradients back before it writes them. Needs Triton.
 """
 
 from typing import NamedTuple, no_type_check
@@ -55,7 +55,7 @@ ROWS = 64
 
 @triton.jit
 @no_type_check
-def turned(first, second, cos, sin):
+def rotated(first, second, cos, sin):
     """The two halves of heads, rotated; with the negative sine, rotated back."""
     first, second = first.to(tl.float32), second.to(tl.float32)
     return first * cos - second * sin, second * cos + first * sin
@@ -88,7 +88,7 @@ def rotate_kernel(
     near = tl.load(positions + token, row < count, 0)[:, None] * half + numbers
     c, s = tl.load(cos + near, is_there, 0.0), tl.load(sin + near, is_there, 0.0)
     read = heads + (token.to(tl.int64) * token_stride + head * head_stride)[:, None] + numbers
-    first, second = turned(tl.load(read, is_there, 0.0), tl.load(read + half, is_there, 0.0), c, s)
+    first, second = rotated(tl.load(read, is_there, 0.0), tl.load(read + half, is_there, 0.0), c, s)
     write = out + row.to(tl.int64)[:, None] * (2 * half) + numbers
     tl.store(write, first.to(out.dtype.element_ty), is_there)
     tl.store(write + half, second.to(out.dtype.element_ty), is_there)

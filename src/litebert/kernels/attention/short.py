@@ -26,7 +26,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from litebert.kernels.attention.rotary import Rotary, angles, turned
+from litebert.kernels.attention.rotary import Rotary, angles, rotated
 from litebert.kernels.gate import SHORT
 
 STAGES = 5
@@ -97,15 +97,15 @@ def _rotary_forward(
     query, key, value = split_parts(parts)
     out = query.new_empty(query.shape)
     heads, size = query.shape[1:]
-    rotated = _like_if(saves, query), _like_if(saves, key)
+    copies = _like_if(saves, query), _like_if(saves, key)
     with torch.cuda.device_of(query):
         forward_kernel[((len(key_bounds) - 1) * heads,)](
             query, key, value, out, query_bounds, key_bounds,
-            cos, sin, query_positions, *(rotated if saves else (None, None)),
+            cos, sin, query_positions, *(copies if saves else (None, None)),
             *strides(query, key, value), heads, size**-0.5,
             **_blocks(query, longest_query, longest_key, least=LEAST_ROTARY),
         )  # fmt: skip
-    return out, *rotated
+    return out, *copies
 
 
 def _like_if(saves: bool, heads: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def _rotary_backward(
     cos: Tensor, sin: Tensor, query_positions: Tensor | None,
     query_bounds: Tensor, key_bounds: Tensor, longest_query: int, longest_key: int,
 ) -> list[Tensor]:  # fmt: skip
-    """`query` and `key` are rotated; their gradients are turned back."""
+    """`query` and `key` are rotated; their gradients are rotated back."""
     value, tables = split_parts(parts)[2], (cos, sin, query_positions)
     bounds = query_bounds, key_bounds, longest_query, longest_key
     return _run_backward(parts, query, key, value, gradient, *bounds, tables)
@@ -330,7 +330,7 @@ def _rotated_half_tiles(
 ):  # fmt: skip
     """Rotated; also written to `copy` where there is one."""
     one, other = _half_tiles(tensor, first, is_there, head, token_stride, head_stride, block, half)
-    one, other = turned(one, other, cos, sin)
+    one, other = rotated(one, other, cos, sin)
     one, other = one.to(tensor.dtype.element_ty), other.to(tensor.dtype.element_ty)
     if copy is not None:
         size: tl.constexpr = 2 * half
@@ -511,7 +511,7 @@ def backward_kernel(
             dq2 = tl.dot(ds, k2, input_precision="tf32x3") * scale
             if num_queries + num_keys > 0:  # a branch, where no pipeline fetches angles ahead
                 c, s = angles(cos, sin, None, first_key, 0, num_keys, keys, half)
-                dk1, dk2 = turned(dk1, dk2, c, -s)
+                dk1, dk2 = rotated(dk1, dk2, c, -s)
                 _store_half_tiles(
                     key_gradient, dk1, dk2, first_key, is_key, head, heads * size * key_group,
                     size, keys, half,
@@ -520,7 +520,7 @@ def backward_kernel(
                     c, s = angles(
                         cos, sin, query_positions, first_query, 0, num_queries, queries, half
                     )
-                dq1, dq2 = turned(dq1, dq2, c, -s)
+                dq1, dq2 = rotated(dq1, dq2, c, -s)
                 _store_half_tiles(
                     query_gradient, dq1, dq2, first_query, is_query, head,
                     heads * size * query_group, size, queries, half,
