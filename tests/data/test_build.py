@@ -18,7 +18,7 @@ from litebert.data import build as build_module
 from litebert.data import runners
 from litebert.data.build import BuildOptions, build_shards
 from litebert.data.corpus import CorpusOptions, read_documents
-from litebert.data.shard_writer import Progress
+from litebert.data.shard_writer import BuildProgress
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.text.sentences import split_sentences
@@ -183,10 +183,10 @@ def test_only_what_is_missing_is_made_again(
     assert contents(out) == contents(built)
 
 
-def interrupt_after(parcels: int) -> Callable[[Progress], None]:
+def interrupt_after(parcels: int) -> Callable[[BuildProgress], None]:
     left = [parcels]
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: BuildProgress) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
@@ -368,7 +368,7 @@ def test_no_text_at_all(tokenizer: Path, tmp_path: Path) -> None:
 
 
 def test_two_builds_at_once(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
-    def meanwhile(progress: Progress) -> None:
+    def meanwhile(progress: BuildProgress) -> None:
         with pytest.raises(DataError, match="another build is at work"):
             small_build(corpus, tokenizer, tmp_path)
 
@@ -467,7 +467,7 @@ def test_bad_rows_kept_inside_the_corpus_are_no_part_of_it(
 def test_a_corpus_that_changes_meanwhile(tokenizer: Path, tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.txt", made_documents(5))
 
-    def change(progress: Progress) -> None:
+    def change(progress: BuildProgress) -> None:
         path.write_text("something else")
 
     with pytest.raises(DataError, match=r"a\.txt changed while it was read"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from litebert.data.build import BuildOptions, BuildReport, build_shards
 from litebert.data.corpus import CorpusOptions
-from litebert.data.shard_writer import Progress
+from litebert.data.shard_writer import BuildProgress
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
 
@@ -53,7 +53,7 @@ def small_build(
     out: Path,
     *,
     bad_rows: str = "error",
-    watch: Callable[[Progress], None] | None = None,
+    watch: Callable[[BuildProgress], None] | None = None,
     **changes: object,
 ) -> BuildReport:
     """A build with chunks and shards so small that there are many of them."""

@@ -9,7 +9,7 @@ from litebert.errors import ConfigError
 from litebert.files import write_json
 from litebert.lab.catalog import STUDIES
 from litebert.lab.estimate import study_bytes, study_flops, training_bytes
-from litebert.lab.plan import Inputs, plan_study
+from litebert.lab.plan import StudyInputs, plan_study
 from litebert.lab.pool import Job
 from litebert.lab.results import RESULT, SPEED
 from litebert.lab.study import Row, Scale, Study
@@ -17,15 +17,15 @@ from litebert.testing import tiny_shards, tiny_task
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> StudyInputs:
     folder = tmp_path_factory.mktemp("inputs")
     shards = tiny_shards(folder / "tiny")
     tiny_task(folder / "tasks" / "glue", "rte")
     (folder / "tasks" / "blimp").mkdir()
-    return Inputs(data=shards, tasks=folder / "tasks", device="cpu")
+    return StudyInputs(data=shards, tasks=folder / "tasks", device="cpu")
 
 
-def plan(name: str, out: Path, inputs: Inputs, seeds: int = 1) -> dict[str, Job]:
+def plan(name: str, out: Path, inputs: StudyInputs, seeds: int = 1) -> dict[str, Job]:
     jobs = plan_study(STUDIES[name], "cpu", out, inputs, seeds=seeds)
     return {job.folder.name: job for job in jobs}
 
@@ -34,7 +34,7 @@ def words(job: Job) -> list[str]:
     return [" ".join(command.words) for command in job.commands]
 
 
-def test_deeper_models_start_from_shallower_ones(tmp_path: Path, inputs: Inputs) -> None:
+def test_deeper_models_start_from_shallower_ones(tmp_path: Path, inputs: StudyInputs) -> None:
     jobs = plan("depth", tmp_path, inputs, seeds=2)
     deeper = jobs["12-layers-seed1"]
     assert deeper.needs == [jobs["6-layers-seed1"]]
@@ -43,7 +43,7 @@ def test_deeper_models_start_from_shallower_ones(tmp_path: Path, inputs: Inputs)
     assert not jobs["1-layers-seed0"].needs
 
 
-def test_weights_that_are_gone_are_trained_again(tmp_path: Path, inputs: Inputs) -> None:
+def test_weights_that_are_gone_are_trained_again(tmp_path: Path, inputs: StudyInputs) -> None:
     for name in ("1-layers-seed0", "3-layers-seed0"):
         (tmp_path / name).mkdir()
         write_json(tmp_path / name / RESULT, {"row": name})
@@ -57,7 +57,7 @@ def test_weights_that_are_gone_are_trained_again(tmp_path: Path, inputs: Inputs)
     assert "3-layers-seed0" not in plan("depth", tmp_path, inputs)
 
 
-def test_an_ensemble_waits_for_its_members(tmp_path: Path, inputs: Inputs) -> None:
+def test_an_ensemble_waits_for_its_members(tmp_path: Path, inputs: StudyInputs) -> None:
     jobs = plan("ensemble", tmp_path, inputs, seeds=2)
     each, every = jobs["three-checkpoints-of-a-seed-seed1"], jobs["all-seeds-of-the-third-seed0"]
     assert "all-seeds-of-the-third-seed1" not in jobs
@@ -69,10 +69,12 @@ def test_an_ensemble_waits_for_its_members(tmp_path: Path, inputs: Inputs) -> No
     assert len(every.needs) == 2
     assert words(each)[0].startswith("litebert.cli ensemble rte --data")
     with pytest.raises(ConfigError, match="averages fine-tuned models; name the folder of the ta"):
-        plan("ensemble", tmp_path / "b", Inputs(data=inputs.data))
+        plan("ensemble", tmp_path / "b", StudyInputs(data=inputs.data))
 
 
-def test_equal_time_takes_its_tokens_from_a_measured_speed(tmp_path: Path, inputs: Inputs) -> None:
+def test_equal_time_takes_its_tokens_from_a_measured_speed(
+    tmp_path: Path, inputs: StudyInputs
+) -> None:
     job = plan("equal-time", tmp_path, inputs)["nothing-shared-seed0"]
     rehearsal, training = job.commands[:2]
     assert "--dry-run" in rehearsal.words
@@ -82,7 +84,7 @@ def test_equal_time_takes_its_tokens_from_a_measured_speed(tmp_path: Path, input
     assert "--dry-run" not in again.commands[0].words  # a resumed run keeps its length
 
 
-def test_measurements_of_a_model_have_commands(tmp_path: Path, inputs: Inputs) -> None:
+def test_measurements_of_a_model_have_commands(tmp_path: Path, inputs: StudyInputs) -> None:
     grammar = words(plan("agreement", tmp_path / "a", inputs)["all-shared-seed0"])
     assert "evaluate blimp" in grammar[1]
     assert grammar[1].endswith("--limit 50")
@@ -93,26 +95,28 @@ def test_measurements_of_a_model_have_commands(tmp_path: Path, inputs: Inputs) -
     assert "litebert.lab.vectors" in words(frozen["word2vec-seed0"])[1]
     assert len(frozen["word2vec-seed0"].commands) == 2  # word vectors are not fine-tuned
     text = tmp_path / "text.txt"
-    with_text = Inputs(data=inputs.data, text=text, device="cpu")
+    with_text = StudyInputs(data=inputs.data, text=text, device="cpu")
     assert any(
         f"evaluate masked --model {tmp_path}/d/none-seed0/pretrain --data {text}" in each
         for each in words(plan("order", tmp_path / "d", with_text)["none-seed0"])
     )
 
 
-def test_speed_is_timed_once_more_with_two_ranks(tmp_path: Path, inputs: Inputs) -> None:
+def test_speed_is_timed_once_more_with_two_ranks(tmp_path: Path, inputs: StudyInputs) -> None:
     one, two = words(plan("speed", tmp_path, inputs)["bert-base-seed0"])
     assert one.startswith("litebert.cli pretrain")
     assert two.startswith("torch.distributed.run --standalone --nproc-per-node 2 -m litebert.cli")
 
 
-def test_more_data_is_asked_for_and_has_the_same_vocabulary(tmp_path: Path, inputs: Inputs) -> None:
+def test_more_data_is_asked_for_and_has_the_same_vocabulary(
+    tmp_path: Path, inputs: StudyInputs
+) -> None:
     with pytest.raises(ConfigError, match="name their folder with --more-data"):
         plan("data", tmp_path / "a", inputs)
     other = tiny_shards(tmp_path / "other", vocab_size=70)
     with pytest.raises(ConfigError, match="hold tokens of two vocabularies"):
-        plan("data", tmp_path / "b", Inputs(data=inputs.data, more_data=other))
-    same = plan("data", tmp_path / "c", Inputs(data=inputs.data, more_data=inputs.data))
+        plan("data", tmp_path / "b", StudyInputs(data=inputs.data, more_data=other))
+    same = plan("data", tmp_path / "c", StudyInputs(data=inputs.data, more_data=inputs.data))
     assert f"--data {inputs.data}" in words(same["with-more-text-seed0"])[0]
 
 

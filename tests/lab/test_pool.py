@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from litebert.errors import InterruptedRunError
-from litebert.lab.pool import Command, Job, Limits, Pool, minutes_of
+from litebert.lab.pool import Command, Job, Pool, PoolLimits, minutes_of
 from litebert.lab.results import LOG, RECIPE
 from litebert.testing import tiny_recipe
 
@@ -61,7 +61,7 @@ def pool(runs: list[Job], **limits: float) -> Pool:
     made = Pool(
         runs,
         lambda words, output, log: Pretended(words, log),
-        Limits(**limits),  # type: ignore[arg-type]
+        PoolLimits(**limits),  # type: ignore[arg-type]
         lines.append,
         rates,
     )
@@ -103,7 +103,7 @@ def test_arguments_of_a_command_are_known_when_it_starts(tmp_path: Path) -> None
         seen.append(list(words))
         return Pretended(words, log)
 
-    Pool([one], launch, Limits(), lambda line: None).run()
+    Pool([one], launch, PoolLimits(), lambda line: None).run()
     assert seen == [["fake", "2", "0"], ["fake", "1", "0", "--tokens", "7"]]
 
 

@@ -17,7 +17,7 @@ from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_s
 from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.corpus import CorpusOptions, find_files, ignored_files
 from litebert.data.runners import bound_heap
-from litebert.data.shard_writer import Progress as BuildProgress
+from litebert.data.shard_writer import BuildProgress
 from litebert.data.show import LEGEND, describe
 from litebert.data.spec import ExampleSpec, Split
 from litebert.data.stream import Stream

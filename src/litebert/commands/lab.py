@@ -15,7 +15,7 @@ from litebert.files import to_json, write_file
 from litebert.lab.catalog import STUDIES, find_study
 from litebert.lab.estimate import describe_costs
 from litebert.lab.pack import pack_studies, unpack_studies
-from litebert.lab.plan import Inputs
+from litebert.lab.plan import StudyInputs
 from litebert.lab.plot import plot as draw
 from litebert.lab.pool import minutes_of
 from litebert.lab.results import collect
@@ -164,7 +164,7 @@ def run(
     if trained and not data:
         raise ConfigError("a study is trained on shards; name their folder with --data")
     if trained:
-        inputs = Inputs(
+        inputs = StudyInputs(
             data=Path(data),
             more_data=Path(more_data) if more_data else None,
             tasks=Path(tasks) if tasks else None,

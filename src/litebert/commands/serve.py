@@ -16,7 +16,7 @@ from litebert.commands.marks import (
     note,
 )
 from litebert.errors import ConfigError, MissingExtraError
-from litebert.infer.engines import check_choice
+from litebert.infer.engines import check_engine_name
 from litebert.terminal import write_line
 
 _MAX_PORT = 65535
@@ -89,7 +89,7 @@ def serve(
             the fewest.
         max_replicas: With --runner ray, the most replicas; as many run as the load asks for.
     """
-    check_choice(engine)
+    check_engine_name(engine)
     if runner != "ray" and not (replicas is None and max_replicas is None):
         raise ConfigError("replicas are processes of a Ray cluster; add --runner ray")
     if not 0 <= port <= _MAX_PORT:

@@ -20,7 +20,7 @@ from litebert.data.corpus import CorpusFile, CorpusOptions, find_files
 from litebert.data.encode import EncoderRecipe
 from litebert.data.journal import QUARANTINE_FILE, Journal, Record, make_plan
 from litebert.data.runners import RUNNERS, open_runner
-from litebert.data.shard_writer import Assembler, Progress
+from litebert.data.shard_writer import Assembler, BuildProgress
 from litebert.data.shards import INDEX_FILE, TOKENIZER_FOLDER, Shards
 from litebert.errors import ConfigError, DataError
 from litebert.files import DISK_FULL, Lock, check_local, open_atomic, publish, write_json
@@ -92,7 +92,7 @@ def build_shards(
     tokenizer: str | os.PathLike[str],
     out: str | os.PathLike[str],
     options: BuildOptions | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
     """Build the shards of `corpus` in the folder `out`, or resume; `watch` is called for each
     parcel."""

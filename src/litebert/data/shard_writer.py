@@ -28,7 +28,7 @@ _HEADER_BYTES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class BuildProgress:
     """How far a build is."""
 
     file: int
@@ -52,7 +52,7 @@ class Assembler:
         *,
         shard_tokens: int,
         dtype: str,
-        watch: Callable[[Progress], None] | None = None,
+        watch: Callable[[BuildProgress], None] | None = None,
     ) -> None:
         self._files = files
         self._options = options
@@ -106,7 +106,7 @@ class Assembler:
             file, offset = parcel.files[-1], parcel.chunks[-1].offset
             total = tokens + shard.num_tokens
             self._watch(
-                Progress(file=file, offset=offset, text_bytes=self.encoded_bytes, tokens=total)
+                BuildProgress(file=file, offset=offset, text_bytes=self.encoded_bytes, tokens=total)
             )
 
 

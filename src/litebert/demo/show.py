@@ -96,7 +96,7 @@ def filled_sentence(text: str, word: str, guesses: Sequence[tuple[str, float]]) 
     return line.append("right" if guesses and guesses[0][0] == word else "", "green")
 
 
-def shorten(text: str, limit: int = 140) -> str:
+def excerpt(text: str, limit: int = 140) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[:limit].rsplit(" ", 1)[0] + " …"

@@ -38,7 +38,7 @@ from litebert.demo.corpus import (
     write_text,
 )
 from litebert.demo.folder import DemoFolder
-from litebert.demo.show import Show, filled_mask, filled_sentence, shorten
+from litebert.demo.show import Show, excerpt, filled_mask, filled_sentence
 from litebert.files import write_folder
 from litebert.infer.predictor import load
 from litebert.models.index import default_model, embedded_models
@@ -213,7 +213,7 @@ class Walk:
                 )
                 write_folder(self.folder.tokenizer, trained.save)
             tokenizer = Tokenizer.load(self.folder.tokenizer)
-            shown = shorten(next(speech for speech in speeches if speech.heldout).paragraphs[0], 90)
+            shown = excerpt(next(speech for speech in speeches if speech.heldout).paragraphs[0], 90)
             self.show.say(f"{tokenizer.vocab_size:,} tokens, by SentencePiece; ▁ begins a word")
             self.show.say(" ".join(tokenizer.tokens[i] for i in tokenizer.encode(shown)), "dim")
             self.facts["vocabulary"] = {"tokens": tokenizer.vocab_size}
@@ -386,7 +386,7 @@ class Walk:
                 assert isinstance(paragraph, TextExample)
                 assert isinstance(guess, LabelPrediction)
                 chance = guess.probabilities[guess.label]
-                self.show.say(f"“{shorten(paragraph.first)}”")
+                self.show.say(f"“{excerpt(paragraph.first)}”")
                 verdict, style = (
                     ("right", "green")
                     if guess.label == era

@@ -74,7 +74,7 @@ def has_gpu() -> bool:
     return Path("/dev/nvidiactl").exists()
 
 
-def check_choice(engine: str) -> None:
+def check_engine_name(engine: str) -> None:
     check_known("engine", engine, get_args(EngineChoice))
 
 

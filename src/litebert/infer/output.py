@@ -24,7 +24,7 @@ RECORD_SECONDS = 1.0
 """Between two records of progress: the work that a kill can undo."""
 
 
-class Progress(NamedTuple):
+class FileProgress(NamedTuple):
     """The state of a file; one value, so that an interruption sees the old one or the new one."""
 
     rows: int = 0
@@ -48,7 +48,7 @@ class ResumableFile:
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._record = self.path.with_name(self.path.name + ".progress.json")
         self._identity = json.loads(json.dumps(identity))  # as it will be read back
-        self.progress = Progress()
+        self.progress = FileProgress()
         self._recorded_at = 0.0
         self._lock: Lock | None = None
         if self.path.is_dir():
@@ -79,7 +79,7 @@ class ResumableFile:
             rest = memoryview(lines)
             while rest:
                 rest = rest[self._file.write(rest) :]
-            self.progress = Progress(rows, self.progress.size + len(lines), digest)
+            self.progress = FileProgress(rows, self.progress.size + len(lines), digest)
             if time.monotonic() - self._recorded_at >= RECORD_SECONDS:
                 self._write_record(self.progress)
         except OSError as error:
@@ -135,11 +135,11 @@ class ResumableFile:
             self._partial.unlink()
         else:
             if size < self.progress.size or self.progress.finished:
-                self.progress = Progress()  # someone removed lines: start over
+                self.progress = FileProgress()  # someone removed lines: start over
             self._file.truncate(self.progress.size)
             self._write_record(self.progress)
 
-    def _read_record(self) -> Progress:
+    def _read_record(self) -> FileProgress:
         try:
             record = read_json(self._record)
             if record["format"] != FORMAT or record["version"] != VERSION:
@@ -147,7 +147,7 @@ class ResumableFile:
                     f"it is {shorten(record['format'])} of version {shorten(record['version'])}"
                 )
             before = dict(record["made_from"])
-            progress = Progress(
+            progress = FileProgress(
                 rows=int(record["rows"]),
                 size=int(record["bytes"]),
                 digest=str(record["digest"]),
@@ -158,7 +158,7 @@ class ResumableFile:
                 f"{self._record} cannot be read ({error}); start over with --overwrite"
             ) from error
         if not progress.rows:
-            return Progress()  # nothing is lost by starting anew, with whatever settings
+            return FileProgress()  # nothing is lost by starting anew, with whatever settings
         changed = [
             f"{name}: {_shorten(before.get(name))} then, {_shorten(value)} now"
             for name, value in self._identity.items()
@@ -171,7 +171,7 @@ class ResumableFile:
             )
         return progress
 
-    def _write_record(self, progress: Progress) -> None:
+    def _write_record(self, progress: FileProgress) -> None:
         """Lines reach the disk before the record that counts them does."""
         os.fsync(self._file.fileno())
         record = {

@@ -396,12 +396,12 @@ def load(
     `threshold` on; None for the calibrated one. Predictions then have a depth. `unverified` loads
     a model whose manifest.json is missing or does not match its files.
     """
-    from litebert.infer.engines import check_choice, choose_engine, open_export
+    from litebert.infer.engines import check_engine_name, choose_engine, open_export
     from litebert.infer.exported import is_export
     from litebert.loading import find_checkpoint
     from litebert.models.index import default_model
 
-    check_choice(engine)
+    check_engine_name(engine)
     model: Any = default_model().folder if folder is None else folder
     source = os.fspath(model) if isinstance(model, str | os.PathLike) else model
     if not isinstance(source, str):

@@ -46,7 +46,7 @@ _CLI = "litebert.cli"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class StudyInputs:
     """What runs read, and where."""
 
     data: Path
@@ -87,7 +87,7 @@ class Inputs:
 
 
 def plan_study(
-    study: Study, scale: str, out: Path, inputs: Inputs, *, seeds: int | None = None
+    study: Study, scale: str, out: Path, inputs: StudyInputs, *, seeds: int | None = None
 ) -> list[Job]:
     """The jobs that are missing, in an order in which none waits for a later one."""
     planner = _Planner(
@@ -120,7 +120,9 @@ def run_folder(row: Row, seed: int) -> str:
 class _Planner:
     """Jobs by row and seed."""
 
-    def __init__(self, study: Study, scale: str, out: Path, inputs: Inputs, seeds: int) -> None:
+    def __init__(
+        self, study: Study, scale: str, out: Path, inputs: StudyInputs, seeds: int
+    ) -> None:
         self.study, self.scale_name, self.scale = study, scale, study.scale(scale)
         self.out, self.inputs, self.seeds = out, inputs, seeds
         self.tasks = find_tasks(self.scale.tasks, inputs.tasks)

@@ -65,7 +65,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class PoolLimits:
     """What a pool may use."""
 
     jobs: int = 1
@@ -83,7 +83,7 @@ class Pool:
         self,
         jobs: Iterable[Job],
         launch: Launch,
-        limits: Limits,
+        limits: PoolLimits,
         say: Say,
         seconds_per_flop: Mapping[str, float] | None = None,
     ) -> None:

@@ -11,8 +11,8 @@ from litebert.data.shards import Shards
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import read_json, write_json
 from litebert.lab.estimate import device_memory, stored_rate
-from litebert.lab.plan import Inputs, find_tasks, plan_study
-from litebert.lab.pool import Limits, Pool, Say
+from litebert.lab.plan import StudyInputs, find_tasks, plan_study
+from litebert.lab.pool import Pool, PoolLimits, Say
 from litebert.lab.results import ENVIRONMENT, STUDY
 from litebert.lab.runners import RunnerName, open_runner
 from litebert.lab.study import Study, read_study, write_study
@@ -24,7 +24,7 @@ Chosen = tuple[Study, str, Path]
 
 def run_studies(
     chosen: Sequence[Chosen],
-    inputs: Inputs,
+    inputs: StudyInputs,
     *,
     seeds: int | None = None,
     jobs: int = 1,
@@ -51,12 +51,12 @@ def run_studies(
         if rate is not None:
             rates[study.name] = rate
     memory = device_memory(inputs.device) if jobs > 1 and runner == "processes" else float("inf")
-    limits = Limits(jobs=jobs, memory=memory, minutes=minutes)
+    limits = PoolLimits(jobs=jobs, memory=memory, minutes=minutes)
     with open_runner(runner, jobs=jobs, device=inputs.device) as launch:
         return Pool(planned, launch, limits, say, rates).run()
 
 
-def _check(inputs: Inputs) -> None:
+def _check(inputs: StudyInputs) -> None:
     """What every run would fail at is said before the first one."""
     for shards in (inputs.data, inputs.more_data):
         if shards is not None:
@@ -66,7 +66,7 @@ def _check(inputs: Inputs) -> None:
             raise ConfigError(f"{path}, given with {flag}, is not there")
 
 
-def _tell_missing(study: Study, scale: str, inputs: Inputs, say: Say) -> None:
+def _tell_missing(study: Study, scale: str, inputs: StudyInputs, say: Say) -> None:
     wanted = [*study.scale(scale).tasks, *(["blimp"] if "blimp" in study.probes else [])]
     there = find_tasks(wanted, inputs.tasks)
     missing = [task for task in wanted if task not in there]
