@@ -135,7 +135,7 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
                 "to name them"
             )
         checkpoint = named(checkpoint, tuple(options.labels))
-    card = make_card(options, checkpoint, said_of(weights, source))
+    card = make_card(options, checkpoint, stored_as(weights, source))
     target = options.into / options.name
     models = list(embedded_models(options.into)) if (options.into / INDEX).exists() else []
     others = sum(model.num_bytes for model in models if model.name != options.name)
@@ -175,16 +175,17 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
     write_folder(target, write, replace=target.exists())
     (target / "manifest.json").chmod(0o644)
     stored = Checkpoint.load(target)
-    made = EmbeddedModel(
+    embedded = EmbeddedModel(
         name=options.name,
         verbs=card.verbs,
         folder=target,
         aliases=aliases,
         default_for=default_for,
     )
-    place = next((at for at, model in enumerate(models) if model.name == made.name), len(models))
-    models = models[:place] + models[place + 1 :]
-    models.insert(0 if options.first else place, made)
+    names = [model.name for model in models]
+    position = names.index(embedded.name) if embedded.name in names else len(models)
+    models = models[:position] + models[position + 1 :]
+    models.insert(0 if options.first else position, embedded)
     (options.into / INDEX).write_text(index_text(models), encoding="utf-8")
     files = {path.name: path.stat().st_size for path in sorted(target.iterdir())}
     report = {
@@ -193,7 +194,7 @@ def embed(options: argparse.Namespace) -> dict[str, Any]:
         "parameters": card.parameters,
         "files": files,
     }
-    report |= {"bytes": made.num_bytes, "bytes_of_all": others + made.num_bytes}
+    report |= {"bytes": embedded.num_bytes, "bytes_of_all": others + embedded.num_bytes}
     if isinstance(weights, Difference):
         report["lost"] = lost(checkpoint, stored, Checkpoint.load(weights.base))
     return report
@@ -209,7 +210,7 @@ def chosen_weights(options: argparse.Namespace) -> Storage | Difference | None:
     return None if (source / CONFIG).exists() and is_difference(source) else "int8"
 
 
-def said_of(weights: Storage | Difference | None, source: Path) -> str:
+def stored_as(weights: Storage | Difference | None, source: Path) -> str:
     """The card's word on how the weights are stored."""
     if isinstance(weights, Difference):
         return f"difference of rank {weights.rank} to {Path(weights.base).name}"

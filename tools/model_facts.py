@@ -69,11 +69,11 @@ def pretrained_facts(
     minutes, recipe = pretraining["gpu_minutes"], recipes[-1]
     objectives = [WORDS[each] for each in (recipe["objective"], recipe["order"]) if each in WORDS]
     fractions = dict.fromkeys(str(each["mask_fraction"]) for each in recipes)
-    found = [score(row) for row in rows if "-" not in row["run"]]
+    scores = [score(row) for row in rows if "-" not in row["run"]]
     if blimp is not None:
         value, note = round(100 * blimp["overall"]["accuracy"], 1), "without fine-tuning, as stored"
         facts_of_blimp = {"task": "blimp", "score": "accuracy", "value": value, "split": "all"}
-        found.append(facts_of_blimp | {"note": note})
+        scores.append(facts_of_blimp | {"note": note})
     return {
         "summary": (
             f"{recipe['preset']}, pretrained by litebert from scratch in {minutes:.0f} minutes on "
@@ -97,7 +97,7 @@ def pretrained_facts(
             "FLOPs": f"{pretraining['flops']:.2e}",
             "GPU minutes": minutes,
         },
-        "scores": found,
+        "scores": scores,
         "limits": [
             LIMITS[0].replace(", lowercased", "" if is_cased else ", lowercased"),
             *LIMITS[1:3],

@@ -33,7 +33,7 @@ HELD = ("step", "tokens", "masked_loss", "masked_accuracy", "sop_accuracy", "hel
 
 def read(leg: str, vocab_size: int) -> dict[str, Any]:
     """One leg: its cost, its evaluations, its curve."""
-    folder, kept = place(leg)
+    folder, stop = place(leg)
     recipe = PretrainRecipe.from_dict(json.loads((folder / "recipe.json").read_text())["recipe"])
     environment = json.loads((folder / "environment.json").read_text())
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -54,7 +54,7 @@ def read(leg: str, vocab_size: int) -> dict[str, Any]:
     heads = (HeadConfig(kind="masked"), HeadConfig(kind="order"))
     return {
         "leg": folder.name,
-        "kept_step": kept or len(steps),
+        "kept_step": stop or len(steps),
         "device": environment["device"],
         "parameters": sum(count_encoder(encoder).values()),
         "parameters_of_heads": sum(count_head(encoder, head) for head in heads),
@@ -78,17 +78,17 @@ def read(leg: str, vocab_size: int) -> dict[str, Any]:
 def speeds(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Positions a second in each stage, by the median of its steps: the first ones compile and
     record."""
-    found = []
+    by_stage = []
     for (length, batch_size), group in groupby(
         steps, lambda step: (step["sequence_length"], step["batch_size"])
     ):
         seconds = [after["seconds"] - before["seconds"] for before, after in pairwise(group)]
         if seconds:
             speed = {"sequence_length": length, "batch_size": batch_size, "steps": len(seconds) + 1}
-            found.append(
+            by_stage.append(
                 speed | {"positions_per_second": round(length * batch_size / median(seconds))}
             )
-    return found
+    return by_stage
 
 
 def place(leg: str) -> tuple[Path, int | None]:
@@ -109,7 +109,7 @@ def record(legs: list[dict[str, Any]]) -> dict[str, Any]:
         },
         **{name: last[name] for name in ("parameters", "parameters_of_heads")},
         "heldout": next(
-            found for found in last["evaluations"] if found["step"] == last["kept_step"]
+            each for each in last["evaluations"] if each["step"] == last["kept_step"]
         ),
         "legs": [{name: value for name, value in leg.items() if name != "curve"} for leg in legs],
     }
@@ -119,9 +119,9 @@ def plot(legs: list[dict[str, Any]], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(8, 4))
     before = 0
     for leg in legs:
-        places = [(before + tokens) / 1e6 for tokens, _ in leg["curve"]]
-        axes.plot(places, [loss for _, loss in leg["curve"]], label=f"{leg['leg']}, training")
-        held = [(before + found["tokens"], found["masked_loss"]) for found in leg["evaluations"]]
+        positions = [(before + tokens) / 1e6 for tokens, _ in leg["curve"]]
+        axes.plot(positions, [loss for _, loss in leg["curve"]], label=f"{leg['leg']}, training")
+        held = [(before + each["tokens"], each["masked_loss"]) for each in leg["evaluations"]]
         axes.plot(
             [tokens / 1e6 for tokens, _ in held],
             [loss for _, loss in held],

@@ -90,11 +90,11 @@ def table(rows: dict[str, dict[str, Any]], pretraining: dict[str, Any]) -> str:
         )
     )
     for kind, shown in (("majority", "majority baseline"), ("bag_of_words", "bag of words")):
-        found = {
+        scores_of_kind = {
             name: (rows.get(run) or {}).get(kind, {}).get(score)
             for name, (run, score) in COLUMNS.items()
         }
-        lines.append(line(f"{shown} (dev)", None, percent(found)))
+        lines.append(line(f"{shown} (dev)", None, percent(scores_of_kind)))
     for name, (parameters, scores) in PUBLISHED.items():
         lines.append(line(name, parameters, scores))
     return "\n".join([*lines, "", STAR]) + "\n"
@@ -138,15 +138,15 @@ def main() -> int:
     )
     args = parser.parse_args()
     rows = {row["run"]: row for row in json.loads((args.results / "benchmarks.json").read_text())}
-    made = table(rows, json.loads((args.results / "pretraining.json").read_text()))
+    text = table(rows, json.loads((args.results / "pretraining.json").read_text()))
     page = args.readme.read_text(encoding="utf-8") if args.readme else None
-    wanted = None if page is None else between_marks(page, made)
+    wanted = None if page is None else between_marks(page, text)
     if args.check:
         return int(wanted != page)
-    (args.results / "table.md").write_text(made, encoding="utf-8")
+    (args.results / "table.md").write_text(text, encoding="utf-8")
     if args.readme and wanted is not None:
         args.readme.write_text(wanted, encoding="utf-8")
-    print(made)
+    print(text)
     return 0
 
 

@@ -36,8 +36,8 @@ def run(command: str) -> str:
 def again(page: str) -> str:
     """The page with everything that its console blocks show printed anew."""
 
-    def block(found: re.Match[str]) -> str:
-        commands = [line[2:] for line in found[0].splitlines() if line.startswith("$ ")]
+    def block(match: re.Match[str]) -> str:
+        commands = [line[2:] for line in match[0].splitlines() if line.startswith("$ ")]
         return "".join(f"$ {command}\n{run(command)}" for command in commands)
 
     return BLOCK.sub(block, page)

@@ -22,8 +22,8 @@ from litebert.files import open_atomic
 def directions(vectors: np.ndarray, size: int) -> np.ndarray:
     """The strongest directions through the origin, so that cosines stay what they mean."""
     _, _, rows = np.linalg.svd(vectors.T @ vectors)
-    found: np.ndarray = rows[:size]
-    return found
+    strongest: np.ndarray = rows[:size]
+    return strongest
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:
@@ -47,17 +47,17 @@ def main() -> None:
     model = SentenceTransformer(str(args.model))
     began = time.monotonic()
     vectors = normalized(model.encode(texts, batch_size=args.batch, convert_to_numpy=True))
-    kept = 1.0
+    variance = 1.0
     if args.size is not None and args.size < vectors.shape[1]:
         rotated = vectors @ directions(vectors.astype(np.float64), args.size).T
-        kept = float((rotated**2).sum(1).mean())
+        variance = float((rotated**2).sum(1).mean())
         vectors = normalized(rotated)
     with open_atomic(args.out) as file:
         np.save(file, vectors.astype(np.float16))
     report = {
         "texts": len(texts),
         "size": vectors.shape[1],
-        "variance": round(kept, 4),
+        "variance": round(variance, 4),
         "seconds": round(time.monotonic() - began, 1),
         "megabytes": round(args.out.stat().st_size / 1e6, 1),
     }

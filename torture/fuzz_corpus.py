@@ -4,9 +4,9 @@ bounded memory.
     python -m torture.fuzz_corpus --generated 5000 --out fuzz.json
 
 Generated files are good ones of every kind and compression, damaged at random: bytes changed,
-pieces cut out or doubled, the end cut off. Made files are 300 of the things that really come along:
-NUL, marks, other encodings, long lines, bombs. Each is read by a child process under a limit of
-memory; for each are counted its time and what it said.
+pieces cut out or doubled, the end cut off. Handmade files are 300 of the things that really come
+along: NUL, marks, other encodings, long lines, bombs. Each is read by a child process under a limit
+of memory; for each are counted its time and what it said.
 """
 
 import io
@@ -27,7 +27,7 @@ SENTENCE = "The quick brown fox, e.g. Dr. Reynard, jumps over 3.5 lazy dogs – 
 
 
 def main() -> None:
-    fuzz_command(__doc__, generated, made, read_corpus)
+    fuzz_command(__doc__, generated, handmade, read_corpus)
 
 
 def read_corpus(path: str) -> str:
@@ -72,7 +72,7 @@ def generated(count: int, draw: random.Random) -> Iterator[tuple[str, bytes]]:
         yield kind + packing, data
 
 
-def made() -> Iterator[tuple[str, bytes]]:
+def handmade() -> Iterator[tuple[str, bytes]]:
     """Three hundred files of the kinds that come along: twenty contents in fifteen wrappings."""
     text = SENTENCE.encode()
     contents = [

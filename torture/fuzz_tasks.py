@@ -4,8 +4,8 @@ in bounded memory.
     python -m torture.fuzz_tasks --generated 5000 --out fuzz.json
 
 As fuzz_corpus.py, for tables (CSV, TSV, JSONL, Parquet) and SQuAD's JSON: good files of every kind
-of task and compression, damaged at random; and made ones. Each is read with bad rows refused and
-with bad rows left out.
+of task and compression, damaged at random; and handmade ones. Each is read with bad rows refused
+and with bad rows left out.
 """
 
 import csv
@@ -30,7 +30,7 @@ KINDS = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 
 
 def main() -> None:
-    fuzz_command(__doc__, generated, made, read_task)
+    fuzz_command(__doc__, generated, handmade, read_task)
 
 
 def read_task(path: str) -> str:
@@ -86,7 +86,7 @@ def generated(count: int, draw: random.Random) -> Iterator[tuple[str, bytes]]:
         yield f".{task}{kind}{packing}", data
 
 
-def made() -> Iterator[tuple[str, bytes]]:
+def handmade() -> Iterator[tuple[str, bytes]]:
     """What really comes along, in every kind of file and wrapping."""
     header = b"text,label\n"
     contents = [

@@ -33,7 +33,7 @@ def chain(
     last: Begin,
     same: Same,
     out: Path,
-    whole: Path,
+    undisturbed: Path,
     kinds: list[signal.Signals],
     draw: random.Random,
     most: float,
@@ -61,7 +61,7 @@ def chain(
                 else f"exit {code}, {state(out)}"
             ] += 1
     code = finish(last(out), 300)
-    result["equal" if code == 0 and same(out, whole) else "broken"] += 1
+    result["equal" if code == 0 and same(out, undisturbed) else "broken"] += 1
     return result
 
 
@@ -112,7 +112,7 @@ PACKS = {
 def fuzz_command(
     description: str | None,
     generated: Callable[[int, random.Random], Iterator[tuple[str, bytes]]],
-    made: Callable[[], Iterator[tuple[str, bytes]]],
+    handmade: Callable[[], Iterator[tuple[str, bytes]]],
     read: Callable[[str], str],
 ) -> None:
     """The command line of a fuzzing campaign; exits with 1 where a file broke the reader."""
@@ -129,7 +129,7 @@ def fuzz_command(
     begin(options.out)
     files = {
         "generated": generated(options.generated, random.Random(options.seed)),
-        "made": made(),
+        "handmade": handmade(),
     }
     figures = {kind: fuzz(each, options.seconds, read) for kind, each in files.items()}
     publish(figures, options.out)
@@ -145,7 +145,7 @@ def fuzz(
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     child = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, read))
     child.start()
-    said: Counter[str] = Counter()
+    answers: Counter[str] = Counter()
     slow, broken, longest = [], [], 0.0
     with tempfile.TemporaryDirectory(prefix="litebert-fuzz-") as folder:
         for number, (suffix, data) in enumerate(files):
@@ -154,7 +154,7 @@ def fuzz(
             ours.send(str(path))
             answer, seconds = ours.recv()
             longest = max(longest, seconds)
-            said["error told" if answer.startswith("DataError") else answer.split(":")[0]] += 1
+            answers["error told" if answer.startswith("DataError") else answer.split(":")[0]] += 1
             if seconds > limit:
                 slow.append((number, suffix, seconds))
             if answer.startswith("Traceback"):
@@ -164,8 +164,8 @@ def fuzz(
     peak = ours.recv()
     child.join()
     return {
-        "files": sum(said.values()),
-        "said": dict(said),
+        "files": sum(answers.values()),
+        "said": dict(answers),
         "tracebacks": broken,
         "too_slow": slow,
         "longest_cpu_seconds": longest,

@@ -40,7 +40,7 @@ def main() -> None:
     options = parser.parse_args()
     begin(options.out)
     draw = random.Random(options.seed)
-    kills, files, identical, found = 0, 0, 0, Counter[str]()
+    kills, files, identical, codes = 0, 0, 0, Counter[str]()
     with tempfile.TemporaryDirectory(prefix="litebert-torture-") as name:
         folder = Path(name)
         model = save(
@@ -56,7 +56,7 @@ def main() -> None:
             while kills < options.kills and not out.exists():
                 code = kill(launch(model, source, out), draw.uniform(0, seconds), draw)
                 kills += code != 0
-                found[str(code)] += 1
+                codes[str(code)] += 1
             assert launch(model, source, out).wait() == 0
             files += 1
             identical += out.read_bytes() == whole.read_bytes()
@@ -64,7 +64,7 @@ def main() -> None:
         "kills": kills,
         "files": files,
         "byte_identical": identical,
-        "exit_codes": dict(found),
+        "exit_codes": dict(codes),
         "rows": options.rows,
     }
     publish(figures, options.out)

@@ -35,7 +35,7 @@ def same(one: Path, other: Path) -> bool:
     return True
 
 
-def signal_once(shards: Path, out: Path, whole: Path, draw: random.Random) -> str:
+def signal_once(shards: Path, out: Path, undisturbed: Path, draw: random.Random) -> str:
     """Interrupt one rank somewhere, look, let the same command finish."""
     process = start(shards, out, *FLAGS, ranks=2)
     if not wait_for_step(out, draw.randrange(STEPS - 4), process):
@@ -45,17 +45,17 @@ def signal_once(shards: Path, out: Path, whole: Path, draw: random.Random) -> st
     began = time.monotonic()
     code = finish(process)
     if code == 0:
-        return "too late" if same(out, whole) else "broken"
+        return "too late" if same(out, undisturbed) else "broken"
     if time.monotonic() - began > 25:
         return "slow"
     if state(out) != "interrupted":
         return f"not saved: {state(out)}"
     if finish(start(shards, out, *FLAGS, ranks=2)) != 0:
         return "not resumed"
-    return "saved" if same(out, whole) else "broken"
+    return "saved" if same(out, undisturbed) else "broken"
 
 
-def kill_once(shards: Path, out: Path, whole: Path, draw: random.Random) -> str:
+def kill_once(shards: Path, out: Path, undisturbed: Path, draw: random.Random) -> str:
     process = start(shards, out, *FLAGS, ranks=2, restarts=3)
     if not wait_for_step(out, draw.randrange(STEPS - 4), process):
         return "ended too soon"
@@ -63,7 +63,7 @@ def kill_once(shards: Path, out: Path, whole: Path, draw: random.Random) -> str:
     os.kill(ranks_of(process.pid)[draw.randrange(2)], signal.SIGKILL)
     if finish(process, 180) != 0:
         return "not restarted"
-    return "recovered" if same(out, whole) else "broken"
+    return "recovered" if same(out, undisturbed) else "broken"
 
 
 def main() -> int:
@@ -87,24 +87,24 @@ def main() -> int:
         assert finish(start(shards, one, *FLAGS)) == 0
         assert finish(start(shards, two, *FLAGS, ranks=2)) == 0
         apart = max(abs(a - b) for a, b in zip(losses(one), losses(two), strict=True))
-        found: dict[str, Counter[str]] = {"signals": Counter(), "kills": Counter()}
+        outcomes: dict[str, Counter[str]] = {"signals": Counter(), "kills": Counter()}
         for kind, count, attempt in (
             ("signals", args.signals, signal_once),
             ("kills", args.kills, kill_once),
         ):
             for number in range(count):
-                found[kind][attempt(shards, folder / f"{kind}-{number}", two, draw)] += 1
-                print(kind, number, dict(found[kind]), file=sys.stderr, flush=True)
+                outcomes[kind][attempt(shards, folder / f"{kind}-{number}", two, draw)] += 1
+                print(kind, number, dict(outcomes[kind]), file=sys.stderr, flush=True)
     good = (
-        found["signals"]["saved"] + found["signals"]["too late"] == args.signals
-        and found["kills"]["recovered"] == args.kills
+        outcomes["signals"]["saved"] + outcomes["signals"]["too late"] == args.signals
+        and outcomes["kills"]["recovered"] == args.kills
     )
     result = {
         "seed": args.seed,
         "seconds": round(time.monotonic() - began, 1),
         "largest_loss_difference_1_and_2_ranks": apart,
     }
-    results_file.publish(result | {kind: dict(each) for kind, each in found.items()}, args.out)
+    results_file.publish(result | {kind: dict(each) for kind, each in outcomes.items()}, args.out)
     return int(not good or apart > 1e-5)
 
 

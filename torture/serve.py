@@ -90,9 +90,9 @@ class Service:
     def mib(self) -> float:
         """Resident memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        assert found is not None
-        return int(found[1]) / 1024
+        match = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert match is not None
+        return int(match[1]) / 1024
 
     def health_seconds(self) -> float:
         began = time.perf_counter()

@@ -77,7 +77,7 @@ def speed(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any
     """CPU and wall time of encoding alone and of whole builds, against SentencePiece, by turns."""
     plain = folder / "text.txt"
     size = write_plain(name, plain, options.megabytes * 1_000_000)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "text_bytes": size,
         "encode_ratio_by_parcel": encode_ratio(plain, options.tokenizer),
     }
@@ -106,13 +106,13 @@ def speed(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any
             turns.setdefault(label, []).append(timed(command))
             shutil.rmtree(folder / "shards", ignore_errors=True)
     bare = [turn["encode_cpu_seconds"] for turn in turns["sentencepiece"]]
-    found["sentencepiece_mb_per_cpu_second"] = size / 1e6 / statistics.median(bare)
+    figures["sentencepiece_mb_per_cpu_second"] = size / 1e6 / statistics.median(bare)
     for label, each in turns.items():
         if not label.startswith("build"):
             continue
         cpu = [turn["cpu_seconds"] for turn in each]
         start = [turn["cpu_seconds"] for turn in turns[label.replace("build", "start")]]
-        found[label] = {
+        figures[label] = {
             "mb_per_cpu_second": size / 1e6 / statistics.median(cpu),
             "mb_per_wall_second": size
             / 1e6
@@ -126,7 +126,7 @@ def speed(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any
                 for theirs, ours, before in zip(bare, cpu, start, strict=True)
             ),
         }
-    return found
+    return figures
 
 
 def write_plain(name: str, target: Path, limit: int) -> int:

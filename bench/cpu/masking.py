@@ -32,15 +32,15 @@ BASELINE_ROWS = 40
 def unmasked(stream: Stream, batch_size: int) -> list[Rows]:
     """Batches of an epoch's first examples before anything is hidden."""
     plan = stream.plan(0)
-    found = []
+    batches = []
     for start in range(0, min(len(plan), 12 * batch_size) - batch_size + 1, batch_size):
         numbers = plan.order.span(start, start + batch_size)
         pairs = make_pairs(stream.texts, stream.spec, plan, numbers, seed=0)
         rows, _, _ = assemble_rows(
             stream.texts, stream.vocabulary, pairs, max_length=stream.spec.max_length
         )
-        found.append(rows)
-    return found
+        batches.append(rows)
+    return batches
 
 
 def measure(

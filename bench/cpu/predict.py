@@ -110,7 +110,7 @@ def speed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 @torch.inference_mode()
 def plain(model: Predictor, texts: list[str], batch_size: int) -> np.ndarray:
     """Batches as they come, padded to their longest."""
-    found = []
+    vectors = []
     for start in range(0, len(texts), batch_size):
         rows = [
             example.token_ids
@@ -124,8 +124,8 @@ def plain(model: Predictor, texts: list[str], batch_size: int) -> np.ndarray:
         states = model.model.encoder(
             token_ids=token_ids, segment_ids=torch.zeros_like(token_ids), mask=mask
         )
-        found.append(((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)).numpy())
-    return np.concatenate(found)
+        vectors.append(((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)).numpy())
+    return np.concatenate(vectors)
 
 
 def memory(rows: int, folder: Path) -> dict[str, Any]:
@@ -145,10 +145,10 @@ def memory(rows: int, folder: Path) -> dict[str, Any]:
         str(source),
         str(folder / f"{rows}.out.jsonl"),
     ]
-    found: dict[str, Any] = json.loads(
+    measured: dict[str, Any] = json.loads(
         subprocess.run(command, check=True, capture_output=True, text=True).stdout
     )
-    return {"rows": rows, "input_mb": source.stat().st_size / 1e6, **found}
+    return {"rows": rows, "input_mb": source.stat().st_size / 1e6, **measured}
 
 
 def memory_here(model: str, source: str, out: str) -> dict[str, float]:

@@ -84,29 +84,29 @@ def perfect(task: Task, dev: Sequence[TaskExample]) -> dict[str, float]:
 
 
 def peers(
-    task: Task, dev: Sequence[TaskExample], said: Sequence[Prediction]
+    task: Task, dev: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> dict[str, float] | None:
     """The same scores by others; none where no peer has them."""
     if task.kind in ("classify", "pair"):
         true = [str(example.label) for example in only(dev, TextExample)]
-        guess = [prediction.label for prediction in only(said, LabelPrediction)]
-        found = {
+        guess = [prediction.label for prediction in only(predictions, LabelPrediction)]
+        scores = {
             "accuracy": sklearn.metrics.accuracy_score(true, guess),
             "matthews": sklearn.metrics.matthews_corrcoef(true, guess),
             "macro_f1": sklearn.metrics.f1_score(true, guess, average="macro"),
         }
         if len(task.labels) == 2:
-            found["f1"] = sklearn.metrics.f1_score(true, guess, pos_label=task.labels[1])
-        return found
+            scores["f1"] = sklearn.metrics.f1_score(true, guess, pos_label=task.labels[1])
+        return scores
     if task.kind == "regress":
         numbers = [float(example.label or 0) for example in only(dev, TextExample)]
-        values = [prediction.value for prediction in only(said, NumberPrediction)]
+        values = [prediction.value for prediction in only(predictions, NumberPrediction)]
         return {
             "pearson": scipy.stats.pearsonr(numbers, values)[0],
             "spearman": scipy.stats.spearmanr(numbers, values)[0],
         }
     if task.name == "squad1":
-        questions, answers = only(dev, AnswerExample), only(said, SpanPrediction)
+        questions, answers = only(dev, AnswerExample), only(predictions, SpanPrediction)
         guesses = [
             {"id": example.key, "prediction_text": prediction.best.text if prediction.best else ""}
             for example, prediction in zip(questions, answers, strict=True)
@@ -129,7 +129,7 @@ def peers(
 def row(
     task: Task, train: Sequence[TaskExample], dev: Sequence[TaskExample], notes: Sequence[str]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "train": len(train),
         "dev": len(dev),
         "notes": list(notes),
@@ -140,17 +140,17 @@ def row(
         predictions = baseline(task, train, dev)
         seconds = time.perf_counter() - began
         ours = score(task, dev, predictions)
-        found[name] = {
+        figures[name] = {
             "scores": ours,
             "intervals": bootstrap(task, dev, predictions),
             "seconds": round(seconds, 1),
         }
     theirs = peers(task, dev, predictions)
     if theirs is not None:
-        found["points_from_peers"] = max(
+        figures["points_from_peers"] = max(
             100 * abs(ours[name] - theirs[name]) for name in ours if name in theirs
         )
-    return found
+    return figures
 
 
 def main() -> None:

@@ -23,13 +23,13 @@ Split = Callable[[str], list[str]]
 
 
 def splitters() -> dict[str, Split]:
-    found: dict[str, Split] = {"litebert": split_sentences}
+    splitters: dict[str, Split] = {"litebert": split_sentences}
     warnings.simplefilter("ignore")  # invalid escapes in the libraries' own source
     try:
         import pysbd
 
         segmenter = pysbd.Segmenter(language="en", clean=False)
-        found["pysbd"] = lambda text: [each.strip() for each in segmenter.segment(text)]
+        splitters["pysbd"] = lambda text: [each.strip() for each in segmenter.segment(text)]
     except ImportError:
         pass
     try:
@@ -42,16 +42,16 @@ def splitters() -> dict[str, Split]:
                 for sentence in sentences
             ]
 
-        found["syntok"] = by_syntok
+        splitters["syntok"] = by_syntok
     except ImportError:
         pass
     try:
         import blingfire
 
-        found["blingfire"] = lambda text: blingfire.text_to_sentences(text).split("\n")
+        splitters["blingfire"] = lambda text: blingfire.text_to_sentences(text).split("\n")
     except ImportError:
         pass
-    return found
+    return splitters
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def without_graphs(run: Ours) -> None:
     run.loop.passes = run.loop.update = None
 
 
-def unprepared(run: Ours) -> None:
+def without_prefetch(run: Ours) -> None:
     if run.loop.passes is not None:  # without graphs, as on a CPU, nothing is prefetched
         run.loop.passes.prefetch = lambda step: None  # type: ignore[method-assign]
 
@@ -62,7 +62,7 @@ WITHOUT: dict[
     "needed": (lambda: patch.object(masked, "needed_states", at_all_tokens), same),
     "packing": (lambda: patch.object(Gate, "packs", lambda *_, **__: False), same),
     "graphs": (contextlib.nullcontext, without_graphs),
-    "ahead": (contextlib.nullcontext, unprepared),
+    "prefetch": (contextlib.nullcontext, without_prefetch),
     "compile": (contextlib.nullcontext, same),
     **{
         family: (lambda family=family: switched_off(family), same)  # type: ignore[misc]
@@ -101,7 +101,7 @@ class Ablation(step.Bench):
             row = (
                 self.speed(case, run, first)
                 | self.memory()
-                | {"rows": rows, "microbatch": microbatch, "said": run.said}
+                | {"rows": rows, "microbatch": microbatch, "messages": run.messages}
             )
         if name == "nothing":
             self.as_it_is = row["step_ms"]

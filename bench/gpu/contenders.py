@@ -39,7 +39,7 @@ from litebert.train.loop import Guard, Loop, State
 from litebert.train.pretrain.run import Pretraining, example_spec
 from litebert.train.runtime import Runtime, StopSignal
 
-KEPT = 8
+RECENT = 8
 """Batches that are read again where the loader is left out, and that the peer reads."""
 PEERS = ("padded", "full", "usual", "autocast")
 """The same rows with their mask, in bfloat16; rows filled up, without a mask: its best case; these
@@ -92,16 +92,20 @@ class Ours:
         self, case: Case, rows: int, microbatch: int, *, data: str, device: str, workers: int
     ) -> None:
         began = time.monotonic()
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.microbatch = microbatch
         self.runtime = Runtime.start(device=device, dtype=case.dtype)  # type: ignore[arg-type]
         run = Pretraining(
-            case.recipe(rows, microbatch), data, self.runtime, workers=workers, say=self.said.append
+            case.recipe(rows, microbatch),
+            data,
+            self.runtime,
+            workers=workers,
+            say=self.messages.append,
         )
         self.training = run
         self.encoder = run.learner.model.encoder.config
         self.fetching = 0.0
-        self.kept: list[Batch] = []
+        self.recent: list[Batch] = []
         self._fetch = run.feed._fetch
         run.feed._fetch = self._timed_fetch  # type: ignore[method-assign]
         self.loop: Loop[Any, Any, Any] = Loop(
@@ -129,13 +133,13 @@ class Ours:
         began = time.monotonic()
         fetched = self._fetch(step)
         self.fetching += time.monotonic() - began
-        self.kept = [*self.kept[1 - KEPT :], fetched[0]]
+        self.recent = [*self.recent[1 - RECENT :], fetched[0]]
         return fetched
 
     def without_loader(self) -> None:
-        """From now on read the kept batches over and over."""
-        kept = list(self.kept)
-        self.training.feed._fetch = lambda step: (kept[step % len(kept)], Position(), Position())  # type: ignore[method-assign]
+        """From now on read the last batches over and over."""
+        last = list(self.recent)
+        self.training.feed._fetch = lambda step: (last[step % len(last)], Position(), Position())  # type: ignore[method-assign]
 
     def check(self) -> dict[str, float]:
         """Relative errors of a microbatch's gradient, against the same rounded weights in float32:
@@ -160,8 +164,8 @@ class Ours:
         exact_gradient = self._gradient(truth, batch, counts)
         errors = {"ours": ours, "plain": self._gradient(plain, batch, counts)}
         return {
-            name: float((found - exact_gradient).norm() / exact_gradient.norm())
-            for name, found in errors.items()
+            name: float((gradient - exact_gradient).norm() / exact_gradient.norm())
+            for name, gradient in errors.items()
         }
 
     def _gradient(self, model: Model, batch: Batch, counts: dict[str, float]) -> Tensor:
@@ -183,7 +187,7 @@ class Theirs:
         recipe = case.recipe(rows, rows)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         with stream.read(rows) as reader:
-            batches = reader.take(KEPT)
+            batches = reader.take(RECENT)
         vocab_size = Tokenizer.load(Shards.open(data).tokenizer_folder).vocab_size
         self.encoder = replace(recipe.encoder, vocab_size=vocab_size)
         torch.manual_seed(0)

@@ -60,12 +60,12 @@ class Meter:
             return self.rows[-1]
         self.clean()
         try:
-            found = measure()
+            figures = measure()
         except Exception as error:
             lines = str(error).splitlines() or [""]
-            found = {"failed": f"{type(error).__name__}: {lines[0]}"[:400]}
+            figures = {"failed": f"{type(error).__name__}: {lines[0]}"[:400]}
         self.clean()
-        row = name | found | {"seconds": round(time.monotonic() - began, 1)}
+        row = name | figures | {"seconds": round(time.monotonic() - began, 1)}
         self.note(**row)
         while self.later:
             self.note(**name | self.later.pop(0))

@@ -64,7 +64,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
                 run()
             row[f"{positions}_gradient"] = run.check()
             row[f"{positions}_graphs"] = run.num_recorded
-            row[f"{positions}_messages"] = run.said
+            row[f"{positions}_messages"] = run.messages
         times: dict[str, list[float]] = {"learned": [], "rotary": []}
         for repeat in range(args.repeats):
             for positions in ("learned", "rotary")[:: 1 if repeat % 2 == 0 else -1]:

@@ -92,7 +92,7 @@ class Bench(Meter):
             measured = self.speed(case, run, first)
             measured["waited"] = round(run.fetching / self.clock, 4)
             self.profile(run, measured["step_ms"])
-            measured |= self.memory() | {"graphs": run.num_recorded, "said": run.said}
+            measured |= self.memory() | {"graphs": run.num_recorded, "messages": run.messages}
             if errors:
                 measured["errors"] = {name: round(value, 6) for name, value in errors.items()}
                 measured["error_ratio"] = round(errors["ours"] / errors["plain"], 3)
@@ -150,7 +150,7 @@ class Bench(Meter):
                     "fits": run.loop.most_rows is None,
                     **self.memory(),
                     "graphs": run.num_recorded,
-                    "said": run.said,
+                    "messages": run.messages,
                 }
         except RuntimeError as error:
             if not out_of_memory(error):
@@ -233,9 +233,9 @@ class Bench(Meter):
                     "microbatch": microbatch,
                     "mode": mode,
                 }
-                kept = replace(case, **MODES[mode])
+                changed = replace(case, **MODES[mode])
                 self.attempt(
-                    lambda k=kept, r=rows, m=microbatch: self.ours(k, r, m),
+                    lambda c=changed, r=rows, m=microbatch: self.ours(c, r, m),
                     needs=needs("ours", name),
                     **about,
                 )  # type: ignore[misc]
@@ -308,8 +308,8 @@ class Bench(Meter):
         done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=300)
         if done.returncode:
             raise RuntimeError(done.stderr.strip().splitlines()[-1])
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return measured
 
     def start_here(self, name: str) -> dict[str, float]:
         case = self.cases[name]
@@ -407,10 +407,10 @@ def conduct(options: argparse.Namespace, kind: type[Bench], words: list[str]) ->
         here = environment(device=device, cuda=torch.version.cuda, arguments=words)
         bench.note(part="environment", **here)
         bench.run()
-        for found in ratios(bench.rows):
+        for ratio in ratios(bench.rows):
             print(
                 json.dumps(
-                    {key: value for key, value in found.items() if key != "ours"},
+                    {key: value for key, value in ratio.items() if key != "ours"},
                     ensure_ascii=False,
                 ),
                 flush=True,

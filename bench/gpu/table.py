@@ -48,24 +48,24 @@ def ratios(rows: list[Row]) -> Iterator[Row]:
         if not ours:
             continue
         best = max(ours, key=lambda row: row["real_ktok_s"])
-        found: dict[str, Any] = {"shape": shape, "ours": best}
+        ratio: dict[str, Any] = {"shape": shape, "ours": best}
         peers = dict.fromkeys(row["who"] for row in theirs)
         for who in peers:
             peer = max(
                 (row for row in theirs if row["who"] == who), key=lambda row: row["real_ktok_s"]
             )
-            found[who] = peer["positions_ktok_s"]
+            ratio[who] = peer["positions_ktok_s"]
             # the same rows: positions against positions; rows filled up: what each really computes
             of_rows = round(best["positions_ktok_s"] / peer["positions_ktok_s"], 2)
-            found[f"× {who}"] = (
+            ratio[f"× {who}"] = (
                 round(best["real_ktok_s"] / peer["real_ktok_s"], 2)
                 if who.endswith(FILLED)
                 else of_rows
             )
-            found[f"× {who}, padding counted"] = of_rows
+            ratio[f"× {who}, padding counted"] = of_rows
         if peers:
-            found[BEST] = min(found[f"× {who}"] for who in peers)
-        yield found
+            ratio[BEST] = min(ratio[f"× {who}"] for who in peers)
+        yield ratio
 
 
 def table(rows: list[Row]) -> str:
@@ -93,16 +93,16 @@ def table(rows: list[Row]) -> str:
     )
     peers = [who for who in dict.fromkeys(row["who"] for row in speed) if who != "litebert"]
     compared = [
-        {"shape": found["shape"], "positions_ktok_s": found["ours"]["positions_ktok_s"]}
-        | {"real_ktok_s": found["ours"]["real_ktok_s"]}
+        {"shape": ratio["shape"], "positions_ktok_s": ratio["ours"]["positions_ktok_s"]}
+        | {"real_ktok_s": ratio["ours"]["real_ktok_s"]}
         | {
-            key: found.get(key, "")
+            key: ratio.get(key, "")
             for peer in peers
             for key in (peer, f"× {peer}", f"× {peer}, padding counted")
         }
-        | {BEST: found.get(BEST, "")}
-        | dict(zip(("asked ×", "asked ktok_s"), GOALS.get(found["shape"], ("", "")), strict=True))
-        for found in ratios(rows)
+        | {BEST: ratio.get(BEST, "")}
+        | dict(zip(("asked ×", "asked ktok_s"), GOALS.get(ratio["shape"], ("", "")), strict=True))
+        for ratio in ratios(rows)
     ]
     memory = [row for row in rows if row["part"] == "memory"]
     largest = [
@@ -170,16 +170,16 @@ def table(rows: list[Row]) -> str:
         ),
     )
     return "\n".join(
-        f"## {title}\n\n{grid(found, names)}" for title, found, names in parts if found
+        f"## {title}\n\n{grid(lines, names)}" for title, lines, names in parts if lines
     )
 
 
-def too_many(found: Row, rows: list[Row]) -> Row:
-    """The fewest rows that were tried and did not fit: in between nobody looked."""
+def too_many(largest: Row, rows: list[Row]) -> Row:
+    """The fewest rows that were tried and did not fit; numbers in between were not tried."""
     alike = [
         row
         for row in rows
-        if all(row.get(key) == found[key] for key in ("part", "shape", "mode", "limit_gib"))
+        if all(row.get(key) == largest[key] for key in ("part", "shape", "mode", "limit_gib"))
     ]
     return {"too many": min((row["rows"] for row in alike if row.get("fits") is False), default="")}
 

@@ -288,24 +288,27 @@ def check_vectors(setting: Setting) -> dict[str, Any]:
 def epochs(
     setting: Setting, args: argparse.Namespace
 ) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
 
-    def kept(way: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        found[way] = work()
-        return found[way]
+    def timed(way: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        figures[way] = work()
+        return figures[way]
 
     if "ours" in args.ways:
-        yield "epoch ours", lambda: kept("ours", lambda: our_epoch(setting, "ours", compile="auto"))
+        yield (
+            "epoch ours",
+            lambda: timed("ours", lambda: our_epoch(setting, "ours", compile="auto")),
+        )
     if "ours-compiled" in args.ways:
         yield (
             "epoch ours-compiled",
-            lambda: kept("ours-compiled", lambda: our_epoch(setting, "compiled", compile="on")),
+            lambda: timed("ours-compiled", lambda: our_epoch(setting, "compiled", compile="on")),
         )
     if "theirs" in args.ways:
-        yield "epoch theirs", lambda: kept("theirs", lambda: their_epoch(setting))
+        yield "epoch theirs", lambda: timed("theirs", lambda: their_epoch(setting))
     for way in ("ours", "ours-compiled"):
-        if way in found and "theirs" in found:
-            yield f"ratio {way}", lambda way=way: ratio(found["theirs"], found[way])
+        if way in figures and "theirs" in figures:
+            yield f"ratio {way}", lambda way=way: ratio(figures["theirs"], figures[way])
 
 
 def ratio(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
@@ -483,7 +486,7 @@ def by_hand(setting: Setting, rows: list[dict[str, Any]], collate: Any) -> dict[
 def embeddings(
     setting: Setting, args: argparse.Namespace
 ) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    found: dict[str, float] = {}
+    speeds: dict[str, float] = {}
 
     def speed(name: str, make: Callable[[], Callable[[list[str]], Any]]) -> dict[str, Any]:
         embed = make()
@@ -495,9 +498,9 @@ def embeddings(
             vectors = embed(setting.texts)
             times.append(time.perf_counter() - began)
         assert len(vectors) == len(setting.texts)
-        found[name] = len(setting.texts) / statistics.median(times)
+        speeds[name] = len(setting.texts) / statistics.median(times)
         return {
-            "texts_per_second": round(found[name]),
+            "texts_per_second": round(speeds[name]),
             "spread": [min(times), max(times)],
             "first_round": round(first, 3),
         }
@@ -519,15 +522,15 @@ def embeddings(
                 f"embed {name}",
                 lambda size=size, name=name: speed(name, lambda: way(setting, size)),
             )
-    if any("batch" in name for name in found) and any("ours" in name for name in found):
-        yield "ratio embed", lambda: embed_ratio(found)
+    if any("batch" in name for name in speeds) and any("ours" in name for name in speeds):
+        yield "ratio embed", lambda: embed_ratio(speeds)
 
 
-def embed_ratio(found: dict[str, float]) -> dict[str, Any]:
+def embed_ratio(speeds: dict[str, float]) -> dict[str, Any]:
     """Against their default, and against the best of theirs."""
-    theirs = {name: speed for name, speed in found.items() if "batch" in name}
+    theirs = {name: speed for name, speed in speeds.items() if "batch" in name}
     default = next((speed for name, speed in theirs.items() if name.endswith(" 32")), None)
-    mine = {name: speed for name, speed in found.items() if "ours" in name}
+    mine = {name: speed for name, speed in speeds.items() if "ours" in name}
     return {
         name: {
             "to_their_best": round(speed / max(theirs.values()), 2),
@@ -581,14 +584,14 @@ def as_sentence_transformers(setting: Setting, size: int) -> Callable[[list[str]
     @torch.inference_mode()
     def embed(texts: list[str]) -> np.ndarray:
         order = np.argsort([-len(text) for text in texts])
-        found: list[Tensor] = []
+        pooled: list[Tensor] = []
         for start in range(0, len(texts), size):
             some = [texts[number] for number in order[start : start + size]]
             batch = pieces(some, padding=True, truncation=True, return_tensors="pt").to(device)
             states = model(**batch).last_hidden_state
             mask = batch["attention_mask"][..., None].to(states.dtype)
-            found.extend((states * mask).sum(1) / mask.sum(1).clamp(min=1e-9))
-        vectors = torch.stack([found[place] for place in np.argsort(order).tolist()])
+            pooled.extend((states * mask).sum(1) / mask.sum(1).clamp(min=1e-9))
+        vectors = torch.stack([pooled[number] for number in np.argsort(order).tolist()])
         return np.asarray(vectors.float().cpu().numpy())
 
     return embed

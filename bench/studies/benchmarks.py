@@ -183,17 +183,17 @@ def row(name: str, place: Path, out: Path) -> dict[str, Any]:
     baselines = {
         one.__name__: one(task, splits["train"], examples) for one in (majority, bag_of_words)
     }
-    found = [result["scores"] for result in results]
-    known = [name for name, value in found[0].items() if value is not None]
+    of_runs = [result["scores"] for result in results]
+    known = [name for name, value in of_runs[0].items() if value is not None]
     return {
         "run": name,
         "task": recipe.task,
         "score": main,
         "train": len(splits["train"]),
         "dev": len(splits["dev"]),
-        **{name: score(task, examples, said) for name, said in baselines.items()},
-        "found": {name: statistics.median(scores[name] for scores in found) for name in known},
-        "seeds": [scores[main] for scores in found],
+        **{name: score(task, examples, each) for name, each in baselines.items()},
+        "found": {name: statistics.median(scores[name] for scores in of_runs) for name in known},
+        "seeds": [scores[main] for scores in of_runs],
         "slices": {part.name: part.scores[main] for part in slices},
         "best_steps": [result["best_step"] for result in results],
         "steps": results[0]["steps"],
@@ -217,22 +217,23 @@ def table(rows: list[dict[str, Any]]) -> str:
     """For people: percentages; the correlations and Matthews's times 100."""
     columns = "run,score,train,dev,majority,bag of words,fine-tuned,other scores,note"
     lines = []
-    for found in rows:
-        main = found["score"]
-        others = {name: value for name, value in found["found"].items() if name != main}
-        shown = [f"{name} {100 * value:.1f}" for name, value in (others | found["slices"]).items()]
-        numbers = [f"{100 * found[one][main]:.1f}" for one in ("majority", "bag_of_words", "found")]
-        note = found["note"] or ("random weights" if found["run"].endswith("random") else "")
-        if len(found["seeds"]) > 1:
-            lowest, highest = min(found["seeds"]), max(found["seeds"])
+    for result in rows:
+        main = result["score"]
+        others = {name: value for name, value in result["found"].items() if name != main}
+        shown = [f"{name} {100 * value:.1f}" for name, value in (others | result["slices"]).items()]
+        compared = ("majority", "bag_of_words", "found")
+        numbers = [f"{100 * result[each][main]:.1f}" for each in compared]
+        note = result["note"] or ("random weights" if result["run"].endswith("random") else "")
+        if len(result["seeds"]) > 1:
+            lowest, highest = min(result["seeds"]), max(result["seeds"])
             note = (
-                f"median of {len(found['seeds'])} seeds, {100 * lowest:.1f} to {100 * highest:.1f}"
+                f"median of {len(result['seeds'])} seeds, {100 * lowest:.1f} to {100 * highest:.1f}"
             )
         cells = [
-            found["run"],
+            result["run"],
             main,
-            f"{found['train']:,}",
-            f"{found['dev']:,}",
+            f"{result['train']:,}",
+            f"{result['dev']:,}",
             *numbers[:2],
             f"**{numbers[2]}**",
         ]
@@ -277,8 +278,8 @@ def main() -> int:
         before = json.loads((args.out / BEGUN).read_text()) if (args.out / BEGUN).exists() else {}
         write_json(args.out / BEGUN, before | begun)
         with ThreadPoolExecutor(args.jobs) as pool:
-            for said in pool.map(lambda run: train(run[0], run[1], places[run[0]], args), runs):
-                print(said, flush=True)
+            for message in pool.map(lambda run: train(run[0], run[1], places[run[0]], args), runs):
+                print(message, flush=True)
         return 0
     rows = [row(name, places[name], args.out) for name in args.tasks if seeds_of(args.out / name)]
     (args.out / "table.json").write_text(json.dumps(rows, indent=1) + "\n")

@@ -41,9 +41,9 @@ def run(
         ]
     training.train(out, progress=False)
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    kept = ("tokens", "masked_loss", "masked_accuracy", "sequence_length")
+    names = ("tokens", "masked_loss", "masked_accuracy", "sequence_length")
     curve += [
-        {key: record[key] for key in kept} for record in records if record["kind"] == "evaluation"
+        {key: record[key] for key in names} for record in records if record["kind"] == "evaluation"
     ]
     return {
         "init": str(init) if init else None,

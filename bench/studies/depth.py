@@ -162,9 +162,9 @@ def errors(config: EncoderConfig, token_ids: Tensor) -> list[Any]:
                 if name.startswith("checkpointed"):
                     continue
                 encoder.to(token_ids.device, dtype)
-                found = gradients(encoder, token_ids)
+                actual = gradients(encoder, token_ids)
                 truth = gradients(encoder.double(), token_ids)
-                row[name] = float(f"{(found - truth).norm() / truth.norm():.2g}")
+                row[name] = float(f"{(actual - truth).norm() / truth.norm():.2g}")
             rows.append(row)
     return rows
 

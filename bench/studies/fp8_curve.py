@@ -42,7 +42,7 @@ LAST = 5
 
 def recipe(args: argparse.Namespace) -> PretrainRecipe:
     """The affordable recipe, short; the same held-out text for all."""
-    made = PretrainRecipe(
+    short = PretrainRecipe(
         preset=args.preset,
         steps=args.steps,
         tokens=None,
@@ -55,8 +55,8 @@ def recipe(args: argparse.Namespace) -> PretrainRecipe:
         plateau_steps=0,
     )
     if args.tiny:
-        made = replace(made, overrides=SHAPE, heldout_fraction=0.2, evaluate_tokens=500)
-    return made
+        short = replace(short, overrides=SHAPE, heldout_fraction=0.2, evaluate_tokens=500)
+    return short
 
 
 def run(name: str, dtype: PretrainDType, seed: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -122,14 +122,14 @@ def compare(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return differences
 
 
-def plot(found: dict[str, Any], path: Path) -> None:
+def plot(results: dict[str, Any], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
     figure, (losses, above) = plt.subplots(2, 1, figsize=(8, 6), sharex=True, height_ratios=(3, 1))
-    for name, each in found["runs"].items():
+    for name, each in results["runs"].items():
         (line,) = losses.plot(*zip(*each["curve"], strict=True), label=name, linewidth=1)
         losses.plot(
             [held["step"] for held in each["heldout"]],
@@ -137,9 +137,9 @@ def plot(found: dict[str, Any], path: Path) -> None:
             ".",
             color=line.get_color(),
         )
-        if name in found["above_bfloat16"]:
+        if name in results["above_bfloat16"]:
             above.plot(
-                *zip(*found["above_bfloat16"][name]["curve"], strict=True),
+                *zip(*results["above_bfloat16"][name]["curve"], strict=True),
                 color=line.get_color(),
                 linewidth=1,
             )

@@ -54,7 +54,7 @@ def measure(folder: str, max_length: int, cutting: Any, epochs: int, limit: int)
     parts = [features(stream, epoch=epoch, limit=limit) for epoch in range(epochs)]
     inputs, labels, documents = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     unseen = is_heldout(documents, 1 / 3)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "examples": len(labels),
         "swapped": float(labels.mean()),
         "full": float(np.mean(inputs[:, 0] + inputs[:, 1] > 1 - 1e-9)),
@@ -63,8 +63,8 @@ def measure(folder: str, max_length: int, cutting: Any, epochs: int, limit: int)
         "all_features": score(inputs, labels, unseen),
     }
     if cutting == "last":
-        found["lengths_alone"] = score(inputs[:, LENGTHS], labels, unseen)
-    return found
+        figures["lengths_alone"] = score(inputs[:, LENGTHS], labels, unseen)
+    return figures
 
 
 def main() -> None:

@@ -61,18 +61,18 @@ def main() -> None:
     ]
     exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     stored = {name: way(exact) for name, way in WAYS.items()}
-    told: dict[str, list[Tensor]] = {name: [] for name in WAYS}
+    measures: dict[str, list[Tensor]] = {name: [] for name in WAYS}
     # all ways of a batch before the next: a batch's predictions take the room of the whole model
     for batch in batches:
         truth = predictions(model, batch, exact)
         for name, (weights, _) in stored.items():
-            told[name].append(
+            measures[name].append(
                 compare(
                     truth, predictions(model, batch, weights), batch.head_inputs["masked_labels"]
                 )
             )
     report = {
-        name: summary(torch.cat(told[name], 1)) | distance(exact, weights) | {"bytes": size}
+        name: summary(torch.cat(measures[name], 1)) | distance(exact, weights) | {"bytes": size}
         for name, (weights, size) in stored.items()
     }
     masked = sum(len(batch.head_inputs["masked_labels"]) for batch in batches)
@@ -88,23 +88,23 @@ def predictions(model: Model, batch: DeviceBatch, weights: Weights) -> Tensor:
     return model.masked_logits(states[:, None], batch.head_inputs["masked"]).log_softmax(-1)
 
 
-def compare(truth: Tensor, found: Tensor, labels: Tensor) -> Tensor:
+def compare(truth: Tensor, actual: Tensor, labels: Tensor) -> Tensor:
     """For each masked token: its loss, the loss in float32, divergence, whether it is right, and
     whether both say the same."""
-    best = found.argmax(1)
+    best = actual.argmax(1)
     return torch.stack(
         [
-            -found.gather(1, labels[:, None])[:, 0],
+            -actual.gather(1, labels[:, None])[:, 0],
             -truth.gather(1, labels[:, None])[:, 0],
-            (truth.exp() * (truth - found)).sum(1),
+            (truth.exp() * (truth - actual)).sum(1),
             (best == labels).float(),
             (best == truth.argmax(1)).float(),
         ]
     ).double()
 
 
-def summary(told: Tensor) -> dict[str, float]:
-    loss, before, divergence, right, agree = told
+def summary(measures: Tensor) -> dict[str, float]:
+    loss, before, divergence, right, agree = measures
     change = loss - before
     return {
         "masked_loss": round(loss.mean().item(), 5),

@@ -119,12 +119,12 @@ def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) ->
     """Run it, or find it finished; what it came to."""
     start, run = STARTS[name], args.out / f"{name}-seed{seed}"
     training = Pretraining(make_recipe(args.steps, seed), args.data, runtime)
-    told = run / "first.json"
+    path = run / "first.json"
 
     def extend(positions: Tensor, new: range) -> None:
         start(positions, new, seed)
         assert training.evaluation is not None
-        write_json(told, training.evaluation(training.learner.model, length=LONG))
+        write_json(path, training.evaluation(training.learner.model, length=LONG))
 
     training.extend = extend
     training.train(run, progress=False)
@@ -133,7 +133,7 @@ def measure(name: str, seed: int, args: argparse.Namespace, runtime: Runtime) ->
     losses = [
         r["masked_loss"] for r in records if r["kind"] == "step" and r["sequence_length"] == LONG
     ]
-    first = json.loads(told.read_text())
+    first = json.loads(path.read_text())
     return {
         "start": name,
         "seed": seed,

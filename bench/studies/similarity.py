@@ -89,11 +89,11 @@ def table(rows: list[dict[str, Any]], words_alone: dict[str, float]) -> str:
     names = list(rows[0]["sets"])
     lines = []
     for each in rows:
-        found = [each["sets"][name]["scores"]["ndcg_at_10"] for name in names]
-        lines.append((each["model"], each["stsb"]["spearman"], found))
+        ndcg = [each["sets"][name]["scores"]["ndcg_at_10"] for name in names]
+        lines.append((each["model"], each["stsb"]["spearman"], ndcg))
     for baseline, spearman in (("tfidf", words_alone["spearman"]), ("bm25", None)):
-        found = [rows[0]["sets"][name]["baselines"][baseline]["ndcg_at_10"] for name in names]
-        lines.append(({"tfidf": "TF-IDF", "bm25": "BM25"}[baseline], spearman, found))
+        ndcg = [rows[0]["sets"][name]["baselines"][baseline]["ndcg_at_10"] for name in names]
+        lines.append(({"tfidf": "TF-IDF", "bm25": "BM25"}[baseline], spearman, ndcg))
     others = [number for number, name in enumerate(names) if name != "squad"]
 
     def shown(value: float | None) -> str:
@@ -103,10 +103,10 @@ def table(rows: list[dict[str, Any]], words_alone: dict[str, float]) -> str:
         [
             name,
             shown(spearman),
-            *map(shown, found),
-            shown(float(np.mean([found[n] for n in others])) if others else None),
+            *map(shown, ndcg),
+            shown(float(np.mean([ndcg[n] for n in others])) if others else None),
         ]
-        for name, spearman, found in lines
+        for name, spearman, ndcg in lines
     ]
     return markdown(["", "STS-B dev", *names, "mean without squad"], cells)
 

@@ -74,13 +74,13 @@ def draw_text(data: list[str], folder: Path, *, megabytes: float, rng: np.random
             ends = np.cumsum([len(paragraph) for paragraph in documents[number]])
             drawn.append(documents[number][: max(1, int(np.searchsorted(ends, MOST_CHARACTERS)))])
             size += sum(map(len, drawn[-1]))
-    kept = rng.random(len(drawn)) < HELDOUT
+    heldout = rng.random(len(drawn)) < HELDOUT
     folder.mkdir(parents=True, exist_ok=True)
     for name, wanted in (("heldout", True), ("train", False)):
         chosen = [
             "\n".join(each) + "\n"
-            for each, is_kept in zip(drawn, kept, strict=True)
-            if is_kept == wanted
+            for each, is_heldout in zip(drawn, heldout, strict=True)
+            if is_heldout == wanted
         ]
         (folder / f"{name}.txt").write_text("\n".join(chosen), encoding="utf-8")
 
@@ -170,10 +170,10 @@ def summary(scores: Scores, characters: int) -> dict[str, float]:
     }
 
 
-def differences(found: dict[str, list[np.ndarray]]) -> dict[str, dict[str, float]]:
+def differences(nats: dict[str, list[np.ndarray]]) -> dict[str, dict[str, float]]:
     """Each vocabulary against the first on the same windows, seeds averaged: nats per word more,
     and their standard error."""
-    means = {name: np.mean(each, 0).reshape(-1, HIDDEN).mean(1) for name, each in found.items()}
+    means = {name: np.mean(each, 0).reshape(-1, HIDDEN).mean(1) for name, each in nats.items()}
     first, *others = means
     apart = {name: means[name] - means[first] for name in others}
     return {
@@ -296,14 +296,14 @@ def main() -> None:
         "vocabularies": vocabularies,
     }
     result |= {"runs": [], "against_the_first": {}}
-    found: dict[int, dict[str, list[np.ndarray]]] = {
+    nats: dict[int, dict[str, list[np.ndarray]]] = {
         steps: {name: [] for name in tokenizers} for steps in args.steps
     }
     for steps, seed, (name, (seq, flops)) in product(args.steps, args.seeds, plans.items()):
         recipe = recipe_of(seed, round(steps * first_flops / flops), seq)
         run = args.out / "runs" / f"{name}-{args.count}-{steps}-seed{seed}"
         scores = score(trained(recipe, shards / name, run), tokenizers[name], windows)
-        found[steps][name].append(scores.in_turn + scores.count_entropy)
+        nats[steps][name].append(scores.in_turn + scores.count_entropy)
         described = vocabularies[name]
         rows = recipe.total_steps * recipe.batch_size.values[0]
         result["runs"].append(
@@ -320,8 +320,8 @@ def main() -> None:
             }
         )
         print(json.dumps(result["runs"][-1]), flush=True)
-        if len({len(each) for each in found[steps].values()}) == 1:
-            result["against_the_first"][str(steps)] = differences(found[steps])
+        if len({len(each) for each in nats[steps].values()}) == 1:
+            result["against_the_first"][str(steps)] = differences(nats[steps])
         write_json(args.out / "vocabulary.json", result)
         (args.out / "table.md").write_text(table(result), encoding="utf-8")
 

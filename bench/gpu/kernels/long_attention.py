@@ -112,38 +112,38 @@ class Full(Long):
             return F.scaled_dot_product_attention(*dense).transpose(1, 2).flatten(0, 1)
 
 
-def attempt(found: dict[str, Any], name: str, build: Callable[..., None], *args: Any) -> None:
-    """What does not work is said and left out."""
-    found[name] = {}
+def attempt(figures: dict[str, Any], name: str, build: Callable[..., None], *args: Any) -> None:
+    """What does not work is noted and left out."""
+    figures[name] = {}
     try:
         build(name, *args)
     except Exception as error:
-        found[name]["failed"] = f"{type(error).__name__}: {error}"[:300]
+        figures[name]["failed"] = f"{type(error).__name__}: {error}"[:300]
 
 
 def compare(case: Long, rounds: int) -> dict[str, Any]:
-    found, graphs = dict[str, Any](), Graphs()
+    figures, graphs = dict[str, Any](), Graphs()
 
     def build(name: str) -> None:
         attend = getattr(case, name)
         exact = case.exact_rotary if name == "rotary" else case.exact
         truth = case.outcome(exact, torch.float64)
-        found[name]["errors"] = case.errors(attend, truth)
+        figures[name]["errors"] = case.errors(attend, truth)
         graphs[name, "forward"] = case.record(attend, backward=False)
         graphs[name, "forward and backward"] = case.record(attend, backward=True)
 
     for name in ("flash", "long", "rotary", *(["cudnn"] if isinstance(case, Full) else [])):
-        attempt(found, name, build)
+        attempt(figures, name, build)
     for (name, way), taken in in_turns(graphs, rounds).items():
-        found[name][way] = taken
-    return found
+        figures[name][way] = taken
+    return figures
 
 
 def vary(case: Long, rounds: int) -> dict[str, Any]:
     """Milliseconds and the largest error with each tile, the default first. Leaves the best ones in
     their place."""
     size = case.gradient.shape[-1]
-    found, graphs, truth = dict[str, Any](), Graphs(), case.outcome(case.exact, torch.float64)
+    figures, graphs, truth = dict[str, Any](), Graphs(), case.outcome(case.exact, torch.float64)
     read = list[list[Tensor]]()  # by the graphs, which do not hold it
 
     def build(name: str, kernel: str, tiles: Tiles) -> None:
@@ -157,7 +157,7 @@ def vary(case: Long, rounds: int) -> dict[str, Any]:
             errors = [
                 float((a.double() - b).norm() / b.norm()) for a, b in zip(mine, exact, strict=True)
             ]
-            found[name]["error"] = round(max(errors), 6)
+            figures[name]["error"] = round(max(errors), 6)
             graphs[name, kernel] = record(
                 case.forward if is_forward else partial(case.backward, *saved)
             )
@@ -170,20 +170,20 @@ def vary(case: Long, rounds: int) -> dict[str, Any]:
                 f"{tile.registers} registers"
             )
             tried[name] = kernel, tile
-            attempt(found, name, build, kernel, long.TILES[size]._replace(**{kernel: tile}))
+            attempt(figures, name, build, kernel, long.TILES[size]._replace(**{kernel: tile}))
     with patch.object(long, "DESCRIPTORS", False):
         for kernel in ("forward", "both backward"):
-            attempt(found, f"{kernel}, by addresses", build, kernel, long.TILES[size])
+            attempt(figures, f"{kernel}, by addresses", build, kernel, long.TILES[size])
     times = {name: taken for (name, _), taken in in_turns(graphs, rounds).items()}
     for name, taken in times.items():
-        found[name]["milliseconds"] = taken
+        figures[name]["milliseconds"] = taken
     best = {
         kernel: tile
         for name, (kernel, tile) in sorted(tried.items(), key=lambda item: -times.get(item[0], 1e9))
     }
     long.TILES[size] = Tiles(**best)
     return {
-        **found,
+        **figures,
         "best": {kernel: list(tile) for kernel, tile in best.items()},
         "with the best": compare(case, rounds),
     }

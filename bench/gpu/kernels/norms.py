@@ -123,15 +123,15 @@ class Kernels:
         of_states, *of_parameters = torch.autograd.grad(
             out, [leaf, weight, bias], self.gradient.double()
         )
-        found, totals = self.norm()
+        gradient, totals = self.norm()
         exact = [of_states + self.skip.double(), *of_parameters, self.skip.double().sum(0)]
-        errors = {"norm": [error(*pair) for pair in zip([found, *totals], exact, strict=True)]}
+        errors = {"norm": [error(*pair) for pair in zip([gradient, *totals], exact, strict=True)]}
         for name in ("tanh", "none"):
             leaf = self.inner.double().requires_grad_()
             out = F.gelu(leaf, approximate=name)
             (slope,) = torch.autograd.grad(out, leaf, self.inner_gradient.double())
-            found, anew, total = self.gelu(is_tanh=name == "tanh")
-            pairs = (anew, out.detach()), (found, slope), (total, slope.sum(0))
+            gradient, anew, total = self.gelu(is_tanh=name == "tanh")
+            pairs = (anew, out.detach()), (gradient, slope), (total, slope.sum(0))
             errors[f"gelu, {name}"] = [error(*pair) for pair in pairs]
         return errors
 
@@ -147,14 +147,14 @@ class Layer(Rows):
             torch.randn(1, sum(self.lengths), SIZE, device=DEVICE, dtype=DTYPE) for _ in range(2)
         )
         self.packing = Packing(self.bounds[1], rows[1])
-        self.kept = 0
+        self.saved_bytes = 0
 
     def call(self, layer: Any, dtype: torch.dtype = DTYPE) -> list[Tensor]:
         states = self.states.detach().to(dtype).requires_grad_()
         torch._dynamo.mark_dynamic(states, 1)
         before = torch.cuda.memory_allocated()
         out = layer(*self.parts, states, self.packing)
-        self.kept = torch.cuda.memory_allocated() - before - out.nbytes
+        self.saved_bytes = torch.cuda.memory_allocated() - before - out.nbytes
         return [
             out.detach(),
             *torch.autograd.grad(out, [states, *self.parts.parameters()], self.gradient.to(dtype)),
@@ -171,20 +171,20 @@ class Layer(Rows):
             return exact_result
 
     def run(self, rounds: int) -> dict[str, Any]:
-        truth, found, graphs = self.truth(), dict[str, Any](), dict[str, torch.cuda.CUDAGraph]()
+        truth, figures, graphs = self.truth(), dict[str, Any](), dict[str, torch.cuda.CUDAGraph]()
         for name, is_on in WAYS.items():
             torch._dynamo.reset()
             gate = Gate(attention=True, linear=True, norm=is_on, feed_forward=is_on, varlen=True)
             compiled = torch.compile(gate.layer())
             self.call(compiled)
-            found[name] = {
+            figures[name] = {
                 "error": error(flat(self.call(compiled)), truth),
-                "kept_mb": round(self.kept / 1e6),
+                "kept_mb": round(self.saved_bytes / 1e6),
             }
             graphs[name] = record(partial(self.call, compiled))
         for name, taken in in_turns(graphs, rounds).items():
-            found[name]["forward and backward"] = taken
-        return found
+            figures[name]["forward and backward"] = taken
+        return figures
 
 
 def error(mine: Tensor, exact: Tensor) -> float:

@@ -207,7 +207,7 @@ class Layer(Rows):
                 self.part.to(DTYPE)
 
     def run(self, rounds: int, ways: Ways = WAYS) -> dict[str, Any]:
-        truth, found, graphs = (
+        truth, figures, graphs = (
             flat(self.truth()),
             dict[str, Any](),
             dict[str, torch.cuda.CUDAGraph](),
@@ -216,11 +216,11 @@ class Layer(Rows):
             torch._dynamo.reset()
             compiled = torch.compile(lambda *args, gate=gate: _attention(gate, self.part, *args))
             error = float((flat(self.call(compiled)) - truth).norm() / truth.norm())
-            found[name] = {"error": round(error, 6)}
+            figures[name] = {"error": round(error, 6)}
             graphs[name] = record(partial(self.call, compiled))
         for name, taken in in_turns(graphs, rounds).items():
-            found[name]["forward and backward"] = taken
-        return found
+            figures[name]["forward and backward"] = taken
+        return figures
 
 
 def flat(tensors: list[Tensor]) -> Tensor:
@@ -243,7 +243,7 @@ def run(case: Case, rounds: int, variants: dict[str, dict[str, int]]) -> dict[st
     truths = {
         exact: case.outcome(exact, torch.float64) for exact in (case.exact, case.exact_rotary)
     }
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     graphs: dict[tuple[str, bool], torch.cuda.CUDAGraph] = {}
     for name, (attend, settings) in {
         "flash": (case.flash, {}),
@@ -254,17 +254,17 @@ def run(case: Case, rounds: int, variants: dict[str, dict[str, int]]) -> dict[st
         try:
             with variant(**settings):
                 truth = truths[case.exact_rotary if name == "rotary" else case.exact]
-                found[name] = {"errors": case.errors(attend, truth)}
+                figures[name] = {"errors": case.errors(attend, truth)}
                 for backward in (False, True):
                     graphs[name, backward] = case.record(attend, backward=backward)
         except triton.runtime.errors.OutOfResources as error:
-            found[name] = {"failed": str(error)}
+            figures[name] = {"failed": str(error)}
     for (name, backward), taken in in_turns(graphs, rounds).items():
-        found[name]["forward and backward" if backward else "forward"] = taken
+        figures[name]["forward and backward" if backward else "forward"] = taken
     for key in ("forward", "forward and backward"):
-        found[f"flash / short, {key}"] = round(found["flash"][key] / found["short"][key], 2)
-        found[f"short / rotary, {key}"] = round(found["short"][key] / found["rotary"][key], 3)
-    return found
+        figures[f"flash / short, {key}"] = round(figures["flash"][key] / figures["short"][key], 2)
+        figures[f"short / rotary, {key}"] = round(figures["short"][key] / figures["rotary"][key], 3)
+    return figures
 
 
 def main() -> None:
