@@ -17,6 +17,7 @@ import numpy as np
 from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import DataError
+from litebert.packing import row_bounds
 from litebert.shapes import Float, Int
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.rows import Row
@@ -87,12 +88,12 @@ class _Builder:
         self.units.append([self.numbers.setdefault(text, len(self.numbers)) for text in texts])
 
     def build(self, relation: Relation, **more: Any) -> Units:
-        sizes = [len(unit) for unit in self.units]
+        sizes = np.array([len(unit) for unit in self.units], np.int64)
         return Units(
             relation=relation,
             texts=list(self.numbers),
             numbers=np.array([number for unit in self.units for number in unit], np.int64),
-            bounds=np.append(0, np.cumsum(sizes)).astype(np.int64),
+            bounds=row_bounds(sizes),
             **more,
         )
 
