@@ -15,13 +15,14 @@ import argparse
 import hashlib
 import json
 import lzma
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from litebert.errors import ConfigError
+from litebert.files import open_atomic, write_json
 
 PRESET = 6
 """Of xz."""
@@ -64,17 +65,18 @@ def mix_one(source: Path, share: float, out: Path) -> dict[str, Any]:
     target = out / f"{source.name.removesuffix('.xz').removesuffix('.txt')}.txt.xz"
     count, size = 0, 0
     is_copied = share == 1 and source.suffix == ".xz"
-    temporary = target.with_suffix(".part")
-    with lzma.open(temporary, "wt", encoding="utf-8", preset=0 if is_copied else PRESET) as file:
+    with open_atomic(target) as raw, ExitStack() as stack:
+        copy = None
+        if is_copied:
+            raw.write(source.read_bytes())
+        else:
+            copy = stack.enter_context(lzma.open(raw, "wt", encoding="utf-8", preset=PRESET))
         for document in documents(source):
             times = int(share) if share >= 1 else int(is_chosen(document, share))
             count += times
             size += times * len(document.encode())
-            if not is_copied:
-                file.write(f"{document}\n" * times)
-    if is_copied:
-        shutil.copyfile(source, temporary)
-    temporary.rename(target)
+            if copy:
+                copy.write(f"{document}\n" * times)
     return {
         "file": target.name,
         "share": share,
@@ -98,7 +100,7 @@ def main() -> None:
         parts = [run.result() for run in runs]
     total = round(sum(part["compressed_megabytes"] for part in parts), 2)
     record = {"parts": parts, "compressed_megabytes": total}
-    (args.out / "mix.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_json(args.out / "mix.json", record, indent=1)
     print(json.dumps(record, indent=1))
     if args.max_megabytes is not None and total > args.max_megabytes:
         raise SystemExit(f"the mix has {total} MB, {args.max_megabytes:g} fit; lower some shares")
