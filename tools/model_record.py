@@ -6,7 +6,7 @@ came to out.
 A leg is the folder of a run, each started from the weights of the one before: those of its end, or
 of the evaluation at STEP. What a leg cost is what all of it cost. Writes RESULTS/pretraining.json
 (GPU minutes, tokens, FLOPs, speeds, held-out losses of every leg), curve.json and pretraining.svg
-(training loss, means of 50 steps), and each leg's recipe and environment.
+(training loss, means of 50 steps), each leg's recipe and environment, and run.json about itself.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
+from bench.common.results import begin
 from litebert.config import HeadConfig
 from litebert.model.count import count_encoder, count_head, flops_per_token
 from litebert.recipes import PretrainRecipe
@@ -142,8 +143,8 @@ def main() -> None:
     parser.add_argument("legs", nargs="+")
     parser.add_argument("--vocab-size", type=int, default=30_000)
     args = parser.parse_args()
+    begin(args.results)
     legs = [read(leg, args.vocab_size) for leg in args.legs]
-    args.results.mkdir(parents=True, exist_ok=True)
     recorded = record(legs)
     (args.results / "pretraining.json").write_text(json.dumps(recorded, indent=1) + "\n")
     (args.results / "curve.json").write_text(
