@@ -30,7 +30,6 @@ def rank(number: int, of: int) -> Runtime:
     return Runtime(rank=number, world_size=of, device=torch.device("cpu"), dtype=torch.float32)
 
 
-@pytest.mark.timeout(240)
 def test_two_ranks_equal_one_and_survive_a_signal_and_a_kill(shards: Path, tmp_path: Path) -> None:
     one, two, torn = tmp_path / "one", tmp_path / "two", tmp_path / "torn"
     running = [start(shards, one, *LONG), start(shards, two, *LONG, ranks=2)]

@@ -186,7 +186,6 @@ def test_a_small_run_detects_more_than_the_base_rate(shards: Path, tmp_path: Pat
     assert scores["detection_accuracy"] > 1 - scores["replaced_fraction"]
 
 
-@pytest.mark.timeout(240)
 def test_two_ranks_equal_one(shards: Path, tmp_path: Path) -> None:
     flags = ("--objective", "rtd", "--generator-layers", "1", "--steps", "12")
     one, two = tmp_path / "one", tmp_path / "two"
