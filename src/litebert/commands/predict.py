@@ -23,7 +23,7 @@ from litebert.commands.marks import (
 from litebert.commands.verbs import ModelName
 from litebert.config import Pooling
 from litebert.files import to_json
-from litebert.infer.verbs import Verb
+from litebert.infer.verbs import DType, Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import write_line
@@ -61,7 +61,7 @@ def predict(
     device: Device = "auto",
     kernels: Kernels = "on",
     threads: Threads = None,
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+    dtype: DType = "auto",
     compile: bool = False,
     overwrite: bool = False,
     exit: Exit = None,
