@@ -62,6 +62,14 @@ def test_other_gpus_run_the_plain_layer_over_packed_rows(
     assert gate.layer() is not apply_layer, "it has torch's attention over packed rows"
 
 
+def test_gpus_before_ampere_read_padded_rows(hopper: SimpleNamespace) -> None:
+    """torch's attention over packed rows is for compute capability 8.0 and later."""
+    hopper.major, hopper.minor = 7, 5
+    gate = Gate.detect("cuda", torch.bfloat16, config=PRE)
+    assert not gate.packs(128, dropout=0.0)
+    assert gate.layer() is apply_layer
+
+
 def test_without_triton_there_are_no_kernels(
     hopper: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,8 @@ OF_LAYER = ("attention", "norm", "linear", "feed_forward", "fp8")
 """Families that compute in the layer."""
 VARIABLE = "LITEBERT_KERNELS"
 HOPPER = 9
+LEAST_VARLEN = 8
+"""Major compute capability that torch's variable-length attention asks for."""
 SHARED_MEMORY = 128 << 10
 """Bytes of a multiprocessor's shared memory that the largest tile takes."""
 SHORT, LONG = 128, 512
@@ -89,7 +91,7 @@ class Gate:
         plain = None if config is None else _plain_layer_only(config)
         if quantizes and plain:
             raise ConfigError(f"--dtype fp8 is not for {plain}; choose bfloat16")
-        has_packed_rows = device.type == "cuda" and not plain
+        has_packed_rows = not plain and _has_varlen(device)
         note = f"{plain}: the plain layer runs, without fused kernels and packed rows"
         machine = _machine_lacks(device, dtype)
         by_variable = parse(os.environ.get(VARIABLE, ""), source=VARIABLE)
@@ -169,6 +171,13 @@ def parse(text: str, *, source: str = "--kernels") -> frozenset[str]:
             )
         switched |= {family} if state == "off" else set()
     return frozenset(switched)
+
+
+def _has_varlen(device: torch.device) -> bool:
+    """Whether torch's variable-length attention runs on a device."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    return bool(torch.cuda.get_device_properties(device).major >= LEAST_VARLEN)
 
 
 def _machine_lacks(device: torch.device, dtype: torch.dtype) -> str | None:
