@@ -5,7 +5,6 @@ The loop is that of pretraining. Dev is scored pairs; without them the last weig
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +38,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.embed_job import EmbedBatch, EmbedJob, EmbedSums, pooled
 from litebert.train.finetune.evaluation import BestCheckpoint
 from litebert.train.finetune.prepare import fingerprint, tokenizer_of
-from litebert.train.finetune.run import result_of
+from litebert.train.finetune.run import RESULT, read_result, result_of
 from litebert.train.folder import stored_threads
 from litebert.train.learner import Learner, WorkingCopy
 from litebert.train.log import Sink
@@ -47,8 +46,6 @@ from litebert.train.loop import BetweenSteps, Evaluated, Event, Incident, State,
 from litebert.train.progress import TensorBoardSink
 from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
-
-_RESULT = "result.json"
 
 
 def run_embed_finetuning(
@@ -192,7 +189,7 @@ class EmbedTuning:
         return self.run.execute(
             out,
             lambda state: self._finish(self.run.steps(state)),
-            finished=lambda: _read_result(self.run.folder.path),
+            finished=lambda: read_result(self.run.folder.path),
             sinks=sinks,
             progress=progress,
         )
@@ -229,7 +226,7 @@ class EmbedTuning:
                 "train_examples": len(self.data.train),
                 "dev_examples": 0 if dev is None else len(dev),
             }
-            write_json(folder.path / _RESULT, result)
+            write_json(folder.path / RESULT, result)
         except OSError as error:
             raise CheckpointError(
                 f"the run is at its end, but its result could not be written: {error}; free some "
@@ -336,16 +333,3 @@ def _vectors(
 def _fingerprint(pairs: Sequence[TextExample]) -> str:
     facts = [(pair.first, pair.second, pair.label) for pair in pairs]
     return hashlib.sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()
-
-
-def _read_result(folder: Path) -> RunResult | None:
-    """The result of a finished run; None where none has finished."""
-    path = folder / _RESULT
-    try:
-        return result_of(folder, json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read: {error}; remove the folder, and give the same command again"
-        ) from error

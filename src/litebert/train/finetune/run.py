@@ -49,7 +49,7 @@ from litebert.train.loop import Incident, State
 from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
 
-_PREDICTIONS, _RESULT = "dev_predictions.jsonl", "result.json"
+_PREDICTIONS, RESULT = "dev_predictions.jsonl", "result.json"
 
 
 class Finetuning:
@@ -125,7 +125,7 @@ class Finetuning:
         return self.run.execute(
             out,
             lambda state: self._finish(self._attempts(state)),
-            finished=lambda: _read_result(self.run.folder),
+            finished=lambda: read_result(self.run.folder.path),
             sinks=sinks,
             progress=progress,
         )
@@ -203,7 +203,7 @@ class Finetuning:
             )
             self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
-        result = _read_result(self.run.folder)
+        result = read_result(self.run.folder.path)
         assert result is not None
         return result
 
@@ -275,7 +275,7 @@ def _conclude(
             | about
             | {"null_threshold": card.null_threshold, "dev_examples": len(dev.examples)}
         )
-        write_json(folder.path / _RESULT, result)
+        write_json(folder.path / RESULT, result)
     except OSError as error:
         raise CheckpointError(
             f"the run is at its end, but its result could not be written: {error}; free some space "
@@ -286,11 +286,11 @@ def _conclude(
     return result
 
 
-def _read_result(folder: RunFolder) -> RunResult | None:
+def read_result(folder: Path) -> RunResult | None:
     """The result of a finished run; None where none has finished."""
-    path = folder.path / _RESULT
+    path = folder / RESULT
     try:
-        return result_of(folder.path, json.loads(path.read_text(encoding="utf-8")))
+        return result_of(folder, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
