@@ -394,18 +394,18 @@ def _note_unread(predictor: "Predictor", texts: Sequence[str]) -> None:
     more tokens than it takes. Of many texts, the first that was."""
     tokenizer, card = predictor.tokenizer, predictor.card
     limit = predictor.engine.config.encoder.max_positions if card is None else card.max_length
-    told = set()
+    noted = set()
     for text in texts[:_MOST_CHECKED]:
         ids = tokenizer.encode(text)
         known = {tokenizer.tokens[id] for id in ids if id != tokenizer.unk_id} - {SPACE}
-        if "unknown" not in told and not known:
-            told.add("unknown")
+        if "unknown" not in noted and not known:
+            noted.add("unknown")
             note(
                 f"the model knows no character of the text {shorten(text)}, so that its answer "
                 "says nothing about it"
             )
-        if "long" not in told and len(ids) + num_special(False) > limit:
-            told.add("long")
+        if "long" not in noted and len(ids) + num_special(False) > limit:
+            noted.add("long")
             note(
                 f"the model reads {limit} tokens, and the text {shorten(text)} has "
                 f"{len(ids) + num_special(False):,}: its end was not read"

@@ -64,8 +64,9 @@ def filled_mask(example: dict[str, Any], mask: str) -> Text | None:
             max(position - _AROUND, 1),
             min(position + _AROUND, len(tokens) - 2),
         )
-        around = {*range(first, last + 1)} - {position}
-        is_visible = not around & masked and not any(tokens[each] == "[SEP]" for each in around)
+        neighbors = {*range(first, last + 1)} - {position}
+        is_end = any(tokens[each] == "[SEP]" for each in neighbors)
+        is_visible = not neighbors & masked and not is_end
         if (
             tokens[position] == mask
             and truth.startswith(_WORD_START)

@@ -122,9 +122,10 @@ def score_exits(
     try:
         run(None)  # graphs are loaded
         full, first = run(None)
-        whole = score(task, examples, full)[name]
+        full_score = score(task, examples, full)[name]
         rows = [
-            _row(task, examples, full, whole, layers, rule, *run(rule), samples) for rule in rules
+            _row(task, examples, full, full_score, layers, rule, *run(rule), samples)
+            for rule in rules
         ]
         seconds = min(first, run(None)[1])
     finally:
@@ -133,7 +134,7 @@ def score_exits(
         score_name=name,
         layers=layers,
         num_examples=len(examples),
-        score=whole,
+        score=full_score,
         seconds=seconds,
         rows=tuple(replace(row, times_faster=seconds / row.seconds) for row in rows),
     )
@@ -143,7 +144,7 @@ def _row(
     task: Task,
     examples: Sequence[TaskExample],
     full: Sequence[Prediction],
-    whole: float,
+    full_score: float,
     layers: int,
     rule: ExitRule,
     predictions: Sequence[Prediction],
@@ -153,8 +154,9 @@ def _row(
     name = task.scores[0]
     depths = np.array([_depth(each) for each in predictions], np.float64)
     mean = float(depths.mean())
-    wide = _NORMAL_95 * float(depths.std(ddof=1)) / len(depths) ** 0.5 if len(depths) > 1 else 0.0
-    low, high = max(mean - wide, 1.0), min(mean + wide, float(layers))
+    spread = float(depths.std(ddof=1)) if len(depths) > 1 else 0.0
+    half_width = _NORMAL_95 * spread / len(depths) ** 0.5
+    low, high = max(mean - half_width, 1.0), min(mean + half_width, float(layers))
     reached = score(task, examples, predictions)[name]
     changed = [not _same(here, there, rule) for here, there in zip(predictions, full, strict=True)]
     ends = bootstrap_loss(task, examples, full, predictions, samples=samples)
@@ -163,7 +165,7 @@ def _row(
         threshold=rule.threshold,
         score=reached,
         score_interval=intervals(task, examples, predictions, samples=samples).get(name),
-        lost=whole - reached,
+        lost=full_score - reached,
         lost_interval=ends,
         changed=float(np.mean(changed)),
         mean_depth=mean,

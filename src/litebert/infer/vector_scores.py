@@ -84,8 +84,8 @@ def score_retrieval(
     without text comes last."""
     if samples < 1:
         raise ConfigError(f"samples is a number from 1; got {samples}")
-    asked, documents = _read_texts(queries), _read_texts(corpus)
-    relevant, notes = _read_judgments(qrels, asked, documents)
+    query_texts, documents = _read_texts(queries), _read_texts(corpus)
+    relevant, notes = _read_judgments(qrels, query_texts, documents)
     texts = list(documents.values())
     written = np.array([bool(text.strip()) for text in texts])
     if not written.any():
@@ -96,7 +96,7 @@ def score_retrieval(
         return np.asarray(vectors)
 
     ours = embed([text for text in texts if text.strip()])
-    theirs = embed([asked[query] for query in relevant])
+    theirs = embed([query_texts[query] for query in relevant])
     index = WordIndex(texts)
 
     def by_cosine(number: int, text: str) -> np.ndarray:
@@ -110,7 +110,7 @@ def score_retrieval(
         "tfidf": lambda number, text: index.tfidf(text),
     }
     values = {
-        name: _values(score, {query: asked[query] for query in relevant}, relevant)
+        name: _values(score, {query: query_texts[query] for query in relevant}, relevant)
         for name, score in ranked.items()
     }
     means = {

@@ -104,9 +104,9 @@ def find_tasks(names: Sequence[str], folder: Path | None) -> dict[str, str]:
     places = {}
     for name in names:
         inside = _TASK_FOLDERS.get(name, name if name in ("race", "blimp") else "squad")
-        for place in (folder / "glue" / inside, folder / inside) if folder else ():
-            if place.is_dir():
-                places[name] = str(place)
+        for path in (folder / "glue" / inside, folder / inside) if folder else ():
+            if path.is_dir():
+                places[name] = str(path)
                 break
     return places
 

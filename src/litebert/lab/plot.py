@@ -63,15 +63,15 @@ def _drawer(study: Study) -> Callable[[Any, Study, Sequence[RowResult]], None]:
 def _draw_counts(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
     """Bars of the parameters, with how many times smaller than the control."""
     axes = figure.subplots()
-    places = range(len(rows) - 1, -1, -1)
+    positions = range(len(rows) - 1, -1, -1)
     millions = [row.parameters / 1e6 for row in rows]
     is_control = [row.row.name == study.reference.name for row in rows]
-    axes.barh(places, millions, color=[_GRAY if each else _BLUE for each in is_control])
-    for place, row, number in zip(places, rows, millions, strict=True):
+    axes.barh(positions, millions, color=[_GRAY if each else _BLUE for each in is_control])
+    for position, row, number in zip(positions, rows, millions, strict=True):
         times = row.cells["smaller"].mean
         note = f" {number:.1f} M" + (f", {times:.1f} × smaller" if times > 1.05 else "")
-        axes.text(number, place, note, va="center", color=_INK, fontsize=12)
-    axes.set_yticks(list(places), [row.row.name for row in rows])
+        axes.text(number, position, note, va="center", color=_INK, fontsize=12)
+    axes.set_yticks(list(positions), [row.row.name for row in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xlim(0, 1.15 * max(millions))
     axes.set_xlabel(f"parameters, millions (compared with {study.reference.name})")
@@ -99,15 +99,15 @@ def _draw_points(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:
 
 def _draw_panel(axes: Any, name: str, study: Study, rows: Sequence[RowResult]) -> None:
     scale = 100.0 if is_percentage(name) else 1.0
-    for place, row in enumerate(reversed(rows)):
+    for y, row in enumerate(reversed(rows)):
         cell = row.cells.get(name)
         if cell is None or not cell.learned:
             continue
         is_control = row.row.name == study.reference.name
         color = _GRAY if is_control else _BLUE
-        axes.plot([scale * value for value in cell.values], [place] * len(cell.values), "o",
+        axes.plot([scale * value for value in cell.values], [y] * len(cell.values), "o",
                   color=color, alpha=0.55, markersize=8)  # fmt: skip
-        axes.plot([scale * cell.mean], [place], "|", color=color, markersize=20, markeredgewidth=3)
+        axes.plot([scale * cell.mean], [y], "|", color=color, markersize=20, markeredgewidth=3)
         if is_control:
             axes.axvline(scale * cell.mean, color=_GRAY, linewidth=1, zorder=0)
     axes.set_xlabel(column_head(name))

@@ -139,11 +139,11 @@ class Pool:
             return False
         if self.limits.minutes is None:
             return True
-        expected, whole = self._expected(job), 60 * self.limits.minutes
+        expected, limit = self._expected(job), 60 * self.limits.minutes
         if expected is None:  # nothing is known yet
-            return self._left() > whole / 2
-        fresh = time.monotonic() - self.began < whole / 10
-        return _MARGIN * expected <= self._left() or (expected > whole and fresh)
+            return self._left() > limit / 2
+        fresh = time.monotonic() - self.began < limit / 10
+        return _MARGIN * expected <= self._left() or (expected > limit and fresh)
 
     def _expected(self, job: Job) -> float | None:
         """Seconds that a job will take; None where no run was measured."""
@@ -157,18 +157,18 @@ class Pool:
         """Seconds per FLOP of jobs under way."""
         rates = {}
         for job in self.running:
-            part = _fraction_done(job.folder)
-            if part > 0.02:
-                rates[job.study] = (time.monotonic() - job.began) / (part * job.cost)
+            fraction = _fraction_done(job.folder)
+            if fraction > 0.02:
+                rates[job.study] = (time.monotonic() - job.began) / (fraction * job.cost)
         return rates
 
     def _left(self) -> float:
         """Seconds until running jobs are asked to save and end."""
         if self.limits.minutes is None:
             return float("inf")
-        whole = 60 * self.limits.minutes
-        grace = min(_GRACE_SECONDS, _GRACE_SHARE * whole)
-        return whole - grace - (time.monotonic() - self.began)
+        limit = 60 * self.limits.minutes
+        grace = min(_GRACE_SECONDS, _GRACE_SHARE * limit)
+        return limit - grace - (time.monotonic() - self.began)
 
     def _give_up(self) -> None:
         """No job runs, and those that wait cannot start."""

@@ -59,7 +59,7 @@ _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-Handler = Callable[["Service", dict[str, Any], "Asked"], Awaitable[Any]]
+Handler = Callable[["Service", dict[str, Any], "Call"], Awaitable[Any]]
 """From a body to the JSON of its response."""
 
 
@@ -77,7 +77,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Call:
     """A request that is being answered."""
 
     deadline: float
@@ -165,9 +165,9 @@ class Service:
         if self.scheduler.is_full:
             raise self._too_busy()
 
-    async def run(self, work: Work, asked: Asked) -> list[Any]:
+    async def run(self, work: Work, call: Call) -> list[Any]:
         """The results of the work; RequestError where there are none in time."""
-        job = Job(work.key, work.items, work.sizes, deadline=asked.deadline)
+        job = Job(work.key, work.items, work.sizes, deadline=call.deadline)
         try:
             self.scheduler.submit(job)
         except QueueFullError:
@@ -175,7 +175,7 @@ class Service:
         future = asyncio.wrap_future(job.future)
         # nobody waits for a job that the scheduler drops just after its client was answered
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        leaving = asyncio.ensure_future(_disconnected(asked.receive))
+        leaving = asyncio.ensure_future(_disconnected(call.receive))
         try:
             both: set[asyncio.Future[Any]] = {future, leaving}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -216,23 +216,23 @@ class Endpoint:
         service.check_state()
         service.check_queue()
         request = Request(scope, receive)
-        asked = Asked(
+        call = Call(
             deadline=time.monotonic() + self._seconds(request),
             receive=receive,
             identifier=scope["litebert.request_id"],
         )
-        body = await self._read(request, asked.deadline)
-        asked = replace(asked, num_bytes=len(body))
+        body = await self._read(request, call.deadline)
+        call = replace(call, num_bytes=len(body))
         service.check_state()
         service.accepted += 1
         try:
-            async with asyncio.timeout_at(_loop_time(asked.deadline)):
-                answer = await self._handler(service, read_object(body), asked)
+            async with asyncio.timeout_at(_loop_time(call.deadline)):
+                answer = await self._handler(service, read_object(body), call)
             if len(body) > SMALL_BYTES:
                 response = await asyncio.to_thread(_json, answer)
             else:
                 response = _json(answer)
-            response.headers.update(asked.headers)
+            response.headers.update(call.headers)
             await response(scope, receive, send)
         except TimeoutError:
             raise _late() from None
@@ -384,10 +384,10 @@ def log_error(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = ""
+    where = ""
     if trace is not None:
-        place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-    write_line(f"litebert serve: {type(error).__name__}{place}", file=sys.stderr)
+        where = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    write_line(f"litebert serve: {type(error).__name__}{where}", file=sys.stderr)
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -447,12 +447,12 @@ def _routes(service: Service) -> ASGIApp:
     return app.router
 
 
-async def _verb(verb: Any, service: Service, body: dict[str, Any], asked: Asked) -> Any:
+async def _verb(verb: Any, service: Service, body: dict[str, Any], call: Call) -> Any:
     items_field(verb, body)
     # any encoder has layers, as any encoder can embed
     model = service.models.choose(body.get("model"), "embed" if verb == "layers" else verb)
-    work = await asked.read(read_work, verb, body, model)
-    return {"model": model.name, "results": await service.run(work, asked)}
+    work = await call.read(read_work, verb, body, model)
+    return {"model": model.name, "results": await service.run(work, call)}
 
 
 def describe(service: Service) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from litebert.serve.requests import RequestError, read_flag, read_list, read_tex
 from litebert.serve.verbs import Work, check_sizes, text_sizes
 
 if TYPE_CHECKING:
-    from litebert.serve.app import Asked, Service
+    from litebert.serve.app import Call, Service
 
 FORMATS = ("float", "base64")
 
@@ -27,7 +27,7 @@ def error_object(error: RequestError) -> dict[str, Any]:
     }
 
 
-async def embeddings(service: "Service", body: dict[str, Any], asked: "Asked") -> Any:
+async def embeddings(service: "Service", body: dict[str, Any], call: "Call") -> Any:
     """Vectors of length 1."""
     encoding = body.get("encoding_format")
     if encoding not in (None, *FORMATS):
@@ -41,10 +41,10 @@ async def embeddings(service: "Service", body: dict[str, Any], asked: "Asked") -
             400, "the field 'input' is missing; it is a text or a list of texts", param="input"
         )
     texts = body["input"]
-    work = await asked.read(
+    work = await call.read(
         embed_work, [texts] if isinstance(texts, str) else texts, "input", body, model
     )
-    vectors = normalized(np.stack(await service.run(work, asked))[:, :dimensions])
+    vectors = normalized(np.stack(await service.run(work, call))[:, :dimensions])
     tokens = sum(work.sizes)
     return {
         "object": "list",

@@ -25,7 +25,7 @@ from litebert.serve.requests import (
 from litebert.serve.verbs import read_work
 
 if TYPE_CHECKING:
-    from litebert.serve.app import Asked, Service
+    from litebert.serve.app import Call, Service
 
 Body = dict[str, Any]
 _RELEVANT = ("relevant", "entailment", "equivalent", "duplicate", "yes", "true", "1")
@@ -43,15 +43,15 @@ def error_object(error: RequestError) -> dict[str, Any]:
     return {"error": error.message, "error_type": kind}
 
 
-async def embed(service: "Service", body: Body, asked: "Asked") -> Any:
+async def embed(service: "Service", body: Body, call: "Call") -> Any:
     """A list of vectors."""
     model = service.models.choose(body.get("model"), "embed")
     dimensions = read_dimensions(body, model)
-    vectors = (await _vectors(service, model, _inputs(body), body, asked))[:, :dimensions]
+    vectors = (await _vectors(service, model, _inputs(body), body, call))[:, :dimensions]
     return (normalized(vectors) if read_flag(body, "normalize", True) else vectors).tolist()
 
 
-async def predict(service: "Service", body: Body, asked: "Asked") -> Any:
+async def predict(service: "Service", body: Body, call: "Call") -> Any:
     """For each text, or pair of texts, every label with its probability, the likeliest first."""
     if read_flag(body, "raw_scores"):
         raise RequestError(
@@ -74,12 +74,12 @@ async def predict(service: "Service", body: Body, asked: "Asked") -> Any:
     model = service.models.choose(body.get("model"), verb)
     wanted = {"pairs": rows} if verb == "pair" else {"texts": [row[0] for row in rows]}
     fields = wanted | {"truncate": body.get("truncate")}
-    work = await asked.read(read_work, verb, fields, model)
-    results = [_scored(result["probabilities"]) for result in await service.run(work, asked)]
+    work = await call.read(read_work, verb, fields, model)
+    results = [_scored(result["probabilities"]) for result in await service.run(work, call)]
     return results[0] if is_single else results
 
 
-async def similarity(service: "Service", body: Body, asked: "Asked") -> Any:
+async def similarity(service: "Service", body: Body, call: "Call") -> Any:
     """The cosine of one sentence with each of several."""
     inputs = read_object_field(body.get("inputs"), "inputs", ("source_sentence", "sentences"))
     parameters = body.get("parameters")
@@ -87,22 +87,22 @@ async def similarity(service: "Service", body: Body, asked: "Asked") -> Any:
     sentences = read_list(inputs, "sentences")
     source = read_text(inputs["source_sentence"], "source_sentence")
     model = service.models.choose(body.get("model"), "embed")
-    return await _cosines(service, model, source, sentences, body | options, asked)
+    return await _cosines(service, model, source, sentences, body | options, call)
 
 
-async def tokenize(service: "Service", body: Body, asked: "Asked") -> Any:
+async def tokenize(service: "Service", body: Body, call: "Call") -> Any:
     """The tokens of each text, with their characters."""
     model = service.models.choose(body.get("model"), "embed")
     texts = [read_text(text, f"inputs[{i}]") for i, text in enumerate(_inputs(body))]
     special = read_flag(body, "add_special_tokens", True)
-    return await asked.read(_tokens, model, texts, special)
+    return await call.read(_tokens, model, texts, special)
 
 
-async def rerank(service: "Service", body: Body, asked: "Asked") -> Any:
+async def rerank(service: "Service", body: Body, call: "Call") -> Any:
     """TEI's form: a list of indices with scores, the best first."""
     texts = read_list(body, "texts")
-    ranking = await _rank(service, body, texts, asked)
-    asked.headers.update({SCORED_BY: ranking.scored_by, SCORED_MODEL: ranking.model})
+    ranking = await _rank(service, body, texts, call)
+    call.headers.update({SCORED_BY: ranking.scored_by, SCORED_MODEL: ranking.model})
     with_text = read_flag(body, "return_text")
     return [
         {"index": index, "score": score, **({"text": texts[index]} if with_text else {})}
@@ -110,15 +110,15 @@ async def rerank(service: "Service", body: Body, asked: "Asked") -> Any:
     ]
 
 
-async def cohere_rerank(service: "Service", body: Body, asked: "Asked") -> Any:
+async def cohere_rerank(service: "Service", body: Body, call: "Call") -> Any:
     """Cohere's form."""
     documents = read_list(body, "documents")
     texts = [each.get("text") if isinstance(each, dict) else each for each in documents]
     top = read_number(body, "top_n", len(texts), MAX_ITEMS)
     with_text = read_flag(body, "return_documents")
-    ranking = await _rank(service, body, texts, asked)
+    ranking = await _rank(service, body, texts, call)
     return {
-        "id": asked.identifier,
+        "id": call.identifier,
         "results": [
             {
                 "index": index,
@@ -138,16 +138,16 @@ class _Ranking(NamedTuple):
     model: str
 
 
-async def _rank(service: "Service", body: Body, texts: Sequence[Any], asked: "Asked") -> _Ranking:
+async def _rank(service: "Service", body: Body, texts: Sequence[Any], call: "Call") -> _Ranking:
     query = read_text(body.get("query"), "query")
     model, verb = _ranker(service, body.get("model"))
     if verb == "embed":
-        scores = await _cosines(service, model, query, texts, body, asked)
+        scores = await _cosines(service, model, query, texts, body, call)
         return _Ranking(_sorted(scores), "cosine", model.name)
     pairs = [[query, read_text(text, f"texts[{i}]")] for i, text in enumerate(texts)]
     fields = {"pairs": pairs, "truncate": body.get("truncate")}
-    work = await asked.read(read_work, verb, fields, model)
-    results = await service.run(work, asked)
+    work = await call.read(read_work, verb, fields, model)
+    results = await service.run(work, call)
     if verb == "regress":
         return _Ranking(_sorted([each["value"] for each in results]), "regress", model.name)
     label = _relevant_label(model)
@@ -187,18 +187,18 @@ async def _cosines(
     source: str,
     texts: Sequence[Any],
     body: Body,
-    asked: "Asked",
+    call: "Call",
 ) -> list[float]:
-    first, *others = normalized(await _vectors(service, model, [source, *texts], body, asked))
+    first, *others = normalized(await _vectors(service, model, [source, *texts], body, call))
     cosines: list[float] = (np.stack(others) @ first).clip(-1, 1).tolist()
     return cosines
 
 
 async def _vectors(
-    service: "Service", model: ServedModel, texts: Sequence[Any], body: Body, asked: "Asked"
+    service: "Service", model: ServedModel, texts: Sequence[Any], body: Body, call: "Call"
 ) -> np.ndarray:
-    work = await asked.read(embed_work, list(texts), "inputs", body, model)
-    return np.stack(await service.run(work, asked))
+    work = await call.read(embed_work, list(texts), "inputs", body, model)
+    return np.stack(await service.run(work, call))
 
 
 def _inputs(body: Body) -> list[Any]:

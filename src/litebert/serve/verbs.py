@@ -62,10 +62,10 @@ def items_field(verb: Task, body: Mapping[str, Any]) -> str:
     """The field that holds the inputs."""
     known = ["model", *_ITEMS[verb], "truncate", *(["top"] if verb == "fill" else [])]
     check_fields(body, known)
-    given = [name for name in _ITEMS[verb] if name in body]
-    if len(given) > 1:
-        raise RequestError(400, f"send either {' or '.join(given)}, not both", param=given[1])
-    return given[0] if given else _ITEMS[verb][0]
+    present = [name for name in _ITEMS[verb] if name in body]
+    if len(present) > 1:
+        raise RequestError(400, f"send either {' or '.join(present)}, not both", param=present[1])
+    return present[0] if present else _ITEMS[verb][0]
 
 
 def read_work(verb: Task, body: Mapping[str, Any], model: ServedModel) -> Work:

@@ -65,11 +65,11 @@ def _independent_spans(
         constant_values=-np.inf,
     )
     # [row, start, length - 1]: the end's log-probability of a span of that length
-    ahead = np.lib.stride_tricks.sliding_window_view(ends, reach, axis=1)
+    ends_of_spans = np.lib.stride_tricks.sliding_window_view(ends, reach, axis=1)
     # The best spans have few starts: those whose own best span is among the best.
-    few = _best(starts + ahead.max(-1), min(N_BEST, seq))
+    few = _best(starts + ends_of_spans.max(-1), min(N_BEST, seq))
     row = np.arange(rows)[:, None]
-    scores = (starts[row, few][..., None] + ahead[row, few]).reshape(rows, -1)
+    scores = (starts[row, few][..., None] + ends_of_spans[row, few]).reshape(rows, -1)
     index = _best(scores, min(N_BEST, scores.shape[1]))
     first, score = few[row, index // reach], scores[row, index]
     best = score[:, 0]

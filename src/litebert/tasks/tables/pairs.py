@@ -120,11 +120,11 @@ def _tables(sources: Sequence[_Source], bad: BadRows, options: TableOptions) -> 
             if isinstance(source, Path)
             else source.rows(bad)
         )
-        ahead = list(islice(rows, _PEEK))
-        if not ahead:
+        first_rows = list(islice(rows, _PEEK))
+        if not first_rows:
             raise DataError(f"{source}: there is no row")
-        names = list(dict.fromkeys(name for _, row in ahead for name in row))
-        yield str(source.name), names, chain(ahead, rows)
+        names = list(dict.fromkeys(name for _, row in first_rows for name in row))
+        yield str(source.name), names, chain(first_rows, rows)
 
 
 def _first(data: Any) -> Sequence[_Source]:

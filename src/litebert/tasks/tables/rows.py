@@ -251,7 +251,7 @@ class _CsvLines:
 
     def __init__(self, lines: Iterator[_Line]) -> None:
         self._lines = lines
-        self._ahead: _Line | None = None
+        self._header_line: _Line | None = None
         self.begin_record()
 
     def begin_record(self) -> None:
@@ -262,16 +262,16 @@ class _CsvLines:
     def separator(self) -> str:
         """A comma; a semicolon where the header has those only, as spreadsheets write in much of
         Europe."""
-        self._ahead = next(self._lines, None)
-        header = self._ahead.text if self._ahead else ""
+        self._header_line = next(self._lines, None)
+        header = self._header_line.text if self._header_line else ""
         return ";" if ";" in header and "," not in header else ","
 
     def __iter__(self) -> "_CsvLines":
         return self
 
     def __next__(self) -> str:
-        line = self._ahead or next(self._lines)
-        self._ahead = None
+        line = self._header_line or next(self._lines)
+        self._header_line = None
         self.raw += line.raw if self.location is None else b"\n" + line.raw
         self.location = self.location or line.location
         self.wrong = self.wrong or line.wrong

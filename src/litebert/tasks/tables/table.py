@@ -144,16 +144,16 @@ class _Reader:
         labeled = split != "test"
         rows = _rows(source, bad, self.options)
         where = source.name
-        ahead = list(islice(rows, PEEK))
-        if not ahead:
+        first_rows = list(islice(rows, PEEK))
+        if not first_rows:
             return
-        names = list(dict.fromkeys(name for _, row in ahead for name in row))
+        names = list(dict.fromkeys(name for _, row in first_rows for name in row))
         columns, note = find_columns(
             self.kind, names, self.options, where=where, labeled=labeled, remembered=self.columns
         )
         self.columns = self.columns or columns.by_role()
         self.notes += [note] if note else []
-        for number, (location, row) in enumerate(chain(ahead, rows)):
+        for number, (location, row) in enumerate(chain(first_rows, rows)):
             try:
                 example = row_to_example(
                     self.kind, row, columns, key=str(number), where=str(location), labeled=labeled
