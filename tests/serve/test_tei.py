@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
@@ -44,7 +45,49 @@ def test_predict_reads_texts_and_pairs(running: Running, predictor: Predictor) -
     assert refused.status == 400
     assert refused.json["error"].startswith("inputs is a text, a pair of texts, or a list")
     assert refused.json["error_type"] == "Validation"
-    assert running.ask("/predict", {"inputs": "a", "raw_scores": True}).status == 422
+
+
+UNAVAILABLE: list[tuple[str, Any, str]] = [
+    ("raw_scores", True, "raw_scores is not available"),
+    ("prompt_name", "query", "the models have no prompts"),
+    ("truncation_direction", "Left", "texts are cut at their end alone"),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "message"), UNAVAILABLE)
+def test_options_that_would_have_no_effect_are_refused(
+    option: str, value: Any, message: str, running: Running
+) -> None:
+    sentences = {"source_sentence": TEXTS[0], "sentences": TEXTS}
+    for path, body in (
+        ("/embed", {"inputs": TEXTS, option: value}),
+        ("/predict", {"inputs": TEXTS[0], option: value}),
+        ("/rerank", {"query": TEXTS[0], "texts": TEXTS, option: value}),
+        ("/similarity", {"inputs": sentences, "parameters": {option: value}}),
+    ):
+        refused = running.ask(path, body)
+        assert (refused.status, message in refused.json["error"]) == (422, True), path
+    defaults = {"raw_scores": False, "prompt_name": None, "truncation_direction": "Right"}
+    assert running.ask("/embed", {"inputs": TEXTS, **defaults}).status == 200
+
+
+def test_errors_name_the_field_of_the_client(running: Running) -> None:
+    long = " ".join([TEXTS[0]] * 50)
+    for path, body, field in (
+        ("/embed", {"inputs": [TEXTS[0], long]}, "inputs[1]"),
+        ("/predict", {"inputs": [[TEXTS[0]], [long]]}, "inputs[1]"),
+        ("/rerank", {"query": TEXTS[0], "texts": [TEXTS[0], long]}, "texts[1]"),
+        ("/rerank", {"query": long, "texts": TEXTS}, "query"),
+        (
+            "/similarity",
+            {"inputs": {"source_sentence": TEXTS[0], "sentences": [long]}},
+            "sentences[0]",
+        ),
+    ):
+        refused = running.ask(path, body)
+        assert refused.json["error"].startswith(f"{field} has "), refused.body
+    refused = running.ask("/v1/rerank", {"query": TEXTS[0], "documents": [TEXTS[0], long]})
+    assert refused.json["error"]["param"] == "documents[1]"
 
 
 def test_similarity(running: Running, predictor: Predictor) -> None:
@@ -81,6 +124,23 @@ def test_rerank_by_cosine(running: Running) -> None:
         {"index": 1, "relevance_score": pytest.approx(1), "document": {"text": TEXTS[0]}}
     ]
     assert running.ask("/v1/rerank", {"query": "x"}).json["error"]["param"] == "documents"
+
+
+def test_rerank_takes_as_many_texts_as_any_request(running: Running) -> None:
+    answer = running.ask("/rerank", {"query": "x", "texts": ["x"] * 2048})
+    assert (answer.status, len(answer.json)) == (200, 2048)
+    assert running.ask("/rerank", {"query": "x", "texts": ["x"] * 2049}).status == 413
+
+
+def test_a_model_may_have_any_name(predictor: Predictor) -> None:
+    name = "имя\r\nX-More: 1"
+    with serving(Models([ServedModel(name, predictor)])) as running:
+        answer = running.ask("/rerank", {"query": TEXTS[0], "texts": TEXTS})
+        assert answer.status == 200
+        assert unquote(answer.headers["x-litebert-model"]) == name
+        assert "x-more" not in answer.headers
+        (model,) = running.ask("/v1/models").json["data"]
+        assert running.ask(f"/v1/models/{quote(name)}").json == model
 
 
 @pytest.mark.parametrize("kind", ["pair", "regress"])

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from litebert.loading import load_checkpoint
 from litebert.serve.models import Models, ServedModel
 from litebert.tasks.task import EmbedCard
 from tests.helpers.models import save_model, texts
-from tests.helpers.serving import Running, serving
+from tests.helpers.serving import HANGS, Running, serving
 from tests.infer.test_exits import CALIBRATED, checkpoint_of
 
 FIRST, SECOND = "the baker sings", "a thief sleeps in the old house"
@@ -160,6 +161,9 @@ def test_openai_client(running: Running, predictor: Predictor) -> None:
     with openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client:
         listed = client.models.list().data
         assert [each.id for each in listed] == ["tiny"]
+        assert client.models.retrieve("tiny") == listed[0]
+        with pytest.raises(openai.NotFoundError, match="there is no model 'other' here"):
+            client.models.retrieve("other")
         expected = predictor.embed([FIRST, SECOND], normalize=True)
         for options in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}):
             made: Any = client.embeddings.create(
@@ -207,6 +211,7 @@ def test_the_list_of_models_is_what_the_page_reads(running: Running) -> None:
     assert model == {
         "id": "tiny",
         "object": "model",
+        "created": pytest.approx(time.time(), abs=HANGS),
         "owned_by": "litebert",
         "verbs": ["fill", "embed", "classify", "pair", "regress", "choose", "answer", "tag"],
         "labels": ["bad", "fair", "good"],
@@ -222,7 +227,10 @@ def test_openapi_names_every_path(running: Running) -> None:
     document = running.ask("/openapi.json").json
     for path, methods in document["paths"].items():
         (method,) = methods
+        path = path.replace("{model}", "tiny")
         status = running.ask(path, {} if method == "post" else None).status
         assert status in (200, 400), path
-        assert running.ask(path, method="DELETE").status == 405
+        refused = running.ask(path, method="DELETE")
+        assert refused.status == 405
+        assert method.upper() in refused.headers["allow"].split(", ")
     assert running.ask("/v1/nothing").message.startswith("there is nothing at this path")

@@ -292,6 +292,7 @@ class _Guard:
         headers = dict(pairs)
         is_page = path == "/" or path.startswith("/page/")
         kind = ""
+        allowed: dict[str, str] = {}
         scope["app"] = self  # starlette then raises what it would answer as plain text
         scope["litebert.request_id"] = identifier = request_id(headers)
         added = response_headers(identifier, is_page=is_page)
@@ -321,10 +322,11 @@ class _Guard:
             refused = error
         except HTTPException as error:
             refused = RequestError(error.status_code, _PLAIN.get(error.status_code, error.detail))
+            allowed = dict(error.headers or {})
         except Exception as error:
             if started:
                 return
-            log_error(error)
+            log_error(error, identifier)
             refused = RequestError(
                 500, "the service failed; its log has the place", code="internal"
             )
@@ -332,12 +334,14 @@ class _Guard:
             return
         kind = refused.code or refused.type
         if not started:
-            await _refusal(refused, path)(scope, receive, send_with_headers)
+            response = _refusal(refused, path)
+            response.headers.update(allowed)
+            await response(scope, receive, send_with_headers)
 
 
 _PLAIN = {
     404: "there is nothing at this path; GET /openapi.json lists what there is",
-    405: "this path is asked with another method; GET /openapi.json says which",
+    405: "this path is call with another method; GET /openapi.json says which",
 }
 
 
@@ -379,15 +383,16 @@ def _loop_time(deadline: float) -> float:
     return asyncio.get_running_loop().time() + deadline - time.monotonic()
 
 
-def log_error(error: BaseException) -> None:
-    """The kind and the place of an error: its message may hold a text."""
+def log_error(error: BaseException, identifier: str = "") -> None:
+    """The kind and the place of an error, and the request's id: its message may hold a text."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = ""
     if trace is not None:
         where = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-    write_line(f"litebert serve: {type(error).__name__}{where}", file=sys.stderr)
+    request = identifier and f", request {identifier}"
+    write_line(f"litebert serve: {type(error).__name__}{where}{request}", file=sys.stderr)
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -407,6 +412,10 @@ def _routes(service: Service) -> ASGIApp:
         service.check_state()
         served = service.models.served.values()
         return _json({"object": "list", "data": [model.describe() for model in served]})
+
+    async def model(request: Request) -> Response:
+        service.check_state()
+        return _json(service.models.named(request.path_params["name"]).describe())
 
     async def info(request: Request) -> Response:
         service.check_state()
@@ -436,6 +445,7 @@ def _routes(service: Service) -> ASGIApp:
         Route("/info", info),
         Route("/openapi.json", openapi),
         Route("/v1/models", models),
+        Route("/v1/models/{name}", model),
         Route("/metrics", metrics),
         *(
             Route(path, Endpoint(service, handler), methods=["POST"])

@@ -1,5 +1,6 @@
 """The models of a service: names and folders in; loaded predictors, by name and by verb, out."""
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -104,6 +105,7 @@ class ServedModel:
 
     def __init__(self, name: str, predictor: "Predictor") -> None:
         self.name, self.predictor = name, predictor
+        self.loaded_at = int(time.time())
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
@@ -143,6 +145,7 @@ class ServedModel:
         return {
             "id": self.name,
             "object": "model",
+            "created": self.loaded_at,
             "owned_by": "litebert",
             "verbs": list(self.verbs),
             "labels": self.labels,
@@ -213,6 +216,18 @@ class Models:
             )
         if not isinstance(name, str):
             raise RequestError(400, "model is the name of a model", param="model")
+        model = self.named(name)
+        if verb not in model.verbs:
+            raise RequestError(
+                400,
+                f"the model {name} cannot {verb}; {self._abilities()}",
+                param="model",
+                code="verb_not_supported",
+            )
+        return model
+
+    def named(self, name: str) -> ServedModel:
+        """The model of that name."""
         if name not in self.served:
             known = ", ".join(self.served)
             raise RequestError(
@@ -220,13 +235,6 @@ class Models:
                 f"there is no model {name[:80]!r} here; there is {known}",
                 param="model",
                 code="model_not_found",
-            )
-        if verb not in self.served[name].verbs:
-            raise RequestError(
-                400,
-                f"the model {name} cannot {verb}; {self._abilities()}",
-                param="model",
-                code="verb_not_supported",
             )
         return self.served[name]
 

@@ -1,6 +1,7 @@
 """OpenAI's form: /v1/embeddings and error objects."""
 
 import base64
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,12 +67,19 @@ def embed_work(texts: Any, name: str, body: dict[str, Any], model: ServedModel) 
             f"{name} holds token ids, which depend on a tokenizer; send texts",
             param=name,
         )
-    checked = [read_text(value, f"{name}[{number}]") for number, value in enumerate(values)]
+    return named_work(values, [f"{name}[{number}]" for number in range(len(values))], body, model)
+
+
+def named_work(
+    values: Sequence[Any], names: Sequence[str], body: dict[str, Any], model: ServedModel
+) -> Work:
+    """Texts to embed, and what the client calls each of them."""
+    checked = [read_text(value, name) for value, name in zip(values, names, strict=True)]
     special = num_special(False)
     sizes = [size + special for size in text_sizes(model.predictor.tokenizer, checked)]
     truncate = read_flag(body, "truncate")
     limit = model.max_length("embed")
-    sizes = check_sizes(sizes, name, "embed", limit, truncate=truncate)
+    sizes = check_sizes(sizes, names, "embed", limit, truncate=truncate)
     return Work(Key(model.name, "embed"), checked, sizes)
 
 

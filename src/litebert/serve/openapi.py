@@ -199,8 +199,10 @@ _TEI: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
         "The same in Cohere's form; meta says what scored.",
         {
             "query": _TEXT,
-            "documents": _list({"anyOf": [_TEXT, _object({"text": _TEXT})]}, minItems=1),
-            "top_n": {"type": "integer", "minimum": 1},
+            "documents": _list(
+                {"anyOf": [_TEXT, _object({"text": _TEXT})]}, minItems=1, maxItems=MAX_ITEMS
+            ),
+            "top_n": {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS},
             "return_documents": {"type": "boolean"},
         }
         | _TRUNCATE,
@@ -230,7 +232,11 @@ def document() -> dict[str, Any]:
         "/info": _get("Version, models and limits."),
         "/openapi.json": _get("This document."),
         "/v1/models": _get("The models, in OpenAI's form, with what each can do."),
+        "/v1/models/{model}": _get("One of them."),
     }
+    paths["/v1/models/{model}"]["get"]["parameters"] = [
+        {"name": "model", "in": "path", "required": True, "schema": _STRING}
+    ]
     for verb, (summary, fields, required, result) in _VERBS.items():
         common = {
             "model": {"type": "string", "description": "By default the first that can do it."},

@@ -149,9 +149,8 @@ def read_number(body: Mapping[str, Any], name: str, default: int, most: int) -> 
     if value is None:
         return default
     if type(value) is not int or not 1 <= value <= most:
-        raise RequestError(
-            400, f"{name} is a whole number from 1 to {most}; got {shorten(value)}", param=name
-        )
+        got = shorten(value) if isinstance(value, int | float) else _kind(value)
+        raise RequestError(400, f"{name} is a whole number from 1 to {most}; got {got}", param=name)
     return value
 
 

@@ -7,12 +7,13 @@ by a regression model, else by the cosine of embeddings. The response says by wh
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
 from litebert.infer.verbs import Verb
 from litebert.serve.models import ServedModel
-from litebert.serve.openai import embed_work, normalized, read_dimensions
+from litebert.serve.openai import embed_work, named_work, normalized, read_dimensions
 from litebert.serve.requests import (
     MAX_ITEMS,
     RequestError,
@@ -45,18 +46,17 @@ def error_object(error: RequestError) -> dict[str, Any]:
 
 async def embed(service: "Service", body: Body, call: "Call") -> Any:
     """A list of vectors."""
+    _check_options(body)
     model = service.models.choose(body.get("model"), "embed")
     dimensions = read_dimensions(body, model)
-    vectors = (await _vectors(service, model, _inputs(body), body, call))[:, :dimensions]
+    work = await call.read(embed_work, _inputs(body), "inputs", body, model)
+    vectors = np.stack(await service.run(work, call))[:, :dimensions]
     return (normalized(vectors) if read_flag(body, "normalize", True) else vectors).tolist()
 
 
 async def predict(service: "Service", body: Body, call: "Call") -> Any:
     """For each text, or pair of texts, every label with its probability, the likeliest first."""
-    if read_flag(body, "raw_scores"):
-        raise RequestError(
-            422, "raw_scores is not available: the models give probabilities", param="raw_scores"
-        )
+    _check_options(body)
     inputs: Any = body.get("inputs")
     is_single = isinstance(inputs, str) or (
         isinstance(inputs, list) and bool(inputs) and all(isinstance(x, str) for x in inputs)
@@ -74,7 +74,7 @@ async def predict(service: "Service", body: Body, call: "Call") -> Any:
     model = service.models.choose(body.get("model"), verb)
     wanted = {"pairs": rows} if verb == "pair" else {"texts": [row[0] for row in rows]}
     fields = wanted | {"truncate": body.get("truncate")}
-    work = await call.read(read_work, verb, fields, model)
+    work = await call.read(read_work, verb, fields, model, "inputs")
     results = [_scored(result["probabilities"]) for result in await service.run(work, call)]
     return results[0] if is_single else results
 
@@ -84,10 +84,12 @@ async def similarity(service: "Service", body: Body, call: "Call") -> Any:
     inputs = read_object_field(body.get("inputs"), "inputs", ("source_sentence", "sentences"))
     parameters = body.get("parameters")
     options = parameters if isinstance(parameters, dict) else {}
+    _check_options(options)
     sentences = read_list(inputs, "sentences")
     source = read_text(inputs["source_sentence"], "source_sentence")
     model = service.models.choose(body.get("model"), "embed")
-    return await _cosines(service, model, source, sentences, body | options, call)
+    names = ("source_sentence", "sentences")
+    return await _cosines(service, model, source, sentences, names, body | options, call)
 
 
 async def tokenize(service: "Service", body: Body, call: "Call") -> Any:
@@ -100,9 +102,12 @@ async def tokenize(service: "Service", body: Body, call: "Call") -> Any:
 
 async def rerank(service: "Service", body: Body, call: "Call") -> Any:
     """TEI's form: a list of indices with scores, the best first."""
+    _check_options(body)
     texts = read_list(body, "texts")
-    ranking = await _rank(service, body, texts, call)
-    call.headers.update({SCORED_BY: ranking.scored_by, SCORED_MODEL: ranking.model})
+    ranking = await _rank(service, body, texts, "texts", call)
+    call.headers.update(
+        {SCORED_BY: ranking.scored_by, SCORED_MODEL: quote(ranking.model, errors="surrogatepass")}
+    )
     with_text = read_flag(body, "return_text")
     return [
         {"index": index, "score": score, **({"text": texts[index]} if with_text else {})}
@@ -116,7 +121,7 @@ async def cohere_rerank(service: "Service", body: Body, call: "Call") -> Any:
     texts = [each.get("text") if isinstance(each, dict) else each for each in documents]
     top = read_number(body, "top_n", len(texts), MAX_ITEMS)
     with_text = read_flag(body, "return_documents")
-    ranking = await _rank(service, body, texts, call)
+    ranking = await _rank(service, body, texts, "documents", call)
     return {
         "id": call.identifier,
         "results": [
@@ -138,15 +143,18 @@ class _Ranking(NamedTuple):
     model: str
 
 
-async def _rank(service: "Service", body: Body, texts: Sequence[Any], call: "Call") -> _Ranking:
+async def _rank(
+    service: "Service", body: Body, texts: Sequence[Any], name: str, call: "Call"
+) -> _Ranking:
+    """`name` is the field that holds the texts."""
     query = read_text(body.get("query"), "query")
     model, verb = _ranker(service, body.get("model"))
     if verb == "embed":
-        scores = await _cosines(service, model, query, texts, body, call)
+        scores = await _cosines(service, model, query, texts, ("query", name), body, call)
         return _Ranking(_sorted(scores), "cosine", model.name)
-    pairs = [[query, read_text(text, f"texts[{i}]")] for i, text in enumerate(texts)]
+    pairs = [[query, read_text(text, f"{name}[{i}]")] for i, text in enumerate(texts)]
     fields = {"pairs": pairs, "truncate": body.get("truncate")}
-    work = await call.read(read_work, verb, fields, model)
+    work = await call.read(read_work, verb, fields, model, name)
     results = await service.run(work, call)
     if verb == "regress":
         return _Ranking(_sorted([each["value"] for each in results]), "regress", model.name)
@@ -186,19 +194,32 @@ async def _cosines(
     model: ServedModel,
     source: str,
     texts: Sequence[Any],
+    names: tuple[str, str],
     body: Body,
     call: "Call",
 ) -> list[float]:
-    first, *others = normalized(await _vectors(service, model, [source, *texts], body, call))
+    """`names` are the fields of the source and of the texts."""
+    each = [names[0], *(f"{names[1]}[{number}]" for number in range(len(texts)))]
+    work = await call.read(named_work, [source, *texts], each, body, model)
+    first, *others = normalized(np.stack(await service.run(work, call)))
     cosines: list[float] = (np.stack(others) @ first).clip(-1, 1).tolist()
     return cosines
 
 
-async def _vectors(
-    service: "Service", model: ServedModel, texts: Sequence[Any], body: Body, call: "Call"
-) -> np.ndarray:
-    work = await call.read(embed_work, list(texts), "inputs", body, model)
-    return np.stack(await service.run(work, call))
+def _check_options(body: Body) -> None:
+    """Refuse what TEI knows and would have no effect here."""
+    if read_flag(body, "raw_scores"):
+        raise RequestError(422, "raw_scores is not available; leave it out", param="raw_scores")
+    if body.get("prompt_name") is not None:
+        raise RequestError(
+            422, "the models have no prompts; leave prompt_name out", param="prompt_name"
+        )
+    if body.get("truncation_direction") not in (None, "right", "Right"):
+        raise RequestError(
+            422,
+            "texts are cut at their end alone; truncation_direction is Right",
+            param="truncation_direction",
+        )
 
 
 def _inputs(body: Body) -> list[Any]:

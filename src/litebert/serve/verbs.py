@@ -68,15 +68,19 @@ def items_field(verb: Task, body: Mapping[str, Any]) -> str:
     return present[0] if present else _ITEMS[verb][0]
 
 
-def read_work(verb: Task, body: Mapping[str, Any], model: ServedModel) -> Work:
-    """The items of a request; RequestError for what the model cannot read."""
+def read_work(
+    verb: Task, body: Mapping[str, Any], model: ServedModel, name: str | None = None
+) -> Work:
+    """The items of a request; RequestError for what the model cannot read. `name` is what the
+    client calls the field, where that is another word."""
     field = items_field(verb, body)
+    name = name or field
     truncate = read_flag(body, "truncate")
     top = read_number(body, "top", 5, MAX_TOP) if verb == "fill" else 0
     read = _read_pair if field == "pairs" else _READERS[verb]
     items: list[Any] = []
     for number, value in enumerate(read_list(body, field, _WHAT[field])):
-        where = f"{field}[{number}]"
+        where = f"{name}[{number}]"
         try:
             items.append(read(value, where))
         except LitebertError as error:
@@ -87,9 +91,10 @@ def read_work(verb: Task, body: Mapping[str, Any], model: ServedModel) -> Work:
             try:
                 encode_masked(tokenizer, text, max_length=limit)
             except LitebertError as error:
-                raise RequestError(422, str(error), param=f"{field}[{number}]") from error
+                raise RequestError(422, str(error), param=f"{name}[{number}]") from error
     sizes = _sizes(verb, items, tokenizer)
-    checked = check_sizes(sizes, field, verb, limit, truncate=truncate)
+    names = [f"{name}[{number}]" for number in range(len(items))]
+    checked = check_sizes(sizes, names, verb, limit, truncate=truncate)
     if verb == "choose":
         checked = [size * len(item.options) for size, item in zip(checked, items, strict=True)]
     return Work(Key(model.name, verb, top), items, checked)
@@ -105,16 +110,16 @@ def text_sizes(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
 
 
 def check_sizes(
-    sizes: Sequence[int], field: str, verb: Task, limit: int, *, truncate: bool
+    sizes: Sequence[int], names: Sequence[str], verb: Task, limit: int, *, truncate: bool
 ) -> list[int]:
     """The tokens that are read of each item; TooLongError for one that would lose some."""
     windowed = verb in ("answer", "tag")
     if windowed or not truncate:
         remedy = "send it in parts" if windowed else 'shorten it, or send "truncate": true'
         most = _WINDOWED_TOKENS if windowed else limit
-        for number, size in enumerate(sizes):
+        for name, size in zip(names, sizes, strict=True):
             if size > most:
-                raise TooLongError(f"{field}[{number}]", size, most, remedy)
+                raise TooLongError(name, size, most, remedy)
     return list(sizes) if windowed else [min(size, limit) for size in sizes]
 
 
