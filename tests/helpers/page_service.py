@@ -131,7 +131,7 @@ def embed(text: str) -> list[float]:
 
 PREDICT: dict[str, tuple[str, Callable[[str, Any], Prediction]]] = {
     "classify": ("texts", classify),
-    "regress": ("texts", lambda _, text: NumberPrediction(value=len(text) / 10)),
+    "regress": ("texts", lambda _, texts: NumberPrediction(value=len("".join(texts)) / 10)),
     "tag": ("texts", tag),
     "pair": (
         "pairs",
@@ -150,17 +150,20 @@ PREDICT: dict[str, tuple[str, Callable[[str, Any], Prediction]]] = {
 
 def respond(verb: str, body: dict[str, Any]) -> dict[str, Any]:
     model = body["model"]
+    check_length(body)
     if verb == "embeddings":
         data = [{"index": i, "embedding": embed(text)} for i, text in enumerate(body["input"])]
         return {"object": "list", "model": model, "data": data}
     if verb == "fill":
         return {"model": model, "results": fill(body)}
-    check_length(body)
     if verb == "layers":
         rows = body.get("pairs") or [[text] for text in body["texts"]]
         return {"model": model, "results": [layers(model, *row) for row in rows]}
     field, predict = PREDICT[verb]
-    return {"model": model, "results": [to_dict(predict(model, each)) for each in body[field]]}
+    return {
+        "model": model,
+        "results": [to_dict(predict(model, each)) for each in body.get("pairs") or body[field]],
+    }
 
 
 class Service:

@@ -277,6 +277,16 @@ def test_a_text_that_is_too_long_is_cut_only_when_asked(page: Page) -> None:
     assert [body.get("truncate") for _, body in page.service.requests] == [None, True]
 
 
+def test_texts_that_are_compared_are_cut_when_asked(page: Page) -> None:
+    page.show("embed")
+    page.type("#panel-embed textarea", "one\ntwo, too long")
+    page.browser.press("Enter", CONTROL)
+    page.wait_for("#panel-embed .error", "has 700 tokens, the model reads 512.")
+    page.click("#panel-embed .status button")
+    page.wait_for("#panel-embed .result", "Cosine similarity: ")
+    assert page.service.requests[-1][1]["truncate"] is True
+
+
 def test_a_service_that_is_gone_is_said(page: Page) -> None:
     page.show("regress")
     page.browser.run("globalThis.fetch = () => Promise.reject(new TypeError('gone'))")
@@ -332,6 +342,28 @@ def test_a_table_is_scored_and_downloaded(page: Page, tmp_path: Path) -> None:
     assert table[9]["error"] == "This row is refused, as a test."
     status = page.text("#panel-classify .file .status")
     assert "Refused: 1 row; the column “error” says why." in status
+
+
+def test_a_table_of_pairs_is_regressed_as_pairs(page: Page) -> None:
+    page.show("regress")
+    page.browser.run(
+        "const transfer = new DataTransfer();"
+        "transfer.items.add(new File(['sentence1,sentence2\\na,bc\\nd,'], 'pairs.csv'));"
+        "document.body.dispatchEvent("
+        "  new DragEvent('drop', {dataTransfer: transfer, bubbles: true, cancelable: true}));"
+    )
+    page.wait_for("#panel-regress .file .status", "pairs.csv: 2 rows.")
+    page.click("#panel-regress .file .primary")
+    page.wait_for("#panel-regress .file .status", "Left out: 1 row with an empty text.")
+    page.browser.run(
+        "document.querySelectorAll('#panel-regress .choices select')[1].selectedIndex = 0"
+    )
+    page.click("#panel-regress .file .actions button")
+    page.wait_for("#panel-regress .file .status", "Scored 2 rows")
+    assert [body for _, body in page.service.requests] == [
+        {"model": "stars", "pairs": [["a", "bc"]]},
+        {"model": "stars", "texts": ["a", "d"]},
+    ]
 
 
 def test_a_table_can_be_cancelled(page: Page, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import { decode, labeled, parseTable, toCsv, uniqueNames } from "./table.js";
 const MAX_BYTES = 100_000_000;
 const NUM_SHOWN = 5;
 const MAX_CELL = 80;
+const NONE = ""; // of an optional column
 
 export function filePanel(spec, client, modelOf) {
   let table = null; // {name, rows}
@@ -114,13 +115,14 @@ export function filePanel(spec, client, modelOf) {
   function choose() {
     const { header, rows } = split();
     const taken = new Set();
-    selects = spec.file.columns.map(({ name, label, pattern }) => {
+    selects = spec.file.columns.map(({ name, label, pattern, isOptional }) => {
       let guess = header.findIndex((column, i) => !taken.has(i) && pattern.test(column));
-      if (guess < 0) guess = Math.max(0, header.findIndex((_, i) => !taken.has(i)));
+      if (guess < 0 && !isOptional) guess = Math.max(0, header.findIndex((_, i) => !taken.has(i)));
       taken.add(guess);
       const options = header.map((column, i) =>
         make("option", { value: i, selected: i === guess }, column),
       );
+      if (isOptional) options.unshift(make("option", { value: NONE, selected: guess < 0 }, "none"));
       return { name, label, select: make("select", {}, ...options) };
     });
     columns.replaceChildren(
@@ -131,8 +133,9 @@ export function filePanel(spec, client, modelOf) {
 
   async function run() {
     const { header, rows } = split();
+    const chosen = selects.filter(({ select }) => select.value !== NONE);
     const items = rows.map((row) => {
-      const cells = selects.map(({ name, select }) => [name, row[Number(select.value)] ?? ""]);
+      const cells = chosen.map(({ name, select }) => [name, row[Number(select.value)] ?? ""]);
       const isEmpty = cells.some(([, cell]) => cell.trim() === "");
       return isEmpty ? null : spec.file.item(Object.fromEntries(cells));
     });

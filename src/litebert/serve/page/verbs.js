@@ -74,6 +74,7 @@ export const VERBS = {
   embed: {
     title: "Similarity",
     path: "v1/embeddings",
+    cuts: true,
     fields: [{ name: "texts", label: "Texts, one a line", rows: 6 }],
     examples: [
       {
@@ -191,7 +192,23 @@ export const VERBS = {
     toBody: oneOrTwo,
     show: (data) => render.number(data.results[0]),
     layers: (values) => values,
-    file: textFile,
+    file: {
+      columns: [
+        {
+          ...textColumn,
+          pattern: /^(text|sentence|content|review|body|comment|message|title|first)/iu,
+        },
+        {
+          name: "second",
+          label: "Second text, if the model reads pairs",
+          pattern: /(2|_b|second)$/iu,
+          isOptional: true,
+        },
+      ],
+      item: ({ text: first, second }) => (second === undefined ? first : [first, second]),
+      body: (model, items) =>
+        Array.isArray(items[0]) ? { model, pairs: items } : { model, texts: items },
+    },
   },
   choose: {
     title: "Choose",
