@@ -17,7 +17,7 @@ rule for which generated texts leave after about half of the layers; weights are
 only the depth is realistic, which is stated.
 
 Light load: one client, in turns with a direct call of the same engine. For sizing: requests a
-second a core, by length.
+second a core, by length. With --device cuda: depth-wise beside static batching, and light load.
 
 Beside FILE.json come FILE.svg and FILE.png: latency against offered load.
 """
@@ -84,21 +84,27 @@ def main() -> None:
     parser.add_argument("--shape", default="litebert-small", help="preset whose sizes are taken")
     parser.add_argument("--engine", choices=("onnx", "openvino", "torch"), default="onnx")
     parser.add_argument("--precision", choices=("int8", "float32"), default="int8")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="cuda: torch, without the peer"
+    )
     parser.add_argument("--threads", type=int, default=num_cores())
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--quick", action="store_true", help="a tiny model and short loads")
     add_out(parser)
     options = parser.parse_args()
+    if options.device == "cuda":
+        options.engine = "torch"
     begin(options.out)
     seconds, shares = options.seconds, SHARES
     encoder = sizes_of("tiny" if options.quick else options.shape)
     if options.quick:
         seconds, shares = min(seconds, 1.0), (0.5,)
-    engine = "torch float32"
+    engine = "torch float32" if options.device == "cpu" else "torch on a GPU"
     if options.engine != "torch":
         engine = f"{options.engine} {options.precision}"
     figures: Figures = {
         "shape": "tiny" if options.quick else options.shape,
+        "device": options.device,
         "threads": options.threads,
         "limit_ms": LIMIT_MS,
         "seconds": seconds,
@@ -113,7 +119,8 @@ def main() -> None:
         }
         threshold = threshold_of(early, texts, len(encoder.plan()) / 2)
         rule = ["--exit", CRITERION, "--threshold", repr(threshold)]
-        figures["exits"] = depths_of(served[early], texts, threshold) | {"threshold": threshold}
+        depths = depths_of(served[early], texts, threshold, options.device)
+        figures["exits"] = depths | {"threshold": threshold}
         contenders: dict[str, tuple[str, list[str]]] = {}
         for title, model, flags in (("", plain, []), (", with exits", early, rule)):
             for batching in ("depth", "static"):
@@ -123,16 +130,20 @@ def main() -> None:
                     [*arguments, *flags],
                 )
         for title, (_, flags) in contenders.items():
-            with litebert_server(flags, options.threads) as port:
+            with litebert_server(flags, options.threads, options.device) as port:
                 bodies = [json.dumps({"texts": [text]}) for text in texts]
                 load_of = Load(loader, port, "/v1/classify", bodies, seconds, shares)
                 figures["loads"][title] = load_of.measure()
-        title = "fastapi + transformers (torch float32)"
-        figures["loads"][title] = peer_load(loader, plain, texts, options.threads, seconds, shares)
-        figures["requests_per_second_a_core"] = sizing(
-            loader, served[plain], options.threads, seconds
-        )
-        figures["light"] = light(served[plain], options.threads, 5 if options.quick else 40)
+        if options.device == "cpu":
+            title = "fastapi + transformers (torch float32)"
+            figures["loads"][title] = peer_load(
+                loader, plain, texts, options.threads, seconds, shares
+            )
+            figures["requests_per_second_a_core"] = sizing(
+                loader, served[plain], options.threads, seconds
+            )
+        rounds = 5 if options.quick else 40
+        figures["light"] = light(served[plain], options.threads, rounds, options.device)
     figures["ratios"] = ratios(figures["loads"])
     publish(figures, options.out)
     if options.out is not None:
@@ -205,9 +216,9 @@ def threshold_of(model: Path, texts: Sequence[str], depth: float) -> float:
     return min(map(float, grid), key=distance)
 
 
-def depths_of(model: Path, texts: Sequence[str], threshold: float) -> Figures:
+def depths_of(model: Path, texts: Sequence[str], threshold: float, device: str = "cpu") -> Figures:
     """How deep the served model computes, in its own precision."""
-    predictor = load(model, device="cpu", exit=CRITERION, threshold=threshold)
+    predictor = load(model, device=device, exit=CRITERION, threshold=threshold)
     depths = [each.depth or 0 for each in predictor.classify(list(texts))]
     counts = {str(depth): depths.count(depth) for depth in sorted(set(depths))}
     layers = len(predictor.engine.config.encoder.plan())
@@ -240,8 +251,8 @@ def server(command: Sequence[str], sign: str, threads: int) -> Iterator[int]:
         process.communicate()
 
 
-def litebert_server(flags: Sequence[str], threads: int) -> Any:
-    command = ["-m", "litebert.cli", "serve", "--port", "0", "--device", "cpu", *flags]
+def litebert_server(flags: Sequence[str], threads: int, device: str = "cpu") -> Any:
+    command = ["-m", "litebert.cli", "serve", "--port", "0", "--device", device, *flags]
     return server([*command, "--threads", str(threads)], "curl", threads)
 
 
@@ -336,11 +347,11 @@ def sizing(loader: Loader, model: Path, threads: int, seconds: float) -> Figures
     return figures
 
 
-def light(model: Path, threads: int, rounds: int) -> Figures:
+def light(model: Path, threads: int, rounds: int, device: str = "cpu") -> Figures:
     """One client in turns with direct calls: median milliseconds by tokens, and their ratio."""
-    predictor = load(model, device="cpu", threads=threads)
+    predictor = load(model, device=device, threads=threads)
     figures: Figures = {}
-    with litebert_server(["--model", f"load={model}"], threads) as port:
+    with litebert_server(["--model", f"load={model}"], threads, device) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         for tokens in (16, 64, 128):
             (text,) = made_texts(1, tokens, tokens)
@@ -375,9 +386,9 @@ def light(model: Path, threads: int, rounds: int) -> Figures:
 def ratios(loads: dict[str, Figures]) -> Figures:
     """Requests a second within the limit, and at most, beside the peer's and static batching's."""
     figures: Figures = {}
-    depth, static, depth_early, static_early, peer = loads.values()
+    depth, static, depth_early, static_early, *peers = loads.values()
     pairs = {
-        "depth / fastapi": (depth, peer),
+        **({"depth / fastapi": (depth, peers[0])} if peers else {}),
         "depth / static": (depth, static),
         "depth / static, with exits": (depth_early, static_early),
     }
@@ -413,9 +424,8 @@ def draw(figures: Figures, out: Path) -> None:
         axes.grid(alpha=0.3, which="both")
         axes.legend(fontsize=8)
     panels[0].set_ylabel("latency, ms: p99, dotted p50")
-    figure.suptitle(
-        f"{figures['shape']}, {figures['threads']} threads, texts of 8 to 128 tokens, one a request"
-    )
+    where = "a GPU" if figures.get("device") == "cuda" else f"{figures['threads']} threads"
+    figure.suptitle(f"{figures['shape']}, {where}, texts of 8 to 128 tokens, one a request")
     figure.savefig(out.with_suffix(".svg"), metadata={"Date": None})
     figure.savefig(out.with_suffix(".png"), dpi=120, metadata={"Software": None})
     pyplot.close(figure)

@@ -117,6 +117,8 @@ def test_the_picture_and_the_ratios(tmp_path: Path) -> None:
     ratios = serve_load.ratios(loads)
     assert ratios["depth / fastapi, within_limit"] == 4
     assert ratios["depth / static, with exits, closed_loop"] == 1
+    alone = serve_load.ratios(dict(list(loads.items())[:4]))  # on a GPU there is no peer
+    assert alone.keys() == {name for name in ratios if "fastapi" not in name}
     figures = {
         "loads": loads,
         "exits": {"mean_depth": 5.5, "layers": 12},
