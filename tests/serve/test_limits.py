@@ -20,7 +20,7 @@ from litebert import cli
 from litebert.errors import ConfigError, LitebertError
 from litebert.infer.predictor import Predictor
 from litebert.serve.access import Access
-from litebert.serve.app import Limits
+from litebert.serve.app import Limits, count_values
 from litebert.serve.models import Models, ServedModel
 from tests.helpers.serving import HANGS, Answer, Running, serving, wait_for
 
@@ -329,6 +329,12 @@ def _asking(running: Running, body: Any) -> Iterator[Callable[[], Answer]]:
         ("fill", {"texts": ["[MASK]"], "top": 0}, 400, "top is a whole number from 1 to 100"),
         ("fill", {"texts": ["[MASK]"], "top": True}, 400, "top is a whole number from 1 to 100"),
         ("fill", {"texts": ["[MASK]"], "top": [1]}, 400, "from 1 to 100; got a list"),
+        (
+            "fill",
+            {"texts": ["[MASK]" * 100] * 21, "top": 100},
+            413,
+            "texts has 2,100 masks with 100 guesses each, one request has at most 204,800 guesses",
+        ),
         ("pair", {"pairs": [["x"]]}, 400, "pairs[0] is a list of two texts"),
         ("regress", {"pairs": [["x", "y"]], "texts": ["x"]}, 400, "send either texts or pairs"),
         ("choose", {"items": [1]}, 400, "items[0] is an object with context, question, options"),
@@ -351,6 +357,12 @@ def test_bad_bodies_are_refused_in_one_sentence(
 ) -> None:
     answer = running.ask(f"/v1/{path}", body)
     assert (answer.status, message in answer.message) == (status, True), answer.body
+
+
+def test_values_are_counted_until_there_are_many() -> None:
+    assert count_values({"a": [1, 2, 3], "b": {"c": "x", "d": []}}, 100) == 4
+    assert count_values([[0.5] * 8] * 3, 100) == 24
+    assert count_values([{"token": "x", "probability": 0.5}] * 10**6, 4096) == 4096
 
 
 def test_no_body_makes_the_service_fail(

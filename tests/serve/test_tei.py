@@ -108,6 +108,9 @@ def test_tokenize(running: Running, predictor: Predictor) -> None:
         assert token["text"] == text[token["start"] : token["stop"]]
     (plain,) = running.ask("/tokenize", {"inputs": [text], "add_special_tokens": False}).json
     assert plain == tokens[1:-1]
+    refused = running.ask("/tokenize", {"inputs": ["a " * 1000] * 201})
+    assert refused.status == 413
+    assert "one request has at most 200,000; send several" in refused.json["error"]
 
 
 def test_rerank_by_cosine(running: Running) -> None:

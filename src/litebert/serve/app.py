@@ -10,7 +10,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,8 @@ DISCARDED_BYTES = 16 * 2**20
 """Of a body that is too large, what is read before the answer: most clients read it only then."""
 SMALL_BYTES = 16_384
 """Of a body; the answer to a longer one is encoded beside the event loop."""
+MANY_VALUES = 4096
+"""Of an answer; one with so many is encoded beside the event loop too."""
 SHORT_BYTES = 4096
 """Of a body; its texts are tokenized in less than a millisecond."""
 DEADLINE_HEADER = "x-request-timeout"
@@ -228,7 +230,7 @@ class Endpoint:
         try:
             async with asyncio.timeout_at(_loop_time(call.deadline)):
                 answer = await self._handler(service, read_object(body), call)
-            if len(body) > SMALL_BYTES:
+            if len(body) > SMALL_BYTES or count_values(answer, MANY_VALUES) >= MANY_VALUES:
                 response = await asyncio.to_thread(_json, answer)
             else:
                 response = _json(answer)
@@ -362,16 +364,32 @@ def _json(value: Any, *, status: int = 200) -> Response:
 
 
 def _encode(value: Any) -> str:
-    """JSON, of a long list entry by entry: json.dumps lets no other thread run."""
-    if isinstance(value, dict):
+    """JSON, of long lists entry by entry: json.dumps lets no other thread run."""
+    if isinstance(value, dict) and any(isinstance(each, dict | list) for each in value.values()):
         fields = (f"{to_json(name)}:{_encode(each)}" for name, each in value.items())
         return "{" + ",".join(fields) + "}"
     if isinstance(value, list) and value and isinstance(value[0], dict | list):
-        return "[" + ",".join(map(_encode_one, value)) + "]"
+        return "[" + ",".join(map(_encode, value)) + "]"
     return _encode_one(value)
 
 
 _encode_one = partial(to_json, ensure_ascii=False, separators=(",", ":"))
+
+
+def count_values(value: Any, most: int) -> int:
+    """Texts and numbers in JSON; about `most` where there are more."""
+    if isinstance(value, dict):
+        parts: Iterable[Any] = value.values()
+    elif isinstance(value, list) and value and isinstance(value[0], dict | list):
+        parts = value
+    else:
+        return len(value) if isinstance(value, list) else 1
+    count = 0
+    for part in parts:
+        count += count_values(part, most - count)
+        if count >= most:
+            break
+    return count
 
 
 def _late() -> RequestError:

@@ -11,6 +11,10 @@ MAX_ITEMS = 2048
 """Texts in one request, as at OpenAI."""
 MAX_TOP = 100
 """Guesses for a mask."""
+MAX_GUESSES = MAX_ITEMS * MAX_TOP
+"""In one request."""
+MAX_TOKENIZED = 200_000
+"""Tokens of one request to /tokenize."""
 
 
 class RequestError(Exception):

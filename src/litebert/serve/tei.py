@@ -16,6 +16,7 @@ from litebert.serve.models import ServedModel
 from litebert.serve.openai import embed_work, named_work, normalized, read_dimensions
 from litebert.serve.requests import (
     MAX_ITEMS,
+    MAX_TOKENIZED,
     RequestError,
     read_flag,
     read_list,
@@ -244,8 +245,17 @@ def _tokens(model: ServedModel, texts: list[str], special: bool) -> list[list[di
         text = tokenizer.tokens[number]
         return {"id": number, "text": text, "special": True, "start": None, "stop": None}
 
+    encoded = tokenizer.encode_with_offsets(texts)
+    num_tokens = sum(len(tokens.ids) for tokens in encoded)
+    if num_tokens > MAX_TOKENIZED:
+        raise RequestError(
+            413,
+            f"inputs has {num_tokens:,} tokens, one request has at most {MAX_TOKENIZED:,}; send "
+            "several requests",
+            param="inputs",
+        )
     rows: list[list[dict[str, Any]]] = []
-    for text, tokens in zip(texts, tokenizer.encode_with_offsets(texts), strict=True):
+    for text, tokens in zip(texts, encoded, strict=True):
         offsets = np.asarray(tokens.offsets).tolist()
         row = [
             {

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from litebert.errors import LitebertError
 from litebert.infer.verbs import (
+    MASK,
     Verb,
     answer_example,
     choice_example,
@@ -16,6 +17,7 @@ from litebert.infer.verbs import (
 from litebert.packing import num_special
 from litebert.serve.models import Key, ServedModel, Task
 from litebert.serve.requests import (
+    MAX_GUESSES,
     MAX_TOP,
     RequestError,
     TooLongError,
@@ -87,6 +89,7 @@ def read_work(
             raise RequestError(422, f"{where}: {error}", param=where) from error
     tokenizer, limit = model.predictor.tokenizer, model.max_length(verb)
     if verb == "fill":
+        _check_guesses(items, top, name)
         for number, text in enumerate(items):
             try:
                 encode_masked(tokenizer, text, max_length=limit)
@@ -98,6 +101,18 @@ def read_work(
     if verb == "choose":
         checked = [size * len(item.options) for size, item in zip(checked, items, strict=True)]
     return Work(Key(model.name, verb, top), items, checked)
+
+
+def _check_guesses(texts: Sequence[str], top: int, name: str) -> None:
+    """Refuse masks whose guesses would fill the memory."""
+    num_masks = sum(text.count(MASK) for text in texts)
+    if num_masks * top > MAX_GUESSES:
+        raise RequestError(
+            413,
+            f"{name} has {num_masks:,} masks with {top} guesses each, one request has at most "
+            f"{MAX_GUESSES:,} guesses; send several requests",
+            param=name,
+        )
 
 
 def text_sizes(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
