@@ -109,9 +109,7 @@ def record(legs: list[dict[str, Any]]) -> dict[str, Any]:
             for name in ("steps", "positions", "tokens", "flops")
         },
         **{name: last[name] for name in ("parameters", "parameters_of_heads")},
-        "heldout": next(
-            each for each in last["evaluations"] if each["step"] == last["kept_step"]
-        ),
+        "heldout": next(each for each in last["evaluations"] if each["step"] == last["kept_step"]),
         "legs": [{name: value for name, value in leg.items() if name != "curve"} for leg in legs],
     }
 

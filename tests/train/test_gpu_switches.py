@@ -45,7 +45,8 @@ def token_ids(batch: int = 2, seq: int = 24) -> Tensor:
 
 
 def test_what_is_recomputed_has_the_same_dropout() -> None:
-    """Gradients are those of the equations written out, and the random generator ends where theirs does."""
+    """Gradients are those of the equations written out, and the random generator ends where theirs
+    does."""
     encoder = encoder_of(ffn_dropout=0.2, attention_output_dropout=0.2).double()
 
     def written_out() -> Tensor:
