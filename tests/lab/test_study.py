@@ -69,6 +69,27 @@ def test_every_recipe_of_the_catalog_is_valid_and_rows_differ(name: str) -> None
 
 
 def test_a_study_survives_json() -> None:
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("depth", [(layers, 1024) for layers in (1, 3, 6, 12, 24, 48)]),
+        ("width", [(3, width) for width in (1024, 2048, 4096, 6144)]),
+        ("deep-wide", [(12, 4096), (24, 4096)]),
+        ("degradation", [(24, 1024), (24, 2048)]),
+        ("oscillation", [(24, 1024), (24, 1024)]),
+    ],
+)
+def test_shapes_of_the_paper(name: str, shapes: list[tuple[int, int]]) -> None:
+    """Tables 11, 12 and 13, bert-large and bert-xlarge, Figure 1."""
+    encoders = [STUDIES[name].recipe(row, "paper").encoder for row in STUDIES[name].rows]
+    assert [(each.num_layers, each.hidden_size) for each in encoders] == shapes
+    if name == "degradation":
+        assert encoders == [PRESETS["bert-large"], PRESETS["bert-xlarge"]]
+    if name == "width":
+        millions = [round(sum(count_encoder(each).values()) / 1e6) for each in encoders]
+        assert millions == [18, 59, 223, 496]  # printed as 18M, 60M, 225M and 499M
+
+
     assert read_study(json.loads(json.dumps(write_study(TWO)))) == TWO
 
 

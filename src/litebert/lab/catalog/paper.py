@@ -98,7 +98,9 @@ def _width_row(size: int, numbers: str) -> Row:
     gpu, cpu = size * 256 // 1024, size * 64 // 1024
     return Row(
         name=f"{size // 1024} × width",
-        settings=encoder(hidden_size=size, num_attention_heads=size // 64, ffn_size=4 * size),
+        settings=encoder(
+            num_layers=3, hidden_size=size, num_attention_heads=size // 64, ffn_size=4 * size
+        ),
         at={
             "gpu-hour": encoder(hidden_size=gpu, num_attention_heads=gpu // 64, ffn_size=4 * gpu),
             "cpu": encoder(hidden_size=cpu, num_attention_heads=cpu // 32, ffn_size=4 * cpu),
@@ -245,14 +247,14 @@ PAPER = (
         rows=tuple(_width_row(size, numbers) for size, numbers in _WIDTH_CELLS.items()),
         control="1 × width",
         scales=scales(
-            gpu={"preset": "litebert-mini", "encoder": {"num_layers": 3}},
-            cpu={"encoder": {"num_layers": 3}},
+            gpu={"preset": "litebert-mini"},
             preset="albert-large-v2",
             tasks=TASKS,
             note=MINI_NOTE.replace("12 layers", "3 layers").replace(
                 "of width 256", "of 1 to 6 × 256"
             ),
             cpu_note=CPU_NOTE.replace("of width 128", "of 1 to 6 × 64"),
+            paper_note="albert-large-v2 with 3 layers, the paper's recipe: for a cluster.",
         ),
     ),
     Study(
@@ -275,7 +277,13 @@ PAPER = (
                 paper=cells("94.7 89.6 90.0 96.3 85.7 90.4"),
             ),
         ),
-        scales=scales(preset="albert-xxlarge-v2", tasks=TASKS),
+        scales=scales(
+            preset="albert-xxlarge-v2",
+            tasks=TASKS,
+            note=SMALL_NOTE.replace("262 G tokens in", "about 1 M steps of"),
+            paper_note="albert-xxlarge-v2, the paper's recipe of 125,000 steps: for a cluster. The "
+            "paper's rows had about 1 M steps.",
+        ),
     ),
     Study(
         name="degradation",

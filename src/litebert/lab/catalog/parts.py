@@ -58,7 +58,7 @@ def scales(
             tasks=tasks,
             finetune=own,
             minutes=minutes[1],
-            note=note,
+            note=note.replace("albert-base", preset.removesuffix("-v2")),
         ),
         "paper": Scale(
             recipe="paper",
