@@ -239,6 +239,10 @@ def test_speeds_come_with_the_ratio_of_two_ranks(tmp_path: Path) -> None:
         for file, speed in (("speed.json", one), ("speed_ranks.json", two)):
             (folder / file).write_text(json.dumps({"tokens_per_second": speed}))
         result = measure(study, folder, row=name, seed=0, frequent=0.0)
+    assert litebert(["report", str(tmp_path)]) == 0
+    html = (tmp_path / "report.html").read_text()
+    assert "not learned" in html
+    assert "no row of study heads has learned; there is nothing to draw" in html
         (folder / "result.json").write_text(json.dumps(result))
     text = page(study, "cpu", collect(study, "cpu", tmp_path))
     assert "“1.7 × faster than BERT-large” (albert-large): 1.7 × on this device" in text

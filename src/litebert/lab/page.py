@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from litebert import __version__
+from litebert.errors import ConfigError
 from litebert.files import write_file
 from litebert.lab.plot import plot
 from litebert.lab.results import RESULT, RowResult, collect
@@ -56,8 +57,11 @@ def _render(study: Study, scale: str, rows: Sequence[RowResult], folder: Path) -
 
 
 def _picture(study: Study, rows: Sequence[RowResult]) -> str:
-    with TemporaryDirectory() as folder:
-        svg = plot(study, rows, Path(folder))[0].read_bytes()
+    try:
+        with TemporaryDirectory() as folder:
+            svg = plot(study, rows, Path(folder))[0].read_bytes()
+    except ConfigError as error:  # the table stands without
+        return f"<section><h2>Picture</h2><p>{escape(error)}.</p></section>"
     data = base64.b64encode(svg).decode()
     return (
         '<section><h2>Picture</h2><img style="max-width:100%;background:white" '
