@@ -306,6 +306,16 @@ def test_a_study_without_runs_says_how_to_make_some(tmp_path: Path) -> None:
     write_study_file(TWO, "cpu", tmp_path)
     with pytest.raises(ConfigError, match="no finished run yet; litebert lab run"):
         collect(TWO, "cpu", tmp_path)
+def test_an_interaction_compares_equal_seeds(tmp_path: Path) -> None:
+    study = replace(TWO, interaction=("2 heads", "4 heads", "2 heads", "8 heads"))
+    write_results(
+        tmp_path, {"2 heads": [5.0, 6.0, 7.0], "4 heads": [4.0, 5.0, 6.0], "8 heads": [3.0] * 3}
+    )
+    (tmp_path / "4-heads-seed0" / "result.json").unlink()  # it failed
+    text = page(study, "cpu", collect(study, "cpu", tmp_path))
+    assert "is -2.50 ± 0.71; undecided" in text  # 1 - 3 and 1 - 4, of seeds 1 and 2
+
+
 
 
 def test_points_and_curves_are_drawn(tmp_path: Path) -> None:

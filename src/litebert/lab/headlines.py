@@ -89,6 +89,8 @@ def interaction(study: Study, rows: Sequence[RowResult]) -> list[str]:
         return []
     a, b, c, d = study.interaction
     values = _differences(there)
+    if not values:
+        return []
     mean = statistics.fmean(values)
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     agree = all(value > 0 for value in values) or all(value < 0 for value in values)
@@ -102,5 +104,8 @@ def interaction(study: Study, rows: Sequence[RowResult]) -> list[str]:
 
 
 def _differences(cells: Sequence[Cell]) -> list[float]:
-    seeds = zip(*(cell.values for cell in cells), strict=False)
+    """Of each seed that all four rows have."""
+    by_seed = [dict(zip(cell.seeds, cell.values, strict=True)) for cell in cells]
+    shared = [seed for seed in by_seed[0] if all(seed in each for each in by_seed)]
+    seeds = (tuple(each[seed] for each in by_seed) for seed in shared)
     return [(a - b) - (c - d) for a, b, c, d in seeds]

@@ -39,6 +39,8 @@ class Cell:
 
     values: tuple[float, ...]
     learned: bool = True
+    seeds: tuple[int, ...] = ()
+    """Of the values, where they have any."""
 
     @property
     def mean(self) -> float:
@@ -158,10 +160,12 @@ def _row(
     cells: dict[str, Cell] = {}
     learned = all(_has_learned(run) for run in trained)
     for name in dict.fromkeys((*study.measures, "text_loss", "text_accuracy")):
-        values = tuple(run["scores"][name] for run in runs if name in run["scores"])
+        by_seed = {run["seed"]: run["scores"][name] for run in runs if name in run["scores"]}
+        values = tuple(by_seed.values())
         if values and all(math.isfinite(value) for value in values):
             counts = learned or name in _FACTS
-            cells[name] = Cell(values=values, learned=counts and _is_over_chance(name, values))
+            is_learned = counts and _is_over_chance(name, values)
+            cells[name] = Cell(values=values, learned=is_learned, seeds=tuple(by_seed))
     for task in sorted({task for run in runs for task in run["tasks"]}):
         cells[task] = Cell(
             values=tuple(run["tasks"][task] for run in runs if task in run["tasks"]),
