@@ -16,8 +16,8 @@ from litebert.lab.catalog import STUDIES, find_study
 from litebert.lab.measure import measure
 from litebert.lab.plot import plot
 from litebert.lab.probes import layer_distances
-from litebert.lab.results import collect
-from litebert.lab.run import write_study_file
+from litebert.lab.results import RowResult, collect
+from litebert.lab.run import open_study, write_study_file
 from litebert.lab.study import Row, Scale, Study, load_study, read_study, with_tokens, write_study
 from litebert.lab.table import page, table
 from litebert.model.count import count_encoder
@@ -355,6 +355,14 @@ def test_counted_parameters_equal_the_presets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reversible", [False, True])
 def test_distances_are_of_every_application(tmp_path: Path, reversible: bool) -> None:
+def test_signs_of_a_table_in_a_name_stay_in_its_cell() -> None:
+    row = Row(name="a|b_c^{2} ~ 5 $\\")
+    study, rows = replace(TWO, rows=(row,)), [RowResult(row=row, parameters=1, seeds=1)]
+    assert r"| a\|b_c^{2} ~ 5 $\ | 1 |" in table(study, rows)
+    latex = r"a|b\_c\textasciicircum{}\{2\} \textasciitilde{} 5 \$\textbackslash{} & 1 \\"
+    assert latex in table(study, rows, form="latex")
+
+
     shards = tiny_shards(tmp_path / "tiny")
     shape = {"num_layers": 2, "layers_per_group": 2, "max_positions": 16, "norm": "pre"}
     config = replace(PRESETS["tiny"], reversible=reversible, **shape)  # type: ignore[arg-type]

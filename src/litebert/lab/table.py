@@ -121,7 +121,8 @@ def _mark(cell: Cell, control: Cell | None) -> str:
 
 def _markdown(heads: list[str], lines: list[list[str]]) -> str:
     rows = [heads, ["---"] * len(heads), *lines]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    escaped = ([cell.replace("|", r"\|") for cell in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
 
 
 def _csv(heads: list[str], lines: list[list[str]]) -> str:
@@ -131,7 +132,16 @@ def _csv(heads: list[str], lines: list[list[str]]) -> str:
 
 
 _LATEX = str.maketrans(
-    {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "–": "--", "×": r"$\times$"}
+    {
+        **{each: f"\\{each}" for each in "%_&#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "÷": r"$\div$",
+        "–": "--",
+    }
 )
 
 
