@@ -72,9 +72,19 @@ def test_an_ensemble_waits_for_its_members(tmp_path: Path, inputs: StudyInputs) 
         plan("ensemble", tmp_path / "b", StudyInputs(data=inputs.data))
 
 
-def test_equal_time_takes_its_tokens_from_a_measured_speed(
-    tmp_path: Path, inputs: StudyInputs
-) -> None:
+def test_an_ensemble_of_more_seeds_is_measured_again(tmp_path: Path, inputs: StudyInputs) -> None:
+    name = "all-seeds-of-the-third-seed0"
+    (tmp_path / name).mkdir()
+    members = ["third-checkpoint-seed0", "third-checkpoint-seed1"]
+    write_json(tmp_path / name / RESULT, {"row": name, "members": members})
+    assert [name in plan("ensemble", tmp_path, inputs, seeds) for seeds in (1, 2, 3)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_equal_time_takes_its_tokens_from_a_measured_speed(tmp_path: Path, inputs: StudyInputs) -> None:
     job = plan("equal-time", tmp_path, inputs)["nothing-shared-seed0"]
     rehearsal, training = job.commands[:2]
     assert "--dry-run" in rehearsal.words

@@ -153,9 +153,12 @@ def test_other_settings_need_another_folder(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (study / "other.toml").write_text(STUDY.replace("steps = 4", "steps = 5"))
-    (study / "claimed").mkdir(exist_ok=True)
-    flags = ["--out", str(study / "claimed"), "--seeds", "0"]
-    assert run(study, *flags) == 2
+    out = ["--out", str(study / "claimed")]
+    assert run(study, *out, "--minutes", "0.01") == 75
+    capsys.readouterr()
+    assert run(study, *out, file="other.toml") == 2
+    assert "holds study study at scale cpu with other settings" in capsys.readouterr().err
+    assert run(study, *out, "--seeds", "0") == 2
     assert "jobs and seeds are at least 1" in capsys.readouterr().err
 
 

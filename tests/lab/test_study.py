@@ -4,6 +4,7 @@ with their spread."""
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -68,7 +69,6 @@ def test_every_recipe_of_the_catalog_is_valid_and_rows_differ(name: str) -> None
         assert study.recipe(study.rows[0], scale, seed=7).seed == 7
 
 
-def test_a_study_survives_json() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
@@ -90,6 +90,7 @@ def test_shapes_of_the_paper(name: str, shapes: list[tuple[int, int]]) -> None:
         assert millions == [18, 59, 223, 496]  # printed as 18M, 60M, 225M and 499M
 
 
+def test_a_study_survives_json() -> None:
     assert read_study(json.loads(json.dumps(write_study(TWO)))) == TWO
 
 
@@ -119,6 +120,15 @@ def test_a_file_is_a_study(tmp_path: Path) -> None:
     assert str(recipe.sequence_length) == "0:16,0.5:32"
 
 
+def test_names_of_any_script_have_folders_of_their_own() -> None:
+    names = ("Größe 2", "größe 3", "深い", "浅い", "½ × width")
+    slugs = [Row(name=name).slug for name in names]
+    assert slugs == ["größe-2", "größe-3", "深い", "浅い", "½-width"]
+
+
+SAME_FOLDER = "[[rows]]\nname='lr 1e-3'\n[[rows]]\nname='lr: 1e_3'\nsettings={seed=1}\n[scales.cpu]"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -130,6 +140,7 @@ def test_a_file_is_a_study(tmp_path: Path) -> None:
         ("[scales.cpu]", r"a study has rows: \[\[rows\]\]"),
         ("[[rows]]\nname='a'\n[[rows]]\nname='a'\n[scales.cpu]", "rows have names of their own"),
         ("x = ", "is not TOML"),
+        (SAME_FOLDER, "'lr 1e-3' and 'lr: 1e_3' would have the same folder, lr-1e-3-seed0"),
         ("probes=['gap', 'gab']\n[[rows]]\nname='a'\n[scales.cpu]", "probe 'gab'; did you mean"),
         ("interaction=['a']\n[[rows]]\nname='a'\n[scales.cpu]", "an interaction names four rows"),
         ("[[rows]]\nname='a'\nstart='a'\n[scales.cpu]", "needs the trained row 'a', which comes"),
@@ -171,6 +182,38 @@ def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
     write_study_file(STUDIES["order"], "cpu", tmp_path)
     with pytest.raises(ConfigError, match="holds study order at scale cpu"):
         write_study_file(STUDIES["order"], "paper", tmp_path)
+    with pytest.raises(ConfigError, match="holds study order at scale cpu"):
+        write_study_file(STUDIES["sharing"], "cpu", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": {"encoder": {"num_attention_heads": 1}}},
+        {"at": {"cpu": {"learning_rate": 1e-3}}},
+        {"start": "2 heads"},
+        {"data": "more"},
+        {"method": "causal"},
+        {"members": ("2 heads",)},
+    ],
+)
+def test_a_row_that_is_trained_otherwise_needs_another_folder(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    write_study_file(TWO, "cpu", tmp_path)
+    rows = (TWO.rows[0], replace(TWO.rows[1], **changes), TWO.rows[2])
+    with pytest.raises(ConfigError, match="holds study heads at scale cpu with other settings"):
+        write_study_file(replace(TWO, rows=rows), "cpu", tmp_path)
+
+
+def test_a_folder_takes_more_rows_and_seeds(tmp_path: Path) -> None:
+    write_study_file(TWO, "cpu", tmp_path)
+    scale = replace(TWO.scales["cpu"], seeds=5, note="five seeds")
+    one = Row(name="1 head", settings={"encoder": {"num_attention_heads": 1}}, paper={"Avg": 1.0})
+    rows = (one, replace(TWO.rows[0], paper={}, at={"paper": {"steps": 1}}), *TWO.rows[1:])
+    study = replace(TWO, rows=rows, scales={"cpu": scale})
+    write_study_file(study, "cpu", tmp_path)
+    assert open_study(tmp_path) == (study, "cpu")
 
 
 def test_only_differences_beyond_the_spread_are_marked(tmp_path: Path) -> None:
@@ -196,6 +239,10 @@ def test_a_row_that_learned_nothing_says_so(tmp_path: Path) -> None:
     assert "not learned" in table(TWO, rows)
     with pytest.raises(ConfigError, match="no row of study heads has learned"):
         plot(TWO, rows, tmp_path)
+    assert litebert(["report", str(tmp_path)]) == 0
+    html = (tmp_path / "report.html").read_text()
+    assert "not learned" in html
+    assert "no row of study heads has learned; there is nothing to draw" in html
 
 
 def test_numbers_of_a_run_come_from_what_its_commands_left(tmp_path: Path) -> None:
@@ -239,10 +286,6 @@ def test_speeds_come_with_the_ratio_of_two_ranks(tmp_path: Path) -> None:
         for file, speed in (("speed.json", one), ("speed_ranks.json", two)):
             (folder / file).write_text(json.dumps({"tokens_per_second": speed}))
         result = measure(study, folder, row=name, seed=0, frequent=0.0)
-    assert litebert(["report", str(tmp_path)]) == 0
-    html = (tmp_path / "report.html").read_text()
-    assert "not learned" in html
-    assert "no row of study heads has learned; there is nothing to draw" in html
         (folder / "result.json").write_text(json.dumps(result))
     text = page(study, "cpu", collect(study, "cpu", tmp_path))
     assert "“1.7 × faster than BERT-large” (albert-large): 1.7 × on this device" in text
@@ -261,6 +304,16 @@ def test_an_interaction_counts_where_all_seeds_agree(
     text = page(study, "cpu", collect(study, "cpu", tmp_path))
     assert "(“2 heads” − “4 heads”) − (“2 heads” − “8 heads”) is" in text
     assert f"; {verdict}" in text
+
+
+def test_an_interaction_compares_equal_seeds(tmp_path: Path) -> None:
+    study = replace(TWO, interaction=("2 heads", "4 heads", "2 heads", "8 heads"))
+    write_results(
+        tmp_path, {"2 heads": [5.0, 6.0, 7.0], "4 heads": [4.0, 5.0, 6.0], "8 heads": [3.0] * 3}
+    )
+    (tmp_path / "4-heads-seed0" / "result.json").unlink()  # it failed
+    text = page(study, "cpu", collect(study, "cpu", tmp_path))
+    assert "is -2.50 ± 0.71; undecided" in text  # 1 - 3 and 1 - 4, of seeds 1 and 2
 
 
 def test_exits_and_counts_are_drawn(tmp_path: Path) -> None:
@@ -302,20 +355,18 @@ def test_csv_and_latex_have_the_same_cells(tmp_path: Path) -> None:
     assert r"masked accuracy, \%" in latex
 
 
+def test_signs_of_a_table_in_a_name_stay_in_its_cell() -> None:
+    row = Row(name="a|b_c^{2} ~ 5 $\\")
+    study, rows = replace(TWO, rows=(row,)), [RowResult(row=row, parameters=1, seeds=1)]
+    assert r"| a\|b_c^{2} ~ 5 $\ | 1 |" in table(study, rows)
+    latex = r"a|b\_c\textasciicircum{}\{2\} \textasciitilde{} 5 \$\textbackslash{} & 1 \\"
+    assert latex in table(study, rows, form="latex")
+
+
 def test_a_study_without_runs_says_how_to_make_some(tmp_path: Path) -> None:
     write_study_file(TWO, "cpu", tmp_path)
     with pytest.raises(ConfigError, match="no finished run yet; litebert lab run"):
         collect(TWO, "cpu", tmp_path)
-def test_an_interaction_compares_equal_seeds(tmp_path: Path) -> None:
-    study = replace(TWO, interaction=("2 heads", "4 heads", "2 heads", "8 heads"))
-    write_results(
-        tmp_path, {"2 heads": [5.0, 6.0, 7.0], "4 heads": [4.0, 5.0, 6.0], "8 heads": [3.0] * 3}
-    )
-    (tmp_path / "4-heads-seed0" / "result.json").unlink()  # it failed
-    text = page(study, "cpu", collect(study, "cpu", tmp_path))
-    assert "is -2.50 ± 0.71; undecided" in text  # 1 - 3 and 1 - 4, of seeds 1 and 2
-
-
 
 
 def test_points_and_curves_are_drawn(tmp_path: Path) -> None:
@@ -355,14 +406,6 @@ def test_counted_parameters_equal_the_presets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reversible", [False, True])
 def test_distances_are_of_every_application(tmp_path: Path, reversible: bool) -> None:
-def test_signs_of_a_table_in_a_name_stay_in_its_cell() -> None:
-    row = Row(name="a|b_c^{2} ~ 5 $\\")
-    study, rows = replace(TWO, rows=(row,)), [RowResult(row=row, parameters=1, seeds=1)]
-    assert r"| a\|b_c^{2} ~ 5 $\ | 1 |" in table(study, rows)
-    latex = r"a|b\_c\textasciicircum{}\{2\} \textasciitilde{} 5 \$\textbackslash{} & 1 \\"
-    assert latex in table(study, rows, form="latex")
-
-
     shards = tiny_shards(tmp_path / "tiny")
     shape = {"num_layers": 2, "layers_per_group": 2, "max_positions": 16, "norm": "pre"}
     config = replace(PRESETS["tiny"], reversible=reversible, **shape)  # type: ignore[arg-type]

@@ -5,7 +5,6 @@ model, then `litebert finetune` for each task. A row that starts from another wa
 ensemble waits for its members; weights that are needed and gone are trained again.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,8 +112,7 @@ def find_tasks(names: Sequence[str], folder: Path | None) -> dict[str, str]:
 
 def run_folder(row: Row, seed: int) -> str:
     """The name of a run's folder."""
-    slug = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-") or "row"
-    return f"{slug}-seed{seed}"
+    return f"{row.slug}-seed{seed}"
 
 
 class _Planner:
@@ -133,10 +131,16 @@ class _Planner:
         return range(1 if row.members and row.together == "all" else self.seeds)
 
     def add(self, row: Row, seed: int) -> None:
-        """The job of a run whose result is missing."""
-        folder = self.out / run_folder(row, seed)
-        if not (folder / RESULT).exists():
+        """The job of a run whose result is missing, or that averages more runs by now."""
+        result = self.out / run_folder(row, seed) / RESULT
+        names = {run_folder(*member) for member in self._members(row, seed)}
+        if not result.exists() or names.difference(read_json(result).get("members", ())):
             self._job(row, seed)
+
+    def _members(self, row: Row, seed: int) -> list[tuple[Row, int]]:
+        """The runs that an ensemble averages."""
+        seeds = range(self.seeds) if row.together == "all" else (seed,)
+        return [(self.study.row(name), each) for name in row.members for each in seeds]
 
     def _job(self, row: Row, seed: int, *, weights_only: bool = False) -> Job:
         """The job of a run, and before it those whose weights it needs."""
@@ -250,8 +254,7 @@ class _Planner:
 
     def _ensemble(self, row: Row, seed: int, folder: Path) -> Job:
         """The average of fine-tuned models of several runs."""
-        seeds = range(self.seeds) if row.together == "all" else (seed,)
-        members = [(self.study.row(name), each) for name in row.members for each in seeds]
+        members = self._members(row, seed)
         folders = [self.out / run_folder(*member) for member in members]
         needs = []
         for member, there in zip(members, folders, strict=True):

@@ -5,6 +5,7 @@ task, log.txt and result.json.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from litebert.data.shards import Shards
@@ -15,7 +16,7 @@ from litebert.lab.plan import StudyInputs, find_tasks, plan_study
 from litebert.lab.pool import Pool, PoolLimits, Say
 from litebert.lab.results import ENVIRONMENT, STUDY
 from litebert.lab.runners import RunnerName, open_runner
-from litebert.lab.study import Study, read_study, write_study
+from litebert.lab.study import Row, Scale, Study, read_study, write_study
 from litebert.train.folder import environment
 
 Chosen = tuple[Study, str, Path]
@@ -90,11 +91,9 @@ def write_study_file(study: Study, scale: str, out: Path) -> None:
     study.scale(scale)
     if (out / STUDY).exists():
         other, other_scale = open_study(out)
-        settings = [(each.name, dict(each.settings)) for each in study.rows]
-        others = [(each.name, dict(each.settings)) for each in other.rows]
-        is_same = study.scale(scale) == other.scales.get(scale)
-        shared = [each for each in others if each[0] in dict(settings)]
-        if other_scale != scale or not is_same or any(each not in settings for each in shared):
+        is_same = other_scale == scale and _shared(study, scale) == _shared(other, scale)
+        ours, theirs = (_asked(each, scale) for each in (study, other))
+        if not is_same or any(ours[name] != theirs[name] for name in ours.keys() & theirs):
             raise ConfigError(
                 f"{out} holds study {other.name} at scale {other_scale} with other settings; "
                 "choose another --out"
@@ -103,3 +102,15 @@ def write_study_file(study: Study, scale: str, out: Path) -> None:
     if not (out / ENVIRONMENT).exists():
         write_json(out / ENVIRONMENT, environment())
     write_json(out / STUDY, {"study": write_study(study), "scale": scale})
+
+
+def _shared(study: Study, scale: str) -> Scale:
+    """What all runs of a scale have in common; seeds may be added later."""
+    return replace(study.scale(scale), seeds=1, note="")
+
+
+def _asked(study: Study, scale: str) -> dict[str, Row]:
+    """What decides the runs of each row at this scale, by name."""
+    return {
+        row.name: replace(row, at={scale: row.at.get(scale, {})}, paper={}) for row in study.rows
+    }

@@ -3,6 +3,7 @@
 A name of the catalog or a TOML file in; a Study out. No torch.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -79,6 +80,11 @@ class Row:
     paper: Mapping[str, float | str] = field(default_factory=dict)
     """The paper's cells of this row, by column."""
 
+    @property
+    def slug(self) -> str:
+        """Its name in the names of its runs' folders."""
+        return re.sub(r"[\W_]+", "-", self.name.lower()).strip("-") or "row"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
@@ -142,6 +148,13 @@ class Study:
             raise ConfigError(
                 f"study {self.name}: rows have names of their own, at least one; got {names}"
             )
+        by_slug = {row.slug: row.name for row in self.rows}
+        for row in self.rows:
+            if by_slug[row.slug] != row.name:
+                raise ConfigError(
+                    f"study {self.name}: rows {row.name!r} and {by_slug[row.slug]!r} would have "
+                    f"the same folder, {row.slug}-seed0; give one another name"
+                )
         if self.control and self.control not in names:
             check_known("row", self.control, names)
         for measure in self.measures:
