@@ -302,12 +302,17 @@ LEARNS = {
 WIDE = {"hidden_size": 64, "ffn_size": 128, "embedding_size": 64}
 
 
-@pytest.mark.parametrize("rate", [1e-5, 0.3])
+@pytest.mark.parametrize(("rate", "objective"), [(1e-5, "masked"), (0.3, "masked"), (1e-5, "rtd")])
 def test_a_run_with_a_bad_rate_says_that_it_is_on_the_plateau(
-    shards: Path, tmp_path: Path, rate: float
+    shards: Path, tmp_path: Path, rate: float, objective: str
 ) -> None:
     recipe = tiny_recipe(
-        **LEARNS, batch_size=Stages.constant(32), encoder=WIDE, plateau_steps=75, learning_rate=rate
+        **LEARNS,
+        batch_size=Stages.constant(32),
+        encoder=WIDE,
+        plateau_steps=75,
+        learning_rate=rate,
+        objective=objective,
     )
     train(recipe, shards, tmp_path / "run")
     told = events(tmp_path / "run")

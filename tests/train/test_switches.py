@@ -20,7 +20,8 @@ from litebert.testing import tiny_recipe
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime
-from tests.helpers.pretraining import CPU, assert_same_run, losses, signalled, train
+from tests.helpers.launch import finish, start
+from tests.helpers.pretraining import CPU, assert_same_run, essence, losses, signalled, train
 
 SWITCHES: dict[str, dict[str, Any]] = {
     "cycle": {"layers_per_group": 2, "cycle": "reversed"},
@@ -135,3 +136,17 @@ def test_stored_weights_compute_what_was_trained(name: str, shards: Path, tmp_pa
     after = logits(None)
     assert (after - before).norm() > 0.1 * before.norm()
     assert (logits(changed) - after).norm() < 0.02 * after.norm()
+
+
+@pytest.mark.timeout(240)
+def test_two_ranks_equal_one(shards: Path, tmp_path: Path) -> None:
+    """With all switches at once."""
+    pairs = [f"{name}={str(value).lower()}" for name, value in SWITCHES["all"].items()]
+    flags = ("--encoder", "norm=pre", *pairs, "--depth", "none")
+    one, two = tmp_path / "one", tmp_path / "two"
+    running = [start(shards, one, *flags), start(shards, two, *flags, ranks=2)]
+    assert [finish(process) for process in running] == [0, 0]
+    assert Checkpoint.load(one / "final").model.config.encoder.reversible
+    for mine, theirs in zip(essence(two), essence(one), strict=True):
+        numbers = {name: value for name, value in theirs.items() if isinstance(value, float)}
+        assert {name: mine[name] for name in numbers} == pytest.approx(numbers, rel=1e-5, abs=1e-5)
