@@ -30,6 +30,8 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a full disk."""
 MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 4 * 2**20
+_SIGN_WITHIN = 2**12
+"""Bytes in which a file says what wrote it."""
 MAX_MANIFEST_BYTES = 16 * 2**20
 """A folder holds tens of files; a larger manifest is not ours, and is not read."""
 _SPECIAL = (
@@ -99,6 +101,23 @@ def check_regular(path: Path | str) -> int:
         if test(mode.st_mode):
             raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     return mode.st_size
+
+
+def check_own(path: Path | str, sign: str, what: str) -> None:
+    """Refuse to replace a file that litebert did not write: one that is not empty and does not
+    have `sign` near its beginning. `what` it should be, for people."""
+    try:
+        size = check_regular(path)
+        with open(path, "rb") as file:
+            is_own = not size or sign.encode() in file.read(_SIGN_WITHIN)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be replaced: {error.strerror}; name another") from error
+    if not is_own:
+        raise ConfigError(
+            f"{path} exists and is not {what} of litebert; name another file, or remove it"
+        )
 
 
 @contextlib.contextmanager

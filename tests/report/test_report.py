@@ -234,6 +234,13 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least one run"):
         write_report([])
     folder = make_run(tmp_path / "a", [])
+    mine = tmp_path / "mine.html"
+    mine.write_text("<title>mine</title>")
+    with pytest.raises(ConfigError, match=r"mine\.html exists and is not a report of litebert"):
+        write_report([folder], mine)
+    assert mine.read_text() == "<title>mine</title>"
+    for _ in range(2):  # its own is replaced
+        write_report([folder])
     with pytest.raises(ConfigError, match="is a folder; --out takes the file to write"):
         write_report([folder], tmp_path)
     with pytest.raises(ConfigError, match=r"cannot write .*; choose another --out"):

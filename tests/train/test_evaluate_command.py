@@ -332,6 +332,21 @@ def test_misuse_is_answered_in_one_line(
             r"x cannot be written \(.+\); choose another place",
         ),
         (
+            ("evaluate", "mnli", "--model", model, "--out", file),
+            2,
+            "config.json exists and is not a file of predictions of litebert; name another",
+        ),
+        (
+            ("evaluate", "mnli", "--model", model, "--exit", "all", "--curve", file),
+            2,
+            "config.json exists and is not a file of curves of litebert; name another",
+        ),
+        (
+            ("ensemble", "mnli", "--models", model, "--out", file),
+            2,
+            "config.json exists and is not a file of predictions of litebert; name another",
+        ),
+        (
             ("ensemble", "mnli", "--models", model, "--out", data),
             2,
             "data is a folder; --out is a file for the predictions",

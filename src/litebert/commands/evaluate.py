@@ -22,7 +22,7 @@ from litebert.commands.marks import (
 )
 from litebert.commands.score_tables import print_evaluation, print_exits, print_scores
 from litebert.errors import ConfigError, DataError
-from litebert.files import open_atomic, to_json
+from litebert.files import check_own, open_atomic, to_json
 from litebert.infer.verbs import EngineChoice
 from litebert.tasks.decode.exits import Criterion
 from litebert.tasks.tables.columns import TableOptions
@@ -91,7 +91,7 @@ def evaluate(
     # torch only now: wrong flags are answered at once
     from litebert.train.evaluate import run_evaluation
 
-    _check_writable(out, submit)
+    _check_writable(out, submit, curve)
     if exit is None and (curve is not None or threshold is not None):
         raise ConfigError("--threshold and --curve are of early exit; add --exit all, or name one")
     predictor = _predictor(model, engine, device, batch_tokens, threads, unverified, exit)
@@ -309,12 +309,16 @@ def _score_exits(
     return scores
 
 
-def _check_writable(out: str | None, submit: str | None) -> None:
+def _check_writable(out: str | None, submit: str | None, curve: str | None = None) -> None:
     """Refuse outputs that cannot be written before anything is computed."""
     if out is not None and Path(out).is_dir():
         raise ConfigError(f"{out} is a folder; --out is a file for the predictions")
     if submit is not None and Path(submit).is_file():
         raise ConfigError(f"{submit} is a file; --submit takes a folder")
+    if out is not None:
+        check_own(out, '{"task": ', "a file of predictions")
+    if curve is not None:
+        check_own(curve, '"score_name"', "a file of curves")
 
 
 def _save(

@@ -87,7 +87,7 @@ Minutes = Annotated[
 BatchTokens = Annotated[
     int | None, Arg(help="Tokens per batch, padding included; fewer need less memory.")
 ]
-OUTPUTS = frozenset({"out", "submit", "quarantine", "target"})
+OUTPUTS = frozenset({"out", "submit", "quarantine", "target", "curve"})
 """Parameters that name what a command writes."""
 _NUMBERS: dict[Any, str] = {int: r"\d{1,9}", float: r"\d{1,9}(?:\.\d{1,17})?"}
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from litebert import __version__
 from litebert.errors import ConfigError
-from litebert.files import write_file
+from litebert.files import check_own, write_file
 from litebert.lab.plot import plot
 from litebert.lab.results import RESULT, RowResult, collect
 from litebert.lab.run import open_study
@@ -22,6 +22,7 @@ def write_study_page(folder: Path, out: Path | None = None) -> Path:
     study, scale = open_study(folder)
     rows = collect(study, scale, folder)
     path = out or folder / "report.html"
+    check_own(path, "litebert lab</title>", "a page")
     write_file(path, _render(study, scale, rows, folder))
     return path
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from litebert import __version__
 from litebert.errors import ConfigError
-from litebert.files import write_file
+from litebert.files import check_own, write_file
 from litebert.report.charts import Chart, choose_charts
 from litebert.report.compare import compare_section
 from litebert.report.draw import Series, draw
@@ -69,6 +69,7 @@ def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -
         raise ConfigError(
             f"{path} is a folder; --out takes the file to write, such as {path / 'report.html'}"
         )
+    check_own(path, "litebert report</title>", "a report")
     page = _render(runs)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
