@@ -16,6 +16,7 @@ from litebert.convert.folder import convert_folder
 from litebert.convert.unpickle import unpickle
 from litebert.data.build import BuildOptions, build_shards
 from litebert.errors import CheckpointError, ConfigError, ConversionError, DataError
+from litebert.infer.files import PredictOptions, predict_file
 from litebert.infer.predictor import Predictor, load
 from litebert.testing import tiny_tokenizer
 from litebert.train.log import read_records
@@ -229,3 +230,25 @@ def test_huge_numbers_leave_gaps_in_a_report(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "</html>" in page
     assert np.isfinite(len(page))
+
+
+def test_a_loop_of_links_is_an_input_that_cannot_be_read(
+    classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = tmp_path / "loop.txt"
+    loop.symlink_to(loop.name)
+    command = ["predict", str(loop), "--model", str(classifier), "--verb", "classify", "--device"]
+    assert cli.run([*command, "cpu", "--out", str(tmp_path / "out.csv")]) == 3
+    assert "Too many levels of symbolic links" in capsys.readouterr().err
+    assert cli.run(["doctor", "--json", "--folder", str(loop)]) == 0
+
+
+def test_predictions_go_to_no_url(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("the sailor\n")
+    model = load(classifier, device="cpu")
+    with pytest.raises(ConfigError, match="is a URL, and litebert writes to local disks only"):
+        predict_file(model, "in.txt", "s3://out.csv", PredictOptions(verb="classify"))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]

@@ -14,16 +14,25 @@ import pytest
 from litebert.config import PRESETS, HeadConfig, ModelConfig
 from litebert.convert.bundle import Bundle
 from litebert.convert.folder import convert_folder
+from litebert.data.bad_rows import BadRows, Location
 from litebert.data.corpus import read_documents
 from litebert.data.shards import Shards
 from litebert.errors import ConversionError, DataError, LitebertError
+from litebert.files import check_own
 from litebert.infer.predictor import load
+from litebert.lab.pack import unpack_studies
 from litebert.model.model import Model
 from litebert.recipes import PretrainRecipe
+from litebert.report.run import read_run
+from litebert.serve.access import read_key
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.predictions import load_predictions
+from litebert.tasks.tables.pairs import open_teacher
 from litebert.tasks.tables.rows import read_rows
 from litebert.testing import tiny_shards, tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.folder import read_record
+from litebert.train.log import read_records
 from tests.helpers.bundles import table
 
 
@@ -125,6 +134,45 @@ def test_special_files_are_refused_by_every_reader(
             continue  # as if it were absent
         with pytest.raises(LitebertError):
             read(path)
+
+
+def quarantine(path: Path) -> None:
+    with BadRows("quarantine", path) as bad:
+        bad.add(Location("a.csv", 1), "no row")
+
+
+def report(path: Path) -> None:
+    (path.parent / "recipe.json").write_text("{}")
+    read_run(path.parent)
+
+
+MORE_READERS: list[tuple[str, Callable[[Path], object]]] = [
+    ("recipe.json", read_record),
+    ("metrics.jsonl", lambda path: list(read_records(path))),
+    ("status.json", report),
+    ("dev_predictions.jsonl", load_predictions),
+    ("key", lambda path: read_key(str(path))),
+    ("vectors.npy", lambda path: open_teacher(path, path)),
+    ("results.tar.gz", lambda path: unpack_studies(path, path.parent / "out")),
+    ("quarantine.jsonl", quarantine),
+    ("curves.json", lambda path: check_own(path, '"score_name"', "a file of curves")),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("name", "read"), MORE_READERS, ids=[name for name, _ in MORE_READERS])
+def test_files_of_runs_and_those_to_replace(
+    name: str, read: Callable[[Path], object], kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    KINDS[kind](path)
+    if name in ("status.json", "quarantine.jsonl", "curves.json") and (
+        kind == "symlink to nothing" or (kind == "symlink loop" and name == "quarantine.jsonl")
+    ):
+        read(path)  # as if it were absent
+        return
+    with pytest.raises(LitebertError):
+        read(path)
 
 
 def test_a_vocabulary_of_more_tokens_than_any_language_needs_is_refused_at_once() -> None:

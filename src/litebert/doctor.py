@@ -50,7 +50,7 @@ def examine(folder: Path | str = ".") -> list[Finding]:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         findings.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
-    path = Path(folder).resolve()
+    path = Path(os.path.realpath(folder))  # resolve() raises on a loop of links
     free = shutil.disk_usage(
         next(each for each in (path, *path.parents) if each.exists())
     ).free  # it may be yet to come

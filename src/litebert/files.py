@@ -120,6 +120,12 @@ def check_own(path: Path | str, sign: str, what: str) -> None:
         )
 
 
+def read_bytes(path: Path | str) -> bytes:
+    """The content of a regular file; OSError says what else it is, as `check_regular` does."""
+    check_regular(path)
+    return Path(path).read_bytes()
+
+
 @contextlib.contextmanager
 def utf8_path(path: Path) -> Iterator[str]:
     """A path of a file for libraries that open paths in UTF-8 alone."""

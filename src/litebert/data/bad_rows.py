@@ -16,6 +16,7 @@ from typing import IO, Literal, NamedTuple
 from litebert.errors import ConfigError, DataError
 from litebert.files import (
     check_local,
+    check_regular,
     locked,
     publish,
     remove_leftovers,
@@ -179,6 +180,7 @@ class BadRows:
 def _is_quarantine(path: Path) -> bool:
     """Whether an earlier reading wrote this file, which may then be replaced."""
     try:
+        check_regular(path)
         with path.open("rb") as file:
             record = json.loads(file.readline(2**26))
         return isinstance(record, dict) and {"file", "line", "reason"} <= record.keys()

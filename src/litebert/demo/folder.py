@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.errors import ConfigError
-from litebert.files import write_json
+from litebert.files import read_bytes, write_json
 
 Claim = Literal["new", "again", "over"]
 
@@ -47,7 +47,7 @@ class DemoFolder:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            identity = json.loads(self.about.read_text(encoding="utf-8"))
+            identity = json.loads(read_bytes(self.about))
         except FileNotFoundError:
             return None
         except (OSError, ValueError):

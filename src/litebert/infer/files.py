@@ -9,6 +9,7 @@ and not predicted again.
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -89,8 +90,9 @@ def predict_file(
     `on_note` what a user should know."""
     options = options or PredictOptions()
     verb = _find_verb(predictor, options.verb)
-    if Path(source).resolve() == Path(out).resolve():
+    if os.path.realpath(source) == os.path.realpath(out):  # resolve() raises on a loop of links
         raise ConfigError(f"--out is the input, {source}; choose another file for the predictions")
+    check_local(out)
     _make_folder(Path(out).parent)
     bad_rows = BadRows(options.table.bad_rows, f"{out}.quarantine.jsonl")
     inputs = _Inputs(predictor, source, verb, options, bad_rows)
@@ -283,7 +285,6 @@ def _changed(how: str) -> DataError:
 
 
 def _make_folder(folder: Path) -> None:
-    check_local(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

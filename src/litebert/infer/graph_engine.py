@@ -127,7 +127,7 @@ class GraphEngine(Engine):
         """All of a folder's graphs and tensors."""
         suffixes = (".onnx", ".xml", ".bin", ".npy")
         for path in sorted(self.exported.folder.iterdir()):
-            if path.suffix in suffixes:
+            if path.suffix in suffixes and path.is_file():
                 digest.update(path.name.encode())
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())

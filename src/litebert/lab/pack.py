@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from litebert.errors import ConfigError, DataError
-from litebert.files import write_file
+from litebert.files import check_regular, write_file
 from litebert.lab.results import ENVIRONMENT, PRETRAINED, RECIPE, RESULT, STUDY
 
 _STUDY_FILES = (
@@ -54,6 +54,7 @@ def pack_studies(folders: Sequence[Path], out: Path, *, metrics: bool = True) ->
 def unpack_studies(archive: Path, out: Path) -> list[Path]:
     """Write what an archive holds into OUT, without touching finished runs that are there."""
     try:
+        check_regular(archive)
         with tarfile.open(archive, "r:gz") as tar:
             members = [member for member in tar.getmembers() if member.isfile()]
             names = [Path(member.name) for member in members]

@@ -17,6 +17,7 @@ from typing import Any
 
 from litebert.checks import shorten
 from litebert.errors import DataError
+from litebert.files import read_bytes
 from litebert.tasks.predictions import Prediction, load_predictions
 from litebert.tasks.scores.evaluation import Evaluation as TaskEvaluation
 from litebert.tasks.scores.evaluation import evaluate
@@ -229,9 +230,11 @@ def read_run(folder: Path | str) -> RunData:
 def _json(path: Path) -> Any:
     """A small file's content; None where it is not there (yet)."""
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_bytes(path))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is not JSON: {error}; the file was changed by hand or damaged"

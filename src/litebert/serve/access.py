@@ -6,10 +6,10 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Collection
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from litebert.errors import ConfigError, DataError
+from litebert.files import read_bytes
 from litebert.serve.requests import RequestError
 
 _MIN_KEY = 16
@@ -28,7 +28,7 @@ PAGE_POLICY = (
 def read_key(path: str) -> str:
     """The key in a file: its only line."""
     try:
-        key = Path(path).read_text(encoding="utf-8").strip()
+        key = read_bytes(path).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the key file {path} cannot be read: {error}") from error
     if len(key) < _MIN_KEY or not key.isascii() or not key.isprintable() or " " in key:

@@ -27,6 +27,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.files import (
     MANIFEST,
     check_regular,
+    read_bytes,
     read_json,
     utf8_path,
     verify_folder,
@@ -286,7 +287,7 @@ def _identity(folder: Path) -> str:
     digest = hashlib.sha256()
     try:
         for path in (folder / name for name in _IDENTITY):
-            digest.update(path.read_bytes() if path.exists() else b"")
+            digest.update(read_bytes(path) if path.exists() else b"")
     except OSError as error:
         raise CheckpointError(f"{folder} cannot be read: {error}") from error
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from typing import Any
 from litebert.checks import shorten
 from litebert.config import HeadKind
 from litebert.errors import DataError, LitebertError
-from litebert.files import open_atomic, to_json
+from litebert.files import check_regular, open_atomic, to_json
 from litebert.tasks.examples import (
     Answer,
     AnswerExample,
@@ -157,6 +157,7 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
     path, examples, predictions = Path(path), [], []
     number = 1
     try:
+        check_regular(path)
         with path.open(encoding="utf-8", errors=_ERRORS) as file:
             header = json.loads(file.readline())
             task = TaskCard.from_dict({"task": header["task"], "max_length": 512}).task

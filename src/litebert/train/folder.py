@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from litebert import __version__
 from litebert.errors import ConfigError
-from litebert.files import Lock, check_local, remove_leftovers, write_json
+from litebert.files import Lock, check_local, read_bytes, remove_leftovers, write_json
 from litebert.recipes import Recipe, difference
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def stored_threads(path: Path | str) -> int | None:
     there is none."""
     for folder in (RunFolder(path), RunFolder(Path(path) / "seed-0")):
         with contextlib.suppress(ValueError, OSError, AttributeError):
-            count = json.loads(folder.environment.read_text(encoding="utf-8")).get("threads")
+            count = json.loads(read_bytes(folder.environment)).get("threads")
             return count if type(count) is int else None
     return None
 
@@ -153,7 +153,7 @@ def differences(
 def read_record(path: Path) -> dict[str, Any]:
     """A run's recipe.json: its recipe, inputs and id."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(json.loads(read_bytes(path)))
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(
             f"{path} cannot be read as the recipe of a run: {error}; choose another --out"
@@ -162,7 +162,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def _environment_changes(folder: RunFolder, here: dict[str, Any]) -> list[str]:
     try:
-        there = dict(json.loads(folder.environment.read_text(encoding="utf-8")))
+        there = dict(json.loads(read_bytes(folder.environment)))
     except (ValueError, OSError):
         return []
     return [

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.files import DISK_FULL, to_json
+from litebert.files import DISK_FULL, check_regular, to_json
 
 Record = dict[str, Any]
 Sink = Callable[[Record], None]
@@ -101,6 +101,7 @@ def read_records(path: Path) -> Iterator[Record]:
     """The records of a metrics file; a last line that a killed process left unfinished is left
     out."""
     try:
+        check_regular(path)
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n"):
@@ -108,6 +109,8 @@ def read_records(path: Path) -> Iterator[Record]:
                 yield _parse(path, number, line)
     except FileNotFoundError:
         raise DataError(f"{path.parent} has no {path.name}; expected the folder of a run") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _parse(path: Path, number: int, line: bytes) -> Record:

@@ -14,6 +14,7 @@ from litebert.checks import list_names
 from litebert.data.bad_rows import BadRowError, BadRows
 from litebert.data.unpack import compression_of
 from litebert.errors import DataError
+from litebert.files import check_regular
 from litebert.tasks.examples import TextExample
 from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
@@ -65,6 +66,7 @@ def open_scored_pairs(
 def open_teacher(vectors: str | os.PathLike[str], texts: str | os.PathLike[str]) -> Units:
     """Texts, one a line, and the .npy file with a teacher's vector for each."""
     try:
+        check_regular(vectors)
         array = np.load(vectors, allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{vectors}: no such file; expected a teacher's vectors as .npy") from None

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from litebert.errors import CheckpointError, DivergedError
-from litebert.files import publish, write_json
+from litebert.files import publish, read_bytes, write_json
 from litebert.kernels.gate import can_pack
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
@@ -290,7 +290,7 @@ def read_result(folder: Path) -> RunResult | None:
     """The result of a finished run; None where none has finished."""
     path = folder / RESULT
     try:
-        return result_of(folder, json.loads(path.read_text(encoding="utf-8")))
+        return result_of(folder, json.loads(read_bytes(path)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
