@@ -5,11 +5,20 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from litebert import cli
+from litebert.commands.score_tables import print_scores
+from litebert.data.batch import Batch
+from litebert.data.show import describe
+from litebert.tasks.scores.score import score
 from litebert.terminal import escape, write_line
+from litebert.testing import tiny_shards
+from tests.helpers.predictions import made
 
 HOSTILE = "good\x1b]0;title\x07 \x9b31m\r\x7f\u202e"
 
@@ -45,3 +54,36 @@ def test_names_of_files_in_messages(command: list[str], tmp_path: Path) -> None:
     assert "\x1b" not in shown
     assert "[2Jname" in shown
     assert "Traceback" not in shown
+
+
+def test_tables_of_scores_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    task, examples, predictions = made("classify", 10)
+    scores = score(task, examples, predictions)
+    print_scores(replace(task, name=HOSTILE), {HOSTILE: scores}, {})
+    assert "\x1b" not in capsys.readouterr().out
+    batch = Batch(
+        token_ids=np.array([[2, 5, 5, 3]], np.int32),
+        segment_ids=np.array([[0, 0, 0, 0]], np.uint8),
+        mask=np.ones((1, 4), bool),
+        masked_positions=np.array([1]),
+        masked_labels=np.array([6], np.int32),
+        order_labels=np.array([0], np.int32),
+        indices=np.array([0]),
+    )
+    tokens = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁a\x1b[2J", "\x9bb"]
+    [example] = describe(batch, tokens, mask_id=4, order="none")
+    assert "⟦\\u009bb→a\\u001b[2J⟧ a\\u001b[2J" in example.render().plain
+
+
+def test_names_of_folders_that_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards = tiny_shards(tmp_path)
+    folder = tmp_path / "\x1b[2J[red]shards"
+    shards.rename(folder)
+    assert cli.run(["data", "show", str(folder)]) == 0
+    build = ["data", "build", str(tmp_path / "corpus.txt"), "--split", "lines", "--tokenizer"]
+    assert cli.run([*build, str(tmp_path / "tokenizer"), "--out", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "".join(shown.split()).count("\\u001b[2J[red]shards") == 2

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 from tyro.conf import Positional, arg
 
 from litebert.commands.marks import Json
@@ -24,7 +25,7 @@ from litebert.data.stream import Stream
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes.pretrain import Order
-from litebert.terminal import write_line
+from litebert.terminal import escape, write_line
 from litebert.text.tokenizer import Tokenizer
 
 _LINE_SECONDS = 5.0
@@ -153,7 +154,8 @@ def show(
         )
         return
     console = Console(highlight=False)
-    console.print(f"{num_examples:,} examples in epoch {epoch} of {folder}", markup=False)
+    heading = escape(f"{num_examples:,} examples in epoch {epoch} of {folder}")
+    console.print(heading, markup=False)
     console.print(LEGEND, style="dim", markup=False)
     for example in examples:
         console.print()
@@ -173,7 +175,7 @@ def _note(text: str) -> None:
 
 def _print_summary(facts: dict[str, Any]) -> None:
     table = Table(
-        title=facts["out"], show_header=False, box=None, title_justify="left", title_style="bold"
+        title=Text(escape(facts["out"]), "bold"), show_header=False, box=None, title_justify="left"
     )
     table.add_column(justify="left")
     table.add_column(justify="right")

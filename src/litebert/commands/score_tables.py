@@ -52,7 +52,7 @@ def print_scores(
         for name in next(iter(rows.values()))
         if name in task.scores or name.endswith("answer_f1")
     ]
-    table = score_table(task.name, *map(_spaced, names), width=26)
+    table = score_table(escape(task.name), *map(_spaced, names), width=26)
     for row, scores in rows.items():
         table.add_row(escape(row), *(printed(name, scores[name]) for name in names))
         if row in intervals:

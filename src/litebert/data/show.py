@@ -11,6 +11,7 @@ from rich.text import Text
 
 from litebert.data.batch import Batch
 from litebert.recipes.pretrain import Order
+from litebert.terminal import escape
 
 Kind = Literal["", "mask", "random", "kept"]
 
@@ -97,21 +98,25 @@ class ShownExample:
 
 def _append(text: Text, kind: Kind, run: list[_Token], color: str) -> None:
     if kind == "":
-        text.append("".join(token.original for token in run).replace(_UNDERLINE, " "), style=color)
+        text.append(_shown(token.original for token in run), style=color)
         return
     for tokens in [[token] for token in run] if kind == "random" else [run]:
-        words = "".join(token.original for token in tokens).replace(_UNDERLINE, " ")
+        words = _shown(token.original for token in tokens)
         gap, words = (" ", words[1:]) if words.startswith(" ") else ("", words)
         words = words or "␣"  # SentencePiece has a token for the space alone
         text.append(gap)
         if kind == "mask":
             text.append(f"⟦{words}⟧", style=f"bold reverse {color}")
         elif kind == "random":
-            text.append(
-                f"⟦{words}→{tokens[0].text.removeprefix(_UNDERLINE)}⟧", style="bold white on red"
-            )
+            now = escape(tokens[0].text.removeprefix(_UNDERLINE))
+            text.append(f"⟦{words}→{now}⟧", style="bold white on red")
         else:
             text.append(f"⟨{words}⟩", style=f"bold underline {color}")
+
+
+def _shown(tokens: Iterable[str]) -> str:
+    """Tokens for a terminal."""
+    return escape("".join(tokens).replace(_UNDERLINE, " "))
 
 
 def _join(tokens: Iterable[str]) -> str:
