@@ -45,8 +45,10 @@ def test_another_encoding_is_named_by_the_user(tmp_path: Path) -> None:
     lines = ["Добрый день", "Спасибо за ответ", "До свидания", "plain"] * 5
     path.write_text("\n".join(lines), encoding="cp1251")
     assert [row["text"] for _, row in read_rows(path, encoding="cp1251")] == lines
-    with pytest.raises(DataError, match="is not UTF-8"):
+    with pytest.raises(DataError, match=r"is not UTF-8 \(.*\); convert a file .* encoding; fix it"):
         list(read_rows(path))
+    with pytest.raises(DataError, match=r"in another encoding, or name it with --encoding; fix it"):
+        list(read_rows(path, encoding="auto"))
     with pytest.raises(DataError, match=r"the file is not ascii .*; name another --encoding"):
         list(read_rows(path, encoding="ascii"))
     with pytest.raises(ConfigError, match="there is no text encoding 'latin-99'; usual ones are"):

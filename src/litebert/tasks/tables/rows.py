@@ -45,10 +45,11 @@ def read_rows(
     *,
     bad: BadRows | None = None,
     header: Sequence[str] | None = None,
-    encoding: str = "auto",
+    encoding: str | None = None,
 ) -> Iterator[tuple[Location, Row]]:
     """All rows of `path`; `header` names the columns of a TSV or CSV file without a header line;
-    `encoding` is that of any file but Parquet, recognized by default."""
+    `encoding` is that of any file but Parquet, recognized by default; None where the user cannot
+    name one."""
     path, bad = os.fspath(path), bad or BadRows()
     kind = FORMATS.get(compression_of(path)[1])
     if kind is None:
@@ -101,7 +102,7 @@ class _Record(NamedTuple):
     wrong: str
 
 
-def _lines(path: str, bad: BadRows, encoding: str) -> Iterator[_Line]:
+def _lines(path: str, bad: BadRows, encoding: str | None) -> Iterator[_Line]:
     """All lines; where the file breaks off is reported to `bad`."""
     number = 0
     try:
@@ -116,7 +117,7 @@ def _lines(path: str, bad: BadRows, encoding: str) -> Iterator[_Line]:
                 byte = line[error.start : error.start + 1].hex()
                 wrong = (
                     f"byte 0x{byte} at byte {error.start + 1} of the line is not UTF-8 "
-                    f"({error.reason})"
+                    f"({error.reason}); {_advice(encoding)}"
                 )
                 text = line.decode(errors="surrogateescape")
             yield _Line(location, text, wrong)
@@ -124,7 +125,7 @@ def _lines(path: str, bad: BadRows, encoding: str) -> Iterator[_Line]:
         bad.add(Location(path, number + 1), str(error))
 
 
-def _raw_lines(path: str, bad: BadRows, encoding: str) -> Iterator[bytes | None]:
+def _raw_lines(path: str, bad: BadRows, encoding: str | None) -> Iterator[bytes | None]:
     """Lines in UTF-8 without their ends or a byte-order mark; None for one over MAX_ROW_BYTES.
 
     DamagedError where the file breaks off or is empty, or where another encoding than UTF-8 has no
@@ -146,16 +147,17 @@ def _raw_lines(path: str, bad: BadRows, encoding: str) -> Iterator[bytes | None]
         yield None if is_long else rest.removesuffix(b"\r")
 
 
-def _utf8_chunks(path: str, bad: BadRows, encoding: str) -> Iterator[bytes]:
+def _utf8_chunks(path: str, bad: BadRows, encoding: str | None) -> Iterator[bytes]:
     """The file's bytes, in UTF-8 where they are in another encoding."""
     with Unpacked(path, compression_of(path)[0]) as stream:
         chunk = stream.read(CHUNK_BYTES)
-        if encoding == "auto":
+        advice = _advice(encoding)
+        if encoding is None or encoding == "auto":
             encoding, is_guess = find_encoding(chunk)
             if is_guess:
                 bad.reading_notes.append(
                     f"{os.path.basename(path)} is not UTF-8; it is read as {encoding}, a guess; "
-                    "--encoding names another"
+                    f"{advice}"
                 )
         is_utf8 = codecs.lookup(encoding).name == "utf-8"
         decoder = codecs.getincrementaldecoder(encoding)()
@@ -172,7 +174,14 @@ def _utf8_chunks(path: str, bad: BadRows, encoding: str) -> Iterator[bytes]:
             ) from error
 
 
-def _good_lines(path: str, bad: BadRows, encoding: str) -> Iterator[_Line]:
+def _advice(encoding: str | None) -> str:
+    """What to do with a file in another encoding."""
+    return "convert a file that is in another encoding" + (
+        "" if encoding is None else ", or name it with --encoding"
+    )
+
+
+def _good_lines(path: str, bad: BadRows, encoding: str | None) -> Iterator[_Line]:
     for line in _lines(path, bad, encoding):
         if line.wrong:
             bad.add(line.location, line.wrong, line.raw)
@@ -180,11 +189,11 @@ def _good_lines(path: str, bad: BadRows, encoding: str) -> Iterator[_Line]:
             yield line
 
 
-def _text_rows(path: str, bad: BadRows, encoding: str) -> Iterator[tuple[Location, Row]]:
+def _text_rows(path: str, bad: BadRows, encoding: str | None) -> Iterator[tuple[Location, Row]]:
     return ((line.location, {"text": line.text}) for line in _good_lines(path, bad, encoding))
 
 
-def _jsonl_rows(path: str, bad: BadRows, encoding: str) -> Iterator[tuple[Location, Row]]:
+def _jsonl_rows(path: str, bad: BadRows, encoding: str | None) -> Iterator[tuple[Location, Row]]:
     for line in _good_lines(path, bad, encoding):
         if not line.text.strip():
             continue
@@ -217,13 +226,13 @@ def _parquet_rows(path: str, bad: BadRows) -> Iterator[tuple[Location, Row]]:
         bad.add(Location(path, number + 1, "row"), str(error))
 
 
-def _tsv_records(path: str, bad: BadRows, encoding: str) -> Iterator[_Record]:
+def _tsv_records(path: str, bad: BadRows, encoding: str | None) -> Iterator[_Record]:
     for line in _lines(path, bad, encoding):
         if line.text or line.wrong:
             yield _Record(line.location, line.text.split("\t"), line.raw, line.wrong)
 
 
-def _csv_records(path: str, bad: BadRows, encoding: str) -> Iterator[_Record]:
+def _csv_records(path: str, bad: BadRows, encoding: str | None) -> Iterator[_Record]:
     """All records of a CSV file, the header's among them."""
     csv.field_size_limit(MAX_ROW_BYTES)  # Python's own limit, 128 KiB, is less than a long document
     source = _CsvLines(_lines(path, bad, encoding))
