@@ -298,3 +298,16 @@ def test_another_run_is_not_resumed(tmp_path: Path) -> None:
     tune(tmp_path / "run", recipe(steps=1))
     with pytest.raises(ConfigError, match=r"temperature: 0\.05 in the run, 0\.1 now"):
         tune(tmp_path / "run", recipe(steps=1, temperature=0.1))
+
+
+def test_many_unknown_tokens_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = source().save(tmp_path / "model")
+    for name, more in (("known", ""), ("unknown", " ☃☃ ☂☂")):
+        table = tmp_path / f"{name}.jsonl"
+        told = [row | {"anchor": row["anchor"] + more} for row in rows()]
+        table.write_text("\n".join(map(json.dumps, told)))
+        command = ["finetune", "embed", "--model", str(model), "--data", str(table), "--out"]
+        flags = ["--max-length", "32", "--batch-size", "8", "--device", "cpu", "--steps", "1"]
+        assert cli.run([*command, str(tmp_path / f"run-{name}"), *flags]) == 0
+        noted = "of the tokens in a sample of the data are unknown" in capsys.readouterr().err
+        assert noted == (name == "unknown")

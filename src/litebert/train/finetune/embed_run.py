@@ -16,7 +16,7 @@ import torch
 
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import publish, write_json
+from litebert.files import publish, read_bytes, write_json
 from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
@@ -37,7 +37,12 @@ from litebert.tasks.task import EmbedCard
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.embed_job import EmbedBatch, EmbedJob, EmbedSums, pooled
 from litebert.train.finetune.evaluation import BestCheckpoint
-from litebert.train.finetune.prepare import fingerprint, tokenizer_of
+from litebert.train.finetune.prepare import (
+    UNKNOWN_SAMPLE,
+    fingerprint,
+    tokenizer_of,
+    unknown_in_texts,
+)
 from litebert.train.finetune.run import RESULT, read_result, result_of
 from litebert.train.folder import stored_threads
 from litebert.train.learner import Learner, WorkingCopy
@@ -112,7 +117,9 @@ def run_embed_finetuning(
             pairs, dev_notes = open_scored_pairs(dev)
             examples = replace(examples, dev=pairs, notes=dev_notes)
     source, loading_notes = load_checkpoint(model, unverified=unverified)
-    notes = (*examples.notes, *loading_notes)
+    sample = examples.train.texts[:: max(1, len(examples.train.texts) // UNKNOWN_SAMPLE)]
+    unknown = unknown_in_texts(sample, tokenizer_of(source, "this checkpoint"))
+    notes = (*examples.notes, *loading_notes, *unknown)
     for note in notes if progress else ():
         say(f"note: {note}")
     with Runtime.joined(

@@ -71,7 +71,12 @@ class Prepared:
 def unknown_tokens(examples: Sequence[TaskExample], tokenizer: Tokenizer) -> list[str]:
     """A note where many tokens of a sample of the examples are unknown to the model."""
     sample = examples[:: max(1, len(examples) // UNKNOWN_SAMPLE)]
-    texts = [text[:UNKNOWN_CHARACTERS] for example in sample for text in _texts(example)]
+    return unknown_in_texts([text for example in sample for text in _texts(example)], tokenizer)
+
+
+def unknown_in_texts(texts: Sequence[str], tokenizer: Tokenizer) -> list[str]:
+    """The same of a sample of texts."""
+    texts = [text[:UNKNOWN_CHARACTERS] for text in texts]
     num_tokens, unknown = 0, Counter[str]()
     for text, tokens in zip(texts, tokenizer.encode_with_offsets(texts), strict=True):
         num_tokens += len(tokens.ids)
