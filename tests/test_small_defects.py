@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,3 +253,22 @@ def test_predictions_go_to_no_url(
     with pytest.raises(ConfigError, match="is a URL, and litebert writes to local disks only"):
         predict_file(model, "in.txt", "s3://out.csv", PredictOptions(verb="classify"))
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+@pytest.mark.parametrize("head", ["masked", "classify", "regress", "choose", "tag"])
+def test_answers_that_are_no_numbers_are_refused(head: str, tmp_path: Path) -> None:
+    """Weights may be finite, and so large that what is computed is not."""
+    model = load(save_model(tmp_path / "model", head), device="cpu")
+    with torch.no_grad():
+        for weight in model.model.parameters():
+            weight.mul_(1e30)
+    calls: dict[str, Callable[[], object]] = {
+        "masked": lambda: model.fill("the [MASK]"),
+        "classify": lambda: model.classify("the sailor"),
+        "regress": lambda: model.regress("the sailor"),
+        "choose": lambda: model.choose(context="a", question="b", options=["a", "b"]),
+        "tag": lambda: model.tag("the sailor"),
+    }
+    for call in (calls[head], lambda: model.embed("the sailor")):
+        with pytest.raises(CheckpointError, match="what the model computes is not a number"):
+            call()

@@ -8,6 +8,7 @@ end, of a pair the longer text first; answer and tag read long texts in overlapp
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -45,6 +46,8 @@ from litebert.tasks.predictions import (
     Prediction,
     Span,
     TagPrediction,
+    check_numbers,
+    no_number,
 )
 from litebert.tasks.task import EmbedCard, TaskCard, is_embed_card
 
@@ -157,7 +160,19 @@ class Predictor:
         probabilities. A mask beyond the model's longest input is an error."""
         if type(top) is not int or top < 1:
             raise ConfigError(f"top is a whole number from 1; got {shorten(top)}")
-        return self._map_texts("fill", texts, lambda window: self.engine.fill(window, top=top))
+
+        def compute(window: list[str]) -> list[Guesses]:
+            filled = list(self.engine.fill(window, top=top))
+            if any(
+                math.isnan(guess.probability)
+                for masks in filled
+                for mask in masks
+                for guess in mask
+            ):
+                raise no_number()
+            return filled
+
+        return self._map_texts("fill", texts, compute)
 
     def embedding(
         self, pooling: Pooling | None = None, normalize: bool | None = None
@@ -229,6 +244,8 @@ class Predictor:
                 vectors = vectors / np.maximum(
                     np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12
                 )
+            if np.isnan(vectors).any():
+                raise no_number()
             return list(vectors)
 
         vectors = self._map_texts("embed", texts, compute)
@@ -337,7 +354,7 @@ class Predictor:
         return map_windows(
             examples,
             num_characters,
-            lambda window: self.engine.predict(card, window),
+            lambda window: check_numbers(self.engine.predict(card, window)),
             max_items=self.engine.window_items,
         )
 

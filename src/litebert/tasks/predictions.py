@@ -6,6 +6,7 @@ file.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from litebert.checks import shorten
 from litebert.config import HeadKind
-from litebert.errors import DataError, LitebertError
+from litebert.errors import CheckpointError, DataError, LitebertError
 from litebert.files import check_regular, open_atomic, to_json
 from litebert.tasks.examples import (
     Answer,
@@ -150,6 +151,29 @@ def save_predictions(
         write({"task": asdict(task)})
         for example, prediction in zip(examples, predictions, strict=True):
             write({"example": asdict(example), "prediction": _plain(prediction)})
+
+
+def check_numbers(predictions: Sequence[Prediction]) -> Sequence[Prediction]:
+    """The predictions; CheckpointError where one is NaN, since finite weights too may be so large
+    that what is computed from them is no number."""
+    for prediction in predictions:
+        match prediction:
+            case NumberPrediction(value=value) | SpanPrediction(null_score=value):
+                is_nan = math.isnan(value)
+            case LabelPrediction(probabilities=shares) | MultiLabelPrediction(probabilities=shares):
+                is_nan = any(map(math.isnan, shares.values()))
+            case ChoicePrediction(probabilities=each) | TagPrediction(probabilities=each):
+                is_nan = any(map(math.isnan, each))
+        if is_nan:
+            raise no_number()
+    return predictions
+
+
+def no_number() -> CheckpointError:
+    return CheckpointError(
+        "what the model computes is not a number: its weights are too large, as those of a run "
+        "that diverged; take an earlier checkpoint"
+    )
 
 
 def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Prediction]]:

@@ -13,7 +13,7 @@ from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.examples import AnswerExample, TaskExample, TextExample, only
 from litebert.tasks.heads.heads import predict as predict_examples
-from litebert.tasks.predictions import LabelPrediction, Prediction, SpanPrediction
+from litebert.tasks.predictions import LabelPrediction, Prediction, SpanPrediction, check_numbers
 from litebert.tasks.registry import BENCHMARKS, open_task
 from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.baselines import bag_of_words, majority
@@ -193,6 +193,7 @@ class FinetunedModel:
                 batch_tokens=batch_tokens,
                 pause=pause,
             )
+        check_numbers(predictions)
         if not self.label_of:
             return predictions
         return [
