@@ -66,7 +66,7 @@ def open_scored_pairs(
 def open_teacher(vectors: str | os.PathLike[str], texts: str | os.PathLike[str]) -> Units:
     """Texts, one a line, and the .npy file with a teacher's vector for each."""
     try:
-        check_regular(vectors)
+        check_regular(os.fspath(vectors))
         array = np.load(vectors, allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{vectors}: no such file; expected a teacher's vectors as .npy") from None
