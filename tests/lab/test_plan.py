@@ -84,7 +84,9 @@ def test_an_ensemble_of_more_seeds_is_measured_again(tmp_path: Path, inputs: Stu
     ]
 
 
-def test_equal_time_takes_its_tokens_from_a_measured_speed(tmp_path: Path, inputs: StudyInputs) -> None:
+def test_equal_time_takes_its_tokens_from_a_measured_speed(
+    tmp_path: Path, inputs: StudyInputs
+) -> None:
     job = plan("equal-time", tmp_path, inputs)["nothing-shared-seed0"]
     rehearsal, training = job.commands[:2]
     assert "--dry-run" in rehearsal.words

@@ -16,7 +16,7 @@ import torch
 
 from litebert.config import ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import publish, read_bytes, write_json
+from litebert.files import publish, write_json
 from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
