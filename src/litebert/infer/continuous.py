@@ -85,6 +85,8 @@ class Continuous:
                 self._read(ended, results, failures)
         if failures:
             self._depthwise.drop(lambda added: id(added) in failures)
+        if not len(self._depthwise):
+            self._engine.release()
         return results + [(added.ticket, error) for added, error in failures.values()]
 
     # ---- from inputs to rows

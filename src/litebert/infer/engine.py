@@ -121,6 +121,10 @@ class Engine(ABC):
     def hash_weights(self, digest: Any) -> None:
         """Add everything that was learned to a hashlib digest."""
 
+    def release(self) -> None:  # noqa: B027
+        """Give back memory that large batches needed. Verbs do so at their end; whoever calls steps
+        does it when no row is left."""
+
     # ---- steps
 
     @abstractmethod

@@ -8,7 +8,7 @@ import numpy as np
 from litebert.errors import CheckpointError, MissingExtraError
 from litebert.infer.engine import EngineName
 from litebert.infer.exported import Exported
-from litebert.infer.graph_engine import Arrays, Graphs, failed
+from litebert.infer.graph_engine import KEPT_TOKENS, Arrays, Graphs, failed
 from litebert.infer.plan import layer_graphs
 
 try:
@@ -19,10 +19,7 @@ except ImportError as error:
 _ERRORS_ONLY = 3
 _RETURN_MEMORY = ("memory.enable_memory_arena_shrinkage", "cpu:0")
 """A long input would otherwise leave its memory with the process."""
-_KEPT_TOKENS = 512
-"""Tokens of a batch whose memory layers keep: asking the system for it again before each layer
-takes up to half as long as the layer."""
-_SLOW = ["SkipLayerNormFusion"]
+SLOW = ["SkipLayerNormFusion"]
 """Optimizations that are none: the fused norm adds number by number, and takes four times as long
 as an addition and a norm."""
 
@@ -54,13 +51,16 @@ class OnnxGraphs(Graphs):
             raise CheckpointError(failed(self._exported, graph, error)) from error
         if is_layer:
             rows, seq = inputs["states"].shape[:2]
-            if rows * seq > _KEPT_TOKENS:
+            if rows * seq > KEPT_TOKENS:
                 self._grown.add(graph)
         return dict(zip(names, outputs, strict=True))
 
     def release(self) -> None:
-        while self._grown:
-            graph = self._grown.pop()
+        while True:
+            try:
+                graph = self._grown.pop()
+            except KeyError:  # also where another thread has taken the last one
+                return
             session, names = self._session(graph)
             # memory is returned after a run alone: a token's will do
             inputs = {each.name: _one(each.shape, each.type) for each in session.get_inputs()}
@@ -88,7 +88,7 @@ class OnnxGraphs(Graphs):
                 self._exported.read_graph(graph),
                 options,
                 providers=["CPUExecutionProvider"],
-                disabled_optimizers=_SLOW,
+                disabled_optimizers=SLOW,
             )
         except CheckpointError:
             raise

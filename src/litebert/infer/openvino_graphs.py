@@ -1,5 +1,6 @@
 """Exported graphs in OpenVINO, on the processor."""
 
+import contextlib
 import queue
 import threading
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from litebert.errors import CheckpointError, MissingExtraError
 from litebert.infer.engine import EngineName
 from litebert.infer.exported import Exported
-from litebert.infer.graph_engine import Arrays, Graphs, failed
+from litebert.infer.graph_engine import KEPT_TOKENS, Arrays, Graphs, failed
 
 try:
     import openvino
@@ -20,6 +21,8 @@ CORE = openvino.Core()
 """One for the life of the process: each that compiles sets a signal stack for its thread, and after
 two of them are gone the thread's is unmapped (OpenVINO 2026.4), so that a signal ends the
 process."""
+_WIDE = "masked"
+"""The graph whose outputs are as wide as the vocabulary."""
 _SHAPES = 64
 """Shapes of inputs whose compiled code is kept; the default of 5,000 is a leak with mixed
 lengths."""
@@ -43,15 +46,30 @@ class OpenvinoGraphs(Graphs):
             self._settings["INFERENCE_NUM_THREADS"] = threads
         self._models: dict[str, _Compiled] = {}
         self._lock = threading.Lock()
+        self._grown: set[str] = set()
+        """Graphs that were run on a large batch since their memory was returned."""
 
     def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
         with self._lock:
             if graph not in self._models:
                 self._models[graph] = self._load(graph)
+        if graph == _WIDE or _num_rows(inputs) > KEPT_TOKENS:
+            self._grown.add(graph)
         try:
             return self._models[graph].run(inputs)
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
+
+    def release(self) -> None:
+        busy = set()
+        while True:
+            try:
+                graph = self._grown.pop()
+            except KeyError:
+                break
+            if not self._models[graph].release():
+                busy.add(graph)  # for the thread that runs it
+        self._grown |= busy
 
     def _load(self, graph: str) -> "_Compiled":
         path = self._exported.graph(graph)
@@ -85,6 +103,17 @@ class _Compiled:
         finally:
             self._idle.put(request)
 
+    def release(self) -> bool:
+        """Give back what runs needed; False where one is under way."""
+        while not self._idle.empty():
+            with contextlib.suppress(queue.Empty):
+                self._idle.get_nowait()  # a request keeps its last inputs
+        try:
+            self._model.release_memory()
+        except RuntimeError:
+            return False
+        return True
+
 
 class _Request:
     """One run at a time. An input that is the array of the run before is not set again, as a
@@ -110,3 +139,11 @@ class _Request:
 
     def output(self, number: int) -> np.ndarray:
         return np.array(self._request.get_output_tensor(number).data)
+
+
+def _num_rows(inputs: Arrays) -> int:
+    """Tokens, texts or masks of a batch."""
+    if "states" not in inputs:
+        return inputs["token_ids"].size
+    states = inputs["states"]
+    return states.size // states.shape[-1]
