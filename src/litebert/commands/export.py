@@ -66,7 +66,7 @@ def export(
         write_line(
             f"{report.score}: {100 * report.before:.1f} before, {100 * report.after:.1f} after"
         )
-    elif data is None and not whole:
+    elif data is None:
         write_line("no score was compared: --data FILE gives texts with labels")
     if runtime == "web":
         write_line(f"next: npm install in {out}, then serve it over http; its README.md says how")

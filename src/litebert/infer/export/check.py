@@ -11,16 +11,23 @@ import numpy as np
 import torch
 
 from litebert.config import POOLED_HEADS, Pooling
-from litebert.errors import DataError
+from litebert.errors import DataError, MissingExtraError
+from litebert.infer.cpu import processor
 from litebert.infer.engine import Engine
+from litebert.infer.export.whole import EXACT
 from litebert.infer.torch_engine import TorchEngine
+from litebert.packing import HostBatch, budget_batches
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.encode.encode import encode_texts
+from litebert.tasks.decode.decode import decode
+from litebert.tasks.decode.outputs import Batches, Outputs, Query
+from litebert.tasks.encode.encode import encode, encode_texts
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample
+from litebert.tasks.predictions import Prediction
 from litebert.tasks.registry import BENCHMARKS, TableOptions, open_task
 from litebert.tasks.scores.score import score
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.task import LABELED, Task, TaskCard, is_embed_card
+from litebert.text.tokenizer import Tokenizer
 
 BUILT_IN = (
     "A short one.",
@@ -37,6 +44,8 @@ BUILT_IN = (
 """Texts to compare by where no others are given."""
 
 
+_BATCH_TOKENS = 2048
+"""Padded tokens in a batch of a whole graph."""
 _MOST_TEXTS = 512
 """Texts of a file that ranges are measured on and vectors compared by."""
 
@@ -122,33 +131,83 @@ def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckDat
 
 
 def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> ExportReport:
-    """The report of one ordinary graph, or of the worst of several: cosines of what it gives,
-    logits or the last states."""
-    import onnxruntime
-
-    assert checkpoint.tokenizer is not None, "the caller needs texts as tokens"
+    """The report of one ordinary graph, or of the worst of those that this processor computes
+    exactly: cosines of what they give, logits or the last states, and the lowest score."""
+    ours = TorchEngine(checkpoint)
     limit = checkpoint.model.config.encoder.max_positions
-    rows = encode_texts(checkpoint.tokenizer, data.texts, max_length=limit)
-    graphs = sorted((folder / "onnx").iterdir(), key=lambda path: path.name)
-    sessions = [
-        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        for path in graphs
+    rows = encode_texts(ours.tokenizer, data.texts, max_length=limit)
+    files = {path.name: path for path in (folder / "onnx").iterdir()}
+    graphs = [
+        WholeGraph(files[name], ours.tokenizer) for name in EXACT[processor()] if name in files
     ]
     cosines = np.array(
         [
-            [_cosine(session, row, expected) for session in sessions]
+            [_cosine(graph, row, expected) for graph in graphs]
             for row in rows
             for expected in [_exact(checkpoint, row)]
         ]
     )
     weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
-    return ExportReport(
+    report = ExportReport(
         num_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
-        ratio=max(path.stat().st_size for path in graphs) / weights,
+        ratio=max(path.stat().st_size for path in files.values()) / weights,
         texts=len(rows),
         cosine=float(cosines.mean(0).min()),
         least_cosine=float(cosines.min()),
     )
+    if data.task is None or checkpoint.task is None:
+        return report
+    card = TaskCard.from_dict(checkpoint.task)
+    before = _score(ours, card, data)
+    after = min(_score(graph, card, data) for graph in graphs)
+    return replace(report, score=data.task.scores[0], before=before, after=after)
+
+
+class WholeGraph:
+    """One ordinary graph, which plain onnxruntime runs."""
+
+    def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            purpose = "the check of litebert export --whole"
+            raise MissingExtraError("onnxruntime", extra="onnx", purpose=purpose) from error
+
+        self.name = path.name
+        self._tokenizer = tokenizer
+        self._session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        self._outputs = [output.name for output in self._session.get_outputs()]
+
+    def run(self, batch: HostBatch) -> dict[str, np.ndarray]:
+        token_ids = batch.arrays["token_ids"].astype(np.int64)
+        zeros = np.zeros_like(token_ids)
+        inputs = {
+            "input_ids": token_ids,
+            "attention_mask": batch.arrays.get("mask", zeros + 1).astype(np.int64),
+            "token_type_ids": batch.arrays.get("segment_ids", zeros).astype(np.int64),
+        }
+        return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
+
+    def predict(self, card: TaskCard, examples: Sequence[TaskExample]) -> Sequence[Prediction]:
+        inputs = encode(card, examples, self._tokenizer)
+        plan = budget_batches(inputs.lengths, tokens=_BATCH_TOKENS, sizes=inputs.num_rows)
+
+        def batches() -> Batches:
+            for units in plan:
+                batch = inputs.batch(units).padded()
+                yield units, batch, Outputs(logits=self._logits(batch))
+
+        return decode(Query(card=card, inputs=inputs, examples=examples, batches=batches()))
+
+    def _logits(self, batch: HostBatch) -> np.ndarray:
+        """As the batch's head gives them."""
+        outputs = self.run(batch)
+        if batch.head == "span":
+            return np.stack([outputs["start_logits"], outputs["end_logits"]], axis=-1)
+        logits = outputs["logits"]
+        if batch.head == "tag":
+            logits = logits.reshape(-1, logits.shape[2])[batch.arrays["words"]]
+        return logits
 
 
 def _exact(checkpoint: Checkpoint, row: np.ndarray) -> dict[str, np.ndarray]:
@@ -168,18 +227,15 @@ def _exact(checkpoint: Checkpoint, row: np.ndarray) -> dict[str, np.ndarray]:
     return results
 
 
-def _cosine(session: Any, row: np.ndarray, exact: dict[str, np.ndarray]) -> float:
-    ids = row.astype(np.int64)[None]
-    zeros = np.zeros_like(ids)
-    inputs = {"input_ids": ids, "attention_mask": zeros + 1, "token_type_ids": zeros}
-    names = [output.name for output in session.get_outputs()]
-    theirs = np.concatenate([each.ravel() for each in session.run(names, inputs)]).astype(float)
-    ours = np.concatenate([exact[name].ravel() for name in names]).astype(float)
+def _cosine(graph: WholeGraph, row: np.ndarray, exact: dict[str, np.ndarray]) -> float:
+    outputs = graph.run(HostBatch(arrays={"token_ids": row[None]}, longest=len(row)))
+    theirs = np.concatenate([each.ravel() for each in outputs.values()]).astype(float)
+    ours = np.concatenate([exact[name].ravel() for name in outputs]).astype(float)
     lengths = np.linalg.norm(theirs) * np.linalg.norm(ours)
     return float(theirs @ ours / max(lengths, 1e-30))
 
 
-def _score(engine: Engine, card: TaskCard, data: CheckData) -> float:
+def _score(engine: Engine | WholeGraph, card: TaskCard, data: CheckData) -> float:
     assert data.task is not None
     predictions = engine.predict(card, data.examples)
     return score(data.task, data.examples, predictions)[data.task.scores[0]]

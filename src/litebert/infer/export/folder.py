@@ -11,7 +11,6 @@ from litebert.config import ModelConfig
 from litebert.errors import ConfigError, DataError, MissingExtraError
 from litebert.files import to_json, write_folder
 from litebert.infer.cpu import weight_limit
-from litebert.infer.engine import Engine
 from litebert.infer.engines import open_export
 from litebert.infer.export.calibrate import measure_ranges
 from litebert.infer.export.check import BUILT_IN, ExportReport, compare, compare_whole, read_data
@@ -67,9 +66,17 @@ def export_model(
         raise ConfigError(f"{out} exists; choose another --out or remove it")
     checkpoint, notes = load_checkpoint(model, unverified=unverified)
     report = export_folder(checkpoint, out, options)
-    if checkpoint.model.config.generator is not None:
+    return report, notes + left_out(checkpoint.model.config, whole=options.whole)
+
+
+def left_out(config: ModelConfig, *, whole: bool = False) -> tuple[str, ...]:
+    """Notes about what of a model is not exported."""
+    notes: tuple[str, ...] = ()
+    if config.generator is not None:
         notes += ("the generator, which fills masks, is not exported",)
-    return report, notes
+    if whole and any(head.exits != "none" for head in config.heads):
+        notes += ("the exits are not exported: one ordinary graph always computes all layers",)
+    return notes
 
 
 def export_folder(
@@ -88,18 +95,18 @@ def export_folder(
     def write(folder: Path) -> None:
         if options.whole:
             write_whole(checkpoint, folder, int8=options.precision == "int8")
-            reports.append(compare_whole(checkpoint, folder, data))
-            return
-        if options.runtime == "web":
+            report = compare_whole(checkpoint, folder, data)
+        elif options.runtime == "web":
             from litebert.infer.export.web import write_web
 
-            engine: Engine = write_web(checkpoint, folder, int8=options.precision == "int8")
+            web = write_web(checkpoint, folder, int8=options.precision == "int8")
+            report = compare(checkpoint, folder, web, data)
         else:
             write_export(checkpoint, folder, options, texts=data.texts, source=source)
-            engine = open_export(folder, unverified=True)
-        reports.append(compare(checkpoint, folder, engine, data))
+            report = compare(checkpoint, folder, open_export(folder, unverified=True), data)
         if not options.force:
-            _check_loss(reports[0])
+            _check_loss(report)
+        reports.append(report)
 
     write_folder(out, write)
     return reports[0]

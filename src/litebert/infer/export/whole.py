@@ -1,6 +1,6 @@
 """litebert export --whole: one ordinary graph for any runtime, in the Hub's layout.
 
-    config.json, tokenizer.json …     as transformers reads them
+    config.json, tokenizer.json …     as transformers reads them; a modeling file where it needs one
     onnx/model.onnx                   float32
     onnx/model_qint8_avx512_vnni.onnx, model_quint8_avx2.onnx, model_qint8_arm64.onnx
 
@@ -9,14 +9,17 @@ the task's head (start_logits and end_logits of spans), else last_hidden_state. 
 written out one after another, but each weight is stored once.
 """
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 
 from litebert.config import POOLED_HEADS, ModelConfig
+from litebert.convert.custom_code import MODEL_TYPE, MODELING_FILE
 from litebert.convert.huggingface_writer import to_huggingface
 from litebert.errors import ConfigError
 from litebert.files import to_json
+from litebert.infer.cpu import Processor
 from litebert.infer.export.graph import Graph, Quantization, integers
 from litebert.infer.export.network import (
     Network,
@@ -35,6 +38,12 @@ FILES: dict[str, Quantization] = {
     "model_qint8_arm64.onnx": Quantization(precision="dynamic"),
 }
 """The float32 graph, then those in int8, by processor."""
+EXACT: dict[Processor, tuple[str, ...]] = {
+    "vnni": ("model.onnx", "model_qint8_avx512_vnni.onnx", "model_quint8_avx2.onnx"),
+    "avx2": ("model.onnx", "model_quint8_avx2.onnx"),
+    "arm64": ("model.onnx", "model_qint8_arm64.onnx"),
+}
+"""By processor those that can be checked on it: full int8 weights saturate without VNNI."""
 FOLDER = "onnx"
 _IDS = ("batch", "sequence")
 
@@ -50,6 +59,8 @@ def write_whole(checkpoint: Checkpoint, folder: Path, *, int8: bool) -> None:
     described = to_huggingface(checkpoint.model.config, checkpoint.model.state_dict())
     text = to_json(described.settings, indent=2, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    if described.settings["model_type"] == MODEL_TYPE:
+        shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder)
 
