@@ -73,7 +73,8 @@ def _engine() -> Finding:
         "avx2": "int8 with 7-bit weights (no VNNI)",
         "arm64": "int8 with 8-bit weights (arm64)",
     }
-    return Finding(name="engine", good=True, value=f"{name}: {reason}; {exact[processor()]}")
+    whose = "" if name == "torch" else " for embedded models, torch for your own"
+    return Finding(name="engine", good=True, value=f"{name}{whose}: {reason}; {exact[processor()]}")
 
 
 def _package(name: str) -> Finding:

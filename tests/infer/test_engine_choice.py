@@ -106,6 +106,72 @@ def test_a_cache_that_cannot_be_written_is_explained(
     assert load("sentiment").engine.name == "torch"  # auto needs no cache
 
 
+def test_auto_needs_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Whatever keeps a cache from being used, an embedded model answers, by torch."""
+    monkeypatch.setattr(engines, "has_gpu", lambda: False)
+    assert load("sentiment").engine.name == "onnx"
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(export_cache.os, "utime", refuse)
+    assert load("sentiment").engine.name == "onnx"  # it may be read
+    for folder in cache.iterdir():
+        (folder / "layer-0.onnx").write_bytes(b"no graph")
+    monkeypatch.setattr(export_cache, "remove_folder", refuse)
+    assert load("sentiment").engine.name == "torch"
+    monkeypatch.setattr(export_cache, "verify_folder", refuse)
+    assert load("sentiment").engine.name == "torch"
+    with pytest.raises(ConfigError, match=r"cannot be written \(Permission denied\); make room"):
+        load("sentiment", engine="onnx")
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(export_cache.Path, "home", nowhere)
+    assert load("sentiment").engine.name == "torch"
+    with pytest.raises(ConfigError, match="no home folder to keep exports in; set XDG_CACHE_HOME"):
+        load("sentiment", engine="onnx")
+
+
+def test_auto_needs_what_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime alone, which other packages bring, runs graphs and writes none."""
+    monkeypatch.setattr(engines, "has_gpu", lambda: False)
+    find = engines.importlib.util.find_spec
+    monkeypatch.setattr(
+        engines.importlib.util, "find_spec", lambda name: None if name == "onnx" else find(name)
+    )
+    name, reason = choose_engine("auto")
+    assert name == "torch"
+    assert reason.endswith("onnx and openvino are faster and not installed")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "cuda"}, "device cuda is for the engine torch"),
+        ({"dtype": "bfloat16"}, "dtype bfloat16 is for the engine torch"),
+        ({"compile": True}, "compile is for the engine torch"),
+    ],
+)
+def test_what_torch_alone_has_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = save_model(tmp_path / "model", "classify")
+    checkpoint, _ = load_checkpoint(model)
+    export_folder(checkpoint, tmp_path / "out")
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path / "out", **options)
+    with pytest.raises(ConfigError, match=message):
+        load(model, engine="onnx", **options)
+    assert load(tmp_path / "out", device="cpu", dtype="float32").verbs[:2] == ("embed", "classify")
+    if "device" in options:
+        out = str(tmp_path / "out")
+        assert cli.run(["classify", "the whale", "--model", out, "--device", "cuda"]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_an_unverified_checkpoint_is_known_by_its_files(tmp_path: Path) -> None:
     model = save_model(tmp_path / "model", "classify")
     verified = export_cache.identity(model)
@@ -130,6 +196,8 @@ def test_auto_is_the_fastest_that_can(
     assert choose_engine("auto", device="cuda:0")[0] == "torch"
     assert choose_engine("auto", dtype="bfloat16")[0] == "torch"
     assert choose_engine("auto", kernels="off")[0] == "torch"
+    finding = next(each for each in doctor.examine(tmp_path) if each.name == "engine")
+    assert finding.value.startswith(f"{order[0]} for embedded models, torch for your own: the fast")
     monkeypatch.setattr(engines, "is_installed", lambda name: name == order[1])
     second = f"{first}; {order[0]} is faster and not installed"
     assert choose_engine("auto") == (order[1], second)

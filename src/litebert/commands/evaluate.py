@@ -261,7 +261,7 @@ def _predictor(
     predictor = load(
         model,
         engine=engine,
-        device=device if is_plain else "auto",
+        device=device,
         batch_tokens=batch_tokens,
         threads=threads,
         unverified=unverified,

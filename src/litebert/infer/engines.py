@@ -18,12 +18,16 @@ from litebert.infer.graph_engine import GraphEngine, Graphs
 from litebert.infer.verbs import EngineChoice
 from litebert.threads import choose_threads
 
-_PACKAGES: dict[EngineName, str] = {"onnx": "onnxruntime", "openvino": "openvino"}
-"""What the engines beside torch, a core dependency, need."""
+_PACKAGES: dict[EngineName, tuple[str, ...]] = {
+    "torch": (),
+    "onnx": ("onnxruntime", "onnx"),
+    "openvino": ("openvino", "onnx"),
+}
+"""What the engines beside torch, a core dependency, need for a checkpoint: to export and run it."""
 
 
 def is_installed(engine: EngineName) -> bool:
-    return engine == "torch" or importlib.util.find_spec(_PACKAGES[engine]) is not None
+    return all(importlib.util.find_spec(name) is not None for name in _PACKAGES[engine])
 
 
 FASTEST: dict[Processor, tuple[EngineName, ...]] = {
@@ -78,6 +82,20 @@ def check_engine_name(engine: str) -> None:
     check_known("engine", engine, get_args(EngineChoice))
 
 
+def check_torch_alone(*, device: str, dtype: str, compile: bool) -> None:
+    """Refuse what only torch has where another engine computes, rather than ignore it."""
+    for flag, is_default in (
+        (f"device {device}", device in ("auto", "cpu")),
+        (f"dtype {dtype}", dtype in ("auto", "float32")),
+        ("compile", not compile),
+    ):
+        if not is_default:
+            raise ConfigError(
+                f"{flag} is for the engine torch, and ONNX Runtime and OpenVINO compute on the "
+                "processor; leave it out, or load the checkpoint with --engine torch"
+            )
+
+
 def open_export(
     folder: Path,
     *,
@@ -90,9 +108,10 @@ def open_export(
     exported = read_export(folder, unverified=unverified)
     runtime: Runtime = exported.header.runtime
     if engine not in ("auto", runtime):
+        instead = "load" if engine == "torch" else "export"
         raise ConfigError(
             f"{folder} was exported for {runtime}, and --engine asks for {engine}; leave the flag "
-            "out, or export the checkpoint for that engine"
+            f"out, or {instead} the checkpoint for that engine"
         )
     count = choose_threads(threads)
     if runtime == "onnx":

@@ -5,6 +5,7 @@ every byte of the checkpoint. Each is verified before it is used, and written ag
 damaged. The least recently used go first. torch is imported only to export.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -21,7 +22,13 @@ MOST_BYTES = 4 * 2**30
 
 
 def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise ConfigError(
+            "this user has no home folder to keep exports in; set XDG_CACHE_HOME, or take --engine "
+            "torch"
+        ) from error
     return Path(home) / "litebert" / "exports"
 
 
@@ -37,13 +44,8 @@ def cached_export(
     source = identity(folder, unverified=unverified)
     key = hashlib.sha256(f"{VERSION} {__version__} {runtime} {source}".encode()).hexdigest()
     target = _cache_folder() / f"{folder.resolve().name}-{runtime}-{key[:16]}"
-    if target.exists():
-        try:
-            verify_folder(target)
-            os.utime(target)
-            return target, ()
-        except CheckpointError:
-            remove_folder(target)
+    if _is_whole(target):
+        return target, ()
     notes = _export(folder, target, runtime, source, unverified=unverified)
     size = sum(path.stat().st_size for path in target.iterdir())
     _trim(target.parent, keep=target)
@@ -51,6 +53,23 @@ def cached_export(
         *notes,
         f"exported once for {runtime}: {target} ({size / 1e6:.0f} MB); --engine torch does without",
     )
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether an export is there and undamaged; a damaged one is removed."""
+    try:
+        if not target.exists():
+            return False
+        try:
+            verify_folder(target)
+        except CheckpointError:
+            remove_folder(target)
+            return False
+    except OSError as error:
+        raise _unusable(target, error) from error
+    with contextlib.suppress(OSError):  # a cache that may be read alone
+        os.utime(target)
+    return True
 
 
 def identity(folder: Path, *, unverified: bool = False) -> str:
@@ -67,11 +86,15 @@ def identity(folder: Path, *, unverified: bool = False) -> str:
 
 def _trim(root: Path, *, keep: Path) -> None:
     """Remove the least recently used exports beyond MOST_FOLDERS and MOST_BYTES."""
-    folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    folders: list[tuple[float, int, Path]] = []
+    for path in root.iterdir():
+        with contextlib.suppress(OSError):  # another process trims too
+            if path.is_dir() and not path.name.startswith("."):
+                size = sum(each.stat().st_size for each in path.iterdir())
+                folders.append((path.stat().st_mtime, size, path))
     total = 0
-    for number, path in enumerate(folders):
-        total += sum(each.stat().st_size for each in path.iterdir())
+    for number, (_, size, path) in enumerate(sorted(folders, reverse=True)):
+        total += size
         if path != keep and (number >= MOST_FOLDERS or total > MOST_BYTES):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -80,7 +103,7 @@ def _export(
     folder: Path, target: Path, runtime: Runtime, source: str, *, unverified: bool
 ) -> tuple[str, ...]:
     from litebert.files import write_folder
-    from litebert.infer.export.folder import ExportOptions, write_export
+    from litebert.infer.export.folder import ExportOptions, left_out, write_export
     from litebert.loading import load_checkpoint
 
     checkpoint, notes = load_checkpoint(folder, unverified=unverified)
@@ -92,8 +115,12 @@ def _export(
             replace=True,  # another process may have been faster
         )
     except OSError as error:
-        raise ConfigError(
-            f"{target} cannot be written ({error.strerror}); make room there, set XDG_CACHE_HOME, "
-            "or take --engine torch"
-        ) from error
-    return notes
+        raise _unusable(target, error) from error
+    return notes + left_out(checkpoint.model.config)
+
+
+def _unusable(target: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{target} cannot be written ({error.strerror}); make room there, set XDG_CACHE_HOME, or "
+        "take --engine torch"
+    )

@@ -413,7 +413,12 @@ def load(
     `threshold` on; None for the calibrated one. Predictions then have a depth. `unverified` loads
     a model whose manifest.json is missing or does not match its files.
     """
-    from litebert.infer.engines import check_engine_name, choose_engine, open_export
+    from litebert.infer.engines import (
+        check_engine_name,
+        check_torch_alone,
+        choose_engine,
+        open_export,
+    )
     from litebert.infer.exported import is_export
     from litebert.loading import find_checkpoint
     from litebert.models.index import default_model
@@ -425,7 +430,10 @@ def load(
         raise ConfigError(f"a model is the path of a folder or a name; got {shorten(folder)}")
     path = find_checkpoint(source)
     name, _ = choose_engine(engine, device=device, dtype=dtype, compile=compile, kernels=kernels)
-    exported, notes = (path, ()) if is_export(path) else _cached(path, engine, name, unverified)
+    has_graphs = is_export(path)
+    if has_graphs or name != "torch":
+        check_torch_alone(device=device, dtype=dtype, compile=compile)
+    exported, notes = (path, ()) if has_graphs else _cached(path, engine, name, unverified)
     if exported is not None:
         opened = open_export(
             exported,
