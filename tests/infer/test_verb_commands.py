@@ -243,3 +243,21 @@ def test_texts_that_the_model_cannot_read_are_told(
     assert "knows no character of the text '𓀀'" in capsys.readouterr().err
     assert cli.run(["classify", "the whale", "--model", folder]) == 0
     assert capsys.readouterr().err == ""
+    assert cli.run(["pair", "the whale " * 12, "a fox " * 12, "--model", folder]) == 0
+    assert "and the pair with 'the whale the" in capsys.readouterr().err
+    whole = str(save_model(tmp_path / "whole", "masked", "tag", "span", "choose"))
+    for command in (
+        ["fill", "𓀀 [MASK]"],
+        ["tag", "𓀀 𓀀"],
+        ["answer", "who ?", "--context", "𓀀"],
+        ["choose", "a fox", "a dog", "--context", "𓀀", "--question", "who ?"],
+    ):
+        assert cli.run([*command, "--model", whole]) == 0
+        assert "knows no character of the text '𓀀" in capsys.readouterr().err
+    assert cli.run(["fill", "[MASK]", "--model", whole]) == 0
+    assert cli.run(["tag", long, "--model", whole]) == 0
+    assert capsys.readouterr().err == ""
+    assert cli.run(["fill", f"[MASK] {long}", "--model", whole]) == 0
+    assert "the model reads 64 tokens, and the text '[MASK] the" in capsys.readouterr().err
+    assert cli.run(["answer", " ", "--context", "a fox", "--model", whole]) == 3
+    assert "the text for question is empty" in capsys.readouterr().err

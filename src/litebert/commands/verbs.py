@@ -27,11 +27,10 @@ from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.files import open_atomic, to_json
 from litebert.infer.formats import guesses_to_dict, to_dict
-from litebert.infer.verbs import EngineChoice, Verb
+from litebert.infer.verbs import MASK, EngineChoice, Verb, answer_example
 from litebert.models.index import default_model
 from litebert.packing import num_special
 from litebert.tasks.decode.exits import Criterion
-from litebert.tasks.examples import AnswerExample
 from litebert.terminal import write_line
 from litebert.text.vocabulary import SPACE
 
@@ -57,6 +56,8 @@ Text = Annotated[str, POSITIONAL]
 
 FEW = 500
 """Characters, of all texts, that one thread computes."""
+_CUT = ("fill", "embed", "classify", "pair", "regress")
+"""Verbs that cut what is too long at its end; answer and tag read all of it in windows."""
 _MOST_CHECKED = 1000
 """Texts up to which the command looks whether the model could read them."""
 MAX_COMPARED = 100
@@ -82,7 +83,9 @@ def fill(
     """
     inputs = _read_texts(texts)
     threads = _enough(threads, inputs)
-    predictions = _load(model, engine, device, threads, unverified, "fill").fill(inputs, top=top)
+    predictor = _load(model, engine, device, threads, unverified, "fill")
+    predictions = predictor.fill(inputs, top=top)
+    _note_unread(predictor, "fill", [(text,) for text in inputs])
     rows = [
         {"text": text} | guesses_to_dict(guesses)
         for text, guesses in zip(inputs, predictions, strict=True)
@@ -133,7 +136,7 @@ def embed(
     threads = _enough(threads, inputs)
     predictor = _load(model, engine, device, threads, unverified, "embed")
     vectors = predictor.embed(inputs, pooling=pooling, normalize=normalize, dimensions=dimensions)
-    _note_unread(predictor, inputs)
+    _note_unread(predictor, "embed", [(text,) for text in inputs])
     if out is not None:
         try:
             with open_atomic(out) as file:
@@ -184,7 +187,7 @@ def classify(
         model, engine, device, threads, unverified, "classify", exit=exit, threshold=threshold
     )
     predictions = predictor.classify(inputs)
-    _note_unread(predictor, inputs)
+    _note_unread(predictor, "classify", [(text,) for text in inputs])
     _print(
         [{"text": text} | to_dict(each) for text, each in zip(inputs, predictions, strict=True)],
         lambda row: f"{row['text']}\n  {_best(row)}",
@@ -218,7 +221,7 @@ def pair(
         model, engine, device, threads, unverified, "pair", exit=exit, threshold=threshold
     )
     prediction = predictor.pair(first, second)
-    _note_unread(predictor, [first, second])
+    _note_unread(predictor, "pair", [(first, second)])
     row = {"first": first, "second": second} | to_dict(prediction)
     _print([row], _best, json=json)
 
@@ -249,7 +252,7 @@ def regress(
         model, engine, device, threads, unverified, "regress", exit=exit, threshold=threshold
     )
     value = predictor.regress(first, second)
-    _note_unread(predictor, [first] if second is None else [first, second])
+    _note_unread(predictor, "regress", [(first,) if second is None else (first, second)])
     row = {"first": first, "second": second, "value": value}
     _print([row], lambda row: f"{row['value']:.4f}", json=json)
 
@@ -275,9 +278,9 @@ def choose(
         context: The text that the question is about.
         question: The question; an option replaces a "_" in it.
     """
-    prediction = _load(model, engine, device, threads, unverified, "choose").choose(
-        context=context, question=question, options=options
-    )
+    predictor = _load(model, engine, device, threads, unverified, "choose")
+    prediction = predictor.choose(context=context, question=question, options=options)
+    _note_unread(predictor, "choose", [(context, question, *options)])
     row = {"question": question, "options": list(options)} | to_dict(prediction)
     row |= {"option": options[prediction.index]}
 
@@ -311,12 +314,10 @@ def answer(
         json: Print one JSON object, with the other candidates.
     """
     text = _read_input() if context == "-" else context
-    example = AnswerExample(key="", question=question, context=text)
-    prediction = next(
-        _load(model, engine, device, threads, unverified, "answer").predict(
-            [example], kind="answer"
-        )
-    )
+    example = answer_example(question, text)
+    predictor = _load(model, engine, device, threads, unverified, "answer")
+    prediction = next(predictor.predict([example], kind="answer"))
+    _note_unread(predictor, "answer", [(question, text)])
 
     def line(row: Row) -> str:
         if row["text"] is None:
@@ -347,7 +348,9 @@ def tag(
     """
     inputs = _read_texts(texts)
     threads = _enough(threads, inputs)
-    predictions = _load(model, engine, device, threads, unverified, "tag").tag(inputs)
+    predictor = _load(model, engine, device, threads, unverified, "tag")
+    predictions = predictor.tag(inputs)
+    _note_unread(predictor, "tag", [(text,) for text in inputs])
     rows = [
         {"words": text.split()} | to_dict(each)
         for text, each in zip(inputs, predictions, strict=True)
@@ -389,27 +392,35 @@ def _load(
     return predictor
 
 
-def _note_unread(predictor: "Predictor", texts: Sequence[str]) -> None:
-    """Say which texts the model could not read: those of unknown characters alone, and those with
-    more tokens than it takes. Of many texts, the first that was."""
-    tokenizer, card = predictor.tokenizer, predictor.card
-    limit = predictor.engine.config.encoder.max_positions if card is None else card.max_length
+def _note_unread(predictor: "Predictor", verb: Verb, rows: Sequence[Sequence[str]]) -> None:
+    """Say which texts the model could not read: those of unknown characters alone, and rows with
+    more tokens than it takes. Of many, the first that was."""
+    tokenizer = predictor.tokenizer
+    limit = predictor.engine.config.encoder.max_positions
+    if verb in predictor.cards:
+        limit = predictor.cards[verb].max_length
     noted = set()
-    for text in texts[:_MOST_CHECKED]:
-        ids = tokenizer.encode(text)
-        known = {tokenizer.tokens[id] for id in ids if id != tokenizer.unk_id} - {SPACE}
-        if "unknown" not in noted and not known:
-            noted.add("unknown")
-            note(
-                f"the model knows no character of the text {shorten(text)}, so that its answer "
-                "says nothing about it"
-            )
-        if "long" not in noted and len(ids) + num_special(False) > limit:
+    for texts in rows[:_MOST_CHECKED]:
+        count = num_special(len(texts) > 1)
+        for text in texts:
+            masks = text.count(MASK) if verb == "fill" else 0
+            seen = text.replace(MASK, " ") if masks else text
+            ids = tokenizer.encode(seen)
+            count += len(ids) + masks
+            known = {tokenizer.tokens[id] for id in ids if id != tokenizer.unk_id} - {SPACE}
+            if "unknown" not in noted and seen.strip() and not known:
+                noted.add("unknown")
+                note(
+                    f"the model knows no character of the text {shorten(text)}, so that its answer "
+                    "says nothing about it"
+                )
+        if verb in _CUT and "long" not in noted and count > limit:
             noted.add("long")
-            note(
-                f"the model reads {limit} tokens, and the text {shorten(text)} has "
-                f"{len(ids) + num_special(False):,}: its end was not read"
-            )
+            longest = shorten(max(texts, key=len))
+            shown = f"the text {longest} has {count:,}: its end was not read"
+            if len(texts) > 1:
+                shown = f"the pair with {longest} has {count:,}: the longer text's end was not read"
+            note(f"the model reads {limit} tokens, and {shown}")
 
 
 def _enough(threads: int | None, texts: Sequence[str]) -> int | None:
