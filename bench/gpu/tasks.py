@@ -537,7 +537,7 @@ def embed_ratio(speeds: dict[str, float]) -> dict[str, Any]:
             "to_their_default": None if default is None else round(speed / default, 2),
         }
         for name, speed in mine.items()
-    } | {"wanted": 2.0}
+    } | {"wanted": 2.5}
 
 
 def predictor(setting: Setting, **settings: Any) -> Predictor:
