@@ -12,15 +12,15 @@ import torch
 from jaxtyping import install_import_hook
 
 EVERY_TYPE = """
-    api commands convert demo files infer.engine infer.files infer.formats infer.output
-    infer.streaming infer.torch_engine
-    infer.verbs kernels.gate loading model packing storage.difference storage.int8 storage.snapshot
+    api commands convert demo doctor files infer kernels.gate loading model models packing
+    storage.difference storage.int8 storage.snapshot
     tasks.benchmarks tasks.decode tasks.encode tasks.heads tasks.scores tasks.tables.split
     text.normalize text.offsets text.sentence_words text.sentences
 """
 SHAPES = """
-    data objective optim report storage.checkpoint text.tokenizer text.vocabulary train.evaluate
-    train.finetune train.folder train.learner train.log train.loop train.pretrain train.run
+    config data lab objective optim recipes report serve storage.checkpoint text.tokenizer
+    text.vocabulary threads train.evaluate train.finetune train.folder train.learner train.log
+    train.loop train.pretrain train.run
 """
 """Where only arrays are checked: many tests of these pass a wrong option on purpose."""
 

@@ -145,5 +145,5 @@ def _num_rows(inputs: Arrays) -> int:
     """Tokens, texts or masks of a batch."""
     if "states" not in inputs:
         return inputs["token_ids"].size
-    states = inputs["states"]
-    return states.size // states.shape[-1]
+    states: np.ndarray = inputs["states"]
+    return states.size // int(states.shape[-1])
