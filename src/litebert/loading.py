@@ -47,6 +47,15 @@ def load_checkpoint(
             f"{path} was written by litebert export and can only predict; give the checkpoint that "
             "it came from"
         )
+    if (
+        (path / "onnx" / "model.onnx").is_file()
+        and not any(path.glob("*.safetensors"))
+        and not any(path.glob("*.bin"))
+    ):
+        raise CheckpointError(
+            f"{path} holds a graph for other programs (litebert export --whole) and no weights; "
+            "give the checkpoint that it came from, or export that without --whole"
+        )
     return load_source(path, unverified=unverified)
 
 

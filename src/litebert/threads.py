@@ -43,8 +43,8 @@ def choose_threads(
     the `stored` one (of a run that resumes) where there are as many cores, else the cores that are
     free now; the last two at most `limit`, what the process already keeps to."""
     if requested is not None:
-        if not 1 <= requested <= MAX_THREADS:
-            raise ConfigError(f"threads is a number from 1 to {MAX_THREADS}; got {requested}")
+        if type(requested) is not int or not 1 <= requested <= MAX_THREADS:
+            raise ConfigError(f"threads is a number from 1 to {MAX_THREADS}; got {requested!r}")
         return Threads(requested, "as requested")
     if (explicit := _environment_threads()) is not None:
         return Threads(explicit, "OMP_NUM_THREADS")

@@ -416,6 +416,25 @@ def test_the_score_before_and_after_is_reported_and_a_loss_refused(
     assert "accuracy: 90.0 before, 80.0 after" in capsys.readouterr().out
 
 
+def test_a_folder_that_cannot_be_written_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(model_of(tmp_path, ("classify",)).save(tmp_path / "model"))
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file" / "out", tmp_path / ("x" * 300)):
+        assert cli.run(["export", "--model", model, "--out", str(out)]) == 3
+        assert "cannot be written (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [0, "2", 1.5, True])
+def test_numbers_that_are_none_are_refused(exported: Path, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"threads is a number from 1 to 1024; got {value!r}"):
+        load(exported, threads=value)
+    if isinstance(value, int):  # the tests' own check of types refuses the others
+        with pytest.raises(ConfigError, match=f"batch_tokens is a whole .* got {value!r}"):
+            load(exported, batch_tokens=value)
+
+
 def test_a_model_without_a_task_is_checked_by_texts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -441,3 +460,12 @@ def test_ranges_clip_outliers_where_that_errs_less() -> None:
 
     assert high < 15
     assert error(low, high) < 0.7 * error(-6, 20)
+
+
+def test_openvino_says_why_a_graph_does_not_run(tmp_path: Path) -> None:
+    checkpoint = model_of(tmp_path, ("classify",))
+    export_folder(checkpoint, tmp_path / "out", ExportOptions(runtime="openvino"))
+    weights = tmp_path / "out" / "layer-0.bin"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=r"does not run: (?!Exception from).*; it is damaged"):
+        load(tmp_path / "out", unverified=True).embed("the whale")

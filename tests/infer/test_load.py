@@ -91,7 +91,7 @@ def test_what_is_not_a_model_is_refused(tmp_path: Path, pretrained: Path) -> Non
         match=r"the model has no tokenizer beside it; copy its spiece\.model into the folder",
     ):
         load(bare)
-    with pytest.raises(ConfigError, match="batch_tokens is at least 1; got 0"):
+    with pytest.raises(ConfigError, match="batch_tokens is a whole number from 1; got 0"):
         load(pretrained, batch_tokens=0)
     for device in ("gpu", "cuda:77"):
         with pytest.raises(

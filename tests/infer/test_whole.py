@@ -15,7 +15,7 @@ import transformers
 
 from litebert import cli
 from litebert.config import HeadKind, ModelConfig
-from litebert.errors import ConfigError
+from litebert.errors import CheckpointError, ConfigError
 from litebert.infer.export import check
 from litebert.infer.export.check import WholeGraph
 from litebert.infer.export.folder import ExportOptions, export_folder, export_model
@@ -114,6 +114,8 @@ def test_what_one_graph_cannot_do_is_refused(
     assert cli.run(command) == 0
     assert "onnx/model.onnx" in capsys.readouterr().out
     assert load(model).verbs
+    with pytest.raises(CheckpointError, match=r"holds a graph for other programs .* no weights"):
+        load(tmp_path / "out")
 
 
 EXAMPLES: dict[HeadKind, list[Any]] = {

@@ -184,8 +184,8 @@ class Engine(ABC):
 
 def check_engine(config: ModelConfig, tokenizer: Tokenizer | None, batch_tokens: int) -> Tokenizer:
     """The tokenizer, where it fits the model."""
-    if batch_tokens < 1:
-        raise ConfigError(f"batch_tokens is at least 1; got {batch_tokens}")
+    if type(batch_tokens) is not int or batch_tokens < 1:
+        raise ConfigError(f"batch_tokens is a whole number from 1; got {batch_tokens!r}")
     if tokenizer is None:
         raise CheckpointError(
             "the model has no tokenizer beside it; copy its spiece.model into the folder to "

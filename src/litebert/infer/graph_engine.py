@@ -314,7 +314,9 @@ def _best(
 
 def failed(exported: Exported, graph: str, error: Exception) -> str:
     """A sentence about a graph that a runtime refused."""
-    reason = str(error).strip().splitlines()[0]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # OpenVINO says first where in its own source
+    reason = next((line for line in lines if not line.startswith("Exception from ")), lines[0])
     return (
         f"the graph {graph} in {exported.folder} does not run: {reason}; it is damaged or of "
         "another model, export the model again"

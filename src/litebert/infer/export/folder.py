@@ -1,12 +1,14 @@
 """litebert export: a checkpoint in, a folder of graphs out, complete or absent."""
 
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from litebert.checks import shorten
 from litebert.config import ModelConfig
 from litebert.errors import ConfigError, DataError, MissingExtraError
 from litebert.files import to_json, write_folder
@@ -62,7 +64,7 @@ def export_model(
     model: Path | str, out: Path | str, options: ExportOptions, *, unverified: bool = False
 ) -> tuple[ExportReport, tuple[str, ...]]:
     """Load a model of any kind, export and check it; what it costs, and notes."""
-    if Path(out).exists():
+    if os.path.exists(out):  # not Path.exists, which raises where a name is too long
         raise ConfigError(f"{out} exists; choose another --out or remove it")
     checkpoint, notes = load_checkpoint(model, unverified=unverified)
     report = export_folder(checkpoint, out, options)
@@ -108,7 +110,12 @@ def export_folder(
             _check_loss(report)
         reports.append(report)
 
-    write_folder(out, write)
+    try:
+        write_folder(out, write)
+    except OSError as error:
+        raise DataError(
+            f"{shorten(str(out))} cannot be written ({error.strerror}); choose another --out"
+        ) from error
     return reports[0]
 
 
