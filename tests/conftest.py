@@ -12,13 +12,13 @@ import torch
 from jaxtyping import install_import_hook
 
 EVERY_TYPE = """
-    api commands convert demo doctor files infer kernels.gate loading model models packing
+    api commands convert demo doctor files kernels.gate loading model models packing
     storage.difference storage.int8 storage.snapshot
     tasks.benchmarks tasks.decode tasks.encode tasks.heads tasks.scores tasks.tables.split
     text.normalize text.offsets text.sentence_words text.sentences
 """
 SHAPES = """
-    config data lab objective optim recipes report serve storage.checkpoint text.tokenizer
+    config data infer lab objective optim recipes report serve storage.checkpoint text.tokenizer
     text.vocabulary threads train.evaluate train.finetune train.folder train.learner train.log
     train.loop train.pretrain train.run
 """

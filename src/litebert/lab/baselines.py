@@ -39,7 +39,7 @@ _GLOVE_MOST, _GLOVE_POWER = 100.0, 0.75
 _GLOVE_STEPS, _GLOVE_ROWS = 30, 512
 _GLOVE_BYTES = 8 * 2**30
 _INFER_STEPS = 50
-Table = Float[Tensor, "rows size"]
+Table = Float[Tensor, "_rows size"]
 Tokens = Int[Tensor, " tokens"]
 
 
