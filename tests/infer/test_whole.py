@@ -124,7 +124,9 @@ EXAMPLES: dict[HeadKind, list[Any]] = {
     "regress": [text_example(text, "the old fox .") for text in texts(6)],
     "choose": [
         choice_example(context, "who ?", options)
-        for context, options in zip(texts(3), (["a", "b"], ["c"] * 3, ["x", "y z"]), strict=True)
+        for context, options in zip(
+            texts(3), (["a", "b"], ["c", "d", "e f"], ["x", "y z"]), strict=True
+        )
     ],
     "tag": [tag_example(text) for text in texts(6)],
     "span": [answer_example("who ?", text) for text in texts(4, seed=3)],
