@@ -59,6 +59,21 @@ os.kill(os.getpid(), signal.SIGTERM)
 """
 
 
+SIGNAL_STACK = """
+import ctypes
+from litebert.infer.predictor import load
+
+def stack():
+    now = ctypes.create_string_buffer(64)
+    assert ctypes.CDLL(None).sigaltstack(None, now) == 0
+    return now.raw
+
+before = stack()
+load({model!r}, engine="openvino").embed("the whale")
+print(stack() == before)
+"""
+
+
 @pytest.mark.parametrize("engine", ["onnx", "openvino"])
 def test_signals_are_handled_after_models_have_gone(tmp_path: Path, engine: str) -> None:
     checkpoint, _ = load_checkpoint(save_model(tmp_path / "model", "masked"))
@@ -68,6 +83,14 @@ def test_signals_are_handled_after_models_have_gone(tmp_path: Path, engine: str)
     command = [sys.executable, "-X", "faulthandler", "-c", SIGNALED, *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+
+
+def test_openvino_leaves_the_signal_stack_alone(tmp_path: Path) -> None:
+    """Handlers need more than the few kilobytes of its own."""
+    load(save_model(tmp_path / "model", "masked"), engine="openvino").embed("the whale")
+    code = SIGNAL_STACK.format(model=str(tmp_path / "model"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_a_damaged_export_is_made_again_and_another_checkpoint_gets_its_own(

@@ -18,9 +18,12 @@ except ImportError as error:
     raise MissingExtraError("openvino", extra="openvino", purpose="the engine openvino") from error
 
 CORE = openvino.Core()
-"""One for the life of the process: each that compiles sets a signal stack for its thread, and after
-two of them are gone the thread's is unmapped (OpenVINO 2026.4), so that a signal ends the
-process."""
+"""One for the life of the process: each gives the thread that loads its plugin a signal stack of a
+few kilobytes (OpenVINO 2026.4), which is unmapped after two of them are gone: a signal is then a
+segmentation fault."""
+_loading = threading.Thread(target=CORE.get_property, args=("CPU", "FULL_DEVICE_NAME"))
+_loading.start()  # the plugin, in a thread that ends: ours keeps the stack that it has
+_loading.join()
 _WIDE = "masked"
 """The graph whose outputs are as wide as the vocabulary."""
 _SHAPES = 64
