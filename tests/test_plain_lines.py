@@ -57,7 +57,7 @@ LEFT_TO_TYRO = {
 
 def command_of(name: str) -> Any:
     module, function = cli.COMMANDS[name][0].split(":")
-    return getattr(importlib.import_module(module), function)
+    return getattr(importlib.import_module(f"litebert.commands.{module}"), function)
 
 
 def as_read_by_tyro(name: str, args: list[str]) -> tuple[list[Any], dict[str, Any]]:

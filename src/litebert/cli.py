@@ -23,100 +23,64 @@ from litebert.terminal import write_line
 
 INTERRUPTED = 75
 
-# command → (module:function, what it does)
+# command → (module:function in commands/, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (
-        "litebert.commands.demo:demo",
+        "demo:demo",
         "From raw text to predictions on a small corpus, in minutes on two cores.",
     ),
-    "info": (
-        "litebert.commands.about:info",
-        "Parameters, FLOPs per token and memory of a preset.",
-    ),
-    "doctor": ("litebert.commands.about:doctor", "What this machine can do, and what is missing."),
-    "models": (
-        "litebert.commands.about:models",
-        "The models that come with litebert, and their scores.",
-    ),
-    "tokenizer train": (
-        "litebert.commands.tokenizer:train",
-        "Train a vocabulary on a corpus.",
-    ),
-    "data build": ("litebert.commands.data:build", "Turn a corpus into shards of token ids."),
-    "data show": (
-        "litebert.commands.data:show",
-        "Print training examples as a person would read them.",
-    ),
-    "pretrain": ("litebert.commands.pretrain:pretrain", "Pretrain an encoder on shards."),
-    "finetune": (
-        "litebert.commands.finetune:finetune",
-        "Fine-tune a model for GLUE, SQuAD, RACE or your own files.",
-    ),
+    "info": ("about:info", "Parameters, FLOPs per token and memory of a preset."),
+    "doctor": ("about:doctor", "What this machine can do, and what is missing."),
+    "models": ("about:models", "The models that come with litebert, and their scores."),
+    "tokenizer train": ("tokenizer:train", "Train a vocabulary on a corpus."),
+    "data build": ("data:build", "Turn a corpus into shards of token ids."),
+    "data show": ("data:show", "Print training examples as a person would read them."),
+    "pretrain": ("pretrain:pretrain", "Pretrain an encoder on shards."),
+    "finetune": ("finetune:finetune", "Fine-tune a model for GLUE, SQuAD, RACE or your own files."),
     "finetune embed": (
-        "litebert.commands.finetune_embed:embed",
+        "finetune_embed:embed",
         "Tune embeddings on pairs, triplets, NLI, texts or a teacher's vectors.",
     ),
-    "evaluate": (
-        "litebert.commands.evaluate:evaluate",
-        "Score a fine-tuned model on a split of a task.",
-    ),
+    "evaluate": ("evaluate:evaluate", "Score a fine-tuned model on a split of a task."),
     "evaluate masked": (
-        "litebert.commands.evaluate_pretrained:masked",
+        "evaluate_pretrained:masked",
         "Masked-token loss of any model on any text.",
     ),
     "evaluate blimp": (
-        "litebert.commands.evaluate_pretrained:blimp",
+        "evaluate_pretrained:blimp",
         "Minimal pairs of grammar, without fine-tuning.",
     ),
     "evaluate similarity": (
-        "litebert.commands.evaluate_pretrained:similarity",
+        "evaluate_pretrained:similarity",
         "Cosines of any model's vectors against scored pairs.",
     ),
     "evaluate retrieval": (
-        "litebert.commands.evaluate_pretrained:retrieval",
+        "evaluate_pretrained:retrieval",
         "Find documents by any model's vectors, beside BM25.",
     ),
-    "ensemble": (
-        "litebert.commands.evaluate:ensemble",
-        "Average fine-tuned models, selected on dev.",
-    ),
-    "predict": (
-        "litebert.commands.predict:predict",
-        "Predict for every row of a file of any size.",
-    ),
-    "fill": ("litebert.commands.verbs:fill", "Predict the tokens behind [MASK]."),
-    "embed": ("litebert.commands.verbs:embed", "Turn texts into vectors."),
-    "classify": ("litebert.commands.verbs:classify", "Label texts with a fine-tuned model."),
-    "pair": ("litebert.commands.verbs:pair", "Label a pair of texts."),
-    "regress": (
-        "litebert.commands.verbs:regress",
-        "Score a text, or a pair of texts, with a number.",
-    ),
-    "choose": ("litebert.commands.verbs:choose", "Choose the right one of several options."),
-    "answer": ("litebert.commands.verbs:answer", "Find the answer to a question in a text."),
-    "tag": ("litebert.commands.verbs:tag", "Tag the words of texts."),
-    "serve": ("litebert.commands.serve:serve", "Serve models over HTTP."),
-    "report": (
-        "litebert.commands.report:report",
-        "Write one HTML page about a run, or several side by side.",
-    ),
-    "lab list": (
-        "litebert.commands.lab:list_studies",
-        "The studies: the paper's tables, and more.",
-    ),
-    "lab run": ("litebert.commands.lab:run", "Run studies: rows × seeds, whatever is missing."),
-    "lab table": ("litebert.commands.lab:table", "A study's table: Markdown, CSV or LaTeX."),
-    "lab plot": ("litebert.commands.lab:plot", "A study's picture: SVG and PNG."),
-    "lab pack": ("litebert.commands.lab:pack", "A study's results without its weights."),
-    "lab unpack": ("litebert.commands.lab:unpack", "Packed results back into a study's folder."),
+    "ensemble": ("evaluate:ensemble", "Average fine-tuned models, selected on dev."),
+    "predict": ("predict:predict", "Predict for every row of a file of any size."),
+    "fill": ("verbs:fill", "Predict the tokens behind [MASK]."),
+    "embed": ("verbs:embed", "Turn texts into vectors."),
+    "classify": ("verbs:classify", "Label texts with a fine-tuned model."),
+    "pair": ("verbs:pair", "Label a pair of texts."),
+    "regress": ("verbs:regress", "Score a text, or a pair of texts, with a number."),
+    "choose": ("verbs:choose", "Choose the right one of several options."),
+    "answer": ("verbs:answer", "Find the answer to a question in a text."),
+    "tag": ("verbs:tag", "Tag the words of texts."),
+    "serve": ("serve:serve", "Serve models over HTTP."),
+    "report": ("report:report", "Write one HTML page about a run, or several side by side."),
+    "lab list": ("lab:list_studies", "The studies: the paper's tables, and more."),
+    "lab run": ("lab:run", "Run studies: rows × seeds, whatever is missing."),
+    "lab table": ("lab:table", "A study's table: Markdown, CSV or LaTeX."),
+    "lab plot": ("lab:plot", "A study's picture: SVG and PNG."),
+    "lab pack": ("lab:pack", "A study's results without its weights."),
+    "lab unpack": ("lab:unpack", "Packed results back into a study's folder."),
     "convert": (
-        "litebert.commands.convert:convert",
+        "convert:convert",
         "Convert weights from and to Hugging Face, and from Google's checkpoints.",
     ),
-    "export": (
-        "litebert.commands.export:export",
-        "Export a model for ONNX Runtime or OpenVINO, in float32 or int8.",
-    ),
+    "export": ("export:export", "Export a model for ONNX Runtime or OpenVINO, in float32 or int8."),
 }
 
 
@@ -225,7 +189,9 @@ def _find(args: list[str]) -> tuple[str | None, list[str]]:
 
 def _load(name: str) -> Callable[..., Any]:
     module, function = COMMANDS[name][0].split(":")
-    loaded: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    loaded: Callable[..., Any] = getattr(
+        importlib.import_module(f"litebert.commands.{module}"), function
+    )
     return loaded
 
 
