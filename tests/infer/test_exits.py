@@ -1,6 +1,7 @@
 """Early exit in batches: every engine lets rows leave where the rule says, rows that stay get the
 full depth's answer, and layers are saved."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from litebert import cli
 from litebert.config import HeadKind, ModelConfig
 from litebert.errors import ConfigError
 from litebert.infer.export.folder import ExportOptions, export_folder
@@ -137,6 +139,18 @@ def test_the_calibrated_threshold_is_the_default(tmp_path: Path) -> None:
         load(folder, device="cpu", exit="luck", threshold=0.5)
     with pytest.raises(ConfigError, match="a threshold is of an exit, and none is given"):
         load(folder, device="cpu", threshold=0.9)
+
+
+def test_regress_tells_after_how_many_layers_a_text_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = checkpoint_of(tmp_path, "regress", "one").save(tmp_path / "model")
+    early = ["--model", str(folder), "--exit", "patience", "--threshold", "1", "--json"]
+    assert cli.run(["regress", "the old fox .", *early]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert 1 <= answer["depth"] <= 4
+    predictor = load(folder, exit="patience", threshold=1.0)
+    assert answer["value"] == pytest.approx(predictor.regress("the old fox ."), abs=1e-5)
 
 
 def test_a_model_without_exits_says_how_to_get_them(tmp_path: Path) -> None:

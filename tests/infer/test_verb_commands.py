@@ -57,6 +57,20 @@ def test_a_one_liner_answers_a_person_and_a_program(
     assert "{" not in person.out
 
 
+@pytest.mark.parametrize("verb", CASES)
+def test_a_few_words_are_computed_by_one_thread(
+    verb: str, folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tried(threads: int) -> float:
+        raise AssertionError("no core is tried out for a few words")
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("litebert.threads.num_cores", lambda: 4)
+    monkeypatch.setattr("litebert.threads.free_cores", tried)
+    head, args, _ = CASES[verb]
+    assert cli.run([verb, *args, "--model", folders[head], "--json"]) == 0
+
+
 def test_classify_says_what_python_says(
     folders: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

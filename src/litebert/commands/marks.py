@@ -27,7 +27,6 @@ class Arg:
     metavar: str | None = None
 
 
-@dataclass(frozen=True)
 class Positional:
     """Marks a parameter that is no flag."""
 
@@ -87,6 +86,31 @@ Minutes = Annotated[
 BatchTokens = Annotated[
     int | None, Arg(help="Tokens per batch, padding included; fewer need less memory.")
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing:
+    """A parameter whose fields are flags among the command's own, and arguments of `load`."""
+
+    engine: Engine = "auto"
+    device: Device = "auto"
+    threads: Threads = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading(Computing):
+    unverified: Unverified = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExitLoading(Computing):
+    """Of a verb whose texts may leave early."""
+
+    exit: Exit = None
+    threshold: Threshold = None
+    unverified: Unverified = False
+
+
 OUTPUTS = frozenset({"out", "submit", "quarantine", "target", "curve"})
 """Parameters that name what a command writes."""
 _NUMBERS: dict[Any, str] = {int: r"\d{1,9}", float: r"\d{1,9}(?:\.\d{1,17})?"}
@@ -103,23 +127,42 @@ def read_plain(
     """The positional and named arguments of a call; None where tyro has to read the line."""
     hints = get_type_hints(command, include_extras=True)
     positional: list[Any] = []
-    kinds: dict[str, tuple[str, Any]] = {}
-    named: dict[str, Any] = {}
-    parameters = inspect.signature(command).parameters
-    for name, parameter in parameters.items():
-        kind, default = _plain_kind(hints[name]), parameter.default
-        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            positional.append(kind)
-            continue
-        if default is not inspect.Parameter.empty:
-            named[name] = default
-        if kind is not None and name not in OUTPUTS:
-            kinds[f"--{name.replace('_', '-')}"] = name, kind
+    flags: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_computing(hints[name]):
+            flags |= fields_of(hints[name])
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            positional.append(_plain_kind(hints[name]))
+        else:
+            flags[name] = hints[name], parameter.default
+    named = {
+        name: default
+        for name, (_, default) in flags.items()
+        if default is not inspect.Parameter.empty
+    }
+    kinds = {
+        f"--{name.replace('_', '-')}": (name, kind)
+        for name, (hint, _) in flags.items()
+        if name not in OUTPUTS and (kind := _plain_kind(hint)) is not None
+    }
     texts = _read_flags(args, kinds, named)
     values = None if texts is None else _read_positional(texts, positional)
-    if values is None or len(values) + len(named) < len(parameters):  # a required flag is missing
+    if values is None or len(named) < len(flags):  # a required flag is missing
         return None
+    for name, hint in hints.items():
+        if is_computing(hint):
+            named[name] = hint(**{field: named.pop(field) for field in fields_of(hint)})
     return values, named
+
+
+def is_computing(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Computing)
+
+
+def fields_of(settings: type[Computing]) -> dict[str, tuple[Any, Any]]:
+    """The type and the default of each field, in the order of help."""
+    hints = get_type_hints(settings, include_extras=True)
+    return {name: (hint, getattr(settings, name)) for name, hint in hints.items()}
 
 
 def _read_flags(

@@ -5,16 +5,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import UseAppendAction, arg
 
-from litebert.commands.marks import (
-    BatchTokens,
-    Device,
-    Engine,
-    Exit,
-    Threads,
-    Threshold,
-    Unverified,
-    note,
-)
+from litebert.commands.marks import BatchTokens, ExitLoading, note
 from litebert.errors import ConfigError, MissingExtraError
 from litebert.infer.engines import check_engine_name
 from litebert.terminal import write_line
@@ -60,12 +51,7 @@ def serve(
     batching: Literal["auto", "depth", "static"] = "auto",
     batch_tokens: BatchTokens = None,
     queue_tokens: int = 131_072,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    exit: Exit = None,
-    threshold: Threshold = None,
-    unverified: Unverified = False,
+    loading: ExitLoading,
     runner: Literal["process", "ray"] = "process",
     replicas: int | None = None,
     max_replicas: int | None = None,
@@ -89,7 +75,7 @@ def serve(
             the fewest.
         max_replicas: With --runner ray, the most replicas; as many run as the load asks for.
     """
-    check_engine_name(engine)
+    check_engine_name(loading.engine)
     if runner != "ray" and not (replicas is None and max_replicas is None):
         raise ConfigError("replicas are processes of a Ray cluster; add --runner ray")
     if not 0 <= port <= _MAX_PORT:
@@ -109,15 +95,7 @@ def serve(
         raise MissingExtraError(error.name, extra="serve", purpose="litebert serve") from error
     chosen = sources(model)
     options = LoadOptions(
-        sources=tuple(chosen),
-        engine=engine,
-        device=device,
-        batch_tokens=batch_tokens,
-        threads=threads,
-        unverified=unverified,
-        exit=exit,
-        threshold=threshold,
-        batching=batching,
+        sources=tuple(chosen), batch_tokens=batch_tokens, batching=batching, **vars(loading)
     )
     key = None if key_file is None else read_key(key_file)
     access = Access(host=host, key=key, insecure=insecure, allowed_hosts=allow_host)
@@ -133,8 +111,8 @@ def serve(
         cluster = ray_app.Cluster(
             replicas=1 if replicas is None else replicas,
             max_replicas=max_replicas,
-            cpus=threads or 1,
-            gpus=int(device.startswith("cuda")),
+            cpus=loading.threads or 1,
+            gpus=int(loading.device.startswith("cuda")),
             name=ray_app.application_name(listener.getsockname()[1]),
         )
         service, load = ray_app.open_service(cluster, options, access=access, limits=limits)

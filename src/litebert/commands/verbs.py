@@ -11,26 +11,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from litebert.checks import shorten
-from litebert.commands.marks import (
-    POSITIONAL,
-    Arg,
-    Device,
-    Engine,
-    Exit,
-    Json,
-    Threads,
-    Threshold,
-    Unverified,
-    note,
-)
+from litebert.commands.marks import POSITIONAL, Arg, ExitLoading, Json, Loading, note
 from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.files import open_atomic, to_json
-from litebert.infer.formats import guesses_to_dict, to_dict
-from litebert.infer.verbs import MASK, EngineChoice, Verb, answer_example
+from litebert.infer.formats import guesses_to_dict, with_input
+from litebert.infer.verbs import (
+    MASK,
+    Verb,
+    answer_example,
+    choice_example,
+    num_characters,
+    tag_example,
+    text_example,
+)
 from litebert.models.index import default_model
 from litebert.packing import num_special
-from litebert.tasks.decode.exits import Criterion
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    Kind,
+    TagExample,
+    TaskExample,
+    TextExample,
+)
 from litebert.terminal import write_line
 from litebert.text.vocabulary import SPACE
 
@@ -70,10 +74,7 @@ def fill(
     *,
     model: ModelName = None,
     top: int = 5,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: Loading,
     json: Json = False,
 ) -> None:
     """Predict the tokens behind [MASK]: litebert fill "The capital of [MASK] is Paris."
@@ -82,8 +83,7 @@ def fill(
         top: Predictions per mask.
     """
     inputs = _read_texts(texts)
-    threads = _enough(threads, inputs)
-    predictor = _load(model, engine, device, threads, unverified, "fill")
+    predictor = _load("fill", model, loading, sum(map(len, inputs)))
     predictions = predictor.fill(inputs, top=top)
     _note_unread(predictor, "fill", [(text,) for text in inputs])
     rows = [
@@ -111,10 +111,7 @@ def embed(
     dimensions: int | None = None,
     out: str | None = None,
     overwrite: bool = False,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: Loading,
     json: Json = False,
 ) -> None:
     """Turn texts into vectors: litebert embed "a sentence" "another".
@@ -133,8 +130,7 @@ def embed(
     if out is not None and Path(out).exists() and not overwrite:
         raise ConfigError(f"{out} exists; add --overwrite, or choose another --out")
     inputs = _read_texts(texts)
-    threads = _enough(threads, inputs)
-    predictor = _load(model, engine, device, threads, unverified, "embed")
+    predictor = _load("embed", model, loading, sum(map(len, inputs)))
     vectors = predictor.embed(inputs, pooling=pooling, normalize=normalize, dimensions=dimensions)
     _note_unread(predictor, "embed", [(text,) for text in inputs])
     if out is not None:
@@ -172,26 +168,13 @@ def classify(
     /,
     *,
     model: ModelName = None,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    exit: Exit = None,
-    threshold: Threshold = None,
-    unverified: Unverified = False,
+    loading: ExitLoading,
     json: Json = False,
 ) -> None:
     """Label texts with a fine-tuned model: litebert classify --model DIR "great film"."""
-    inputs = _read_texts(texts)
-    threads = _enough(threads, inputs)
-    predictor = _load(
-        model, engine, device, threads, unverified, "classify", exit=exit, threshold=threshold
-    )
-    predictions = predictor.classify(inputs)
-    _note_unread(predictor, "classify", [(text,) for text in inputs])
-    _print(
-        [{"text": text} | to_dict(each) for text, each in zip(inputs, predictions, strict=True)],
-        lambda row: f"{row['text']}\n  {_best(row)}",
-        json=json,
+    examples = [text_example(text) for text in _read_texts(texts)]
+    _predict(
+        "classify", examples, lambda row: f"{row['text']}\n  {_best(row)}", model, loading, json
     )
 
 
@@ -201,12 +184,7 @@ def pair(
     /,
     *,
     model: ModelName = None,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    exit: Exit = None,
-    threshold: Threshold = None,
-    unverified: Unverified = False,
+    loading: ExitLoading,
     json: Json = False,
 ) -> None:
     """Label a pair of texts with a fine-tuned model: litebert pair --model DIR "A man sleeps."
@@ -216,14 +194,7 @@ def pair(
         first: The first text: a premise, a sentence.
         second: The second text: a hypothesis, another sentence.
     """
-    threads = _enough(threads, [first, second])
-    predictor = _load(
-        model, engine, device, threads, unverified, "pair", exit=exit, threshold=threshold
-    )
-    prediction = predictor.pair(first, second)
-    _note_unread(predictor, "pair", [(first, second)])
-    row = {"first": first, "second": second} | to_dict(prediction)
-    _print([row], _best, json=json)
+    _predict("pair", [text_example(first, second)], _best, model, loading, json)
 
 
 def regress(
@@ -232,12 +203,7 @@ def regress(
     /,
     *,
     model: ModelName = None,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    exit: Exit = None,
-    threshold: Threshold = None,
-    unverified: Unverified = False,
+    loading: ExitLoading,
     json: Json = False,
 ) -> None:
     """Score a text, or a pair of texts, with a fine-tuned model: litebert regress --model DIR "A
@@ -247,14 +213,8 @@ def regress(
         first: The text, or the first of two.
         second: The second of two.
     """
-    threads = _enough(threads, [first, second or ""])
-    predictor = _load(
-        model, engine, device, threads, unverified, "regress", exit=exit, threshold=threshold
-    )
-    value = predictor.regress(first, second)
-    _note_unread(predictor, "regress", [(first,) if second is None else (first, second)])
-    row = {"first": first, "second": second, "value": value}
-    _print([row], lambda row: f"{row['value']:.4f}", json=json)
+    examples = [text_example(first, second)]
+    _predict("regress", examples, lambda row: f"{row['value']:.4f}", model, loading, json)
 
 
 def choose(
@@ -264,10 +224,7 @@ def choose(
     context: str,
     question: str,
     model: ModelName = None,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: Loading,
     json: Json = False,
 ) -> None:
     """Choose among options: litebert choose --model DIR --context "…" --question "Who?" "the baker"
@@ -278,11 +235,6 @@ def choose(
         context: The text that the question is about.
         question: The question; an option replaces a "_" in it.
     """
-    predictor = _load(model, engine, device, threads, unverified, "choose")
-    prediction = predictor.choose(context=context, question=question, options=options)
-    _note_unread(predictor, "choose", [(context, question, *options)])
-    row = {"question": question, "options": list(options)} | to_dict(prediction)
-    row |= {"option": options[prediction.index]}
 
     def lines(row: Row) -> str:
         scored = zip(row["options"], row["probabilities"], strict=True)
@@ -291,7 +243,8 @@ def choose(
             for index, (option, probability) in enumerate(scored)
         )
 
-    _print([row], lines, json=json)
+    examples = [choice_example(context, question, options)]
+    _predict("choose", examples, lines, model, loading, json)
 
 
 def answer(
@@ -300,10 +253,7 @@ def answer(
     *,
     context: str,
     model: ModelName = None,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: Loading,
     json: Json = False,
 ) -> None:
     """Answer from a text: litebert answer --model DIR "Who sings?" --context "The baker sings."
@@ -314,10 +264,6 @@ def answer(
         json: Print one JSON object, with the other candidates.
     """
     text = _read_input() if context == "-" else context
-    example = answer_example(question, text)
-    predictor = _load(model, engine, device, threads, unverified, "answer")
-    prediction = next(predictor.predict([example], kind="answer"))
-    _note_unread(predictor, "answer", [(question, text)])
 
     def line(row: Row) -> str:
         if row["text"] is None:
@@ -325,7 +271,7 @@ def answer(
         span = f"characters {row['start']} to {row['end']}, score {row['score']:.2f}"
         return f"{row['text']}   ({span})"
 
-    _print([{"question": question} | to_dict(prediction)], line, json=json)
+    _predict("answer", [answer_example(question, text)], line, model, loading, json)
 
 
 def tag(
@@ -333,10 +279,7 @@ def tag(
     /,
     *,
     model: ModelName = None,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: Loading,
     json: Json = False,
 ) -> None:
     """Tag the words of texts with a fine-tuned model: litebert tag --model DIR "Ada lives in
@@ -346,50 +289,58 @@ def tag(
         texts: Texts, with white space between words; without any, or with "-", the lines of
             standard input.
     """
-    inputs = _read_texts(texts)
-    threads = _enough(threads, inputs)
-    predictor = _load(model, engine, device, threads, unverified, "tag")
-    predictions = predictor.tag(inputs)
-    _note_unread(predictor, "tag", [(text,) for text in inputs])
-    rows = [
-        {"words": text.split()} | to_dict(each)
-        for text, each in zip(inputs, predictions, strict=True)
-    ]
 
     def line(row: Row) -> str:
         tagged = zip(row["words"], row["tags"], strict=True)
         return "   ".join(f"{word} {label}" for word, label in tagged)
 
+    examples = [tag_example(text) for text in _read_texts(texts)]
+    _predict("tag", examples, line, model, loading, json)
+
+
+def _predict(
+    verb: Kind,
+    examples: Sequence[TaskExample],
+    line: Callable[[Row], str],
+    model: str | None,
+    loading: Loading | ExitLoading,
+    json: bool,
+) -> None:
+    """Print the predictions of a verb of a task, for a person by `line`."""
+    predictor = _load(verb, model, loading, sum(map(num_characters, examples)))
+    predictions = predictor.predict(examples, kind=verb)
+    rows = [with_input(verb, *each) for each in zip(examples, predictions, strict=True)]
+    _note_unread(predictor, verb, [_texts_of(example) for example in examples])
     _print(rows, line, json=json)
 
 
 def _load(
-    model: str | None,
-    engine: EngineChoice,
-    device: str,
-    threads: int | None,
-    unverified: bool,
-    verb: Verb,
-    *,
-    exit: Criterion | None = None,
-    threshold: float | None = None,
+    verb: Verb, model: str | None, loading: Loading | ExitLoading, num_characters: int
 ) -> "Predictor":
     """The model, by default the package's own for this verb; its notes go to stderr."""
     folder = default_model(verb).folder if model is None else model
+    options = vars(loading)
+    if loading.threads is None and "OMP_NUM_THREADS" not in os.environ and num_characters <= FEW:
+        options = options | {"threads": 1}  # trying out how many cores are free takes longer
     from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
 
-    predictor = load(
-        folder,
-        engine=engine,
-        device=device,
-        threads=threads,
-        exit=exit,
-        threshold=threshold,
-        unverified=unverified,
-    )
+    predictor = load(folder, **options)
     for each in predictor.notes:
         note(each)
     return predictor
+
+
+def _texts_of(example: TaskExample) -> list[str]:
+    """What the model reads of an example."""
+    match example:
+        case ChoiceExample():
+            return [example.context, example.question, *example.options]
+        case AnswerExample():
+            return [example.question, example.context]
+        case TagExample():
+            return [" ".join(example.words)]
+        case TextExample():
+            return [example.first] if example.second is None else [example.first, example.second]
 
 
 def _note_unread(predictor: "Predictor", verb: Verb, rows: Sequence[Sequence[str]]) -> None:
@@ -421,13 +372,6 @@ def _note_unread(predictor: "Predictor", verb: Verb, rows: Sequence[Sequence[str
             if len(texts) > 1:
                 shown = f"the pair with {longest} has {count:,}: the longer text's end was not read"
             note(f"the model reads {limit} tokens, and {shown}")
-
-
-def _enough(threads: int | None, texts: Sequence[str]) -> int | None:
-    """One thread for a few words: trying out how many cores are free takes longer than they do."""
-    if threads is None and "OMP_NUM_THREADS" not in os.environ and sum(map(len, texts)) <= FEW:
-        return 1
-    return threads
 
 
 def _read_texts(texts: Sequence[str]) -> list[str]:
