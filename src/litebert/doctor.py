@@ -1,6 +1,7 @@
 """What this machine can do and what is missing: a list of findings, gathered without changing or
 fetching anything."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -29,7 +30,7 @@ class Finding:
 
     name: str
     """What was looked at."""
-    good: bool
+    good: bool = True
     """False where something that litebert can do is not possible here."""
     value: str
     """What was found."""
@@ -40,20 +41,22 @@ class Finding:
 def examine(folder: Path | str = ".") -> list[Finding]:
     """Look at Python, packages, processor, memory, disk at `folder`, and accelerators."""
     findings = [
-        Finding(
-            name="python", good=True, value=f"{platform.python_version()} on {platform.platform()}"
-        )
+        Finding(name="python", value=f"{platform.python_version()} on {platform.platform()}"),
+        *(_package(name, "", "pip install litebert") for name in CORE),
+        *(
+            _package(name, f" ({purpose})", f"to {purpose}: pip install 'litebert[{extra}]'")
+            for name, (extra, purpose) in OPTIONAL.items()
+        ),
+        Finding(name="processor", value=f"{num_cores()} cores"),
     ]
-    findings += [_package(name) for name in CORE]
-    findings += [_extra(name, extra, purpose) for name, (extra, purpose) in OPTIONAL.items()]
-    findings.append(Finding(name="processor", good=True, value=f"{num_cores()} cores"))
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        findings.append(Finding(name="memory", good=True, value=f"{memory / 2**30:.1f} GiB"))
+        findings.append(Finding(name="memory", value=f"{memory / 2**30:.1f} GiB"))
     path = Path(os.path.realpath(folder))  # resolve() raises on a loop of links
-    free = shutil.disk_usage(
-        next(each for each in (path, *path.parents) if each.exists())
-    ).free  # it may be yet to come
+    existing = next(
+        each for each in (path, *path.parents) if each.exists()
+    )  # it may be yet to come
+    free = shutil.disk_usage(existing).free
     low = free < 2**30
     advice = "make room: a snapshot of albert-base takes about 200 MB" if low else ""
     findings.append(
@@ -74,34 +77,31 @@ def _engine() -> Finding:
         "arm64": "int8 with 8-bit weights (arm64)",
     }
     whose = "" if name == "torch" else " for embedded models, torch for your own"
-    return Finding(name="engine", good=True, value=f"{name}{whose}: {reason}; {exact[processor()]}")
+    return Finding(name="engine", value=f"{name}{whose}: {reason}; {exact[processor()]}")
 
 
-def _package(name: str) -> Finding:
-    try:
-        return Finding(name=name, good=True, value=importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(name=name, good=False, value="missing", advice="pip install litebert")
-
-
-def _extra(name: str, extra: str, purpose: str) -> Finding:
-    if importlib.util.find_spec(name) is None:
-        advice = f"to {purpose}: pip install 'litebert[{extra}]'"
-        return Finding(name=name, good=False, value="missing", advice=advice)
-    return Finding(name=name, good=True, value=f"{importlib.metadata.version(name)} ({purpose})")
+def _package(name: str, purpose: str, advice: str) -> Finding:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        if importlib.util.find_spec(name) is not None:
+            return Finding(name=name, value=f"{importlib.metadata.version(name)}{purpose}")
+    return Finding(name=name, good=False, value="missing", advice=advice)
 
 
 def _accelerators() -> list[Finding]:
     import torch
 
-    threads = Finding(name="threads", good=True, value=str(choose_threads()))
-    if torch.cuda.is_available():
-        return [
-            threads,
-            *(_cuda(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())),
-        ]
-    advice = "training runs on the processor, in float32; presets above tiny sizes want a GPU"
-    return [threads, Finding(name="gpu", good=False, value="none that torch sees", advice=advice)]
+    threads = Finding(name="threads", value=str(choose_threads()))
+    if not torch.cuda.is_available():
+        advice = "training runs on the processor, in float32; presets above tiny sizes want a GPU"
+        missing = Finding(name="gpu", good=False, value="none that torch sees", advice=advice)
+        return [threads, missing]
+    devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    return [threads, *(Finding(name="gpu", value=_gpu(device)) for device in devices)]
+
+
+def _gpu(device: Any) -> str:
+    bf16 = "bfloat16" if device.major >= 8 else "float16 and float32 only"
+    return f"{device.name}, {device.total_memory / 2**30:.0f} GiB, {bf16}"
 
 
 def _kernels() -> list[Finding]:
@@ -111,23 +111,12 @@ def _kernels() -> list[Finding]:
     from litebert.kernels.gate import FAMILIES, Gate
 
     gate = Gate.detect("cuda" if torch.cuda.is_available() else "cpu", torch.bfloat16)
-    if len(set(gate.reasons.values())) == 1 and len(gate.reasons) == len(FAMILIES):
-        reason = next(iter(gate.reasons.values()))
-        return [Finding(name="kernels", good=False, value=f"none: {reason}")]
+    reasons = gate.reasons
+    if len(set(reasons.values())) == 1 and len(reasons) == len(FAMILIES):
+        return [Finding(name="kernels", good=False, value=f"none: {next(iter(reasons.values()))}")]
     return [
-        Finding(
-            name=f"kernels: {family}",
-            good=family not in gate.reasons,
-            value=FAMILIES[family]
-            if family not in gate.reasons
-            else f"off: {gate.reasons[family]}",
-        )
-        for family in FAMILIES
+        Finding(name=f"kernels: {family}", good=False, value=f"off: {reasons[family]}")
+        if family in reasons
+        else Finding(name=f"kernels: {family}", value=purpose)
+        for family, purpose in FAMILIES.items()
     ]
-
-
-def _cuda(device: Any) -> Finding:
-    bf16 = "bfloat16" if device.major >= 8 else "float16 and float32 only"
-    return Finding(
-        name="gpu", good=True, value=f"{device.name}, {device.total_memory / 2**30:.0f} GiB, {bf16}"
-    )

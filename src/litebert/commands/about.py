@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from litebert import __version__
 from litebert.commands.flags import EncoderSettings
 from litebert.commands.marks import Json
+from litebert.commands.tables import open_console, print_facts
 from litebert.config import PRESETS, EncoderConfig, HeadConfig, preset
 from litebert.doctor import examine
 from litebert.errors import ConfigError
@@ -100,49 +101,41 @@ def _describe_preset(config: EncoderConfig, *, seq: int, batch: int) -> dict[str
 
 
 def _print_preset(name: str, facts: dict[str, Any]) -> None:
-    table = Table(title=name, show_header=False, box=None, title_justify="left", title_style="bold")
-    table.add_column(justify="left")
-    table.add_column(justify="right")
-    for module, number in facts["parameters"].items():
-        label = {
-            "encoder": "parameters, encoder with pooler",
-            "masked": "+ masked-token head",
-            "order": "+ order head",
-        }
-        if number:
-            table.add_row(
-                label.get(module, "    " + module.removeprefix("encoder.")), f"{number:,}"
-            )
+    names = {
+        "encoder": "parameters, encoder with pooler",
+        "masked": "+ masked-token head",
+        "order": "+ order head",
+    }
     flops, sizes = facts["flops_per_token"], facts["bytes"]
-    table.add_row(f"FLOPs per token at {flops['seq']} tokens, forward", _si(flops["forward"]))
-    table.add_row("    pretraining step (15 % masked)", _si(flops["pretraining"]))
-    table.add_row("weights, float32", _bytes(sizes["weights_float32"]))
-    table.add_row("    bfloat16", _bytes(sizes["weights_bfloat16"]))
-    table.add_row(
-        "training state (weights, gradients, two moments)", _bytes(sizes["training_state"])
+    batch = f"{sizes['batch']} × {flops['seq']}"
+    rows = [
+        ("weights, float32", "weights_float32"),
+        ("    bfloat16", "weights_bfloat16"),
+        ("training state (weights, gradients, two moments)", "training_state"),
+        (f"activations, {batch} tokens, float32", "activations_float32"),
+        ("    bfloat16", "activations_bfloat16"),
+        ("    float32, checkpointed every layer", "activations_checkpointed"),
+    ]
+    print_facts(
+        name,
+        [
+            *(
+                (names.get(module, "    " + module.removeprefix("encoder.")), f"{number:,}")
+                for module, number in facts["parameters"].items()
+                if number
+            ),
+            (f"FLOPs per token at {flops['seq']} tokens, forward", _si(flops["forward"])),
+            ("    pretraining step (15 % masked)", _si(flops["pretraining"])),
+            *((label, _bytes(sizes[key])) for label, key in rows if sizes[key]),
+        ],
     )
-    table.add_row(
-        f"activations, {sizes['batch']} × {flops['seq']} tokens, float32",
-        _bytes(sizes["activations_float32"]),
-    )
-    table.add_row("    bfloat16", _bytes(sizes["activations_bfloat16"]))
-    if checkpointed := sizes["activations_checkpointed"]:
-        table.add_row("    float32, checkpointed every layer", _bytes(checkpointed))
-    Console().print(table)
 
 
 def _print_presets(facts: dict[str, dict[str, Any]]) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in (
-        "preset",
-        "parameters",
-        "+ masked",
-        "+ order",
-        "FLOPs/token",
-        "weights",
-        "training",
-    ):
-        table.add_column(column, justify="left" if column == "preset" else "right", no_wrap=True)
+    table.add_column("preset", no_wrap=True)
+    for column in ("parameters", "+ masked", "+ order", "FLOPs/token", "weights", "training"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, fact in facts.items():
         counts, sizes = fact["parameters"], fact["bytes"]
         numbers = (f"{counts[key]:,}" for key in ("encoder", "masked", "order"))
@@ -153,18 +146,17 @@ def _print_presets(facts: dict[str, dict[str, Any]]) -> None:
 
 def _si(number: int | float) -> str:
     """1.9e8 as 190 M."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g}"
+    return _scaled(number, {" G": 1e9, " M": 1e6, " k": 1e3, "": 1.0})
 
 
 def _bytes(number: int | float) -> str:
     """46734336 as 44.6 MiB."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.0f} B"
+    return _scaled(number, {" GiB": 2**30, " MiB": 2**20, " KiB": 2**10, " B": 1})
+
+
+def _scaled(number: int | float, units: dict[str, int | float]) -> str:
+    unit = next(unit for unit, size in units.items() if number >= size or size == 1)
+    return f"{number / units[unit]:.3g}{unit}"
 
 
 def models(*, json: Json = False) -> None:
@@ -180,19 +172,13 @@ def models(*, json: Json = False) -> None:
             "litebert fill --model DIR …"
         )
         return
-    console = Console(highlight=False)
+    console = open_console()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for column in ("name", "size", "parameters", "can", "license"):
         table.add_column(column, justify="right" if column in ("size", "parameters") else "left")
     for fact in listed:
-        size = f"{fact['bytes'] / 1e6:.1f} MB"
-        table.add_row(
-            fact["name"],
-            size,
-            f"{fact['parameters']:,}",
-            ", ".join(fact["verbs"]),
-            fact["license"],
-        )
+        sizes = (f"{fact['bytes'] / 1e6:.1f} MB", f"{fact['parameters']:,}")
+        table.add_row(fact["name"], *sizes, ", ".join(fact["verbs"]), fact["license"])
     console.print(table)
     for fact in listed:
         console.print(f"\n{fact['name']}: {fact['summary']}", soft_wrap=True)
@@ -233,11 +219,8 @@ def doctor(*, folder: str = ".", json: Json = False) -> None:
     """
     findings = examine(folder)
     if json:
-        write_line(
-            to_json(
-                {"litebert": __version__, "findings": [asdict(finding) for finding in findings]}
-            )
-        )
+        facts = {"litebert": __version__, "findings": [asdict(finding) for finding in findings]}
+        write_line(to_json(facts))
         return
     table = Table(
         title=f"litebert {__version__}",

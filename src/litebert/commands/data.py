@@ -4,16 +4,19 @@ shards in, some examples as a person reads them out."""
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from tyro.conf import Positional, arg
 
 from litebert.commands.marks import Json
+from litebert.commands.tables import open_console, print_facts
 from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
 from litebert.data.chunks import MAX_ROW_BYTES
 from litebert.data.corpus import CorpusOptions, find_files, ignored_files
@@ -25,11 +28,8 @@ from litebert.data.stream import Stream
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes.pretrain import Order
-from litebert.terminal import escape, write_line
+from litebert.terminal import Progress, escape, write_line
 from litebert.text.tokenizer import Tokenizer
-
-_LINE_SECONDS = 5.0
-"""Between two lines of progress where there is no terminal."""
 
 
 def build(
@@ -86,8 +86,8 @@ def build(
             f"{ignored[0]}"
         )
     sizes = [os.path.getsize(file.path) for file in find_files(corpus)]
-    with _Progress(sizes) as progress:
-        report = build_shards(corpus, tokenizer=tokenizer, out=out, options=options, watch=progress)
+    with _progress(sizes) as watch:
+        report = build_shards(corpus, tokenizer=tokenizer, out=out, options=options, watch=watch)
     for row in report.bad:
         _note(f"skipped: {row}")
     if report.bad_rows:
@@ -153,10 +153,9 @@ def show(
             )
         )
         return
-    console = Console(highlight=False)
-    heading = escape(f"{num_examples:,} examples in epoch {epoch} of {folder}")
-    console.print(heading, markup=False)
-    console.print(LEGEND, style="dim", markup=False)
+    console = open_console()
+    console.print(escape(f"{num_examples:,} examples in epoch {epoch} of {folder}"))
+    console.print(LEGEND, style="dim")
     for example in examples:
         console.print()
         console.print(example.render())
@@ -174,59 +173,46 @@ def _note(text: str) -> None:
 
 
 def _print_summary(facts: dict[str, Any]) -> None:
-    table = Table(
-        title=Text(escape(facts["out"]), "bold"), show_header=False, box=None, title_justify="left"
+    print_facts(
+        escape(facts["out"]),
+        [
+            *((key, f"{facts[key]:,}") for key in ("documents", "sentences", "tokens")),
+            ("unknown tokens", f"{facts['unknown_rate']:.3%}"),
+            ("bad rows", f"{facts['bad_rows']:,}"),
+            ("shards (reused)", f"{facts['shards']:,} ({facts['shards_reused']:,})"),
+            ("text", f"{facts['text_bytes'] / 1e6:,.1f} MB"),
+            ("encoded now", f"{facts['encoded_bytes'] / 1e6:,.1f} MB in {facts['seconds']:,.1f} s"),
+            ("speed", f"{facts['mb_per_second']:,.1f} MB/s"),
+        ],
     )
-    table.add_column(justify="left")
-    table.add_column(justify="right")
-    for key in ("documents", "sentences", "tokens"):
-        table.add_row(key, f"{facts[key]:,}")
-    table.add_row("unknown tokens", f"{facts['unknown_rate']:.3%}")
-    table.add_row("bad rows", f"{facts['bad_rows']:,}")
-    table.add_row("shards (reused)", f"{facts['shards']:,} ({facts['shards_reused']:,})")
-    table.add_row("text", f"{facts['text_bytes'] / 1e6:,.1f} MB")
-    table.add_row(
-        "encoded now", f"{facts['encoded_bytes'] / 1e6:,.1f} MB in {facts['seconds']:,.1f} s"
-    )
-    table.add_row("speed", f"{facts['mb_per_second']:,.1f} MB/s")
-    Console().print(table)
 
 
-class _Progress:
+@contextmanager
+def _progress(sizes: list[int]) -> Iterator[Callable[[BuildProgress], None]]:
     """Progress on stderr: a bar on a terminal, elsewhere a line every few seconds."""
+    *before, total = accumulate(sizes, initial=0)
 
-    def __init__(self, sizes: list[int]) -> None:
-        self._before = [sum(sizes[:number]) for number in range(len(sizes))]
-        self._total = sum(sizes)
-        self._began = self._printed = time.monotonic()
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("building"),
-            BarColumn(),
-            TextColumn("{task.fields[facts]}"),
-            TimeRemainingColumn(),
+    def bytes_done(progress: BuildProgress) -> int:
+        return before[progress.file] + progress.offset
+
+    def facts(seconds: float, progress: BuildProgress) -> str:
+        speed = progress.text_bytes / 1e6 / max(seconds, 1e-9)
+        return f"{progress.tokens / 1e6:,.1f} M tokens, {speed:.1f} MB/s"
+
+    def line(seconds: float, progress: BuildProgress) -> str:
+        share = bytes_done(progress) / max(total, 1)
+        return f"litebert data build: {share:.0%}, {facts(seconds, progress)}"
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Progress(line)
+        return
+    shown = (TextColumn("building"), BarColumn(), TextColumn("{task.fields[facts]}"))
+    began = time.monotonic()
+    with Bar(*shown, TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=total, facts="")
+        yield lambda progress: bar.update(
+            task,
+            completed=bytes_done(progress),
+            facts=facts(time.monotonic() - began, progress),
         )
-        self._bar = (
-            Progress(*columns, console=console, transient=True) if console.is_terminal else None
-        )
-
-    def __enter__(self) -> "_Progress":
-        if self._bar:
-            self._bar.start()
-            self._task = self._bar.add_task("", total=self._total, facts="")
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def __call__(self, progress: BuildProgress) -> None:
-        now = time.monotonic()
-        done = self._before[progress.file] + progress.offset
-        speed = progress.text_bytes / 1e6 / max(now - self._began, 1e-9)
-        facts = f"{progress.tokens / 1e6:,.1f} M tokens, {speed:.1f} MB/s"
-        if self._bar:
-            self._bar.update(self._task, completed=done, facts=facts)
-        elif now - self._printed >= _LINE_SECONDS:
-            self._printed = now
-            _note(f"{done / max(self._total, 1):.0%}, {facts}")

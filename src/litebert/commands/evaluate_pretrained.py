@@ -12,7 +12,7 @@ from litebert.commands.marks import (
     Unverified,
     note,
 )
-from litebert.commands.score_tables import score_console, score_table
+from litebert.commands.tables import open_console, score_table
 from litebert.config import Pooling
 from litebert.files import to_json
 from litebert.infer.blimp import Accuracy, BlimpScores, score_blimp
@@ -182,7 +182,7 @@ def similarity(
     table = score_table(escape(model), "correlation", "95 % interval", width=16)
     for name, value in scores.scores.items():
         table.add_row(name, f"{100 * value:.1f}", _percentages(scores.intervals.get(name)))
-    score_console().print(table)
+    open_console().print(table)
 
 
 def retrieval(
@@ -238,7 +238,7 @@ def retrieval(
     table.add_row("  95 % interval", *map(_percentages, scores.intervals.values()), style="dim")
     for name, shown in (("bm25", "BM25"), ("tfidf", "TF-IDF")):
         table.add_row(shown, *(f"{100 * value:.1f}" for value in scores.baselines[name].values()))
-    score_console().print(table)
+    open_console().print(table)
 
 
 def _load(model: str, **options: Any) -> Predictor:
@@ -285,7 +285,7 @@ def _print_masked(model: str, scores: MaskedScores) -> None:
         f"{scores.num_tokens:,}, in {scores.num_examples:,} examples of up to {options.max_length} "
         f"tokens from {scores.num_documents:,} documents"
     )
-    score_console().print(table)
+    open_console().print(table)
 
 
 def _print_blimp(model: str, scores: BlimpScores) -> None:
@@ -301,4 +301,4 @@ def _print_blimp(model: str, scores: BlimpScores) -> None:
         table.add_section()
         table.add_row("")
     add("overall", scores.overall, style="bold")
-    score_console().print(table)
+    open_console().print(table)

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from litebert.commands.tables import open_console, score_table
 from litebert.infer.exit_scores import ExitScores
 from litebert.tasks.examples import (
     AnswerExample,
@@ -25,20 +26,6 @@ _MAX_LABELS = 10
 """Labels up to which a confusion matrix fits a terminal."""
 _MAX_CHARACTERS = 240
 _SLICED_BY = {"slice": "part", "truth": "truth", "question": "asks", "length": "length"}
-
-
-def score_console() -> Console:
-    """Labels, texts and paths are printed as they are: [x] is no markup, :cat: no emoji."""
-    return Console(markup=False, emoji=False)
-
-
-def score_table(first: str, *columns: str, width: int | None = None) -> Table:
-    """A table of a column of names, at least `width` wide, and columns of numbers."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, overflow="fold" if width else "ellipsis", min_width=width)
-    for name in columns:
-        table.add_column(name, justify="right")
-    return table
 
 
 def print_scores(
@@ -62,7 +49,7 @@ def print_scores(
                 *(printed_interval(name, ends.get(name)) for name in names),
                 style="dim",
             )
-    score_console().print(table)
+    open_console().print(table)
 
 
 def print_exits(scores: ExitScores) -> None:
@@ -85,17 +72,15 @@ def print_exits(scores: ExitScores) -> None:
             f"{row.layers_saved:.2f} × ({least:.2f} – {most:.2f})",
             f"{row.times_faster:.2f} ×",
         )
-    score_console().print(table)
+    open_console().print(table)
 
 
 def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, float]]) -> None:
     """Scores beside those of baselines, then slices, the confusion of labels, and the worst
     examples."""
-    console = score_console()
+    console = open_console()
     first = next(iter(rows))
-    console.print(
-        f"{evaluation.num_examples:,} examples; scores times 100", style="dim", highlight=False
-    )
+    console.print(f"{evaluation.num_examples:,} examples; scores times 100", style="dim")
     print_scores(evaluation.task, rows, {first: evaluation.intervals})
     for by, slices in evaluation.slices.items():
         console.print()
@@ -112,12 +97,9 @@ def print_evaluation(evaluation: Evaluation, rows: Mapping[str, Mapping[str, flo
         console.print()
         console.print("most confidently wrong", style="bold")
     for each in evaluation.worst:
-        console.print(f"  {escape(_truncated(_subject(each.example)))}", highlight=False)
-        console.print(
-            escape(f"    true: {each.true}   predicted: {each.predicted}"),
-            highlight=False,
-            style="yellow",
-        )
+        console.print(f"  {escape(_truncated(_subject(each.example)))}")
+        answers = escape(f"    true: {each.true}   predicted: {each.predicted}")
+        console.print(answers, style="yellow")
 
 
 def _print_confusion(console: Console, evaluation: Evaluation) -> None:
@@ -127,7 +109,7 @@ def _print_confusion(console: Console, evaluation: Evaluation) -> None:
     if is_square and len(counts) > _MAX_LABELS:
         console.print("most often confused", style="bold")
         for count, label, predicted in _confusions(counts)[:_MAX_SLICES]:
-            console.print(f"  {count:,} of {escape(label)} as {escape(predicted)}", highlight=False)
+            console.print(f"  {count:,} of {escape(label)} as {escape(predicted)}")
         return
     unit = "words, " if evaluation.task.kind == "tag" else ""
     names = [name if is_square else _spaced(name) for name in next(iter(counts.values()))]
@@ -143,9 +125,7 @@ def _print_confusion(console: Console, evaluation: Evaluation) -> None:
 
 def _print_calibration(console: Console, calibration: Calibration) -> None:
     """The expected calibration error, and a row for each reliability bin."""
-    console.print(
-        f"expected calibration error {100 * calibration.error:.1f}", style="bold", highlight=False
-    )
+    console.print(f"expected calibration error {100 * calibration.error:.1f}", style="bold")
     table = score_table("confidence", "mean", "accuracy", "examples")
     for each in calibration.bins:
         table.add_row(
