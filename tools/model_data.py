@@ -3,9 +3,9 @@ is tuned on, with their sources and licenses, out.
 
     python -m tools.model_data DATA OUT [--part nli similarity …] [--limit N]
 
-DATA has the folders nli, pairs, squad, tagging, glue and corpus (docs/making_models.md describes their
-files). Only sources whose license allows weights to be shipped are read: SOURCES names them and
-says why. No text of STS-B, which only scores, gets into `similarity`. OUT/NAME holds train.* and
+DATA has the folders nli, pairs, squad, tagging, glue and corpus (docs/making_models.md describes
+their files). Only sources whose license allows weights to be shipped are read: SOURCES names them
+and says why. No text of STS-B, which only scores, gets into `similarity`. OUT/NAME holds train.* and
 dev.* and OUT/sources.json the sources with their rows, which cards repeat. `nli-all` has every
 source: what it teaches is scored (RTE, MRPC and STS-B begin there) and never shipped.
 """
