@@ -5,8 +5,8 @@ is tuned on, with their sources and licenses, out.
 
 DATA has the folders nli, pairs, squad, tagging, glue and corpus (docs/making_models.md describes
 their files). Only sources whose license allows weights to be shipped are read: SOURCES names them
-and says why. No text of STS-B, which only scores, gets into `similarity`. OUT/NAME holds train.* and
-dev.* and OUT/sources.json the sources with their rows, which cards repeat. `nli-all` has every
+and says why. No text of STS-B, which only scores, gets into `similarity`. OUT/NAME holds train.*
+and dev.* and OUT/sources.json the sources with their rows, which cards repeat. `nli-all` has every
 source: what it teaches is scored (RTE, MRPC and STS-B begin there) and never shipped.
 """
 
