@@ -476,7 +476,7 @@ def test_modeling_file_stands_alone():
 def test_weights_in_bfloat16_are_widened(tmp_path):
     exported(tmp_path, "masked")
     loaded(tmp_path, "AutoModelForMaskedLM").bfloat16().save_pretrained(tmp_path / "b")
-    assert "BF16 were widened" in read_huggingface(tmp_path / "b").notes[0]
+    assert "BF16 were widened" in read_huggingface(str(tmp_path / "b")).notes[0]
 
 
 @pytest.mark.parametrize(

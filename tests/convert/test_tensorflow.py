@@ -90,7 +90,7 @@ def test_equals_transformers_with_the_same_arrays():
 
 
 def test_config_and_notes_of_the_fixture():
-    imported = read_google(PREFIX)
+    imported = read_google(str(PREFIX))
     assert imported.config.encoder.activation == "gelu_tanh"  # what Google's code calls gelu
     assert (imported.config.encoder.num_groups, imported.config.encoder.layers_per_group) == (2, 2)
     assert imported.config.encoder.ffn_dropout == 0.1

@@ -40,7 +40,7 @@ _COMPAT_NOTE = (
 
 
 def read_huggingface(
-    folder: Path,
+    folder: Path | str,
     *,
     allow_pickle: bool = False,
     activation: Activation | None = None,
@@ -48,6 +48,7 @@ def read_huggingface(
 ) -> Imported:
     """The model of a Hugging Face folder; `hf_compat` keeps all its deviations from the paper, not
     only those that the weights need."""
+    folder = Path(folder)
     data = _read_config(folder)
     if data.get("model_type") == MODEL_TYPE:
         with stored_weights(folder, allow_pickle=allow_pickle) as stored:

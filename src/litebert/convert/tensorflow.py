@@ -56,10 +56,11 @@ _FORKS = (
 
 
 def read_google(
-    prefix: Path, *, activation: Activation | None = None, head: HeadKind | None = None
+    prefix: Path | str, *, activation: Activation | None = None, head: HeadKind | None = None
 ) -> Imported:
     """The model of a checkpoint; `head` is the kind of a fine-tuned output whose shape does not
     tell it."""
+    prefix = Path(prefix)
     data = _read_config(prefix.parent)
     stored, skipped = _plain_names(Bundle(prefix))
     heads, notes = _heads(stored, head)
