@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("pretrain:pretrain", "Pretrain an encoder on shards."),
     "finetune": ("finetune:finetune", "Fine-tune a model for GLUE, SQuAD, RACE or your own files."),
     "finetune embed": (
-        "finetune_embed:embed",
+        "finetune:embed",
         "Tune embeddings on pairs, triplets, NLI, texts or a teacher's vectors.",
     ),
     "evaluate": ("evaluate:evaluate", "Score a fine-tuned model on a split of a task."),

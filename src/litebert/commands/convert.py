@@ -58,8 +58,7 @@ def convert(
         unverified=unverified,
     )
     conversion = convert_folder(find_checkpoint(source), target, to=to, options=options)
-    for each in conversion.notes:
-        note(each)
+    note(*conversion.notes)
     if json:
         write_line(to_json(_report(conversion), ensure_ascii=False))
     else:

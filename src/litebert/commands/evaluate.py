@@ -205,8 +205,7 @@ def ensemble(
             raise ConfigError(
                 f"{split} of {task} has no labels to choose models by; take --split dev"
             )
-        for each in loaded.notes:
-            note(each)
+        note(*loaded.notes)
         return loaded
 
     target = Runtime.start(device=device, dtype="float32", threads=threads).device
@@ -266,8 +265,7 @@ def _predictor(
         threads=threads,
         unverified=unverified,
     )
-    for each in predictor.notes:
-        note(each)
+    note(*predictor.notes)
     return predictor
 
 
@@ -348,8 +346,7 @@ def _submit(
 
     with _writing(folder):
         submission = write_submission(task, split, examples, predictions, folder)
-    for each in submission.notes:
-        note(each)
+    note(*submission.notes)
     return [str(path) for path in submission.files]
 
 

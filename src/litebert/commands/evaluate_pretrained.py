@@ -1,13 +1,16 @@
 """litebert evaluate masked, blimp, similarity and retrieval: a model without fine-tuning in; its
 scores on masked tokens of a text, minimal pairs, scored pairs of texts or documents out."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from litebert.commands.marks import (
     BatchTokens,
     Device,
+    FlagGroup,
     Json,
     Kernels,
+    Precision,
     Threads,
     Unverified,
     note,
@@ -19,7 +22,6 @@ from litebert.infer.blimp import Accuracy, BlimpScores, score_blimp
 from litebert.infer.masked_scores import MaskedOptions, MaskedScores, score_masked
 from litebert.infer.predictor import Predictor, load
 from litebert.infer.vector_scores import score_retrieval, score_similarity
-from litebert.infer.verbs import DType
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import Progress, escape, write_line
 
@@ -27,17 +29,30 @@ if TYPE_CHECKING:
     from litebert.infer.torch_engine import TorchEngine
 
 
+@dataclass(frozen=True, kw_only=True)
+class _FillLoading(FlagGroup):
+    batch_tokens: BatchTokens = None
+    dtype: Precision = "auto"
+    device: Device = "auto"
+    kernels: Kernels = "on"
+    threads: Threads = None
+    unverified: Unverified = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _VectorLoading(FlagGroup):
+    batch_tokens: BatchTokens = None
+    device: Device = "auto"
+    threads: Threads = None
+    unverified: Unverified = False
+
+
 def masked(
     *,
     model: str,
     data: str,
     text: MaskedOptions,
-    batch_tokens: BatchTokens = None,
-    dtype: DType = "auto",
-    device: Device = "auto",
-    kernels: Kernels = "on",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: _FillLoading,
     json: Json = False,
 ) -> None:
     """Loss, accuracy and perplexity of masked tokens of a text, for any model with a masked-token
@@ -53,20 +68,10 @@ def masked(
             model.
         data: File, folder or glob of .txt, .jsonl or .parquet, plain or compressed, as for `data
             build`; or a folder of shards.
-        dtype: Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere.
     """
-    engine = _filler(
-        model,
-        device=device,
-        batch_tokens=batch_tokens,
-        dtype=dtype,
-        kernels=kernels,
-        threads=threads,
-        unverified=unverified,
-    )
+    engine = _filler(model, loading)
     scores = score_masked(engine, data, text, on_progress=_progress("{:.0%} of the examples"))
-    for each in scores.notes:
-        note(each)
+    note(*scores.notes)
     if json:
         write_line(to_json({"model": model, "data": data} | scores.to_dict(), ensure_ascii=False))
     else:
@@ -80,12 +85,7 @@ def blimp(
     limit: int | None = None,
     within_word: bool = False,
     bad_rows: Literal["error", "skip"] = "error",
-    batch_tokens: BatchTokens = None,
-    dtype: DType = "auto",
-    device: Device = "auto",
-    kernels: Kernels = "on",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: _FillLoading,
     json: Json = False,
 ) -> None:
     """Accuracy on minimal pairs (BLiMP) without fine-tuning: how often the acceptable sentence has
@@ -103,17 +103,8 @@ def blimp(
         within_word: Mask the later tokens of a word together with each of its tokens, so that the
             end of a word does not give its beginning away (PLL-word-l2r).
         bad_rows: What to do with a row without two sentences: stop, or skip it.
-        dtype: Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere.
     """
-    engine = _filler(
-        model,
-        device=device,
-        batch_tokens=batch_tokens,
-        dtype=dtype,
-        kernels=kernels,
-        threads=threads,
-        unverified=unverified,
-    )
+    engine = _filler(model, loading)
     scores = score_blimp(
         engine,
         data,
@@ -122,8 +113,7 @@ def blimp(
         bad_rows=bad_rows,
         on_progress=_progress("{:,} pairs"),
     )
-    for each in scores.notes:
-        note(each)
+    note(*scores.notes)
     if json:
         write_line(to_json({"model": model, "data": data} | scores.to_dict(), ensure_ascii=False))
     else:
@@ -140,10 +130,7 @@ def similarity(
     pooling: Pooling | None = None,
     dimensions: int | None = None,
     samples: int = 1000,
-    batch_tokens: BatchTokens = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: _VectorLoading,
     json: Json = False,
 ) -> None:
     """Spearman's and Pearson's correlations of the cosines of a model's vectors with the scores
@@ -162,9 +149,7 @@ def similarity(
             for.
         samples: Bootstrap resamples for the intervals.
     """
-    predictor = _load(
-        model, batch_tokens=batch_tokens, device=device, threads=threads, unverified=unverified
-    )
+    predictor = _load(model, **vars(loading))
     scores = score_similarity(
         predictor,
         data,
@@ -176,8 +161,7 @@ def similarity(
     if json:
         write_line(to_json({"model": model, "data": data} | scores.to_dict(), ensure_ascii=False))
         return
-    for each in scores.notes:
-        note(each)
+    note(*scores.notes)
     write_line(f"{scores.num_pairs:,} pairs")
     table = score_table(escape(model), "correlation", "95 % interval", width=16)
     for name, value in scores.scores.items():
@@ -194,10 +178,7 @@ def retrieval(
     pooling: Pooling | None = None,
     dimensions: int | None = None,
     samples: int = 1000,
-    batch_tokens: BatchTokens = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    unverified: Unverified = False,
+    loading: _VectorLoading,
     json: Json = False,
 ) -> None:
     """How well a model's vectors find documents by cosine: nDCG@10, MRR@10 and recall@100, beside
@@ -215,9 +196,7 @@ def retrieval(
             for.
         samples: Bootstrap resamples of the queries for the intervals.
     """
-    predictor = _load(
-        model, batch_tokens=batch_tokens, device=device, threads=threads, unverified=unverified
-    )
+    predictor = _load(model, **vars(loading))
     scores = score_retrieval(
         predictor,
         queries=queries,
@@ -230,8 +209,7 @@ def retrieval(
     if json:
         write_line(to_json({"model": model} | scores.to_dict(), ensure_ascii=False))
         return
-    for each in scores.notes:
-        note(each)
+    note(*scores.notes)
     write_line(f"{scores.num_queries:,} queries, {scores.num_documents:,} documents")
     table = score_table("", "nDCG@10", "MRR@10", "recall@100", width=16)
     table.add_row(escape(model), *(f"{100 * value:.1f}" for value in scores.scores.values()))
@@ -243,14 +221,13 @@ def retrieval(
 
 def _load(model: str, **options: Any) -> Predictor:
     predictor = load(model, **options)
-    for each in predictor.notes:
-        note(each)
+    note(*predictor.notes)
     return predictor
 
 
-def _filler(model: str, **options: Any) -> "TorchEngine":
+def _filler(model: str, loading: _FillLoading) -> "TorchEngine":
     """The torch engine of a model with a masked-token head."""
-    engine = _load(model, engine="torch", **options).torch_engine
+    engine = _load(model, engine="torch", **vars(loading)).torch_engine
     engine.filler.head("masked")  # before the text is read
     return engine
 

@@ -48,8 +48,7 @@ def export(
         runtime=runtime, precision=precision, data=data, force=force, whole=whole
     )
     report, notes = export_model(model, out, options, unverified=unverified)
-    for each in notes:
-        note(each)
+    note(*notes)
     if json:
         write_line(to_json({"model": model, "out": out} | asdict(report), ensure_ascii=False))
         return

@@ -32,7 +32,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from litebert.checks import clip, shorten
-from litebert.commands.marks import OUTPUTS, Arg, Positional, fields_of, is_computing, note
+from litebert.commands.marks import OUTPUTS, Arg, Positional, fields_of, is_flag_group, note
 from litebert.errors import ConfigError
 from litebert.files import check_local
 
@@ -143,8 +143,8 @@ def _parameters(command: Callable[..., Any], args: Sequence[str]) -> dict[str, _
         recipe_flags = [mark for mark in marks if isinstance(mark, RecipeFlags)]
         if recipe_flags:
             result[name] = _recipe_parameter(recipe_flags[0], _value_of("--recipe", args))
-        elif is_computing(hint):
-            result[name] = _computing_parameter(hint)
+        elif is_flag_group(hint):
+            result[name] = _group_parameter(hint)
         elif is_dataclass(hint):
             result[name] = _settings_parameter(name, hint)
         else:
@@ -171,14 +171,14 @@ def _plain_parameter(
     )
 
 
-def _computing_parameter(settings: Any) -> _Parameter:
+def _group_parameter(group: Any) -> _Parameter:
     each = {
         name: _plain_parameter(name, *_unwrapped(hint), default, None)
-        for name, (hint, default) in fields_of(settings).items()
+        for name, (hint, default) in fields_of(group).items()
     }
     return _Parameter(
         groups={"": {name: one.groups[""][name] for name, one in each.items()}},
-        build=lambda options: settings(**{name: one.build(options) for name, one in each.items()}),
+        build=lambda options: group(**{name: one.build(options) for name, one in each.items()}),
         defaults={name: value for one in each.values() for name, value in one.defaults.items()},
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from litebert.infer.verbs import EngineChoice
+from litebert.infer.verbs import DType, EngineChoice
 from litebert.tasks.decode.exits import Criterion
 from litebert.terminal import write_line
 
@@ -68,6 +68,12 @@ Unverified = Annotated[
         "were changed on purpose."
     ),
 ]
+Precision = Annotated[
+    DType,
+    Arg(
+        help="Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere."
+    ),
+]
 Json = Annotated[bool, Arg(help="Print one JSON object.")]
 Kernels = Annotated[
     str,
@@ -83,27 +89,32 @@ Minutes = Annotated[
         "default no limit."
     ),
 ]
+TensorBoard = Annotated[bool, Arg(help="Write TensorBoard events into the run folder as well.")]
 BatchTokens = Annotated[
     int | None, Arg(help="Tokens per batch, padding included; fewer need less memory.")
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Computing:
-    """A parameter whose fields are flags among the command's own, and arguments of `load`."""
+class FlagGroup:
+    """Base of dataclasses whose fields are flags among those of the command that takes one."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class _Computing(FlagGroup):
     engine: Engine = "auto"
     device: Device = "auto"
     threads: Threads = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loading(Computing):
+class Loading(_Computing):
+    """How a verb's model is loaded: arguments of `load`."""
+
     unverified: Unverified = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExitLoading(Computing):
+class ExitLoading(_Computing):
     """Of a verb whose texts may leave early."""
 
     exit: Exit = None
@@ -116,9 +127,10 @@ OUTPUTS = frozenset({"out", "submit", "quarantine", "target", "curve"})
 _NUMBERS: dict[Any, str] = {int: r"\d{1,9}", float: r"\d{1,9}(?:\.\d{1,17})?"}
 
 
-def note(text: str) -> None:
+def note(*texts: str) -> None:
     """Tell the user something beside the result."""
-    write_line(f"note: {text}", file=sys.stderr)
+    for text in texts:
+        write_line(f"note: {text}", file=sys.stderr)
 
 
 def read_plain(
@@ -129,7 +141,7 @@ def read_plain(
     positional: list[Any] = []
     flags: dict[str, tuple[Any, Any]] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        if is_computing(hints[name]):
+        if is_flag_group(hints[name]):
             flags |= fields_of(hints[name])
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(_plain_kind(hints[name]))
@@ -150,19 +162,19 @@ def read_plain(
     if values is None or len(named) < len(flags):  # a required flag is missing
         return None
     for name, hint in hints.items():
-        if is_computing(hint):
+        if is_flag_group(hint):
             named[name] = hint(**{field: named.pop(field) for field in fields_of(hint)})
     return values, named
 
 
-def is_computing(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Computing)
+def is_flag_group(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, FlagGroup)
 
 
-def fields_of(settings: type[Computing]) -> dict[str, tuple[Any, Any]]:
+def fields_of(group: type[FlagGroup]) -> dict[str, tuple[Any, Any]]:
     """The type and the default of each field, in the order of help."""
-    hints = get_type_hints(settings, include_extras=True)
-    return {name: (hint, getattr(settings, name)) for name, hint in hints.items()}
+    hints = get_type_hints(group, include_extras=True)
+    return {name: (hint, getattr(group, name)) for name, hint in hints.items()}
 
 
 def _read_flags(

@@ -15,6 +15,7 @@ from litebert.commands.marks import (
     Exit,
     Json,
     Kernels,
+    Precision,
     Threads,
     Threshold,
     Unverified,
@@ -23,7 +24,7 @@ from litebert.commands.marks import (
 from litebert.commands.verbs import ModelName
 from litebert.config import Pooling
 from litebert.files import to_json
-from litebert.infer.verbs import DType, Verb
+from litebert.infer.verbs import Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import write_line
@@ -61,7 +62,7 @@ def predict(
     device: Device = "auto",
     kernels: Kernels = "on",
     threads: Threads = None,
-    dtype: DType = "auto",
+    dtype: Precision = "auto",
     compile: bool = False,
     overwrite: bool = False,
     exit: Exit = None,
@@ -106,7 +107,6 @@ def predict(
             is an error.
         encoding: Encoding of a text file, such as cp1252 or utf-16; auto is UTF-8 or what the
             file's first bytes say, else a guess that is printed.
-        dtype: Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere.
         compile: Compile the layers first: half a minute on a GPU, worth it for many thousand rows.
         overwrite: Start over, whatever the output file holds.
     """
@@ -151,8 +151,7 @@ def predict(
         overwrite=overwrite,
     )
     began = time.monotonic()
-    for each in predictor.notes:
-        note(each)
+    note(*predictor.notes)
     if predictor.engine.threads is not None:
         note(f"computing with {predictor.engine.threads}")
     report = predict_file(predictor, input, out, settings, on_progress=_Progress(), on_note=note)

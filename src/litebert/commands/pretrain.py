@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from litebert.commands.flags import RecipeFlags
-from litebert.commands.marks import Device, Kernels, Minutes, Threads, Unverified, note
+from litebert.commands.marks import (
+    Device,
+    Kernels,
+    Minutes,
+    TensorBoard,
+    Threads,
+    Unverified,
+    note,
+)
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named
@@ -40,7 +48,7 @@ def pretrain(
     threads: Threads = None,
     minutes: Minutes = None,
     workers: int = 1,
-    tensorboard: bool = False,
+    tensorboard: TensorBoard = False,
     unverified: Unverified = False,
     dry_run: bool = False,
     json: bool = False,
@@ -61,7 +69,6 @@ def pretrain(
         init: Checkpoint, run or embedded model that weights, and the encoder's shape unless
             --preset is given, start from.
         workers: Processes that prefetch batches; 0 prepares them in the main process.
-        tensorboard: Write TensorBoard events into the run folder as well.
         dry_run: Run a few real steps on the largest batch and print memory, speed, time and disk;
             write nothing.
         json: Print one JSON object at the end.

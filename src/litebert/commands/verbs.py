@@ -325,8 +325,7 @@ def _load(
     from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
 
     predictor = load(folder, **options)
-    for each in predictor.notes:
-        note(each)
+    note(*predictor.notes)
     return predictor
 
 
