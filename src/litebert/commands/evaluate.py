@@ -89,15 +89,33 @@ def evaluate(
             (needs --exit); RUN/exits.json is drawn by litebert report.
     """
     # torch only now: wrong flags are answered at once
-    from litebert.train.evaluate import run_evaluation
+    from litebert.infer.predictor import load
+    from litebert.train.evaluate import FinetunedModel, run_evaluation
 
     _check_writable(out, submit, curve)
     if exit is None and (curve is not None or threshold is not None):
         raise ConfigError("--threshold and --curve are of early exit; add --exit all, or name one")
-    predictor = _predictor(model, engine, device, batch_tokens, threads, unverified, exit)
-    if predictor is not None and exit not in (None, "all"):
-        predictor.leave_early(exit, threshold)
-    finetuned = None if predictor is None else _finetuned(model, predictor)
+    loading: dict[str, Any] = {
+        "batch_tokens": batch_tokens,
+        "device": device,
+        "threads": threads,
+        "unverified": unverified,
+    }
+    predictor: Predictor | None = None
+    finetuned: FinetunedModel | None = None
+    if exit is not None or _is_exported(model, engine):
+        predictor = load(model, engine=engine, **loading)
+        note(*predictor.notes)
+        if exit not in (None, "all"):
+            predictor.leave_early(exit, threshold)
+        if predictor.card is None:
+            raise ConfigError(f"{model} was fine-tuned for no task; run litebert finetune first")
+        finetuned = FinetunedModel(
+            folder=model,
+            tokenizer=predictor.tokenizer,
+            card=predictor.card,
+            engine=predictor.engine.predict,
+        )
     result = run_evaluation(
         task,
         finetuned or model,
@@ -108,10 +126,7 @@ def evaluate(
         samples=samples,
         worst=worst,
         unlabeled=out is not None or submit is not None,
-        batch_tokens=batch_tokens,
-        device=device,
-        threads=threads,
-        unverified=unverified,
+        **loading,
     )
     examples, predictions, evaluation = result.examples, result.predictions, result.evaluation
     facts: dict[str, Any] = {"model": model, "split": split, "notes": list(result.notes)}
@@ -239,47 +254,12 @@ def ensemble(
         write_line(f"written: {path}", file=sys.stderr)
 
 
-def _predictor(
-    model: str,
-    engine: EngineChoice,
-    device: str,
-    batch_tokens: int | None,
-    threads: int | None,
-    unverified: bool,
-    exit: str | None,
-) -> "Predictor | None":
-    """An exported model, one that another engine than torch is to compute, or one that texts leave
-    early; None where training's own code predicts."""
+def _is_exported(model: str, engine: EngineChoice) -> bool:
+    """Whether another engine than torch computes; training's own code predicts with torch."""
     from litebert.infer.exported import is_export
-    from litebert.infer.predictor import load
     from litebert.loading import find_checkpoint
 
-    is_plain = engine in ("auto", "torch") and not is_export(find_checkpoint(model))
-    if is_plain and exit is None:
-        return None
-    predictor = load(
-        model,
-        engine=engine,
-        device=device,
-        batch_tokens=batch_tokens,
-        threads=threads,
-        unverified=unverified,
-    )
-    note(*predictor.notes)
-    return predictor
-
-
-def _finetuned(model: str, predictor: "Predictor") -> "FinetunedModel":
-    from litebert.train.evaluate import FinetunedModel
-
-    if predictor.card is None:
-        raise ConfigError(f"{model} was fine-tuned for no task; run litebert finetune first")
-    return FinetunedModel(
-        folder=model,
-        tokenizer=predictor.tokenizer,
-        card=predictor.card,
-        engine=predictor.engine.predict,
-    )
+    return engine not in ("auto", "torch") or is_export(find_checkpoint(model))
 
 
 def _score_exits(
