@@ -17,7 +17,7 @@ from litebert.infer.predictor import Predictor, load
 from litebert.infer.vector_scores import RetrievalScores, score_retrieval, score_similarity
 from litebert.infer.verbs import DType
 from litebert.loading import find_checkpoint
-from litebert.recipes import EmbedRecipe, FinetuneRecipe, PretrainRecipe, Recipe, named
+from litebert.recipes import EmbedRecipe, FinetuneRecipe, PretrainRecipe, named
 from litebert.recipes.pretrain import shape_settings
 from litebert.storage.checkpoint import read_config
 from litebert.tasks.registry import TableOptions
@@ -118,86 +118,37 @@ def finetune(
     `litebert finetune embed` does; `dev` are scored pairs. With data=None it learns a teacher's
     vectors: `teacher="vectors.npy", texts="texts.txt"`. Its recipe is an EmbedRecipe.
     """
+    common: dict[str, Any] = {
+        "table": options,
+        "device": device,
+        "kernels": kernels,
+        "threads": threads,
+        "minutes": minutes,
+        "tensorboard": tensorboard,
+        "progress": progress,
+    }
+    start, folder = os.fspath(model), os.fspath(out)
+    result: run.RunResult
     if task == "embed":
-        return _finetune_embed(
-            os.fspath(model),
-            data,
-            os.fspath(out),
-            recipe=recipe,
-            seeds=seeds,
-            table=options,
-            device=device,
-            kernels=kernels,
-            threads=threads,
-            minutes=minutes,
-            tensorboard=tensorboard,
-            progress=progress,
-            **settings,
+        if recipe is not None and not isinstance(recipe, EmbedRecipe):
+            raise ConfigError("the recipe of embed is an EmbedRecipe; got that of another task")
+        if seeds != 1:
+            raise ConfigError(f"embed has one run; got seeds={seeds}: give seed=1 … to single runs")
+        common["dev"] = settings.pop("dev", None)
+        for name in ("teacher", "texts"):
+            path = settings.pop(name, None)
+            common[name] = None if path is None else os.fspath(path)
+        EmbedRecipe.check_settings(settings)
+        result = run_embed_finetuning(
+            start, data, folder, recipe=recipe, settings=settings, **common
         )
-    if isinstance(recipe, EmbedRecipe):
-        raise ConfigError(f"the recipe is for embed, the task is {task}; take a FinetuneRecipe")
-    FinetuneRecipe.check_settings(settings)
-    result = run_finetuning(
-        task,
-        os.fspath(model),
-        data,
-        os.fspath(out),
-        recipe=recipe,
-        settings=settings,
-        table=options,
-        seeds=seeds,
-        device=device,
-        kernels=kernels,
-        threads=threads,
-        minutes=minutes,
-        tensorboard=tensorboard,
-        progress=progress,
-    )
-    return RunResult(**vars(result))
-
-
-def _finetune_embed(
-    model: str,
-    data: Any,
-    out: str,
-    *,
-    recipe: Recipe | None,
-    seeds: int,
-    dev: Any = None,
-    teacher: StrPath | None = None,
-    texts: StrPath | None = None,
-    table: TableOptions | None,
-    device: str,
-    kernels: str,
-    threads: int | None,
-    minutes: float | None,
-    tensorboard: bool,
-    progress: bool,
-    **settings: Any,
-) -> RunResult:
-    """`finetune` of the task embed."""
-    if recipe is not None and not isinstance(recipe, EmbedRecipe):
-        raise ConfigError("the recipe of embed is an EmbedRecipe; got that of another task")
-    if seeds != 1:
-        raise ConfigError(f"embed has one run; got seeds={seeds}: give seed=1 … to single runs")
-    EmbedRecipe.check_settings(settings)
-    result = run_embed_finetuning(
-        model,
-        data,
-        out,
-        recipe=recipe,
-        settings=settings,
-        dev=dev,
-        teacher=None if teacher is None else os.fspath(teacher),
-        texts=None if texts is None else os.fspath(texts),
-        table=table,
-        device=device,
-        kernels=kernels,
-        threads=threads,
-        minutes=minutes,
-        tensorboard=tensorboard,
-        progress=progress,
-    )
+    else:
+        if isinstance(recipe, EmbedRecipe):
+            raise ConfigError(f"the recipe is for embed, the task is {task}; take a FinetuneRecipe")
+        FinetuneRecipe.check_settings(settings)
+        result = run_finetuning(
+            task, start, data, folder, recipe=recipe, settings=settings, seeds=seeds, **common
+        )
     return RunResult(**vars(result))
 
 
@@ -289,13 +240,7 @@ def evaluate(
     Two score the vectors of any model: "similarity" by their cosines on scored pairs, "retrieval"
     on the files `queries`, `corpus` and `qrels`, beside BM25 and TF-IDF.
     """
-    if task in ("similarity", "retrieval"):
-        loading = {name: settings.pop(name) for name in _LOADING if name in settings}
-        predictor = load(model, **loading)
-        if task == "retrieval":
-            return score_retrieval(predictor, **settings)
-        return score_similarity(predictor, data, **settings)
-    if task not in ("masked", "blimp"):
+    if task not in ("masked", "blimp", "similarity", "retrieval"):
         result = run_evaluation(
             task,
             os.fspath(model),
@@ -307,6 +252,10 @@ def evaluate(
         assert result.evaluation is not None
         return result.evaluation
     loading = {name: settings.pop(name) for name in _LOADING if name in settings}
+    if task == "retrieval":
+        return score_retrieval(load(model, **loading), **settings)
+    if task == "similarity":
+        return score_similarity(load(model, **loading), data, **settings)
     options = None
     if task == "masked":  # wrong settings are refused before the model is loaded
         for name in settings:
@@ -317,4 +266,4 @@ def evaluate(
 
 
 _LOADING = ("device", "threads", "dtype", "batch_tokens")
-"""Settings of `load` that "masked" and "blimp" take."""
+"""Settings of `load` that tasks without fine-tuning take."""

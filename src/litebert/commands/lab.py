@@ -150,20 +150,17 @@ def run(
             each if each.kind != "pretrain" else with_tokens(each, scale, tokens)
             for each in studies
         ]
-    chosen: list[Chosen] = []
-    for study in studies:
-        own = f"{study.name}-{scale}"
-        base = Path(out or _RUNS)
-        folder = base if out and len(studies) == 1 else base / own
-        chosen.append((study, scale, folder))
-    counted = [each for each in chosen if each[0].kind == "count"]
+    base, is_folder = Path(out or _RUNS), bool(out) and len(studies) == 1
+    chosen: list[Chosen] = [
+        (study, scale, base if is_folder else base / f"{study.name}-{scale}") for study in studies
+    ]
     trained = [each for each in chosen if each[0].kind != "count"]
-    for each in counted:
-        write_study_file(*each)
-    failures: list[str] = []
-    if trained and not data:
-        raise ConfigError("a study is trained on shards; name their folder with --data")
+    for each in chosen:
+        if each[0].kind == "count":
+            write_study_file(*each)
     if trained:
+        if not data:
+            raise ConfigError("a study is trained on shards; name their folder with --data")
         inputs = StudyInputs(
             data=Path(data),
             more_data=Path(more_data) if more_data else None,
@@ -181,11 +178,11 @@ def run(
             runner=runner,
             say=lambda line: write_line(line, file=sys.stderr),
         )
-    if failures:
-        raise LitebertError(
-            f"{len(failures)} runs failed; the same command tries them again: "
-            + "; ".join(failures)
-        )
+        if failures:
+            raise LitebertError(
+                f"{len(failures)} runs failed; the same command tries them again: "
+                + "; ".join(failures)
+            )
     for _, _, folder in chosen:
         write_line(
             f"finished; litebert lab table {folder}, litebert lab plot {folder}", file=sys.stderr
