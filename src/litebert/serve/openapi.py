@@ -18,6 +18,7 @@ _ERRORS = {
     "503": "The models are being loaded, or the service is stopping.",
     "504": "The deadline passed.",
 }
+_STRING: dict[str, Any] = {"type": "string"}
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 _NUMBER: dict[str, Any] = {"type": "number"}
 _INT: dict[str, Any] = {"type": "integer"}
@@ -26,50 +27,48 @@ _INT: dict[str, Any] = {"type": "integer"}
 def _object(
     properties: dict[str, Any], *, required: tuple[str, ...] | None = None, closed: bool = False
 ) -> dict[str, Any]:
-    result: dict[str, Any] = {"type": "object", "properties": properties}
-    result["required"] = list(properties) if required is None else list(required)
-    if not result["required"]:
-        del result["required"]
-    if closed:
-        result["additionalProperties"] = False
-    return result
+    """By default all properties are required."""
+    needed = list(properties if required is None else required)
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": needed} if needed else {}),
+        **({"additionalProperties": False} if closed else {}),
+    }
 
 
 def _list(items: dict[str, Any], **limits: Any) -> dict[str, Any]:
     return {"type": "array", "items": items, **limits}
 
 
-_TEXTS = _list(_TEXT, minItems=1, maxItems=MAX_ITEMS)
-_PAIRS = _list(_list(_TEXT, minItems=2, maxItems=2), minItems=1, maxItems=MAX_ITEMS)
-_SHARES = {"type": "object", "additionalProperties": _NUMBER}
+def _inputs(items: dict[str, Any]) -> dict[str, Any]:
+    return _list(items, minItems=1, maxItems=MAX_ITEMS)
+
+
+_TEXTS = _inputs(_TEXT)
+_PAIRS = _inputs(_list(_TEXT, minItems=2, maxItems=2))
 _LABELED = {
-    "probabilities": _SHARES,
-    "label": {"type": "string"},
-    "labels": _list({"type": "string"}),
+    "probabilities": {"type": "object", "additionalProperties": _NUMBER},
+    "label": _STRING,
+    "labels": _list(_STRING),
 }
-_GUESS = _object({"token": {"type": "string"}, "probability": _NUMBER})
+_GUESS = _object({"token": _STRING, "probability": _NUMBER})
 _OPTIONAL_TEXT = {"type": ["string", "null"]}
 _OPTIONAL_NUMBER = {"type": ["number", "null"]}
-_SPAN = {
-    "text": _OPTIONAL_TEXT,
-    "start": _OPTIONAL_NUMBER,
-    "end": _OPTIONAL_NUMBER,
-    "score": _OPTIONAL_NUMBER,
-}
-_STRING: dict[str, Any] = {"type": "string"}
+_SPAN = {"text": _OPTIONAL_TEXT} | dict.fromkeys(("start", "end", "score"), _OPTIONAL_NUMBER)
 _DIMENSIONS: dict[str, Any] = {
     "type": "integer",
     "description": "A size of vectors that the model was trained for; its width by default.",
 }
-_EXITS = _object(
-    {
-        "answers": _list({"type": "object"}),
-        "leaves": {
-            "type": "object",
-            "additionalProperties": _object({"threshold": _NUMBER, "depth": _INT}),
-        },
-    }
+_LEAVES = {
+    "type": "object",
+    "additionalProperties": _object({"threshold": _NUMBER, "depth": _INT}),
+}
+_EXITS = _object({"answers": _list({"type": "object"}), "leaves": _LEAVES})
+_CHOICE = _object(
+    {"context": _STRING, "question": _STRING, "options": _list(_TEXT, minItems=2)}, closed=True
 )
+_QUESTION = _object({"question": _TEXT, "context": _TEXT}, closed=True)
 
 # verb → what it does, fields of the body, those that are required, a result
 _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
@@ -105,16 +104,7 @@ _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] =
     ),
     "choose": (
         "Choose among options.",
-        {
-            "items": _list(
-                _object(
-                    {"context": _STRING, "question": _STRING, "options": _list(_TEXT, minItems=2)},
-                    closed=True,
-                ),
-                minItems=1,
-                maxItems=MAX_ITEMS,
-            )
-        },
+        {"items": _inputs(_CHOICE)},
         ("items",),
         _object(
             {
@@ -128,13 +118,7 @@ _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] =
     ),
     "answer": (
         "Find answers to questions in contexts of any length.",
-        {
-            "items": _list(
-                _object({"question": _TEXT, "context": _TEXT}, closed=True),
-                minItems=1,
-                maxItems=MAX_ITEMS,
-            )
-        },
+        {"items": _inputs(_QUESTION)},
         ("items",),
         _object(
             {"question": _STRING, **_SPAN, "null_score": _NUMBER, "spans": _list(_object(_SPAN))}
@@ -142,11 +126,7 @@ _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] =
     ),
     "tag": (
         "Tag the words of texts, which are split at white space or sent as lists of words.",
-        {
-            "texts": _list(
-                {"anyOf": [_TEXT, _list(_TEXT, minItems=1)]}, minItems=1, maxItems=MAX_ITEMS
-            )
-        },
+        {"texts": _inputs({"anyOf": [_TEXT, _list(_TEXT, minItems=1)]})},
         ("texts",),
         _object({"words": _list(_STRING), "tags": _list(_STRING), "probabilities": _list(_NUMBER)}),
     ),
@@ -168,9 +148,9 @@ _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] =
     ),
 }
 
-_MODEL = {"model": _STRING}
 _TRUNCATE: dict[str, Any] = {"truncate": {"type": "boolean", "default": False}}
-_INPUTS: dict[str, Any] = {"inputs": {"anyOf": [_TEXT, _TEXTS]}}
+_TEXT_OR_TEXTS = {"anyOf": [_TEXT, _TEXTS]}
+_INPUTS: dict[str, Any] = {"inputs": _TEXT_OR_TEXTS}
 _SCORES = _list(_object({"score": _NUMBER, "label": _STRING}))
 _TEI: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
     "/embed": (
@@ -199,9 +179,7 @@ _TEI: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
         "The same in Cohere's form; meta says what scored.",
         {
             "query": _TEXT,
-            "documents": _list(
-                {"anyOf": [_TEXT, _object({"text": _TEXT})]}, minItems=1, maxItems=MAX_ITEMS
-            ),
+            "documents": _inputs({"anyOf": [_TEXT, _object({"text": _TEXT})]}),
             "top_n": {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS},
             "return_documents": {"type": "boolean"},
         }
@@ -234,47 +212,40 @@ def document() -> dict[str, Any]:
         "/v1/models": _get("The models, in OpenAI's form, with what each can do."),
         "/v1/models/{model}": _get("One of them."),
     }
-    paths["/v1/models/{model}"]["get"]["parameters"] = [
-        {"name": "model", "in": "path", "required": True, "schema": _STRING}
-    ]
+    named = {"name": "model", "in": "path", "required": True, "schema": _STRING}
+    paths["/v1/models/{model}"]["get"]["parameters"] = [named]
+    model = _STRING | {"description": "By default the first that can do it."}
+    truncate = _TRUNCATE["truncate"] | {
+        "description": "Cut what is longer than the model reads instead of refusing it."
+    }
     for verb, (summary, fields, required, result) in _VERBS.items():
-        common = {
-            "model": {"type": "string", "description": "By default the first that can do it."},
-            **fields,
-            "truncate": {
-                "type": "boolean",
-                "default": False,
-                "description": "Cut what is longer than the model reads instead of refusing it.",
-            },
-        }
-        body = _object(common, required=required, closed=True)
+        common = {"model": model, **fields, "truncate": truncate}
         response = _object({"model": _STRING, "results": _list(result)})
+        body = _object(common, required=required, closed=True)
         paths[f"/v1/{verb}"] = _post(summary, body, response)
     body = _object(
         {
-            "input": {"anyOf": [_TEXT, _TEXTS]},
+            "input": _TEXT_OR_TEXTS,
             "model": _STRING,
             "encoding_format": {"enum": ["float", "base64"]},
             "dimensions": _DIMENSIONS,
-            "truncate": {"type": "boolean", "default": False},
+            **_TRUNCATE,
         },
         required=("input",),
     )
-    embedding = _object(
-        {"object": _STRING, "index": _INT, "embedding": {"anyOf": [_list(_NUMBER), _STRING]}}
-    )
+    embedding = {"anyOf": [_list(_NUMBER), _STRING]}
     response = _object(
         {
             "object": _STRING,
             "model": _STRING,
-            "data": _list(embedding),
+            "data": _list(_object({"object": _STRING, "index": _INT, "embedding": embedding})),
             "usage": _object({"prompt_tokens": _INT, "total_tokens": _INT}),
         }
     )
     for path in ("/v1/embeddings", "/embeddings"):
         paths[path] = _post("Vectors of texts, in OpenAI's form.", body, response)
     for path, (summary, fields, needed, result) in _TEI.items():
-        paths[path] = _post(summary, _object(_MODEL | fields, required=needed), result)
+        paths[path] = _post(summary, _object({"model": _STRING} | fields, required=needed), result)
         for status, answer in paths[path]["post"]["responses"].items():
             if status != "200" and path != "/v1/rerank":
                 answer["content"] = _content({"$ref": "#/components/schemas/TeiError"})
