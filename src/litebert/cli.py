@@ -21,7 +21,7 @@ from litebert.checks import clip, shorten
 from litebert.errors import LitebertError
 from litebert.terminal import write_line
 
-INTERRUPTED = 75
+_INTERRUPTED = 75
 
 # command → (module:function in commands/, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -96,13 +96,13 @@ def main(args: Sequence[str] | None = None) -> None:
             sys.stdout.reconfigure(errors="backslashreplace")
         code = run(sys.argv[1:] if args is None else list(args))
         if interrupts.raised and code:
-            code = INTERRUPTED
+            code = _INTERRUPTED
     except KeyboardInterrupt:  # a second one, while the first was reported
-        code = INTERRUPTED
+        code = _INTERRUPTED
     except Exception:
         if not interrupts.raised:
             raise
-        code = INTERRUPTED  # C++ code turned the interrupt into an error of its own
+        code = _INTERRUPTED  # C++ code turned the interrupt into an error of its own
     finally:
         interrupts.over = True  # no call in between, so no handler runs before this
     interrupts.ignore()
@@ -138,7 +138,7 @@ def run(args: list[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         write_line(f"litebert {name}: interrupted; the same command again resumes", file=sys.stderr)
-        return INTERRUPTED
+        return _INTERRUPTED
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             write_line(f"litebert {name}: {_too_long(error.filename)}", file=sys.stderr)

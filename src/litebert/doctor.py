@@ -14,14 +14,14 @@ from typing import Any
 from litebert.threads import choose_threads, num_cores
 
 # module → (extra that brings it, what it is for)
-OPTIONAL = {
+_OPTIONAL = {
     "pyarrow": ("parquet", "read .parquet files"),
     "zstandard": ("zstd", "read .zst files"),
     "ray": ("ray", "build data on a cluster"),
     "onnxruntime": ("onnx", "predict without torch"),
     "openvino": ("openvino", "predict without torch, fastest in int8"),
 }
-CORE = ("torch", "numpy", "safetensors", "sentencepiece", "tyro", "rich", "jaxtyping")
+_CORE = ("torch", "numpy", "safetensors", "sentencepiece", "tyro", "rich", "jaxtyping")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,10 @@ def examine(folder: Path | str = ".") -> list[Finding]:
     """Look at Python, packages, processor, memory, disk at `folder`, and accelerators."""
     findings = [
         Finding(name="python", value=f"{platform.python_version()} on {platform.platform()}"),
-        *(_package(name, "", "pip install litebert") for name in CORE),
+        *(_package(name, "", "pip install litebert") for name in _CORE),
         *(
             _package(name, f" ({purpose})", f"to {purpose}: pip install 'litebert[{extra}]'")
-            for name, (extra, purpose) in OPTIONAL.items()
+            for name, (extra, purpose) in _OPTIONAL.items()
         ),
         Finding(name="processor", value=f"{num_cores()} cores"),
     ]

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from litebert.errors import ConfigError
 
-MAX_THREADS = 1024
-PROBE_SECONDS = 0.05
+_MAX_THREADS = 1024
+_PROBE_SECONDS = 0.05
 """How long cores are tried out; shorter measures the start of threads."""
-ROUNDING = 0.25
+_ROUNDING = 0.25
 """A core that was free this much less than always still counts."""
 _BLOCK = bytes(1 << 16)
 """Hashing one releases Python's lock and takes tens of microseconds."""
@@ -43,8 +43,8 @@ def choose_threads(
     the `stored` one (of a run that resumes) where there are as many cores, else the cores that are
     free now; the last two at most `limit`, what the process already keeps to."""
     if requested is not None:
-        if type(requested) is not int or not 1 <= requested <= MAX_THREADS:
-            raise ConfigError(f"threads is a number from 1 to {MAX_THREADS}; got {requested!r}")
+        if type(requested) is not int or not 1 <= requested <= _MAX_THREADS:
+            raise ConfigError(f"threads is a number from 1 to {_MAX_THREADS}; got {requested!r}")
         return Threads(requested, "as requested")
     if (explicit := _environment_threads()) is not None:
         return Threads(explicit, "OMP_NUM_THREADS")
@@ -55,7 +55,7 @@ def choose_threads(
     if most == 1:
         return Threads(1, "1 core" if cores == 1 else f"{cores} cores, as set before")
     free = free_cores(most)
-    count = max(1, min(most, math.floor(free + ROUNDING)))
+    count = max(1, min(most, math.floor(free + _ROUNDING)))
     return Threads(count, f"{free:.1f} of {cores} cores are free")
 
 
@@ -76,7 +76,7 @@ def num_cores(root: Path | str = "/") -> int:
     return max(1, min([len(physical), *map(math.ceil, _quotas(root))]))
 
 
-def free_cores(threads: int, seconds: float = PROBE_SECONDS) -> float:
+def free_cores(threads: int, seconds: float = _PROBE_SECONDS) -> float:
     """How many cores `threads` busy threads get now, from their processor time."""
     barrier = threading.Barrier(threads)
     shares = [0.0] * threads
@@ -106,7 +106,7 @@ def worker_environment() -> dict[str, str]:
 def _environment_threads() -> int | None:
     """OMP_NUM_THREADS, where it is a number that OpenMP takes."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(first) if first.isdecimal() and 1 <= int(first) <= MAX_THREADS else None
+    return int(first) if first.isdecimal() and 1 <= int(first) <= _MAX_THREADS else None
 
 
 def _quotas(root: Path) -> list[float]:

@@ -12,13 +12,10 @@ from litebert.loading import find_checkpoint
 from litebert.storage.checkpoint import Storage
 from litebert.terminal import write_line
 
-Source = Annotated[str, Positional, arg(metavar="SOURCE")]
-TargetFolder = Annotated[str, Positional, arg(metavar="TARGET")]
-
 
 def convert(
-    source: Source,
-    target: TargetFolder,
+    source: Annotated[str, Positional, arg(metavar="SOURCE")],
+    target: Annotated[str, Positional, arg(metavar="TARGET")],
     /,
     *,
     to: Target | None = None,

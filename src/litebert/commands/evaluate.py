@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from litebert.tasks.task import Task
     from litebert.train.evaluate import EvaluationResult, FinetunedModel
 
-TaskName = Annotated[str, Positional, arg(metavar="TASK")]
-Exits = Annotated[
+_TaskName = Annotated[str, Positional, arg(metavar="TASK")]
+_Exits = Annotated[
     Criterion | Literal["all"] | None,
     arg(
         help="Also score a model with exits (finetune --exits) where texts leave early, by one "
@@ -47,7 +47,7 @@ Exits = Annotated[
 
 
 def evaluate(
-    task: TaskName,
+    task: _TaskName,
     /,
     *,
     model: str,
@@ -62,7 +62,7 @@ def evaluate(
     engine: Engine = "auto",
     device: Device = "auto",
     threads: Threads = None,
-    exit: Exits = None,
+    exit: _Exits = None,
     threshold: Threshold = None,
     curve: str | None = None,
     unverified: Unverified = False,
@@ -168,7 +168,7 @@ def evaluate(
 
 
 def ensemble(
-    task: TaskName,
+    task: _TaskName,
     /,
     *,
     models: Annotated[tuple[str, ...], arg(metavar="DIR…")],

@@ -26,10 +26,8 @@ from litebert.lab.table import page
 from litebert.lab.table import table as write_table
 from litebert.terminal import write_line
 
-Names = Annotated[tuple[str, ...], Positional, arg(metavar="STUDY…")]
-Folder = Annotated[str, Positional, arg(metavar="STUDY_FOLDER")]
-Folders = Annotated[tuple[str, ...], Positional, arg(metavar="STUDY_FOLDER…")]
-Archive = Annotated[str, Positional, arg(metavar="FILE")]
+_Folder = Annotated[str, Positional, arg(metavar="STUDY_FOLDER")]
+_Folders = Annotated[tuple[str, ...], Positional, arg(metavar="STUDY_FOLDER…")]
 _FILES = {"markdown": "table.md", "csv": "table.csv", "latex": "table.tex"}
 _RUNS = "runs/lab"
 
@@ -101,7 +99,7 @@ def _cost(runs: int, cost: dict[str, float | str]) -> str:
 
 
 def run(
-    names: Names,
+    names: Annotated[tuple[str, ...], Positional, arg(metavar="STUDY…")],
     /,
     *,
     scale: ScaleName = "gpu-hour",
@@ -189,7 +187,7 @@ def run(
         )
 
 
-def pack(folders: Folders, /, *, out: str, metrics: bool = True) -> None:
+def pack(folders: _Folders, /, *, out: str, metrics: bool = True) -> None:
     """Copy the results of studies without their weights: recipes, numbers, metrics, environments,
     tables and plots, of finished runs.
 
@@ -204,7 +202,9 @@ def pack(folders: Folders, /, *, out: str, metrics: bool = True) -> None:
     write_line(f"{len(names)} files in {out}", file=sys.stderr)
 
 
-def unpack(archive: Archive, /, *, out: str = _RUNS) -> None:
+def unpack(
+    archive: Annotated[str, Positional, arg(metavar="FILE")], /, *, out: str = _RUNS
+) -> None:
     """Write the results that `litebert lab pack` collected back, so that `litebert lab run`
     continues from them. Files that are there stay as they are.
 
@@ -216,7 +216,7 @@ def unpack(archive: Archive, /, *, out: str = _RUNS) -> None:
     write_line(f"{len(names)} files in {out}", file=sys.stderr)
 
 
-def table(folder: Folder, /, *, format: Literal["markdown", "csv", "latex"] = "markdown") -> None:
+def table(folder: _Folder, /, *, format: Literal["markdown", "csv", "latex"] = "markdown") -> None:
     """Print the table of a study, and write it into the study's folder.
 
     Args:
@@ -232,7 +232,7 @@ def table(folder: Folder, /, *, format: Literal["markdown", "csv", "latex"] = "m
     write_line(text)
 
 
-def plot(folder: Folder, /) -> None:
+def plot(folder: _Folder, /) -> None:
     """Draw a study: plot.svg and plot.png in its folder.
 
     Args:

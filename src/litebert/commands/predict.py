@@ -29,14 +29,13 @@ from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
 from litebert.terminal import write_line
 
-Input = Annotated[str, Positional, arg(metavar="INPUT")]
-Names = Annotated[tuple[str, ...], arg(metavar="COLUMN…")]
+_Names = Annotated[tuple[str, ...], arg(metavar="COLUMN…")]
 _LINE_SECONDS = 5.0
 """Between two lines of progress."""
 
 
 def predict(
-    input: Input,
+    input: Annotated[str, Positional, arg(metavar="INPUT")],
     /,
     *,
     out: str,
@@ -46,9 +45,9 @@ def predict(
     second: str | None = None,
     context: str | None = None,
     question: str | None = None,
-    options: Names = (),
+    options: _Names = (),
     words: str | None = None,
-    keep: Names = (),
+    keep: _Names = (),
     raw_cells: bool = False,
     top: int = 5,
     pooling: Pooling | None = None,

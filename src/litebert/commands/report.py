@@ -11,10 +11,10 @@ from litebert.lab.results import STUDY
 from litebert.report import RunData, write_report
 from litebert.terminal import write_line
 
-Runs = Annotated[tuple[str, ...], Positional, arg(metavar="RUN…")]
+_Runs = Annotated[tuple[str, ...], Positional, arg(metavar="RUN…")]
 
 
-def report(runs: Runs, /, *, out: str = "", json: Json = False) -> None:
+def report(runs: _Runs, /, *, out: str = "", json: Json = False) -> None:
     """Write one HTML file about runs: curves, recipe, environment, filled masks; of several runs,
     their comparison; of a study of the lab, its table and picture.
 

@@ -11,7 +11,7 @@ from litebert.infer.engines import check_engine_name
 from litebert.terminal import write_line
 
 _MAX_PORT = 65535
-ModelNames = Annotated[
+_ModelNames = Annotated[
     tuple[str, ...],
     UseAppendAction,
     arg(
@@ -20,7 +20,7 @@ ModelNames = Annotated[
         "`litebert models` lists; several times for several models. By default all of those.",
     ),
 ]
-Hosts = Annotated[
+_Hosts = Annotated[
     tuple[str, ...],
     UseAppendAction,
     arg(metavar="NAME", help="A name that clients may ask for in the Host header; several times."),
@@ -41,12 +41,12 @@ _EXAMPLES = {
 
 def serve(
     *,
-    model: ModelNames = (),
+    model: _ModelNames = (),
     host: str = "127.0.0.1",
     port: int = 8080,
     key_file: str | None = None,
     insecure: bool = False,
-    allow_host: Hosts = (),
+    allow_host: _Hosts = (),
     timeout: float = 30.0,
     batching: Literal["auto", "depth", "static"] = "auto",
     batch_tokens: BatchTokens = None,

@@ -41,7 +41,7 @@ from litebert.text.vocabulary import SPACE
 if TYPE_CHECKING:
     from litebert.infer.predictor import Predictor
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 """One prediction with its input, as in the JSON output."""
 
 ModelName = Annotated[
@@ -51,25 +51,24 @@ ModelName = Annotated[
         "models` lists; by default the first of those that has this verb."
     ),
 ]
-Texts = Annotated[
+_Texts = Annotated[
     tuple[str, ...],
     POSITIONAL,
     Arg(metavar="TEXT…", help='Texts; without any, or with "-", the lines of standard input.'),
 ]
-Text = Annotated[str, POSITIONAL]
 
-FEW = 500
+_FEW = 500
 """Characters, of all texts, that one thread computes."""
 _CUT = ("fill", "embed", "classify", "pair", "regress")
 """Verbs that cut what is too long at its end; answer and tag read all of it in windows."""
 _MOST_CHECKED = 1000
 """Texts up to which the command looks whether the model could read them."""
-MAX_COMPARED = 100
+_MAX_COMPARED = 100
 """Texts up to which embed prints the nearest of each; more are for --out and a search library."""
 
 
 def fill(
-    texts: Texts = (),
+    texts: _Texts = (),
     /,
     *,
     model: ModelName = None,
@@ -91,7 +90,7 @@ def fill(
         for text, guesses in zip(inputs, predictions, strict=True)
     ]
 
-    def line(row: Row) -> str:
+    def line(row: _Row) -> str:
         masks = [
             "   ".join(f"{guess['token']} {_percent(guess['probability'])}" for guess in mask)
             for mask in row["masks"]
@@ -102,7 +101,7 @@ def fill(
 
 
 def embed(
-    texts: Texts = (),
+    texts: _Texts = (),
     /,
     *,
     model: ModelName = None,
@@ -144,14 +143,14 @@ def embed(
         write_line(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
         if not json:
             return
-    rows: list[Row] = [
+    rows: list[_Row] = [
         {"text": text, "vector": vector.tolist()}
         for text, vector in zip(inputs, vectors, strict=True)
     ]
-    if not json and 1 < len(inputs) <= MAX_COMPARED:
+    if not json and 1 < len(inputs) <= _MAX_COMPARED:
         rows = [row | near for row, near in zip(rows, _nearest(inputs, vectors), strict=True)]
 
-    def line(row: Row) -> str:
+    def line(row: _Row) -> str:
         vector = row["vector"]
         first = " ".join(f"{number:.4f}" for number in vector[:6])
         length = float(np.linalg.norm(vector))
@@ -164,7 +163,7 @@ def embed(
 
 
 def classify(
-    texts: Texts = (),
+    texts: _Texts = (),
     /,
     *,
     model: ModelName = None,
@@ -179,8 +178,8 @@ def classify(
 
 
 def pair(
-    first: Annotated[Text, Arg(metavar="FIRST")],
-    second: Annotated[Text, Arg(metavar="SECOND")],
+    first: Annotated[str, POSITIONAL, Arg(metavar="FIRST")],
+    second: Annotated[str, POSITIONAL, Arg(metavar="SECOND")],
     /,
     *,
     model: ModelName = None,
@@ -198,7 +197,7 @@ def pair(
 
 
 def regress(
-    first: Annotated[Text, Arg(metavar="FIRST")],
+    first: Annotated[str, POSITIONAL, Arg(metavar="FIRST")],
     second: Annotated[str | None, POSITIONAL, Arg(metavar="[SECOND]")] = None,
     /,
     *,
@@ -236,7 +235,7 @@ def choose(
         question: The question; an option replaces a "_" in it.
     """
 
-    def lines(row: Row) -> str:
+    def lines(row: _Row) -> str:
         scored = zip(row["options"], row["probabilities"], strict=True)
         return "\n".join(
             f"{'→' if index == row['index'] else ' '} {_percent(probability):>7}  {option}"
@@ -248,7 +247,7 @@ def choose(
 
 
 def answer(
-    question: Annotated[Text, Arg(metavar="QUESTION")],
+    question: Annotated[str, POSITIONAL, Arg(metavar="QUESTION")],
     /,
     *,
     context: str,
@@ -265,7 +264,7 @@ def answer(
     """
     text = _read_input() if context == "-" else context
 
-    def line(row: Row) -> str:
+    def line(row: _Row) -> str:
         if row["text"] is None:
             return f"no answer (null score {row['null_score']:.2f})"
         span = f"characters {row['start']} to {row['end']}, score {row['score']:.2f}"
@@ -275,7 +274,7 @@ def answer(
 
 
 def tag(
-    texts: Texts = (),
+    texts: _Texts = (),
     /,
     *,
     model: ModelName = None,
@@ -290,7 +289,7 @@ def tag(
             standard input.
     """
 
-    def line(row: Row) -> str:
+    def line(row: _Row) -> str:
         tagged = zip(row["words"], row["tags"], strict=True)
         return "   ".join(f"{word} {label}" for word, label in tagged)
 
@@ -301,7 +300,7 @@ def tag(
 def _predict(
     verb: Kind,
     examples: Sequence[TaskExample],
-    line: Callable[[Row], str],
+    line: Callable[[_Row], str],
     model: str | None,
     loading: Loading | ExitLoading,
     json: bool,
@@ -320,7 +319,7 @@ def _load(
     """The model, by default the package's own for this verb; its notes go to stderr."""
     folder = default_model(verb).folder if model is None else model
     options = vars(loading)
-    if loading.threads is None and "OMP_NUM_THREADS" not in os.environ and num_characters <= FEW:
+    if loading.threads is None and "OMP_NUM_THREADS" not in os.environ and num_characters <= _FEW:
         options = options | {"threads": 1}  # trying out how many cores are free takes longer
     from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
 
@@ -400,7 +399,7 @@ def _read_input() -> str:
         ) from error
 
 
-def _print(rows: Sequence[Row], line: Callable[[Row], str], *, json: bool) -> None:
+def _print(rows: Sequence[_Row], line: Callable[[_Row], str], *, json: bool) -> None:
     if json:
         write_line(to_json({"answers": list(rows)}, ensure_ascii=False))
         return
@@ -412,7 +411,7 @@ def _percent(probability: float) -> str:
     return f"{100 * probability:.1f} %"
 
 
-def _best(row: Row, count: int = 5) -> str:
+def _best(row: _Row, count: int = 5) -> str:
     """The likeliest labels with their probabilities; of a multi-label model, first the predicted
     labels."""
     best = sorted(row["probabilities"].items(), key=lambda each: -each[1])[:count]
@@ -424,7 +423,7 @@ def _best(row: Row, count: int = 5) -> str:
     return f"{', '.join(row['labels']) or '(no label)'}   ({shares})"
 
 
-def _nearest(texts: Sequence[str], vectors: np.ndarray) -> list[Row]:
+def _nearest(texts: Sequence[str], vectors: np.ndarray) -> list[_Row]:
     """For each text, the other one with the highest cosine."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = vectors / np.maximum(lengths, 1e-12)

@@ -46,15 +46,15 @@ from litebert.terminal import write_line
 
 PAGE = Path(__file__).parent / "page"
 """Static files of the page at /."""
-DISCARDED_BYTES = 16 * 2**20
+_DISCARDED_BYTES = 16 * 2**20
 """Of a body that is too large, what is read before the answer: most clients read it only then."""
-SMALL_BYTES = 16_384
+_SMALL_BYTES = 16_384
 """Of a body; the answer to a longer one is encoded beside the event loop."""
-MANY_VALUES = 4096
+_MANY_VALUES = 4096
 """Of an answer; one with so many is encoded beside the event loop too."""
-SHORT_BYTES = 4096
+_SHORT_BYTES = 4096
 """Of a body; its texts are tokenized in less than a millisecond."""
-DEADLINE_HEADER = "x-request-timeout"
+_DEADLINE_HEADER = "x-request-timeout"
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -93,7 +93,7 @@ class Call:
     async def read(self, function: Callable[..., Any], *args: Any) -> Any:
         """What a function makes of the body: in a thread, so that the event loop is free, unless
         that takes longer than a short body does."""
-        if self.num_bytes <= SHORT_BYTES:
+        if self.num_bytes <= _SHORT_BYTES:
             return function(*args)
         return await asyncio.to_thread(function, *args)
 
@@ -207,7 +207,7 @@ class Service:
         return self.models.runner(key, self.limits.batch_tokens)
 
 
-class Endpoint:
+class _Endpoint:
     """A POST route: an ASGI application that reads a JSON body and answers with JSON."""
 
     def __init__(self, service: Service, handler: Handler) -> None:
@@ -230,7 +230,7 @@ class Endpoint:
         try:
             async with asyncio.timeout_at(_loop_time(call.deadline)):
                 answer = await self._handler(service, read_object(body), call)
-            if len(body) > SMALL_BYTES or count_values(answer, MANY_VALUES) >= MANY_VALUES:
+            if len(body) > _SMALL_BYTES or count_values(answer, _MANY_VALUES) >= _MANY_VALUES:
                 response = await asyncio.to_thread(_json, answer)
             else:
                 response = _json(answer)
@@ -243,7 +243,7 @@ class Endpoint:
 
     def _seconds(self, request: Request) -> float:
         most = self._service.limits.timeout_seconds
-        sent = request.headers.get(DEADLINE_HEADER)
+        sent = request.headers.get(_DEADLINE_HEADER)
         if sent is None:
             return most
         try:
@@ -251,7 +251,7 @@ class Endpoint:
         except ValueError:
             seconds = math.nan
         if not 0 < seconds < math.inf:
-            raise RequestError(400, f"the header {DEADLINE_HEADER} is a number of seconds above 0")
+            raise RequestError(400, f"the header {_DEADLINE_HEADER} is a number of seconds above 0")
         return min(seconds, most)
 
     async def _read(self, request: Request, deadline: float) -> bytes:
@@ -260,7 +260,7 @@ class Endpoint:
             413, f"the body is larger than {limit:,} bytes; send several requests"
         )
         length = request.headers.get("content-length", "0")
-        if length.isdecimal() and int(length[:20]) > DISCARDED_BYTES:
+        if length.isdecimal() and int(length[:20]) > _DISCARDED_BYTES:
             raise too_large
         body, received = bytearray(), 0
         try:
@@ -269,7 +269,7 @@ class Endpoint:
                     received += len(chunk)
                     if received <= limit:
                         body += chunk
-                    elif received > DISCARDED_BYTES:
+                    elif received > _DISCARDED_BYTES:
                         break
         except TimeoutError:
             raise RequestError(408, "the body did not arrive in time") from None
@@ -466,7 +466,7 @@ def _routes(service: Service) -> ASGIApp:
         Route("/v1/models/{name}", model),
         Route("/metrics", metrics),
         *(
-            Route(path, Endpoint(service, handler), methods=["POST"])
+            Route(path, _Endpoint(service, handler), methods=["POST"])
             for path, handler in service.posts.items()
         ),
     ]

@@ -10,18 +10,18 @@ from litebert import __version__
 from litebert.serve.scheduler import QueueSizes, Served, Tick
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-SIZES = tuple(float(2**power) for power in range(15))
-Labels = tuple[tuple[str, str], ...]
+_SIZES = tuple(float(2**power) for power in range(15))
+_Labels = tuple[tuple[str, str], ...]
 
 
-class Counter:
+class _Counter:
     """Numbers that only grow, by labels."""
 
     kind = "counter"
 
     def __init__(self, help: str) -> None:
         self.help = help
-        self._values: defaultdict[Labels, float] = defaultdict(float)
+        self._values: defaultdict[_Labels, float] = defaultdict(float)
 
     def add(self, amount: float = 1, **labels: str) -> None:
         self._values[tuple(labels.items())] += amount
@@ -31,7 +31,7 @@ class Counter:
             yield f"{name}{_labels(labels)} {value:g}"
 
 
-class Histogram:
+class _Histogram:
     """How often a number was at most each bound."""
 
     kind = "histogram"
@@ -61,7 +61,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._all: dict[str, Counter | Histogram] = {}
+        self._all: dict[str, _Counter | _Histogram] = {}
         self._te_count = self._counter("te_request_count", "Requests, by the form of their input")
         self._te_success = self._counter("te_request_success", "Requests answered with 2xx")
         self._te_failure = self._counter("te_request_failure", "Requests refused, by kind of error")
@@ -72,8 +72,8 @@ class Metrics:
         self._te_compute = self._histogram(
             "te_request_inference_duration", "Seconds from the first text to the last", _SECONDS
         )
-        self._te_texts = self._histogram("te_batch_next_size", "Texts in a call", SIZES)
-        self._te_tokens = self._histogram("te_batch_next_tokens", "Tokens in a call", SIZES)
+        self._te_texts = self._histogram("te_batch_next_size", "Texts in a call", _SIZES)
+        self._te_tokens = self._histogram("te_batch_next_tokens", "Tokens in a call", _SIZES)
         self._requests = self._counter("litebert_requests_total", "Requests, by path and status")
         self._texts = self._counter("litebert_texts_total", "Texts computed, by model and verb")
         self._tokens = self._counter("litebert_tokens_total", "Tokens computed, by model and verb")
@@ -122,16 +122,16 @@ class Metrics:
         lines += [f'litebert_info{{version="{__version__}"}} 1', ""]
         return "\n".join(lines)
 
-    def _counter(self, name: str, help: str) -> Counter:
-        self._all[name] = counter = Counter(help)
+    def _counter(self, name: str, help: str) -> _Counter:
+        self._all[name] = counter = _Counter(help)
         return counter
 
-    def _histogram(self, name: str, help: str, bounds: Sequence[float]) -> Histogram:
-        self._all[name] = histogram = Histogram(help, bounds)
+    def _histogram(self, name: str, help: str, bounds: Sequence[float]) -> _Histogram:
+        self._all[name] = histogram = _Histogram(help, bounds)
         return histogram
 
 
-def _labels(labels: Labels) -> str:
+def _labels(labels: _Labels) -> str:
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"

@@ -14,7 +14,7 @@ from litebert.serve.verbs import Work, check_sizes, text_sizes
 if TYPE_CHECKING:
     from litebert.serve.app import Call, Service
 
-FORMATS = ("float", "base64")
+_FORMATS = ("float", "base64")
 
 
 def error_object(error: RequestError) -> dict[str, Any]:
@@ -31,9 +31,9 @@ def error_object(error: RequestError) -> dict[str, Any]:
 async def embeddings(service: "Service", body: dict[str, Any], call: "Call") -> Any:
     """Vectors of length 1."""
     encoding = body.get("encoding_format")
-    if encoding not in (None, *FORMATS):
+    if encoding not in (None, *_FORMATS):
         raise RequestError(
-            400, f"encoding_format is one of {', '.join(FORMATS)}", param="encoding_format"
+            400, f"encoding_format is one of {', '.join(_FORMATS)}", param="encoding_format"
         )
     model = service.models.choose(body.get("model"), "embed")
     dimensions = read_dimensions(body, model)

@@ -29,12 +29,12 @@ from litebert.serve.scheduler import DeadlineError, Job, QueueFullError, QueueSi
 
 ATTEMPTS = 3
 """Replicas that a job is sent to, one after the other, as each of them dies."""
-ONGOING = 1024
+_ONGOING = 1024
 """Jobs in one replica; its scheduler forms the batches."""
-TARGET_ONGOING = 16
+_TARGET_ONGOING = 16
 """Jobs in one replica above which another one is started."""
 DRAIN_SLACK_SECONDS = 5.0
-DEPLOYMENT = "litebert"
+_DEPLOYMENT = "litebert"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def application_name(port: int) -> str:
     return f"litebert-{host}-{port}"
 
 
-class Reply(NamedTuple):
+class _Reply(NamedTuple):
     """What a replica gives back for a job."""
 
     results: list[Any]
@@ -112,7 +112,7 @@ class Replica:
 
     async def run(
         self, key: Key, items: Sequence[Any], sizes: Sequence[int], seconds: float
-    ) -> Reply:
+    ) -> _Reply:
         """The results of a job that has this many seconds left."""
         job = Job(key, items, sizes, deadline=time.monotonic() + seconds)
         results: list[Any] = []
@@ -132,7 +132,7 @@ class Replica:
             failure = "failed"
         finally:
             job.future.cancel()
-        return Reply(results, failure, message, self._recorder.take())
+        return _Reply(results, failure, message, self._recorder.take())
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # where __init__ failed
@@ -206,14 +206,14 @@ class RayScheduler:
             getattr(self._metrics, name)(event)
         self._finish(job, _FAILURES[reply.failure](reply) if reply.failure else reply.results)
 
-    async def _send(self, job: Job) -> Reply:
+    async def _send(self, job: Job) -> _Reply:
         for _ in range(ATTEMPTS):
             seconds = job.deadline - time.monotonic()
             if seconds <= 0:
                 raise DeadlineError
             response = self._handle.run.remote(job.key, job.items, job.sizes, seconds)
             try:
-                reply: Reply = await response
+                reply: _Reply = await response
                 return reply
             except self._retried:
                 continue
@@ -233,7 +233,7 @@ class RayScheduler:
             job.future.set_result(outcome)
 
 
-_FAILURES: dict[str, Callable[[Reply], Exception]] = {
+_FAILURES: dict[str, Callable[[_Reply], Exception]] = {
     "late": lambda reply: DeadlineError(),
     "full": lambda reply: RequestError(
         429, "too many texts wait already; try again later", retry_after=1, code="overloaded"
@@ -273,14 +273,14 @@ def deploy(
             "autoscaling_config": {
                 "min_replicas": cluster.replicas,
                 "max_replicas": cluster.max_replicas,
-                "target_ongoing_requests": TARGET_ONGOING,
+                "target_ongoing_requests": _TARGET_ONGOING,
             }
         }
     quiet = {"enable_access_log": False, "log_level": "ERROR"}
     ray.serve.start(proxy_location="Disabled", logging_config=quiet)
     deployment = ray.serve.deployment(Replica).options(
-        name=DEPLOYMENT,
-        max_ongoing_requests=ONGOING,
+        name=_DEPLOYMENT,
+        max_ongoing_requests=_ONGOING,
         ray_actor_options={"num_cpus": cluster.cpus, "num_gpus": cluster.gpus},
         graceful_shutdown_timeout_s=service.limits.timeout_seconds + DRAIN_SLACK_SECONDS,
         logging_config=quiet,

@@ -29,10 +29,10 @@ from litebert.serve.verbs import read_work
 if TYPE_CHECKING:
     from litebert.serve.app import Call, Service
 
-Body = dict[str, Any]
+_Body = dict[str, Any]
 _RELEVANT = ("relevant", "entailment", "equivalent", "duplicate", "yes", "true", "1")
 """Labels of a pair model whose probability says how well a text fits a query."""
-SCORED_BY, SCORED_MODEL = "x-litebert-scored-by", "x-litebert-model"
+_SCORED_BY, _SCORED_MODEL = "x-litebert-scored-by", "x-litebert-model"
 
 
 def error_object(error: RequestError) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def error_object(error: RequestError) -> dict[str, Any]:
     return {"error": error.message, "error_type": kind}
 
 
-async def embed(service: "Service", body: Body, call: "Call") -> Any:
+async def embed(service: "Service", body: _Body, call: "Call") -> Any:
     """A list of vectors."""
     _check_options(body)
     model = service.models.choose(body.get("model"), "embed")
@@ -55,7 +55,7 @@ async def embed(service: "Service", body: Body, call: "Call") -> Any:
     return (normalized(vectors) if read_flag(body, "normalize", True) else vectors).tolist()
 
 
-async def predict(service: "Service", body: Body, call: "Call") -> Any:
+async def predict(service: "Service", body: _Body, call: "Call") -> Any:
     """For each text, or pair of texts, every label with its probability, the likeliest first."""
     _check_options(body)
     inputs: Any = body.get("inputs")
@@ -80,7 +80,7 @@ async def predict(service: "Service", body: Body, call: "Call") -> Any:
     return results[0] if is_single else results
 
 
-async def similarity(service: "Service", body: Body, call: "Call") -> Any:
+async def similarity(service: "Service", body: _Body, call: "Call") -> Any:
     """The cosine of one sentence with each of several."""
     inputs = read_object_field(body.get("inputs"), "inputs", ("source_sentence", "sentences"))
     parameters = body.get("parameters")
@@ -93,7 +93,7 @@ async def similarity(service: "Service", body: Body, call: "Call") -> Any:
     return await _cosines(service, model, source, sentences, names, body | options, call)
 
 
-async def tokenize(service: "Service", body: Body, call: "Call") -> Any:
+async def tokenize(service: "Service", body: _Body, call: "Call") -> Any:
     """The tokens of each text, with their characters."""
     model = service.models.choose(body.get("model"), "embed")
     texts = [read_text(text, f"inputs[{i}]") for i, text in enumerate(_inputs(body))]
@@ -101,13 +101,13 @@ async def tokenize(service: "Service", body: Body, call: "Call") -> Any:
     return await call.read(_tokens, model, texts, special)
 
 
-async def rerank(service: "Service", body: Body, call: "Call") -> Any:
+async def rerank(service: "Service", body: _Body, call: "Call") -> Any:
     """TEI's form: a list of indices with scores, the best first."""
     _check_options(body)
     texts = read_list(body, "texts")
     ranking = await _rank(service, body, texts, "texts", call)
     call.headers.update(
-        {SCORED_BY: ranking.scored_by, SCORED_MODEL: quote(ranking.model, errors="surrogatepass")}
+        {_SCORED_BY: ranking.scored_by, _SCORED_MODEL: quote(ranking.model, errors="surrogatepass")}
     )
     with_text = read_flag(body, "return_text")
     return [
@@ -116,7 +116,7 @@ async def rerank(service: "Service", body: Body, call: "Call") -> Any:
     ]
 
 
-async def cohere_rerank(service: "Service", body: Body, call: "Call") -> Any:
+async def cohere_rerank(service: "Service", body: _Body, call: "Call") -> Any:
     """Cohere's form."""
     documents = read_list(body, "documents")
     texts = [each.get("text") if isinstance(each, dict) else each for each in documents]
@@ -145,7 +145,7 @@ class _Ranking(NamedTuple):
 
 
 async def _rank(
-    service: "Service", body: Body, texts: Sequence[Any], name: str, call: "Call"
+    service: "Service", body: _Body, texts: Sequence[Any], name: str, call: "Call"
 ) -> _Ranking:
     """`name` is the field that holds the texts."""
     query = read_text(body.get("query"), "query")
@@ -196,7 +196,7 @@ async def _cosines(
     source: str,
     texts: Sequence[Any],
     names: tuple[str, str],
-    body: Body,
+    body: _Body,
     call: "Call",
 ) -> list[float]:
     """`names` are the fields of the source and of the texts."""
@@ -207,7 +207,7 @@ async def _cosines(
     return cosines
 
 
-def _check_options(body: Body) -> None:
+def _check_options(body: _Body) -> None:
     """Refuse what TEI knows and would have no effect here."""
     if read_flag(body, "raw_scores"):
         raise RequestError(422, "raw_scores is not available; leave it out", param="raw_scores")
@@ -223,7 +223,7 @@ def _check_options(body: Body) -> None:
         )
 
 
-def _inputs(body: Body) -> list[Any]:
+def _inputs(body: _Body) -> list[Any]:
     """One text, or a list."""
     inputs = body.get("inputs")
     return [inputs] if isinstance(inputs, str) else read_list(body, "inputs")
