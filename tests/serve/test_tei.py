@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from litebert.infer.predictor import Predictor, load
-from litebert.serve.models import Models, ServedModel
+from litebert.serve.metrics import Metrics
+from litebert.serve.models import Key, Models, ServedModel
+from litebert.serve.scheduler import QueueSizes, Served, Tick
 from litebert.tasks.task import Task, TaskCard
 from tests.helpers.models import save_model
 from tests.helpers.serving import Running, serving
@@ -223,3 +225,13 @@ def test_metrics_count_and_are_valid(models: Models) -> None:
     assert len(queries) >= 6
     for name in re.findall(r"(?:te|litebert)_\w+", " ".join(queries)):
         assert any(known.startswith(name) for known in values), name
+
+
+def test_counts_stay_exact_however_many_tokens_were_computed() -> None:
+    metrics = Metrics()
+    for tokens in (1_234_567_890, 1):
+        metrics.count_served(Served(Key("tiny", "fill"), 1, tokens, 0.0, 0.1))
+        metrics.count_tick(Tick(Key("tiny", "fill"), 1, tokens, 0.1))
+    text = metrics.text(QueueSizes(0, 0), is_ready=True)
+    assert 'litebert_tokens_total{model="tiny",verb="fill"} 1234567891\n' in text
+    assert "te_batch_next_tokens_sum 1234567891\n" in text

@@ -233,4 +233,6 @@ def test_openapi_names_every_path(running: Running) -> None:
         refused = running.ask(path, method="DELETE")
         assert refused.status == 405
         assert method.upper() in refused.headers["allow"].split(", ")
+    refused = running.ask("/v1/fill", method="DELETE")
+    assert refused.message.startswith("this path is called with another method; GET /openapi.json")
     assert running.ask("/v1/nothing").message.startswith("there is nothing at this path")

@@ -39,15 +39,6 @@ def read_key(path: str) -> str:
     return key
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class Access:
     """The rules of one service."""
 
@@ -61,7 +52,9 @@ class Access:
     ) -> None:
         """`host` is the address listened at: one that other machines reach needs a key, or
         `insecure`."""
-        if not _is_loopback(host) and key is None and not insecure:
+        address = _address(host)
+        is_local = host == "localhost" or (address is not None and address.is_loopback)
+        if not is_local and key is None and not insecure:
             raise ConfigError(
                 f"other machines can reach {host}; give a key with --key-file, or allow everybody "
                 "with --insecure"
@@ -70,7 +63,7 @@ class Access:
         self._names = {"localhost", host.lower(), *(name.lower() for name in allowed_hosts)}
         # A name that leads to a loopback address is a page's trick (DNS rebinding); a public
         # address may have any name.
-        self._any_name = not _is_loopback(host) and not allowed_hosts
+        self._any_name = not is_local and not allowed_hosts
 
     def check(self, path: str, headers: dict[str, str], *, num_hosts: int, is_page: bool) -> None:
         """Refuse a request that is not allowed."""
@@ -78,7 +71,7 @@ class Access:
         name = _host_name(host)
         if num_hosts != 1 or name is None:
             raise RequestError(400, "the Host header is missing or malformed", code="bad_host")
-        if not (self._any_name or name in self._names or _is_address(name)):
+        if not (self._any_name or name in self._names or _address(name)):
             raise RequestError(
                 400,
                 "the Host header names another machine; start the service with --allow-host to "
@@ -131,9 +124,8 @@ def _host_name(host: str) -> str | None:
     return match.group().strip("[]").lower() if is_port else None
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None

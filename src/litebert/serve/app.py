@@ -343,7 +343,7 @@ class _Guard:
 
 _PLAIN = {
     404: "there is nothing at this path; GET /openapi.json lists what there is",
-    405: "this path is call with another method; GET /openapi.json says which",
+    405: "this path is called with another method; GET /openapi.json says which",
 }
 
 

@@ -11,7 +11,6 @@ from litebert.serve.scheduler import QueueSizes, Served, Tick
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = tuple(float(2**power) for power in range(15))
-_Labels = tuple[tuple[str, str], ...]
 
 
 class _Counter:
@@ -19,16 +18,18 @@ class _Counter:
 
     kind = "counter"
 
-    def __init__(self, help: str) -> None:
-        self.help = help
-        self._values: defaultdict[_Labels, float] = defaultdict(float)
+    def __init__(self, name: str, help: str) -> None:
+        self.name, self.help = name, help
+        self._values: defaultdict[tuple[tuple[str, str], ...], float] = defaultdict(float)
 
     def add(self, amount: float = 1, **labels: str) -> None:
         self._values[tuple(labels.items())] += amount
 
-    def lines(self, name: str) -> Iterable[str]:
+    def lines(self) -> Iterable[str]:
+        escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
         for labels, value in sorted(self._values.items()):
-            yield f"{name}{_labels(labels)} {value:g}"
+            shown = ",".join(f'{name}="{text.translate(escapes)}"' for name, text in labels)
+            yield f"{self.name}{{{shown}}} {value:.15g}"
 
 
 class _Histogram:
@@ -36,8 +37,8 @@ class _Histogram:
 
     kind = "histogram"
 
-    def __init__(self, help: str, bounds: Sequence[float]) -> None:
-        self.help, self._bounds = help, bounds
+    def __init__(self, name: str, help: str, bounds: Sequence[float] = _SECONDS) -> None:
+        self.name, self.help, self._bounds = name, help, bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
@@ -45,14 +46,14 @@ class _Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def lines(self, name: str) -> Iterable[str]:
+    def lines(self) -> Iterable[str]:
         total = 0
         for bound, count in zip((*self._bounds, None), self._counts, strict=True):
             total += count
             shown = "+Inf" if bound is None else f"{bound:g}"
-            yield f'{name}_bucket{{le="{shown}"}} {total}'
-        yield f"{name}_sum {self._sum:.9g}"
-        yield f"{name}_count {total}"
+            yield f'{self.name}_bucket{{le="{shown}"}} {total}'
+        yield f"{self.name}_sum {self._sum:.15g}"
+        yield f"{self.name}_count {total}"
 
 
 class Metrics:
@@ -61,23 +62,22 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._all: dict[str, _Counter | _Histogram] = {}
-        self._te_count = self._counter("te_request_count", "Requests, by the form of their input")
-        self._te_success = self._counter("te_request_success", "Requests answered with 2xx")
-        self._te_failure = self._counter("te_request_failure", "Requests refused, by kind of error")
-        self._te_seconds = self._histogram("te_request_duration", "Seconds of a request", _SECONDS)
-        self._te_queue = self._histogram(
-            "te_request_queue_duration", "Seconds until the first text is computed", _SECONDS
+        self._te_count = _Counter("te_request_count", "Requests, by the form of their input")
+        self._te_success = _Counter("te_request_success", "Requests answered with 2xx")
+        self._te_failure = _Counter("te_request_failure", "Requests refused, by kind of error")
+        self._te_seconds = _Histogram("te_request_duration", "Seconds of a request")
+        self._te_queue = _Histogram(
+            "te_request_queue_duration", "Seconds until the first text is computed"
         )
-        self._te_compute = self._histogram(
-            "te_request_inference_duration", "Seconds from the first text to the last", _SECONDS
+        self._te_compute = _Histogram(
+            "te_request_inference_duration", "Seconds from the first text to the last"
         )
-        self._te_texts = self._histogram("te_batch_next_size", "Texts in a call", _SIZES)
-        self._te_tokens = self._histogram("te_batch_next_tokens", "Tokens in a call", _SIZES)
-        self._requests = self._counter("litebert_requests_total", "Requests, by path and status")
-        self._texts = self._counter("litebert_texts_total", "Texts computed, by model and verb")
-        self._tokens = self._counter("litebert_tokens_total", "Tokens computed, by model and verb")
-        self._seconds = self._counter("litebert_compute_seconds_total", "Seconds that models ran")
+        self._te_texts = _Histogram("te_batch_next_size", "Texts in a call", _SIZES)
+        self._te_tokens = _Histogram("te_batch_next_tokens", "Tokens in a call", _SIZES)
+        self._requests = _Counter("litebert_requests_total", "Requests, by path and status")
+        self._texts = _Counter("litebert_texts_total", "Texts computed, by model and verb")
+        self._tokens = _Counter("litebert_tokens_total", "Tokens computed, by model and verb")
+        self._seconds = _Counter("litebert_compute_seconds_total", "Seconds that models ran")
 
     def count_request(self, path: str, status: int, seconds: float, *, error: str = "") -> None:
         """`path` is one of the routes. Only requests to a model are in te_*."""
@@ -108,34 +108,16 @@ class Metrics:
         """The page that Prometheus reads."""
         lines: list[str] = []
         with self._lock:
-            for name, metric in self._all.items():
-                lines += [f"# HELP {name} {metric.help}.", f"# TYPE {name} {metric.kind}"]
-                lines += metric.lines(name)
+            for metric in vars(self).values():
+                if isinstance(metric, _Counter | _Histogram):
+                    lines += [f"# HELP {metric.name} {metric.help}."]
+                    lines += [f"# TYPE {metric.name} {metric.kind}", *metric.lines()]
         gauges = {
-            "te_queue_size": ("Requests in the queue", queue.jobs),
-            "litebert_queue_tokens": ("Tokens in the queue", queue.tokens),
-            "litebert_ready": ("1 while requests are accepted", int(is_ready)),
+            "te_queue_size": ("Requests in the queue", "", queue.jobs),
+            "litebert_queue_tokens": ("Tokens in the queue", "", queue.tokens),
+            "litebert_ready": ("1 while requests are accepted", "", int(is_ready)),
+            "litebert_info": ("The version", f'{{version="{__version__}"}}', 1),
         }
-        for name, (help, value) in gauges.items():
-            lines += [f"# HELP {name} {help}.", f"# TYPE {name} gauge", f"{name} {value}"]
-        lines += ["# HELP litebert_info The version.", "# TYPE litebert_info gauge"]
-        lines += [f'litebert_info{{version="{__version__}"}} 1', ""]
-        return "\n".join(lines)
-
-    def _counter(self, name: str, help: str) -> _Counter:
-        self._all[name] = counter = _Counter(help)
-        return counter
-
-    def _histogram(self, name: str, help: str, bounds: Sequence[float]) -> _Histogram:
-        self._all[name] = histogram = _Histogram(help, bounds)
-        return histogram
-
-
-def _labels(labels: _Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        for name, (help, labels, value) in gauges.items():
+            lines += [f"# HELP {name} {help}.", f"# TYPE {name} gauge", f"{name}{labels} {value}"]
+        return "\n".join([*lines, ""])
