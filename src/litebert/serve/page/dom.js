@@ -18,6 +18,32 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+export function button(text, click, attributes = {}) {
+  return make("button", { type: "button", ...attributes, on: { click } }, text);
+}
+
+// Column names are texts; rows are lists of cells: texts, or elements.
+export function table(kind, names, rows) {
+  const head = names.map((name) => make("th", { scope: "col" }, name));
+  const cell = (each) => (typeof each === "string" ? make("td", {}, each) : each);
+  const body = rows.map((cells) => make("tr", {}, ...cells.map(cell)));
+  return make(
+    "table",
+    { class: kind },
+    make("thead", {}, make("tr", {}, ...head)),
+    make("tbody", {}, ...body),
+  );
+}
+
+export function scrolling(label, element) {
+  const attributes = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
+  return make("div", attributes, element);
+}
+
+export function folded(summary, element) {
+  return make("details", {}, make("summary", {}, summary), element);
+}
+
 export function makeSvg(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));

@@ -1,7 +1,7 @@
 // A CSV or TSV file: which columns are read, its rows scored with progress, the labeled file.
 
 import { reason } from "./client.js";
-import { count, duration, make } from "./dom.js";
+import { button, count, duration, make, scrolling, table as makeTable } from "./dom.js";
 import { pause, scoreRows } from "./scoring.js";
 import { decode, labeled, parseTable, toCsv, uniqueNames } from "./table.js";
 
@@ -22,23 +22,11 @@ export function filePanel(spec, client, modelOf) {
     "aria-label": "CSV or TSV file",
     on: { change: () => input.files.length > 0 && open(input.files[0]) },
   });
-  const hasHeader = make("input", {
-    type: "checkbox",
-    checked: true,
-    on: { change: () => choose() },
-  });
+  const hasHeader = make("input", { type: "checkbox", checked: true, on: { change: choose } });
   const isCut = make("input", { type: "checkbox" });
   const columns = make("div", { class: "choices" });
-  const start = make(
-    "button",
-    { type: "button", class: "primary", on: { click: () => run() } },
-    "Score the rows",
-  );
-  const cancel = make(
-    "button",
-    { type: "button", hidden: true, on: { click: () => running?.abort() } },
-    "Cancel",
-  );
+  const start = button("Score the rows", () => run(), { class: "primary" });
+  const cancel = button("Cancel", () => running?.abort(), { hidden: true });
   const bar = make("progress", { "aria-label": "Rows scored", max: 1, value: 0, hidden: true });
   const status = make("p", { class: "status", role: "status" });
   const output = make("div");
@@ -224,17 +212,7 @@ function summary(results) {
 
 function preview([header, ...rows]) {
   const shorten = (cell) => (cell.length > MAX_CELL ? cell.slice(0, MAX_CELL - 1) + "…" : cell);
-  const head = header.map((name) => make("th", { scope: "col" }, name));
   const cell = (text) => make("td", { class: text.length > 20 ? "long" : null }, shorten(text));
-  const body = rows.slice(0, NUM_SHOWN).map((row) => make("tr", {}, ...row.map(cell)));
-  return make(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "First rows" },
-    make(
-      "table",
-      { class: "plain" },
-      make("thead", {}, make("tr", {}, ...head)),
-      make("tbody", {}, ...body),
-    ),
-  );
+  const body = rows.slice(0, NUM_SHOWN).map((row) => row.map(cell));
+  return scrolling("First rows", makeTable("plain", header, body));
 }

@@ -1,7 +1,7 @@
 // What each layer does to a text, drawn: two curves over the layers, and with exits the answer
 // after each layer with a mark where the text leaves.
 
-import { decimal, make, makeSvg, percent } from "./dom.js";
+import { decimal, folded, make, makeSvg, percent, table } from "./dom.js";
 
 const [WIDTH, HEIGHT] = [360, 190];
 const [LEFT, RIGHT, TOP, BOTTOM] = [38, 10, 10, 26];
@@ -129,16 +129,11 @@ function exitList(exits) {
 export function layers(result) {
   const { tokens, l2, cosine, exits } = result;
   const leaving = exits === null ? [] : Object.values(exits.leaves).map(({ depth }) => depth);
-  const head = ["Layer", "L2 distance", "Cosine"].map((name) => make("th", { scope: "col" }, name));
-  const rows = l2.map((distance, i) =>
-    make(
-      "tr",
-      {},
-      make("td", {}, String(i + 1)),
-      make("td", {}, decimal(distance, 3)),
-      make("td", {}, decimal(cosine[i], 4)),
-    ),
-  );
+  const rows = l2.map((distance, i) => [
+    String(i + 1),
+    decimal(distance, 3),
+    decimal(cosine[i], 4),
+  ]);
   return make(
     "div",
     {},
@@ -155,16 +150,6 @@ export function layers(result) {
       `How far each layer moves the states of the text: between a token’s states before and after ` +
         `the layer, the mean of ${tokens} tokens. As in Figure 1 of the ALBERT paper.`,
     ),
-    make(
-      "details",
-      {},
-      make("summary", {}, "Every layer in numbers"),
-      make(
-        "table",
-        { class: "plain" },
-        make("thead", {}, make("tr", {}, ...head)),
-        make("tbody", {}, ...rows),
-      ),
-    ),
+    folded("Every layer in numbers", table("plain", ["Layer", "L2 distance", "Cosine"], rows)),
   );
 }

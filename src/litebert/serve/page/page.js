@@ -1,7 +1,7 @@
 // The page: asks for the models, makes a tab for each verb that they have, asks for a key.
 
 import { Client, reason } from "./client.js";
-import { make } from "./dom.js";
+import { button } from "./dom.js";
 import { Panel } from "./panel.js";
 import { VERBS } from "./verbs.js";
 
@@ -35,8 +35,7 @@ function askKey(isRejected) {
 }
 
 function notify(message, retry = null) {
-  const again = retry && make("button", { type: "button", on: { click: retry } }, "Try again");
-  byId("notice").replaceChildren(message, " ", ...(again ? [again] : []));
+  byId("notice").replaceChildren(message, " ", ...(retry ? [button("Try again", retry)] : []));
   byId("notice").hidden = false;
 }
 
@@ -92,13 +91,8 @@ function build(models) {
   byId("facts").textContent = models.map(({ id }) => id).join(" · ");
   for (const verb of verbs) {
     panels.set(verb, new Panel(verb, ableTo(verb), client, openLayers));
-    const tab = make(
-      "button",
-      { id: `tab-${verb}`, type: "button", role: "tab", "aria-controls": `panel-${verb}` },
-      VERBS[verb].title,
-    );
-    tab.addEventListener("click", () => select(verb));
-    byId("tabs").append(tab);
+    const attributes = { id: `tab-${verb}`, role: "tab", "aria-controls": `panel-${verb}` };
+    byId("tabs").append(button(VERBS[verb].title, () => select(verb), attributes));
     byId("panels").append(panels.get(verb).element);
   }
   byId("tabs").hidden = false;

@@ -1,7 +1,7 @@
 // The panel of one verb: its fields, examples, request, result, and the table that it scores.
 
 import { reason } from "./client.js";
-import { duration, make } from "./dom.js";
+import { button, duration, make } from "./dom.js";
 import { filePanel } from "./file_panel.js";
 import { asCurl, asPython } from "./snippets.js";
 import { InputError, VERBS } from "./verbs.js";
@@ -44,21 +44,18 @@ export class Panel {
     this.#status = make("p", { class: "status", role: "status" });
     const result = { class: "result", role: "region", "aria-label": "Result", hidden: true };
     this.#result = make("div", result);
-    const examples = spec.examples.map((example) => {
-      const on = { click: () => this.#useExample(example) };
-      return make("button", { type: "button", class: "link", on }, example.name);
-    });
+    const examples = spec.examples.map((example) =>
+      button(example.name, () => this.#useExample(example), { class: "link" }),
+    );
     const canSome = ({ when }) => when === undefined || this.#models.some(when);
     const fields = spec.fields.filter(canSome).map((field) => this.#field(field));
+    const on = {
+      submit: (event) => this.#submit(event),
+      keydown: (event) => this.#key(event),
+    };
     const form = make(
       "form",
-      {
-        novalidate: true,
-        on: {
-          submit: (event) => this.#submit(event),
-          keydown: (event) => this.#key(event),
-        },
-      },
+      { novalidate: true, on },
       make("p", { class: "examples" }, make("span", { class: "quiet" }, "Examples"), ...examples),
       ...fields,
       make(
@@ -98,23 +95,16 @@ export class Panel {
     this.#facts.textContent = facts.filter(Boolean).join(", ");
   }
 
-  #field({ name, label, rows, number, placeholder }) {
+  #field({ name, label, rows, number }) {
     const id = `field-${(numIds += 1)}`;
     const input = number
       ? make("input", { id, type: "number", inputmode: "numeric", ...number })
-      : make("textarea", { id, rows, placeholder: placeholder || null, spellcheck: "false" });
+      : make("textarea", { id, rows, spellcheck: "false" });
     this.#inputs[name] = input;
+    const { inserts } = this.#spec;
     const insert =
-      this.#spec.inserts && name === "text"
-        ? make(
-            "button",
-            {
-              type: "button",
-              class: "link",
-              on: { click: () => this.#insert(this.#spec.inserts) },
-            },
-            `Insert ${this.#spec.inserts}`,
-          )
+      inserts && name === "text"
+        ? button(`Insert ${inserts}`, () => this.#insert(inserts), { class: "link" })
         : null;
     return make(
       "div",
@@ -139,7 +129,7 @@ export class Panel {
         this.#show(make("pre", { tabindex: "0" }, written));
       }
     };
-    return make("button", { type: "button", class: "link", on: { click: copy } }, title);
+    return button(title, copy, { class: "link" });
   }
 
   #values() {
@@ -182,15 +172,14 @@ export class Panel {
   #offerToCut(error) {
     if (error.code !== "context_length_exceeded" || !this.#spec.cuts) return;
     const again = () => this.#submit(null, { truncate: true });
-    const attributes = { type: "button", on: { click: again } };
-    this.#status.append(" ", make("button", attributes, "Cut it and send again"));
+    this.#status.append(" ", button("Cut it and send again", again));
   }
 
   #offerLayers(model) {
     if (!this.#spec.layers) return;
     const values = this.#spec.layers(this.#values());
-    const on = { click: () => this.#openLayers(model, values) };
-    this.#result.append(make("button", { type: "button", class: "link", on }, "Layer by layer"));
+    const open = () => this.#openLayers(model, values);
+    this.#result.append(button("Layer by layer", open, { class: "link" }));
   }
 
   // Fills the fields in and sends them to a model.
@@ -275,7 +264,7 @@ export class Panel {
       make("mark", {}, token),
       input.value.slice(start + token.length),
     );
-    const back = make("button", { type: "button", on: { click: putBack } }, "Put the mask back");
+    const back = button("Put the mask back", putBack);
     this.#say("No mask is left.");
     this.#show(make("div", {}, text, back));
     back.focus();

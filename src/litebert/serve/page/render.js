@@ -1,6 +1,6 @@
 // Results as elements, one function for each form of result.
 
-import { decimal, make, percent, slice, splitWords } from "./dom.js";
+import { decimal, folded, make, percent, scrolling, slice, splitWords, table } from "./dom.js";
 
 const MAX_BARS = 12;
 const NUM_COLORS = 6;
@@ -15,17 +15,9 @@ function bar({ name, probability, isChosen = false, onPick = null, label = null 
   const number = make("span", { class: "bar-number" }, percent(probability));
   const track = make("span", { class: "track", share: probability, "aria-hidden": "true" });
   const attributes = { class: isChosen ? "bar chosen" : "bar" };
-  const content =
-    onPick === null
-      ? make("div", attributes, text, number, track)
-      : make(
-          "button",
-          { ...attributes, type: "button", "aria-label": label, on: { click: onPick } },
-          text,
-          number,
-          track,
-        );
-  return make("li", {}, content);
+  if (onPick === null) return make("li", {}, make("div", attributes, text, number, track));
+  const picking = { ...attributes, type: "button", "aria-label": label, on: { click: onPick } };
+  return make("li", {}, make("button", picking, text, number, track));
 }
 
 // What fill guesses: a list of bars for each mask. `onPick(maskIndex, token)` inserts one.
@@ -62,9 +54,7 @@ export function labels(result) {
     {},
     make("p", { class: "answer" }, answer),
     barList(bars.slice(0, MAX_BARS)),
-    rest.length === 0
-      ? null
-      : make("details", {}, make("summary", {}, `${rest.length} more labels`), barList(rest)),
+    rest.length === 0 ? null : folded(`${rest.length} more labels`, barList(rest)),
   );
 }
 
@@ -122,7 +112,7 @@ export function answer(result, context) {
     passage,
     result.spans.length < (best === null ? 1 : 2)
       ? null
-      : make("details", {}, make("summary", {}, "Candidates with their scores"), others),
+      : folded("Candidates with their scores", others),
   );
 }
 
@@ -154,32 +144,17 @@ export function tags(result, text) {
       passage.append(make("mark", { class: color }, group.join(" "), make("small", {}, name)));
     }
   }
-  const rows = words.map((word, i) =>
-    make(
-      "tr",
-      {},
-      make("td", {}, word),
-      make("td", {}, result.tags[i] ?? ""),
-      make("td", { class: "number" }, percent(result.probabilities[i] ?? 0)),
-    ),
-  );
-  const head = ["Word", "Tag", "Probability"].map((name) => make("th", { scope: "col" }, name));
+  const rows = words.map((word, i) => [
+    word,
+    result.tags[i] ?? "",
+    percent(result.probabilities[i] ?? 0),
+  ]);
   return make(
     "div",
     {},
     names.length === 0 ? make("p", {}, "Every word is tagged O.") : null,
     passage,
-    make(
-      "details",
-      {},
-      make("summary", {}, "Every word"),
-      make(
-        "table",
-        { class: "plain" },
-        make("thead", {}, make("tr", {}, ...head)),
-        make("tbody", {}, ...rows),
-      ),
-    ),
+    folded("Every word", table("plain", ["Word", "Tag", "Probability"], rows)),
   );
 }
 
@@ -211,15 +186,11 @@ export function heatMap(texts, vectors) {
     const name = isSelf ? "self" : share > 0.8 ? "strong" : null;
     return make("td", { class: name, share: share.toFixed(3) }, isSelf ? "·" : decimal(value));
   };
-  const head = texts.map((_, i) => make("th", { scope: "col" }, String(i + 1)));
-  const body = texts.map((text, i) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, make("b", {}, String(i + 1)), make("span", {}, text)),
-      ...texts.map((_, j) => cell(i, j)),
-    ),
-  );
+  const names = texts.map((_, i) => String(i + 1));
+  const rows = texts.map((text, i) => [
+    make("th", { scope: "row" }, make("b", {}, names[i]), make("span", {}, text)),
+    ...texts.map((_, j) => cell(i, j)),
+  ]);
   const note =
     texts.length === 2
       ? `Cosine similarity: ${decimal(high)}.`
@@ -228,16 +199,7 @@ export function heatMap(texts, vectors) {
   return make(
     "div",
     {},
-    make(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Cosine similarities" },
-      make(
-        "table",
-        { class: "heat" },
-        make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Text"), ...head)),
-        make("tbody", {}, ...body),
-      ),
-    ),
+    scrolling("Cosine similarities", table("heat", ["Text", ...names], rows)),
     make("p", { class: "quiet" }, note),
   );
 }
