@@ -5,7 +5,7 @@ in tasks/scores.)
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -89,19 +89,12 @@ def mask_words(speeches: Sequence[Speech], model: Predictor, count: int) -> list
     stride = max(len(sentences) // count, 1)
     masked: list[MaskedWord] = []
     for sentence in sentences[::stride]:
-        words = [
-            match
-            for match in _WORD.finditer(sentence)
-            if len(model.tokenizer.encode(match[0])) == 1
-        ]
+        found = _WORD.finditer(sentence)
+        words = [word for word in found if len(model.tokenizer.encode(word[0])) == 1]
         if words:
             word = words[len(words) // 2]
-            masked.append(
-                MaskedWord(
-                    text=f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}",
-                    word=word[0].lower(),
-                )
-            )
+            text = f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}"
+            masked.append(MaskedWord(text=text, word=word[0].lower()))
     return masked[:count]
 
 
@@ -109,11 +102,7 @@ def guess_words(masked: Sequence[MaskedWord], model: Predictor) -> list[MaskedWo
     """The same with the model's three best guesses."""
     filled = model.fill([each.text for each in masked], top=3)
     return [
-        MaskedWord(
-            text=each.text,
-            word=each.word,
-            guesses=tuple((guess.token, guess.probability) for guess in guesses),
-        )
+        replace(each, guesses=tuple(guesses))
         for each, (guesses,) in zip(masked, filled, strict=True)
     ]
 

@@ -14,7 +14,7 @@ import hashlib
 import importlib.metadata
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,10 +75,7 @@ def number_speeches(speeches: Sequence[Speech], heldout_fraction: float) -> list
     held = iter([speech for number, speech in enumerate(speeches) if number in chosen])
     seen = iter([speech for number, speech in enumerate(speeches) if number not in chosen])
     dealt = ((next(held), True) if out else (next(seen), False) for out in is_held)
-    return [
-        Speech(name=speech.name, year=speech.year, text=speech.text, heldout=out)
-        for speech, out in dealt
-    ]
+    return [replace(speech, heldout=out) for speech, out in dealt]
 
 
 def write_text(speeches: Sequence[Speech], folder: Path) -> list[Path]:
@@ -156,13 +153,12 @@ def make_task(speeches: Sequence[Speech]) -> TaskData:
     spans = [years[_era_of(years, starts) == era] for era in range(len(starts))]
     labels = tuple(f"{span[0]}–{span[-1]}" for span in spans)
     splits: dict[str, list[TextExample]] = {"train": [], "dev": [], "test": []}
-    seen = [
-        speech for speech in sorted(speeches, key=lambda speech: speech.name) if not speech.heldout
-    ]
+    seen = sorted(
+        (speech for speech in speeches if not speech.heldout), key=lambda speech: speech.name
+    )
     for number, speech in enumerate(seen):
-        splits["dev" if number % _DEV_EVERY == _DEV_EVERY // 2 else "train"] += _paragraphs(
-            speech, starts, labels
-        )
+        split = "dev" if number % _DEV_EVERY == _DEV_EVERY // 2 else "train"
+        splits[split] += _paragraphs(speech, starts, labels)
     for speech in speeches:
         if speech.heldout:
             splits["test"] += _paragraphs(speech, starts, labels)
@@ -170,12 +166,12 @@ def make_task(speeches: Sequence[Speech]) -> TaskData:
     return TaskData(task=task, splits=splits)
 
 
-def _era_starts(speeches: Sequence[Speech], count: int = _NUM_ERAS) -> Int[np.ndarray, " eras"]:
+def _era_starts(speeches: Sequence[Speech]) -> Int[np.ndarray, " eras"]:
     """The first year of each era, so that eras have about as much text each; fewer where years are
     few."""
     ordered = sorted(speeches, key=lambda speech: speech.year)
     read = np.cumsum([len(speech.text) for speech in ordered])
-    firsts = np.searchsorted(read, read[-1] * np.arange(count) / count, side="right")
+    firsts = np.searchsorted(read, read[-1] * np.arange(_NUM_ERAS) / _NUM_ERAS, side="right")
     return np.unique([ordered[number].year for number in firsts])
 
 

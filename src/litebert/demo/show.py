@@ -60,41 +60,30 @@ def filled_mask(example: dict[str, Any], mask: str) -> Text | None:
         example["masked"], example["truth"], example["guesses"], strict=True
     ):
         # [CLS] and [SEP] are at the ends
-        first, last = (
-            max(position - _AROUND, 1),
-            min(position + _AROUND, len(tokens) - 2),
-        )
+        first, last = max(position - _AROUND, 1), min(position + _AROUND, len(tokens) - 2)
         neighbors = {*range(first, last + 1)} - {position}
         is_end = any(tokens[each] == "[SEP]" for each in neighbors)
-        is_visible = not neighbors & masked and not is_end
-        if (
-            tokens[position] == mask
-            and truth.startswith(_WORD_START)
-            and len(truth) > 2
-            and is_visible
-        ):
-            return _line(tokens[first:position], tokens[position + 1 : last + 1], truth, guesses)
+        is_visible = tokens[position] == mask and not neighbors & masked and not is_end
+        if is_visible and truth.startswith(_WORD_START) and len(truth) > 2:
+            parts = tokens[first:position], tokens[position + 1 : last + 1]
+            left, right = ("".join(part).replace(_WORD_START, " ") for part in parts)
+            return _guessed(f"… {left.strip()} ", truth, f"{right} …", guesses[:3])
     return None
-
-
-def _line(before: list[str], after: list[str], truth: str, guesses: list[list[Any]]) -> Text:
-    left, right = ("".join(tokens).replace(_WORD_START, " ") for tokens in (before, after))
-    line = Text.assemble(f"… {left.strip()} ", (f"[{truth[1:]}]", "bold"), f"{right} …\n      ")
-    for token, chance in guesses[:3]:
-        line.append(
-            f"{token.removeprefix(_WORD_START) or '␣'} {100 * chance:.0f} %   ",
-            "bold green" if token == truth else "dim",
-        )
-    return line.append("right" if guesses[0][0] == truth else "", "green")
 
 
 def filled_sentence(text: str, word: str, guesses: Sequence[tuple[str, float]]) -> Text:
     """A sentence with its masked word in brackets, and the guesses."""
     before, after = text.split("[MASK]", 1)
+    return _guessed(before, word, after, guesses)
+
+
+def _guessed(before: str, truth: str, after: str, guesses: Sequence[Sequence[Any]]) -> Text:
+    word = truth.removeprefix(_WORD_START)
     line = Text.assemble(before, (f"[{word}]", "bold"), f"{after}\n      ")
-    for guess, chance in guesses:
-        line.append(f"{guess} {100 * chance:.0f} %   ", "bold green" if guess == word else "dim")
-    return line.append("right" if guesses and guesses[0][0] == word else "", "green")
+    for token, chance in guesses:
+        shown = f"{token.removeprefix(_WORD_START) or '␣'} {100 * chance:.0f} %   "
+        line.append(shown, "bold green" if token == truth else "dim")
+    return line.append("right" if guesses and guesses[0][0] == truth else "", "green")
 
 
 def excerpt(text: str, limit: int = 140) -> str:

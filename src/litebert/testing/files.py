@@ -127,14 +127,11 @@ def tiny_task(folder: Path, name: str, *, seed: int = 0, scale: int = 1) -> Path
     elif name == "race":
         for split, count in TINY_SPLITS.items():
             for number in range(count * scale // 4):
-                _write_json(
-                    folder / split / ("high", "middle")[number % 2] / f"{number}.txt",
-                    _passage(draw, number),
-                )
+                level = ("high", "middle")[number % 2]
+                _write_json(folder / split / level / f"{number}.txt", _passage(draw, number))
     else:
-        return _write_table(
-            folder, name, [OWN[name](draw) for _ in range(sum(TINY_SPLITS.values()) * scale)]
-        )
+        count = sum(TINY_SPLITS.values()) * scale
+        return _write_table(folder, name, [OWN[name](draw) for _ in range(count)])
     return folder
 
 
@@ -242,41 +239,30 @@ def _write_glue(folder: Path, name: str, draw: random.Random, scale: int) -> Non
     roles = {column: role for role, known in _ROLES.items() for column in known}
     for split, count in TINY_SPLITS.items():
         names = (test_columns if split == "test" else columns).split()
-        lines = (
-            []
-            if name == "cola" and split != "test"
-            else ["\t".join(names).replace("#1_", "#1 ").replace("#2_", "#2 ")]
-        )
+        head = "\t".join(names).replace("#1_", "#1 ").replace("#2_", "#2 ")
+        lines = [] if name == "cola" and split != "test" else [head]
         for number in range(count * scale):
             first, second, label = _labeled(draw, labels)
             cells = {"number": str(number), "first": first, "second": second, "label": label}
             lines.append("\t".join(cells.get(roles.get(column, ""), "") for column in names))
         if names:
-            file = {"mnli": f"{split}_matched", "diagnostic": "diagnostic"}.get(
-                name, split
-            ).replace("train_matched", "train")
+            file = "diagnostic" if name == "diagnostic" else split
+            if name == "mnli" and split != "train":
+                file += "_matched"
             # MRPC's files begin with a byte-order mark, in the wild as here
             encoding = "utf-8-sig" if name == "mrpc" else "utf-8"
-            (folder / subfolder / f"{file}.tsv").write_text(
-                "\n".join(lines) + "\n", encoding=encoding
-            )
+            path = folder / subfolder / f"{file}.tsv"
+            path.write_text("\n".join(lines) + "\n", encoding=encoding)
 
 
 def _write_table(folder: Path, kind: str, rows: Sequence[dict[str, Any]]) -> Path:
-    path = folder / (
-        f"{kind}.csv"
-        if kind == "classify"
-        else f"{kind}.tsv"
-        if kind == "pair"
-        else f"{kind}.jsonl"
-    )
+    path = folder / f"{kind}.{({'classify': 'csv', 'pair': 'tsv'}).get(kind, 'jsonl')}"
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix == ".jsonl":
             file.writelines(json.dumps(row) + "\n" for row in rows)
         else:
-            table = csv.DictWriter(
-                file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ","
-            )
+            separator = "\t" if path.suffix == ".tsv" else ","
+            table = csv.DictWriter(file, list(rows[0]), delimiter=separator)
             table.writeheader()
             table.writerows(rows)
     return path
