@@ -108,7 +108,7 @@ class Ours:
         self.recent: list[Batch] = []
         self._fetch = run.feed._fetch
         run.feed._fetch = self._timed_fetch  # type: ignore[method-assign]
-        self.loop: Loop[Any, Any, Any] = Loop(
+        self.loop: Loop[Any, Any] = Loop(
             run.learner,
             runtime=self.runtime,
             guard=Guard(max_skips=5, max_rollbacks=0),

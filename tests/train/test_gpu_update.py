@@ -13,7 +13,7 @@ import torch
 
 from litebert.config import EncoderConfig, ModelConfig
 from litebert.model.model import Model
-from litebert.optim.step import StepGroup
+from litebert.optim.lamb import StepGroup
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import open_task

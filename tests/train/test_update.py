@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from litebert.optim.groups import set_learning_rate
-from litebert.optim.step import StepGroup
+from litebert.optim.lamb import StepGroup
 from litebert.train.graphs import WARM, RecordedStep, RecordedUpdate
 from tests.helpers.toy_job import ToyJob, ToyRun
 from tests.helpers.updating import SPECS, Rig

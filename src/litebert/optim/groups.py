@@ -15,14 +15,13 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 
 from litebert.errors import ConfigError
-from litebert.optim.lamb import Lamb
+from litebert.optim.lamb import Lamb, Scalars, StepGroup
 from litebert.optim.muon import Muon
-from litebert.optim.step import Scalars, StepGroup
 from litebert.recipes import OptimizerSpec
 
 
 class AdamW(optim.AdamW):
-    """torch's in every respect, its state too, with its step in two halves (step.py). Where it is
+    """torch's in every respect, its state too, with its step in two halves (lamb.py). Where it is
     fused, steps are counted on the device."""
 
     def step_groups(self) -> list[StepGroup]:

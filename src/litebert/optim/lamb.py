@@ -11,9 +11,14 @@ both moments and lets φ be a clamp: both are switches. Groups with `adapt=False
 makes them AdamW: with no bias correction that is exactly the optimizer Google fine-tunes with. The
 arithmetic runs over lists of tensors (`torch._foreach_*`), so a step is a few kernels, and nothing
 in it waits for the device.
+
+A step has two halves: scalars that the host computes, and tensor operations on them. With floats
+that is an ordinary step. With scalars on the device the operations can be recorded once as a CUDA
+graph and replayed without Python overhead (train/graphs.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
@@ -21,7 +26,22 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litebert.errors import ConfigError
-from litebert.optim.step import Scalars, StepGroup
+
+Scalars = Sequence[float] | Sequence[Tensor]
+"""Of one step and one step_group: the learning rate, and what depends on it or on the number of
+steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepGroup:
+    """Parameters with gradients that a step updates alike: of one parameter group and one age."""
+
+    group: dict[str, Any]
+    parameters: list[Tensor]
+
+    @property
+    def gradients(self) -> list[Tensor]:
+        return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
 
 
 class Lamb(Optimizer):
@@ -106,11 +126,13 @@ class Lamb(Optimizer):
         return [group["lr"], (1 - beta2**step) ** 0.5, 1 - beta1**step]
 
     def advance(self, step_group: StepGroup) -> None:
+        """Count the step on the host."""
         for parameter in step_group.parameters:
             self.state[parameter]["step"] += 1
 
     @torch.no_grad()
     def apply(self, step_group: StepGroup, scalars: Scalars) -> None:
+        """Update weights and moments in place, by tensor operations alone."""
         group, parameters = step_group.group, step_group.parameters
         states = [self._state_of(parameter) for parameter in parameters]
         weights = [

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litebert.optim.lamb import Lamb
-from litebert.optim.step import Scalars, StepGroup
+from litebert.optim.lamb import Lamb, Scalars, StepGroup
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic whose five-fold application takes singular values from (0, 1] to near 1 (Jordan et

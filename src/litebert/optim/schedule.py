@@ -11,9 +11,7 @@ import math
 from collections.abc import Callable
 
 from litebert.errors import ConfigError
-from litebert.recipes import OptimizerSpec, Schedule, Stages
-
-__all__ = ["Stages", "learning_rate_at", "scaled_learning_rate"]
+from litebert.recipes import OptimizerSpec, Schedule
 
 
 def learning_rate_at(spec: OptimizerSpec, step: int, steps: int) -> float:

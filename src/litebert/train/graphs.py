@@ -19,7 +19,8 @@ from torch import Tensor
 
 from litebert.model.batch import DeviceBatch, pinned
 from litebert.model.model import Model
-from litebert.optim.step import SplitStep, StepGroup
+from litebert.optim.groups import AdamW
+from litebert.optim.lamb import Lamb, StepGroup
 from litebert.packing import HostBatch
 from litebert.train.learner import WorkingCopy
 from litebert.train.loop import out_of_memory
@@ -235,7 +236,7 @@ class RecordedUpdate:
     """
 
     def __init__(
-        self, optimizer: SplitStep, working: WorkingCopy[Any], say: Callable[[str], None]
+        self, optimizer: Lamb | AdamW, working: WorkingCopy, say: Callable[[str], None]
     ) -> None:
         self.optimizer, self.working, self.say = optimizer, working, say
         self.tensors: list[Tensor | None] = []
@@ -251,7 +252,8 @@ class RecordedUpdate:
 
     def ready(self) -> None:
         """Before each call, the learning rate set: see which tensors it touches, record where that
-        is due, and copy the scalars."""
+        is due, and copy the scalars, while the device is still at the gradients. A call may not
+        follow."""
         if not self.is_on:
             return
         self.step_groups = step_groups = self.optimizer.step_groups()

@@ -2,8 +2,9 @@
 losses; and the learner, whose model is a bf16 working copy of fp32 master weights."""
 
 import copy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +13,13 @@ from torch.optim import Optimizer
 from litebert.data.stream import Position
 from litebert.kernels.gate import Gate
 from litebert.model.model import Model
+from litebert.train.runtime import Runtime
 
-M = TypeVar("M", bound=nn.Module)
+if TYPE_CHECKING:
+    from litebert.train.graphs import Graphs, RecordedUpdate
 
 
-class WorkingCopy(Generic[M]):
+class WorkingCopy:
     """`model` computes; in float32 it is the master itself and nothing is copied.
 
     In bfloat16 matmuls are fast but a weight cannot take small steps, so optimizer, clipping and
@@ -25,17 +28,25 @@ class WorkingCopy(Generic[M]):
     bits, which happens here once a step.
     """
 
-    def __init__(self, master: M, dtype: torch.dtype, *, gate: Gate | None = None) -> None:
+    def __init__(self, master: Model, dtype: torch.dtype, *, gate: Gate | None = None) -> None:
         self.is_master = dtype == torch.float32
-        self.model: M = master if self.is_master else copy.deepcopy(master).to(dtype)
+        self.model = master if self.is_master else copy.deepcopy(master).to(dtype)
         self._masters = _trained(master)
         self._copies = _trained(self.model)
         self._quantized = []
         if gate is not None:
             assert not (gate.quantizes and self.is_master), "fp8 needs a rounded copy"
-            assert isinstance(self.model, Model)
             self._quantized = gate.apply(self.model)
         self._held: dict[Tensor, Tensor] | None = None
+
+    @classmethod
+    def on(cls, runtime: Runtime, model: Model, say: Callable[[str], None]) -> Self:
+        """Of a model that is moved to the runtime's device, with the kernels that run there."""
+        model.to(runtime.device)
+        gate = runtime.gate(model.config.encoder)
+        if gate.note is not None:
+            say(gate.note)
+        return cls(model, runtime.dtype, gate=gate)
 
     def hold_gradients(self) -> None:
         """From now on the master's gradients are added up in the same memory in every step: a
@@ -84,6 +95,12 @@ class WorkingCopy(Generic[M]):
         return self._held[master]
 
 
+def examples_named(numbers: Iterable[int]) -> str:
+    """Which examples these are, for a message: the first of them."""
+    first, rest = [*numbers][:8], [*numbers][8:]
+    return f"examples {', '.join(map(str, first))}" + (f" and {len(rest)} more" if rest else "")
+
+
 def _trained(model: nn.Module) -> list[Tensor]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
@@ -105,12 +122,9 @@ class _Rows(Protocol):
 
 B = TypeVar("B", bound=_Rows)
 S = TypeVar("S", bound=_Sums)
-B_contra = TypeVar("B_contra", bound=_Rows, contravariant=True)
-S_co = TypeVar("S_co", bound=_Sums, covariant=True)
-M_contra = TypeVar("M_contra", bound=nn.Module, contravariant=True)
 
 
-class Job(Protocol[M_contra, B, S]):
+class Job(Protocol[B, S]):
     """What is learned, and from what."""
 
     steps: int
@@ -127,7 +141,7 @@ class Job(Protocol[M_contra, B, S]):
     def microbatch_rows(self, step: int) -> int:
         """Rows in one forward and backward."""
 
-    def losses(self, model: M_contra, microbatch: B, step: int) -> S:
+    def losses(self, model: Model, microbatch: B, step: int) -> S:
         """Forward: the losses of some rows, as sums."""
 
     def mean(self, sums: S, counts: dict[str, float]) -> Tensor:
@@ -157,35 +171,16 @@ class Job(Protocol[M_contra, B, S]):
         """Continue at `step`, which begins at `position`."""
 
 
-class _ForwardBackward(Protocol[B_contra, S_co]):
-    """Forward and backward of a microbatch: its losses; gradients are added to the parameters'."""
-
-    def __call__(self, microbatch: B_contra, step: int, counts: dict[str, float], /) -> S_co: ...
-
-    def prefetch(self, step: int, /) -> None:
-        """Prepare `step`, the next one, while the device is busy with this one."""
-
-
-class _Update(Protocol):
-    """Gradients → weights and working copy."""
-
-    def ready(self) -> None:
-        """Do what does not depend on the gradients, which the device is still computing. A call may
-        not follow."""
-
-    def __call__(self) -> None: ...
-
-
 @dataclass(kw_only=True)
-class Learner(Generic[M, B, S]):
+class Learner(Generic[B, S]):
     """A job with the model that learns it."""
 
-    job: Job[M, B, S]
-    model: M
+    job: Job[B, S]
+    model: Model
     """The float32 master weights."""
-    working: WorkingCopy[M]
+    working: WorkingCopy
     optimizer: Optimizer
-    passes: _ForwardBackward[B, S] | None = None
+    passes: "Graphs | None" = None
     """Instead of the loop's own forward and backward: CUDA graphs."""
-    update: _Update | None = None
+    update: "RecordedUpdate | None" = None
     """Instead of the optimizer's plain step, likewise."""

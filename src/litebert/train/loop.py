@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Generic, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, cast
 
 import torch
 
 from litebert.errors import DivergedError, InterruptedRunError, LitebertError
 from litebert.optim.groups import set_learning_rate
-from litebert.train.learner import B, Learner, M, S
-from litebert.train.runtime import Runtime
+from litebert.train.learner import B, Learner, S
+from litebert.train.runtime import Runtime, StopSignal
 
 _Verdict = Literal["step", "skip", "rollback", "stop"]
 
@@ -80,18 +80,12 @@ class State:
     """Factor of the learning rate, halved by every rollback."""
 
 
-class _StopRequest(Protocol):
-    """`wanted` becomes true once the run should save and end."""
-
-    wanted: bool
-
-
 @dataclass(kw_only=True)
 class BetweenSteps:
     """Before each step and after the last: the model may be evaluated, saved or changed."""
 
     state: State
-    stop: _StopRequest
+    stop: StopSignal
     is_last: bool
     """Whether the run ends here. A subscriber may set it, to end the run early."""
 
@@ -142,12 +136,12 @@ class _Snapshots(Protocol):
         """Load the newest one; None where there is none."""
 
 
-class Loop(Generic[M, B, S]):
+class Loop(Generic[B, S]):
     """Runs a learner's steps."""
 
     def __init__(
         self,
-        learner: Learner[M, B, S],
+        learner: Learner[B, S],
         *,
         runtime: Runtime,
         guard: Guard,
@@ -166,7 +160,7 @@ class Loop(Generic[M, B, S]):
         self.most_rows: int | None = None
         """Rows that fit into memory, once it has run out."""
 
-    def run(self, state: State, stop: _StopRequest) -> State:
+    def run(self, state: State, stop: StopSignal) -> State:
         """Train from `state` to the job's last step, or to where a subscriber ends it."""
         self.working.model.train()
         while True:
@@ -187,7 +181,7 @@ class Loop(Generic[M, B, S]):
                     f"interrupted at step {state.step:,} of {self.job.steps:,}; {how}"
                 ) from None
 
-    def step(self, state: State, stop: _StopRequest) -> State:
+    def step(self, state: State, stop: StopSignal) -> State:
         """One optimizer update, or a skipped one; raises Stopped, with nothing changed, on a stop
         request."""
         began = time.monotonic()
@@ -232,12 +226,12 @@ class Loop(Generic[M, B, S]):
     def forward_backward(self, microbatch: B, step: int, counts: dict[str, float]) -> S:
         """The losses of some rows; gradients are those of the working copy's parameters."""
         if self.passes is not None:
-            return self.passes(microbatch, step, counts)
+            return cast(S, self.passes(microbatch, step, counts))
         losses = self.job.losses(self.working.model, microbatch, step)
         self.job.mean(losses, counts).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def _batch(self, step: int, stop: _StopRequest) -> B:
+    def _batch(self, step: int, stop: StopSignal) -> B:
         """This rank's batch. A signal to the whole process group may end a data worker that has
         just been started."""
         try:
@@ -247,7 +241,7 @@ class Loop(Generic[M, B, S]):
                 raise Stopped from None
             raise
 
-    def _accumulate(self, batch: B, step: int, stop: _StopRequest) -> tuple[S, dict[str, float]]:
+    def _accumulate(self, batch: B, step: int, stop: StopSignal) -> tuple[S, dict[str, float]]:
         """Gradients of the batch; where memory runs out, again in smaller microbatches."""
         counts = self.runtime.total(self.job.counts(batch) | {"stop": float(stop.wanted)})
         if counts.pop("stop"):  # agreed by all ranks
@@ -269,7 +263,7 @@ class Loop(Generic[M, B, S]):
                 torch.cuda.empty_cache()
 
     def _backward(
-        self, batch: B, rows: int, step: int, counts: dict[str, float], stop: _StopRequest
+        self, batch: B, rows: int, step: int, counts: dict[str, float], stop: StopSignal
     ) -> S:
         """Gradients of the batch, `rows` rows at a time."""
         # first, so that a skipped step leaves nothing behind
@@ -311,7 +305,7 @@ class Stopped(Exception):  # noqa: N818 — no error
     """A stop request came, and nothing of the present step has been applied."""
 
 
-def stop_check(runtime: Runtime, stop: _StopRequest) -> Callable[[], None]:
+def stop_check(runtime: Runtime, stop: StopSignal) -> Callable[[], None]:
     """What an evaluation calls between batches, equally often on every rank: raises Stopped on a
     stop request."""
 

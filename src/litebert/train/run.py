@@ -25,7 +25,6 @@ from litebert.errors import (
     LitebertError,
 )
 from litebert.files import DISK_FULL
-from litebert.model.model import Model
 from litebert.recipes import Recipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.storage.snapshot import Snapshot, SnapshotStore
@@ -45,7 +44,7 @@ from litebert.train.loop import (
     StepDone,
     Subscriber,
 )
-from litebert.train.progress import ExpectedTime, ProgressSink
+from litebert.train.progress import ExpectedTime, ProgressSink, TensorBoardSink
 from litebert.train.runtime import Runtime, StopSignal
 
 Say = Callable[[str], None]
@@ -103,7 +102,7 @@ class Run(Generic[B, S]):
         self,
         recipe: Recipe,
         inputs: Mapping[str, str | None],
-        learner: Learner[Model, B, S],
+        learner: Learner[B, S],
         runtime: Runtime,
         *,
         say: Say,
@@ -126,11 +125,15 @@ class Run(Generic[B, S]):
         train: Callable[[State], Result],
         *,
         finished: Callable[[], Result | None] = lambda: None,
-        sinks: tuple[Sink, ...] = (),
+        tensorboard: bool = False,
         progress: bool = True,
     ) -> Result:
         """Hold the folder `out`, start or resume, and `train` from there; its result, or at once
-        that of a run that an earlier process has `finished`."""
+        that of a run that an earlier process has `finished`. `tensorboard` writes its events there,
+        too."""
+        sinks: tuple[Sink, ...] = ()
+        if tensorboard and self.runtime.is_main:
+            sinks = (TensorBoardSink(Path(out) / "tensorboard"),)
         with self._held(RunFolder(out)) as changes:
             result = finished()
             if result is not None:

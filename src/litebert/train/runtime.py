@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -33,6 +33,15 @@ from litebert.threads import Threads, choose_threads
 FP8_CAPABILITY = (8, 9)
 """GPUs of Ada (8.9), Hopper (9.0) and later multiply in 8-bit floats. A CPU does so too, slowly:
 enough for tests."""
+
+
+class Place(TypedDict, total=False):
+    """Where a run computes, and for how long; as the flags of these names."""
+
+    device: str
+    kernels: str
+    threads: int | None
+    minutes: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

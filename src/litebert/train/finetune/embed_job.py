@@ -7,6 +7,7 @@ read again and takes its own (GradCache: Gao et al. 2021). A batch that fits is 
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ from litebert.tasks.encode.batch import epoch_batches
 from litebert.tasks.encode.encode import Row, encode_texts
 from litebert.tasks.tables.units import Units
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.finetune.job import even_share
+from litebert.train.learner import examples_named
 from litebert.train.runtime import Runtime
 
 
@@ -100,7 +103,9 @@ class EmbedJob:
         self.seed = recipe.seed
         self.per_epoch = -(-len(units) // recipe.batch_size)
         self.steps = recipe.total_steps(len(units))
-        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
+        self._batches = lru_cache(1)(
+            partial(epoch_batches, self.longest, recipe.batch_size, seed=recipe.seed)
+        )
         self._gradients: Tensor | None = None
         """Of the vectors of the step's batch; None where it is read in one pass."""
         self._loss: Tensor | None = None
@@ -114,12 +119,7 @@ class EmbedJob:
 
     def batch(self, step: int) -> EmbedBatch:
         position = self.position(step)
-        if self._epoch[0] != position.epoch:
-            batches = epoch_batches(
-                self.longest, self.recipe.batch_size, seed=self.seed, epoch=position.epoch
-            )
-            self._epoch = (position.epoch, batches)
-        self.drawn = EmbedBatch(units=self._epoch[1][position.index])
+        self.drawn = EmbedBatch(units=self._batches(epoch=position.epoch)[position.index])
         return self.drawn
 
     def counts(self, batch: EmbedBatch) -> dict[str, float]:
@@ -131,11 +131,8 @@ class EmbedJob:
         }
 
     def microbatch_rows(self, step: int) -> int:
-        """As many units as the recipe's tokens allow, and about as many in every microbatch."""
-        units = len(self.drawn)
         tokens = int(self.counts(self.drawn)["tokens"])
-        most = max(self.recipe.microbatch_tokens * units // tokens, 1)
-        return -(-units // -(-units // most))
+        return even_share(len(self.drawn), tokens, most_tokens=self.recipe.microbatch_tokens)
 
     def losses(self, model: Model, microbatch: EmbedBatch, step: int) -> EmbedSums:
         """The loss of the batch where this is all of it; else the part of its gradient that goes
@@ -200,9 +197,7 @@ class EmbedJob:
         return float((self.steps - step) * self.recipe.batch_size * mean)
 
     def name(self, batch: EmbedBatch) -> str:
-        shown = ", ".join(map(str, batch.units[:8].tolist()))
-        more = f" and {len(batch) - 8} more" if len(batch) > 8 else ""
-        return f"training examples {shown}{more}"
+        return "training " + examples_named(batch.units)
 
     def _cache(self, model: Model, rows: int, step: int) -> None:
         """The loss of the step's batch and its gradient by each vector."""

@@ -5,18 +5,17 @@ The loop is that of pretraining. Dev is scored pairs; without them the last weig
 """
 
 import hashlib
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 
 from litebert.config import ModelConfig
-from litebert.errors import CheckpointError, ConfigError
-from litebert.files import publish, write_json
+from litebert.errors import ConfigError
+from litebert.files import write_json
 from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
@@ -46,11 +45,9 @@ from litebert.train.finetune.prepare import (
 from litebert.train.finetune.run import RESULT, read_result, result_of
 from litebert.train.folder import stored_threads
 from litebert.train.learner import Learner, WorkingCopy
-from litebert.train.log import Sink
-from litebert.train.loop import BetweenSteps, Evaluated, Event, Incident, State, stop_check
-from litebert.train.progress import TensorBoardSink
+from litebert.train.loop import BetweenSteps, Evaluated, Event, State, stop_check
 from litebert.train.run import Run, RunResult, Say, to_stderr
-from litebert.train.runtime import Runtime
+from litebert.train.runtime import Place, Runtime
 
 
 def run_embed_finetuning(
@@ -64,42 +61,16 @@ def run_embed_finetuning(
     teacher: Path | str | None = None,
     texts: Path | str | None = None,
     table: TableOptions | None = None,
-    device: str = "auto",
-    kernels: str = "on",
-    threads: int | None = None,
-    minutes: float | None = None,
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
+    **place: Unpack[Place],
 ) -> RunResult:
-    """Tune a model's embeddings, or resume an interrupted run of the same recipe and data.
-
-    Args:
-        model: A checkpoint, a run's folder, a Hugging Face folder or an embedded model's name.
-        data: Pairs, triplets, NLI rows, scored pairs or texts: a file, a folder with train.* and
-            maybe dev.*, or tables in memory. None with a teacher.
-        out: Folder of the run.
-        recipe: How to train; by default EmbedRecipe's own values.
-        settings: Changes to the recipe, by the name of a field or of an optimizer setting.
-        dev: Scored pairs that choose the checkpoint; by default the dev of `data`.
-        teacher: A .npy file of vectors to learn, a row for each line of `texts`.
-        texts: Their texts, one a line.
-        table: How tables are read.
-        device: cpu, cuda, cuda:1 …, or auto.
-        kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
-        threads: Threads that compute on a CPU.
-        minutes: Stop after so many minutes, saved and resumable; None for no limit.
-        tensorboard: Write TensorBoard events into the run folder as well.
-        unverified: Do not compare the model's files with its manifest.json.
-        progress: Show progress on standard error.
-        say: Called with each message.
-
-    Raises:
-        InterruptedRunError: SIGTERM or Ctrl-C came, or the minutes are over; the same call
-            resumes.
-        DivergedError: The loss became NaN or infinite again and again.
-    """
+    """`litebert.finetune` of the task embed: by the `recipe`, or EmbedRecipe's own values, changed
+    by `settings`. `dev` is scored pairs, by default the dev of `data`; a `teacher` has a row of
+    vectors for each line of `texts`. `unverified` does not compare the model's files with its
+    manifest; `say` is called with each message."""
     recipe = (recipe or EmbedRecipe()).changed(dict(settings or {}))
     if (teacher is None) != (texts is None):
         raise ConfigError("a teacher needs --teacher VECTORS.npy and --texts TEXTS.txt")
@@ -122,17 +93,11 @@ def run_embed_finetuning(
     notes = (*examples.notes, *loading_notes, *unknown)
     for note in notes if progress else ():
         say(f"note: {note}")
-    with Runtime.joined(
-        device=device,
-        dtype=recipe.dtype,
-        kernels=kernels,
-        threads=threads,
-        stored_threads=stored_threads(out),
-        minutes=minutes,
-    ) as runtime:
+    stored = stored_threads(out)
+    with Runtime.joined(dtype=recipe.dtype, stored_threads=stored, **place) as runtime:
         tuning = EmbedTuning(recipe, examples, source, runtime, say=say)
-        sinks = (TensorBoardSink(Path(out) / "tensorboard"),) if tensorboard else ()
-        return replace(tuning.train(out, sinks=sinks, progress=progress), notes=notes)
+        result = tuning.train(out, tensorboard=tensorboard, progress=progress)
+        return replace(result, notes=notes)
 
 
 class EmbedTuning:
@@ -165,13 +130,9 @@ class EmbedTuning:
                 f"max_length is {recipe.max_length}, the model reads at most {limit} tokens; lower "
                 "it"
             )
-        model = model.to(runtime.device)
-        gate = runtime.gate(model.config.encoder)
-        if gate.note is not None:
-            say(gate.note)
-        working = WorkingCopy(model, runtime.dtype, gate=gate)
+        working = WorkingCopy.on(runtime, model, say)
         self.job = EmbedJob(recipe, data.train, self.tokenizer, runtime)
-        self.learner: Learner[Model, EmbedBatch, EmbedSums] = Learner(
+        self.learner: Learner[EmbedBatch, EmbedSums] = Learner(
             job=self.job,
             model=model,
             working=working,
@@ -190,14 +151,14 @@ class EmbedTuning:
         self.run.stateful = {"own": self.evaluation, "best": self.best}
 
     def train(
-        self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
+        self, out: Path | str, *, tensorboard: bool = False, progress: bool = True
     ) -> RunResult:
         """Run to the end in the folder `out`, resuming where an earlier process stopped."""
         return self.run.execute(
             out,
             lambda state: self._finish(self.run.steps(state)),
             finished=lambda: read_result(self.run.folder.path),
-            sinks=sinks,
+            tensorboard=tensorboard,
             progress=progress,
         )
 
@@ -211,37 +172,23 @@ class EmbedTuning:
 
     def _finish(self, state: State) -> RunResult:
         """The best checkpoint becomes the final one; its scores are written."""
-        wrong = self.best.flush()
-        if wrong:
-            raise CheckpointError(
-                f"the run is at its end, but {wrong} and give the same command again"
-            )
-        folder, dev = self.run.folder, self.data.dev
-        try:
-            if folder.best.is_dir():
-                shutil.rmtree(folder.final, ignore_errors=True)
-                publish(folder.best, folder.final)
-            result = {
-                "task": "embed",
-                "score": None if dev is None else self.best.score,
-                "scores": self.evaluation.best_scores,
-                "best_step": self.best.step,
-                "steps": state.step,
-                "tokens": state.tokens,
-                "seconds": round(state.seconds, 3),
-                "seed": self.recipe.seed,
-                "train_examples": len(self.data.train),
-                "dev_examples": 0 if dev is None else len(dev),
-            }
-            write_json(folder.path / RESULT, result)
-        except OSError as error:
-            raise CheckpointError(
-                f"the run is at its end, but its result could not be written: {error}; free some "
-                "space and give the same command again"
-            ) from error
-        shutil.rmtree(folder.snapshots, ignore_errors=True)
+        path, dev = self.run.folder.path, self.data.dev
+        result = {
+            "task": "embed",
+            "score": None if dev is None else self.best.score,
+            "scores": self.evaluation.best_scores,
+            "best_step": self.best.step,
+            "steps": state.step,
+            "tokens": state.tokens,
+            "seconds": round(state.seconds, 3),
+            "seed": self.recipe.seed,
+            "train_examples": len(self.data.train),
+            "dev_examples": 0 if dev is None else len(dev),
+        }
+        with self.best.becoming_final():
+            write_json(path / RESULT, result)
         self.run.write_status("finished", state, steps=state.step)
-        return result_of(folder.path, result)
+        return result_of(path, result)
 
 
 class _Evaluation:
@@ -269,15 +216,9 @@ class _Evaluation:
             tuning.run.emit(Evaluated(state=state, scores={"score": scores["spearman"], **scores}))
         self.evaluated = state.step
         score = scores.get("spearman", 0.0)
-        if not tuning.best.is_better(score):
-            return
-        self.best_scores = scores
-        checkpoint = Checkpoint(
-            model=tuning.learner.model, tokenizer=tuning.tokenizer, task=tuning.card.to_dict()
-        )
-        wrong = tuning.best.offer(score, state.step, checkpoint)
-        if wrong:
-            tuning.run.emit(Incident(step=state.step, kind="snapshot", message=wrong))
+        if tuning.best.is_better(score):
+            self.best_scores = scores
+            tuning.best.offer(score, state.step, tuning.tokenizer, tuning.card.to_dict())
 
     def state_dict(self) -> dict[str, Any]:
         # a best checkpoint that is not on the disk is lost with this process, so its step is

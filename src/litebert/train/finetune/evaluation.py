@@ -8,14 +8,17 @@ labels. A run that learned train and not dev has overfit, and a lower rate is no
 """
 
 import math
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from litebert.errors import DivergedError
+from litebert.errors import CheckpointError, DivergedError
+from litebert.files import publish
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.batch import TaskBatch
@@ -142,16 +145,17 @@ class BestCheckpoint:
         if isinstance(event, BeforeSnapshot):
             self.flush()
 
-    def offer(self, score: float, step: int, checkpoint: Checkpoint | None) -> str | None:
-        """Take it where it is better; None for a rank that does not write. What went wrong with
-        writing, if anything."""
+    def offer(self, score: float, step: int, tokenizer: Tokenizer, task: dict[str, Any]) -> None:
+        """The weights of this moment are the best."""
         self.score, self.step = score, step
-        self._waiting = checkpoint
+        model = self.run.learner.model
+        checkpoint = Checkpoint(model=model, tokenizer=tokenizer, task=task)
+        self._waiting = checkpoint if self.run.runtime.is_main else None
         wrong = self.flush()
-        if wrong and checkpoint is not None:
+        if wrong:
             # the run continues and changes the weights
-            self._waiting = replace(checkpoint, model=_copy(checkpoint.model))
-        return wrong
+            self._waiting = replace(checkpoint, model=_copy(model))
+            self.run.emit(Incident(step=step, kind="snapshot", message=wrong))
 
     def is_better(self, score: float) -> bool:
         return self.score is None or score > self.score
@@ -168,6 +172,27 @@ class BestCheckpoint:
     @property
     def is_written(self) -> bool:
         return self._waiting is None
+
+    @contextmanager
+    def becoming_final(self) -> Iterator[None]:
+        """At the end of a run: the best checkpoint is the final one, for which the result is
+        written meanwhile; then snapshots are no longer needed."""
+        folder, wrong = self.run.folder, self.flush()
+        if wrong:
+            raise CheckpointError(
+                f"the run is at its end, but {wrong} and give the same command again"
+            )
+        try:
+            if folder.best.is_dir():
+                shutil.rmtree(folder.final, ignore_errors=True)
+                publish(folder.best, folder.final)
+            yield
+        except OSError as error:
+            raise CheckpointError(
+                f"the run is at its end, but its result could not be written: {error}; free some "
+                "space and give the same command again"
+            ) from error
+        shutil.rmtree(folder.snapshots, ignore_errors=True)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self._written)
@@ -228,11 +253,7 @@ class DevEvaluation:
         self.since = 0 if self.chance.best is None or first > self.chance.best else self.since + 1
         self.chance.see_score(first)
         if self.best.is_better(first):
-            model = run.learner.model
-            checkpoint = Checkpoint(model=model, tokenizer=self.tokenizer, task=card.to_dict())
-            wrong = self.best.offer(first, state.step, checkpoint if run.runtime.is_main else None)
-            if wrong:
-                run.emit(Incident(step=state.step, kind="snapshot", message=wrong))
+            self.best.offer(first, state.step, self.tokenizer, card.to_dict())
         if patience and self.since >= patience and not event.is_last:
             message = (
                 f"no improvement on dev in {self.since} evaluations: the run stops here, "

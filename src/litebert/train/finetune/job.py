@@ -6,6 +6,7 @@ continues, with a lower learning rate.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.heads.exits import exit_losses
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import task_losses
+from litebert.train.learner import examples_named
 from litebert.train.runtime import Runtime
 
 COMPILE_TOKENS = 40_000_000
@@ -41,12 +43,6 @@ class _Draw:
     units: np.ndarray
     """This rank's units."""
     batch: TaskBatch
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        rows, width = self.batch.token_ids.shape
-        return rows, width
 
 
 class FinetuneJob:
@@ -73,7 +69,9 @@ class FinetuneJob:
         self.length = recipe.total_steps(len(inputs))
         """Steps from a beginning to its end."""
         self.begin(0, 0)
-        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
+        self._batches = lru_cache(1)(
+            partial(epoch_batches, inputs.lengths, recipe.batch_size, seed=recipe.seed)
+        )
         self._prefetched: _Draw | None = None
 
     def begin(self, attempt: int, step: int) -> None:
@@ -92,12 +90,8 @@ class FinetuneJob:
     @property
     def tokens(self) -> int:
         """Real tokens from a beginning to its end, about."""
-        return int(
-            self.length
-            * self.recipe.batch_size
-            * self.inputs.row_lengths.sum()
-            / max(len(self.inputs), 1)
-        )
+        units = self.length * self.recipe.batch_size
+        return int(units * self.inputs.row_lengths.sum() / max(len(self.inputs), 1))
 
     def position(self, step: int) -> Position:
         """Epoch and batch of `step`. Epochs continue counting where a run starts over, so that
@@ -112,33 +106,23 @@ class FinetuneJob:
     def units(self, step: int) -> np.ndarray:
         """The numbers of the units of a step, over all ranks."""
         position = self.position(step)
-        if self._epoch[0] != position.epoch:
-            batches = epoch_batches(
-                self.inputs.lengths, self.recipe.batch_size, seed=self.seed, epoch=position.epoch
-            )
-            self._epoch = (position.epoch, batches)
-        return self._epoch[1][position.index]
+        return self._batches(epoch=position.epoch)[position.index]
 
     def batch(self, step: int) -> TaskBatch:
-        is_there = self._prefetched is not None and self._prefetched.position == self.position(step)
-        self.drawn = (
-            self._prefetched if is_there and self._prefetched is not None else self.draw(step)
-        )
-        self._prefetched = None
-        return self.drawn.batch
+        drawn, self._prefetched = self._prefetched, None
+        if drawn is None or drawn.position != self.position(step):
+            drawn = self.draw(step)
+        self.drawn = drawn
+        return drawn.batch
 
     def draw(self, step: int) -> _Draw:
         """This rank's part of the batch of a step."""
         units = self.units(step)
         mine = units[self.runtime.rank :: self.runtime.world_size]
-        if len(mine):
-            return _Draw(position=self.position(step), units=mine, batch=self.inputs.batch(mine))
-        spare = units[:1]  # fewer than ranks: this one reads along
-        return _Draw(
-            position=self.position(step),
-            units=spare,
-            batch=replace(self.inputs.batch(spare), is_spare=True),
-        )
+        is_spare = not len(mine)  # fewer units than ranks: this one reads along
+        mine = units[:1] if is_spare else mine
+        batch = replace(self.inputs.batch(mine), is_spare=is_spare)
+        return _Draw(position=self.position(step), units=mine, batch=batch)
 
     def largest(self, microbatch: TaskBatch) -> None:
         """Batches are small."""
@@ -147,12 +131,8 @@ class FinetuneJob:
         """The batch of the next step, where there is one and it is read in one pass."""
         if step >= self.steps:
             return None
-        self._prefetched = self.draw(step)
-        return (
-            self._prefetched.batch
-            if self.at_once(self._prefetched) >= len(self._prefetched.units)
-            else None
-        )
+        drawn = self._prefetched = self.draw(step)
+        return drawn.batch if self.at_once(drawn) >= len(drawn.units) else None
 
     def counts(self, batch: TaskBatch) -> dict[str, float]:
         weight = 0.0 if batch.is_spare else 1.0
@@ -168,20 +148,17 @@ class FinetuneJob:
         return self.at_once(self.drawn)
 
     def at_once(self, drawn: _Draw) -> int:
-        """As many units as the recipe's tokens allow, and about as many in every microbatch."""
-        units, (rows, width) = len(drawn.units), drawn.shape
-        most = max(self.recipe.microbatch_tokens * units // (rows * width), 1)
-        return -(-units // -(-units // most))
+        """Units in one forward and backward."""
+        tokens = drawn.batch.token_ids.size
+        return even_share(len(drawn.units), tokens, most_tokens=self.recipe.microbatch_tokens)
 
     def losses(self, model: Model, microbatch: TaskBatch, step: int) -> TaskSums:
         if self.pack:
             return self.compute(model, DeviceBatch.of(self.layout(microbatch), self.runtime.device))
         sums = self.compute(model, DeviceBatch.of(microbatch.padded(), self.runtime.device))
-        return (
-            replace(sums, loss=sums.loss * 0, correct=sums.correct * 0)
-            if microbatch.is_spare
-            else sums
-        )
+        if microbatch.is_spare:
+            return replace(sums, loss=sums.loss * 0, correct=sums.correct * 0)
+        return sums
 
     def compute(self, model: Model, batch: DeviceBatch, depth: int | None = None) -> TaskSums:
         if self.recipe.exits == "none":
@@ -228,7 +205,7 @@ class FinetuneJob:
         shape = {
             "epoch": position.epoch,
             "batch_size": int(counts["units"]),
-            "sequence_length": self.drawn.shape[1],
+            "sequence_length": self.drawn.batch.token_ids.shape[1],
         }
         padding = 1 - counts["real_tokens"] / tokens
         return shown | shape | {"padding": round(padding, 4), "tokens": int(counts["tokens"])}
@@ -241,10 +218,13 @@ class FinetuneJob:
         return self.tokens * (self.steps - step) / self.length
 
     def name(self, batch: TaskBatch) -> str:
-        numbers = self.inputs.examples[self.drawn.units]
-        shown = ", ".join(map(str, numbers[:8].tolist()))
-        more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
-        return f"training examples {shown}{more}"
+        return "training " + examples_named(self.inputs.examples[self.drawn.units])
+
+
+def even_share(units: int, tokens: int, *, most_tokens: int) -> int:
+    """Units in a microbatch: as many as the tokens allow, and about as many in every one."""
+    most = max(most_tokens * units // tokens, 1)
+    return -(-units // -(-units // most))
 
 
 def _gentler(spec: OptimizerSpec, attempt: int, steps: int) -> OptimizerSpec:

@@ -6,18 +6,14 @@ lower learning rate, as often as the recipe allows.
 """
 
 import json
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from litebert.errors import CheckpointError, DivergedError
-from litebert.files import publish, read_bytes, write_json
+from litebert.files import read_bytes, write_json
 from litebert.kernels.gate import can_pack
-from litebert.model.model import Model
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
 from litebert.storage.checkpoint import Checkpoint
@@ -34,17 +30,14 @@ from litebert.train.finetune.evaluation import BestCheckpoint, ChanceWatch, DevE
 from litebert.train.finetune.exits import calibrate_exits, describe_exits
 from litebert.train.finetune.job import LONGER, LOWER, FinetuneJob
 from litebert.train.finetune.prepare import (
-    EncodedSplit,
     Prepared,
     fingerprint,
     head_config,
     starting_model,
     tokenizer_of,
 )
-from litebert.train.folder import RunFolder
 from litebert.train.graphs import Graphs, RecordedUpdate
 from litebert.train.learner import Learner, WorkingCopy
-from litebert.train.log import Sink
 from litebert.train.loop import Incident, State
 from litebert.train.run import Run, RunResult, Say, to_stderr
 from litebert.train.runtime import Runtime
@@ -78,11 +71,8 @@ class Finetuning:
         }
         self.config = head_config(source, prepared.card, recipe)
         prepared.card.check_fits(self.config)
-        model = starting_model(source, self.config, recipe, attempt=0).to(runtime.device)
-        gate = runtime.gate(self.config.encoder)
-        if gate.note is not None:
-            say(gate.note)
-        working = WorkingCopy(model, runtime.dtype, gate=gate)
+        model = starting_model(source, self.config, recipe, attempt=0)
+        working = WorkingCopy.on(runtime, model, say)
         optimizer = make_optimizer(model.named_parameters(), recipe.optimizer)
         longest = int(prepared.train.inputs.lengths.max(initial=1))
         pack = can_pack(working.model, longest)
@@ -96,7 +86,7 @@ class Finetuning:
         compile_model(working.model, self.job.compile_wish, runtime, say, dynamic=not pack)
         has_graphs = pack and recipe.compile != "off" and runtime.device.type == "cuda"
         self.graphs = Graphs(self.job, working.model, say) if has_graphs else None
-        self.learner: Learner[Model, TaskBatch, TaskSums] = Learner(
+        self.learner: Learner[TaskBatch, TaskSums] = Learner(
             job=self.job,
             model=model,
             working=working,
@@ -110,23 +100,18 @@ class Finetuning:
         self.evaluation = DevEvaluation(
             self.run, self.job, prepared, tokenizer, chance=self.chance, best=self.best
         )
-        self.run.subscribers = [
-            self.chance,
-            self.evaluation,
-            self.best,
-            self.run.save_if_due,
-        ]
+        self.run.subscribers = [self.chance, self.evaluation, self.best, self.run.save_if_due]
         self.run.stateful = {"own": self.evaluation, "best": self.best, "chance": self.chance}
 
     def train(
-        self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
+        self, out: Path | str, *, tensorboard: bool = False, progress: bool = True
     ) -> RunResult:
         """Run to the end in the folder `out`, resuming where an earlier process stopped."""
         return self.run.execute(
             out,
             lambda state: self._finish(self._attempts(state)),
             finished=lambda: read_result(self.run.folder.path),
-            sinks=sinks,
+            tensorboard=tensorboard,
             progress=progress,
         )
 
@@ -173,14 +158,9 @@ class Finetuning:
 
     def _finish(self, state: State) -> RunResult:
         """The best checkpoint becomes the final one; its predictions and scores are written."""
-        wrong = self.best.flush()
-        if wrong:
-            raise CheckpointError(
-                f"the run is at its end, but {wrong} and give the same command again"
-            )
         self.runtime.wait()
         if self.runtime.is_main:
-            about = {
+            about: dict[str, Any] = {
                 "best_step": self.best.step,
                 "steps": state.step,
                 "tokens": state.tokens,
@@ -192,20 +172,46 @@ class Finetuning:
                 "seed": self.recipe.seed,
                 "train_examples": len(self.prepared.train.examples),
             }
-            _conclude(
-                self.run.folder,
-                self.prepared.dev,
-                self.prepared.aside,
-                about,
-                calibrates=self.recipe.calibrate,
-                device=self.runtime.device,
-                batch_tokens=self.recipe.evaluate_tokens,
-            )
+            with self.best.becoming_final():
+                self._write_result(about)
             self.run.write_status("finished", state, steps=state.step)
         self.runtime.wait()
         result = read_result(self.run.folder.path)
         assert result is not None
         return result
+
+    def _write_result(self, about: dict[str, Any]) -> None:
+        """Of the final checkpoint: its calibration, its predictions for dev, and the result, which
+        includes `about`."""
+        folder, dev, aside = self.run.folder, self.prepared.dev, self.prepared.aside
+        final = Checkpoint.load(folder.final)
+        assert final.task is not None
+        card = TaskCard.from_dict(final.task)
+        device, batch_tokens = self.runtime.device, self.recipe.evaluate_tokens
+        place: dict[str, Any] = {"device": device, "batch_tokens": batch_tokens}
+        model = final.model.to(device)
+        if self.recipe.calibrate:
+            assert aside is not None
+            assert aside.inputs.targets is not None
+            logits = label_logits(model, aside.inputs, **place)
+            card = replace(card, temperature=fit_temperature(logits, aside.inputs.targets))
+            final = replace(final, task=card.to_dict())
+            final.save(folder.final, replace=True)
+        predictions = predict_inputs(model, card, dev.inputs, dev.examples, **place)
+        save_predictions(folder.path / _PREDICTIONS, card.task, dev.examples, predictions)
+        scores = score(card.task, dev.examples, predictions)
+        calibration = Calibration.of(dev.examples, predictions)
+        if calibration is not None:
+            about |= {"temperature": card.temperature, "calibration_error": calibration.error}
+        if self.recipe.exits != "none":
+            compute = partial(depth_logits, model, device=device, batch_tokens=batch_tokens)
+            thresholds = {} if aside is None else calibrate_exits(card, compute(aside.inputs))
+            card = replace(card, exits={name: each.to_dict() for name, each in thresholds.items()})
+            replace(final, task=card.to_dict()).save(folder.final, replace=True)
+            about |= describe_exits(card, dev, compute(dev.inputs))
+        best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
+        rest = {"null_threshold": card.null_threshold, "dev_examples": len(dev.examples)}
+        write_json(folder.path / RESULT, best | about | rest)
 
 
 def result_of(folder: Path, details: dict[str, Any]) -> RunResult:
@@ -223,67 +229,6 @@ def result_of(folder: Path, details: dict[str, Any]) -> RunResult:
         seconds=sum(run.get("seconds", 0.0) for run in runs),
         details=details,
     )
-
-
-def _conclude(
-    folder: RunFolder,
-    dev: EncodedSplit,
-    aside: EncodedSplit | None,
-    about: dict[str, Any],
-    *,
-    calibrates: bool,
-    device: torch.device,
-    batch_tokens: int | None,
-) -> dict[str, Any]:
-    """Rename the best checkpoint to final, and write its predictions for dev and the result, which
-    includes `about`."""
-    try:
-        if folder.best.is_dir():
-            shutil.rmtree(folder.final, ignore_errors=True)
-            publish(folder.best, folder.final)
-        final = Checkpoint.load(folder.final)
-        assert final.task is not None
-        card = TaskCard.from_dict(final.task)
-        model = final.model.to(device)
-        if calibrates:
-            assert aside is not None
-            assert aside.inputs.targets is not None
-            logits = label_logits(model, aside.inputs, device=device, batch_tokens=batch_tokens)
-            card = replace(card, temperature=fit_temperature(logits, aside.inputs.targets))
-            final = replace(final, task=card.to_dict())
-            final.save(folder.final, replace=True)
-        predictions = predict_inputs(
-            model, card, dev.inputs, dev.examples, device=device, batch_tokens=batch_tokens
-        )
-        save_predictions(folder.path / _PREDICTIONS, card.task, dev.examples, predictions)
-        scores = score(card.task, dev.examples, predictions)
-        calibration = Calibration.of(dev.examples, predictions)
-        if calibration is not None:
-            about = about | {
-                "temperature": card.temperature,
-                "calibration_error": calibration.error,
-            }
-        best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
-        if final.model.config.heads[0].exits != "none":
-            compute = partial(depth_logits, model, device=device, batch_tokens=batch_tokens)
-            thresholds = {} if aside is None else calibrate_exits(card, compute(aside.inputs))
-            card = replace(card, exits={name: each.to_dict() for name, each in thresholds.items()})
-            replace(final, task=card.to_dict()).save(folder.final, replace=True)
-            about = about | describe_exits(card, dev, compute(dev.inputs))
-        result = (
-            best
-            | about
-            | {"null_threshold": card.null_threshold, "dev_examples": len(dev.examples)}
-        )
-        write_json(folder.path / RESULT, result)
-    except OSError as error:
-        raise CheckpointError(
-            f"the run is at its end, but its result could not be written: {error}; free some space "
-            "and give the same "
-            "command again"
-        ) from error
-    shutil.rmtree(folder.snapshots, ignore_errors=True)
-    return result
 
 
 def read_result(folder: Path) -> RunResult | None:

@@ -4,10 +4,10 @@ of five). A task, a model and data in; a run for each seed, and the best one's c
 import math
 import shutil
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from litebert.errors import ConfigError, DivergedError
 from litebert.files import MANIFEST, write_folder, write_json
@@ -20,10 +20,8 @@ from litebert.tasks.tables.columns import TableOptions
 from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of, unknown_tokens
 from litebert.train.finetune.run import Finetuning, result_of
 from litebert.train.folder import RunFolder, read_record, stored_threads
-from litebert.train.log import Sink
-from litebert.train.progress import TensorBoardSink
 from litebert.train.run import RunResult, Say, to_stderr
-from litebert.train.runtime import Runtime
+from litebert.train.runtime import Place, Runtime
 
 
 def run_finetuning(
@@ -36,43 +34,15 @@ def run_finetuning(
     settings: Mapping[str, Any] | None = None,
     table: TableOptions | None = None,
     seeds: int = 1,
-    device: str = "auto",
-    kernels: str = "on",
-    threads: int | None = None,
-    minutes: float | None = None,
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
+    **place: Unpack[Place],
 ) -> RunResult:
-    """Fine-tune a model for a task, or resume an interrupted run of the same recipe and data.
-
-    Args:
-        task: A benchmark (cola … race), or for your own data classify, pair, regress, choose,
-            answer or tag.
-        model: A checkpoint, a run's folder, a Hugging Face folder or an embedded model's name.
-        data: The benchmark's folder, or your own file, folder or table in memory.
-        out: Folder of the run: recipe, metrics, snapshots, checkpoints and predictions for dev.
-        recipe: How to train; by default the paper's for the task (Table 14), scaled to the model's
-            width and the number of examples.
-        settings: Changes to the recipe, by the name of a field or of an optimizer setting.
-        table: How your own files are read.
-        seeds: Number of runs with different seeds, each in a folder of its own.
-        device: cpu, cuda, cuda:1 …, or auto.
-        kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
-        threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, what the run began with,
-            or as many as cores are free.
-        minutes: Stop after so many minutes, saved and resumable; None for no limit.
-        tensorboard: Write TensorBoard events into the run folder as well.
-        unverified: Do not compare the model's files with its manifest.json.
-        progress: Show progress on standard error.
-        say: Called with each message.
-
-    Raises:
-        InterruptedRunError: SIGTERM or Ctrl-C came, or the minutes are over; the same call
-            resumes.
-        DivergedError: The loss became NaN or infinite again and again.
-    """
+    """`litebert.finetune` of every task but embed: by the `recipe`, or the paper's for the task,
+    changed by `settings`. `unverified` does not compare the model's files with its manifest; `say`
+    is called with each message."""
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
     if table is not None and table.bad_rows == "quarantine" and table.quarantine is None:
@@ -96,27 +66,13 @@ def run_finetuning(
         )
         changes = _scaled(recipe, changes)
     recipe = recipe.changed(changes)
-    with Runtime.joined(
-        device=device,
-        dtype=recipe.dtype,
-        kernels=kernels,
-        threads=threads,
-        stored_threads=stored_threads(out),
-        minutes=minutes,
-    ) as runtime:
-
-        def sinks(folder: Path) -> tuple[Sink, ...]:
-            return (
-                (TensorBoardSink(folder / "tensorboard"),)
-                if tensorboard and runtime.is_main
-                else ()
-            )
-
+    stored = stored_threads(out)
+    with Runtime.joined(dtype=recipe.dtype, stored_threads=stored, **place) as runtime:
         prepared = prepare(recipe, examples, tokenizer_of(source, model))
         if seeds == 1:
             _check_single(out)
             run = Finetuning(recipe, prepared, source, runtime, say=say)
-            result = run.train(out, sinks=sinks(Path(out)), progress=progress)
+            result = run.train(out, tensorboard=tensorboard, progress=progress)
         else:
             result = train_seeds(
                 recipe,
@@ -126,7 +82,7 @@ def run_finetuning(
                 out,
                 seeds=seeds,
                 say=say,
-                sinks=sinks,
+                tensorboard=tensorboard,
                 progress=progress,
             )
         return replace(result, notes=notes)
@@ -141,7 +97,7 @@ def train_seeds(
     *,
     seeds: int,
     say: Say = to_stderr,
-    sinks: Callable[[Path], tuple[Sink, ...]] = lambda folder: (),
+    tensorboard: bool = False,
     progress: bool = True,
 ) -> RunResult:
     """Runs of seed, seed + 1, … in the folders seed-0, seed-1, … of `out`; finished ones answer at
@@ -157,7 +113,7 @@ def train_seeds(
             say(f"seed {seed}, {number + 1} of {seeds}")
         run = Finetuning(replace(recipe, seed=seed), prepared, source, runtime, say=say)
         try:
-            result = run.train(folder, sinks=sinks(folder), progress=progress)
+            result = run.train(folder, tensorboard=tensorboard, progress=progress)
             results.append({"folder": folder.name, **result.details})
         except DivergedError as error:  # one seed that fails is part of the spread
             say(f"seed {seed} failed: {error}")

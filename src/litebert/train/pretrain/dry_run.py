@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -21,7 +21,7 @@ from litebert.storage.snapshot import Snapshot
 from litebert.train.loop import Guard, Loop, State, Stopped
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.progress import duration
-from litebert.train.runtime import Runtime, StopSignal
+from litebert.train.runtime import Place, Runtime, StopSignal
 
 STEPS = 3
 """Steps taken: the first warms up and compiles, the others are timed."""
@@ -33,18 +33,14 @@ def run_dry(
     out: Path | str,
     *,
     init: Path | str | None = None,
-    device: str = "auto",
-    kernels: str = "on",
-    threads: int | None = None,
     workers: int = 1,
     unverified: bool = False,
+    **place: Unpack[Place],
 ) -> dict[str, Any]:
     """Run a few steps of a pretraining at the stage with most tokens in a batch; memory, speed,
     time and disk of the run. Nothing is written to `out`."""
     start = None if init is None else find_checkpoint(init)
-    with Runtime.joined(
-        device=device, dtype=recipe.dtype, kernels=kernels, threads=threads
-    ) as runtime:
+    with Runtime.joined(dtype=recipe.dtype, **place) as runtime:
         training = Pretraining(
             recipe, data, runtime, init=start, workers=workers, unverified=unverified
         )

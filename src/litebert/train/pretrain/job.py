@@ -29,6 +29,7 @@ from litebert.objective import (
 from litebert.optim.schedule import learning_rate_at, scaled_learning_rate
 from litebert.packing import HostBatch, padding_multiple
 from litebert.recipes import PretrainRecipe
+from litebert.train.learner import examples_named
 from litebert.train.runtime import Runtime
 
 
@@ -44,9 +45,8 @@ class Feed:
         self.stage: tuple[int, int, float] | None = None
         """Sequence length, batch size and mask fraction of the open reader."""
         self.began = Position()  # where the last batch handed out began
-        self._ends = {
-            0: Position()
-        }  # where the step before ended, of the last step handed out and of the one after it
+        # where the step before ended, of the last step handed out and of the one after it
+        self._ends = {0: Position()}
         self._fetched: dict[int, tuple[Batch, Position, Position]] = {}
 
     def seek(self, step: int, position: Position) -> None:
@@ -77,9 +77,8 @@ class Feed:
 
     def at(self, step: int) -> tuple[int, int]:
         """Sequence length and batch size of a step."""
-        return self.recipe.sequence_length.at(step, self.steps), self.recipe.batch_size.at(
-            step, self.steps
-        )
+        recipe = self.recipe
+        return recipe.sequence_length.at(step, self.steps), recipe.batch_size.at(step, self.steps)
 
     def mask_fraction(self, step: int) -> float:
         return self.recipe.mask_fraction.at(step, self.steps)
@@ -161,9 +160,8 @@ class PretrainJob:
         return math.ceil(share / math.ceil(share / most))
 
     def losses(self, model: Model, microbatch: Batch, step: int) -> Losses:
-        return self.compute(
-            model, DeviceBatch.of(self.layout(microbatch), self.runtime.device), self.depth(step)
-        )
+        batch = DeviceBatch.of(self.layout(microbatch), self.runtime.device)
+        return self.compute(model, batch, self.depth(step))
 
     def compute(self, model: Model, batch: DeviceBatch, depth: int | None) -> Losses:
         return pretrain_losses(model, batch, depth=depth, tail=self.tail)
@@ -217,10 +215,8 @@ class PretrainJob:
         return None if batch is None else batch.rows(0, self.microbatch_rows(step))
 
     def learning_rate(self, step: int) -> float:
-        rate, stated = (
-            learning_rate_at(self.recipe.optimizer, step, self.steps),
-            self.recipe.reference_batch_size,
-        )
+        rate = learning_rate_at(self.recipe.optimizer, step, self.steps)
+        stated = self.recipe.reference_batch_size
         return rate if stated is None else scaled_learning_rate(rate, self.feed.at(step)[1], stated)
 
     def describe(
@@ -257,12 +253,11 @@ class PretrainJob:
         return float(metrics["sequence_length"] * metrics["batch_size"] * metrics["depth"])
 
     def work_left(self, step: int) -> float:
-        return float(
-            sum(
-                math.prod(self.feed.at(each)) * (self.depth(each) or self.num_layers)
-                for each in range(step, self.steps)
-            )
+        sizes = (
+            math.prod(self.feed.at(each)) * (self.depth(each) or self.num_layers)
+            for each in range(step, self.steps)
         )
+        return float(sum(sizes))
 
     def position(self, step: int) -> Position:
         return self.feed.position(step)
@@ -271,7 +266,5 @@ class PretrainJob:
         self.feed.seek(step, position)
 
     def name(self, batch: Batch) -> str:
-        shown = ", ".join(map(str, batch.indices[:8].tolist()))
-        more = f" and {len(batch) - 8} more" if len(batch) > 8 else ""
-        began = self.feed.began
-        return f"the batch at place {began.index} of epoch {began.epoch}, examples {shown}{more}"
+        began, examples = self.feed.began, examples_named(batch.indices)
+        return f"the batch at place {began.index} of epoch {began.epoch}, {examples}"

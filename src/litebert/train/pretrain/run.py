@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -31,7 +31,6 @@ from litebert.train.compile import compile_model, compile_tail
 from litebert.train.folder import stored_threads
 from litebert.train.graphs import Graphs, RecordedUpdate
 from litebert.train.learner import Learner, WorkingCopy
-from litebert.train.log import Sink
 from litebert.train.loop import (
     BetweenSteps,
     Event,
@@ -48,9 +47,8 @@ from litebert.train.pretrain.init import (
     position_tables,
 )
 from litebert.train.pretrain.job import Feed, PretrainJob
-from litebert.train.progress import TensorBoardSink
 from litebert.train.run import Run, RunResult, Say, to_stderr
-from litebert.train.runtime import Runtime
+from litebert.train.runtime import Place, Runtime
 
 _VERIFIED = "verified.json"
 """In a run folder: the files of the shards that were verified, by size, times and inode."""
@@ -62,50 +60,20 @@ def run_pretraining(
     out: Path | str,
     *,
     init: Path | str | None = None,
-    device: str = "auto",
-    kernels: str = "on",
-    threads: int | None = None,
-    minutes: float | None = None,
     workers: int = 1,
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
     say: Say = to_stderr,
+    **place: Unpack[Place],
 ) -> RunResult:
-    """Pretrain an encoder on shards, or resume an interrupted run of the same recipe and data.
-
-    Args:
-        recipe: What to train and how, such as `litebert.recipes.named("affordable")`.
-        data: Folder of shards, from `litebert data build`.
-        out: Folder of the run: recipe, metrics, snapshots and checkpoints.
-        init: Checkpoint, run or embedded model that weights start from.
-        device: cpu, cuda, cuda:1 …, or auto.
-        kernels: GPU kernels: on, off, or families to switch off ("attention=off,norm=off").
-        threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, what the run began with,
-            or as many as cores are free.
-        minutes: Stop after so many minutes, saved and resumable; None for no limit.
-        workers: Processes that prefetch batches; 0 prepares them in this one.
-        tensorboard: Write TensorBoard events into the run folder as well.
-        unverified: Do not compare the files of `init` with its manifest.json.
-        progress: Show progress on standard error.
-        say: Called with each message.
-
-    Raises:
-        InterruptedRunError: SIGTERM or Ctrl-C came, or the minutes are over; the same call
-            resumes.
-        DivergedError: The loss became NaN or infinite again and again.
-    """
+    """`litebert.pretrain`, with a recipe that is complete. `unverified` does not compare the files
+    of `init` with its manifest; `say` is called with each message."""
     if workers < 0:
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
     start = None if init is None else find_checkpoint(init)
-    with Runtime.joined(
-        device=device,
-        dtype=recipe.dtype,
-        kernels=kernels,
-        threads=threads,
-        stored_threads=stored_threads(out),
-        minutes=minutes,
-    ) as runtime:
+    stored = stored_threads(out)
+    with Runtime.joined(dtype=recipe.dtype, stored_threads=stored, **place) as runtime:
         training = Pretraining(
             recipe,
             data,
@@ -116,10 +84,7 @@ def run_pretraining(
             unverified=unverified,
             say=say,
         )
-        sinks = (
-            (TensorBoardSink(Path(out) / "tensorboard"),) if tensorboard and runtime.is_main else ()
-        )
-        return training.train(out, sinks=sinks, progress=progress)
+        return training.train(out, tensorboard=tensorboard, progress=progress)
 
 
 class Pretraining:
@@ -159,7 +124,7 @@ class Pretraining:
         say = say if runtime.is_main else lambda message: None
         torch.manual_seed(recipe.seed)  # every rank starts from the same weights
         config = model_config(recipe, vocab_size=self.tokenizer.vocab_size)
-        encoder, generator = config.encoder, config.generator
+        generator = config.generator
         model = Model(config, checkpoint_every=recipe.checkpoint_every)
         if generator is not None:
             say(_describe_generator(config))
@@ -169,11 +134,7 @@ class Pretraining:
             say(f"weights start from {init}: {load_initial_weights(model, old, self.tokenizer)}")
             trained = old.model.config.encoder.max_positions
         self.new_positions = new_positions(recipe, trained=trained)
-        model.to(runtime.device)
-        gate = runtime.gate(encoder)
-        if gate.note is not None:
-            say(gate.note)
-        working = WorkingCopy(model, runtime.dtype, gate=gate)
+        working = WorkingCopy.on(runtime, model, say)
         parts = [working.model]
         if working.model.generator is not None and generator is not None:
             parts.append(working.model.generator)
@@ -192,7 +153,7 @@ class Pretraining:
         # gradients of float32 master weights would be the graph's own memory, and not add up
         has_graphs = compiled and runtime.device.type == "cuda" and not working.is_master
         self.graphs = Graphs(self.job, working.model, say) if has_graphs else None
-        self.learner: Learner[Model, Batch, Losses] = Learner(
+        self.learner: Learner[Batch, Losses] = Learner(
             job=self.job,
             model=model,
             working=working,
@@ -228,16 +189,11 @@ class Pretraining:
         self.run.stateful = {"own": self.evaluations, "plateau": self.plateau}
 
     def train(
-        self, out: Path | str, *, sinks: tuple[Sink, ...] = (), progress: bool = True
+        self, out: Path | str, *, tensorboard: bool = False, progress: bool = True
     ) -> RunResult:
         """Run to the end in the folder `out`, resuming where an earlier process stopped."""
         try:
-            return self.run.execute(
-                out,
-                self._train,
-                sinks=sinks,
-                progress=progress,
-            )
+            return self.run.execute(out, self._train, tensorboard=tensorboard, progress=progress)
         finally:
             self.feed.close()
 
