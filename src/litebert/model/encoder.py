@@ -6,8 +6,8 @@ owner), one pair for each application. none / attention / ffn / all, groups, sev
 group in either order, unshared ends and BERT itself are one class with another plan.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -44,8 +44,8 @@ class Application(NamedTuple):
     number: int
 
 
-class Stack(Protocol):
-    """How layers follow one another."""
+class Plain:
+    """A stack in which each layer reads the states that the one before it left."""
 
     def run(
         self,
@@ -57,30 +57,6 @@ class Stack(Protocol):
         rotate: Rotation | None = None,
     ) -> Chosen:
         """The states after the last layer, at the needed positions alone."""
-
-    def walk(
-        self,
-        layer: Layer,
-        modules: Sequence[Modules],
-        states: States,
-        mask: KeyMask | Packing | None,
-        rotate: Rotation | None = None,
-    ) -> Iterator[tuple[States, States]]:
-        """Of each layer: the states that its attention reads, and the states after it."""
-
-
-class Plain:
-    """Each layer reads the states that the one before it left."""
-
-    def run(
-        self,
-        layer: Layer,
-        modules: Sequence[Modules],
-        states: States,
-        mask: KeyMask | Packing | None,
-        needed: Needed | None = None,
-        rotate: Rotation | None = None,
-    ) -> Chosen:
         for number, (attention, feed_forward, adapters) in enumerate(modules, start=1):
             chosen = needed if number == len(modules) else None
             states = layer(attention, feed_forward, states, mask, chosen, rotate, adapters)
@@ -94,6 +70,7 @@ class Plain:
         mask: KeyMask | Packing | None,
         rotate: Rotation | None = None,
     ) -> Iterator[tuple[States, States]]:
+        """Of each layer: the states that its attention reads, and the states after it."""
         for each in modules:
             after = self.run(layer, [each], states, mask, rotate=rotate)
             yield states, after
@@ -115,7 +92,7 @@ class Encoder(nn.Module):
         )
         # one function for all layers; a faster or compiled one may take its place
         self.layer: Layer = apply_layer
-        self.stack: Stack = Reversible(self.draws) if config.reversible else Plain()
+        self.stack = Reversible(self.draws) if config.reversible else Plain()
         if config.reversible and checkpoint_every:
             raise ConfigError(
                 "reversible layers save no activations that checkpointing could recompute; "
@@ -153,24 +130,10 @@ class Encoder(nn.Module):
         """
         states, key_mask = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
         rotate = self.rotation(states, mask, positions)
-        plan = self._plan_to(depth)
-        if self.checkpoint_every and torch.is_grad_enabled():
-            stride = self.checkpoint_every * self.config.layers_per_group
-            for start in range(0, len(plan), stride):
-                stretch, is_last = plan[start : start + stride], start + stride >= len(plan)
-                chosen = needed if is_last else None
-                states = checkpoint(
-                    self.run,
-                    stretch,
-                    states,
-                    key_mask,
-                    chosen,
-                    rotate,
-                    use_reentrant=False,
-                    preserve_rng_state=self.draws,
-                )
-        else:
-            states = self.run(plan, states, key_mask, needed, rotate)
+        *stretches, last = self._stretches(self._plan_to(depth))
+        for stretch in stretches:
+            states = self._sparing(self.run, stretch, states, key_mask, None, rotate)
+        states = self._sparing(self.run, last, states, key_mask, needed, rotate)
         final: Tensor = self.norm(states)
         return final
 
@@ -187,23 +150,31 @@ class Encoder(nn.Module):
         what `forward` returns."""
         states, key_mask = self.embedding(token_ids, segment_ids, positions), broadcast(mask)
         rotate = self.rotation(states, mask, positions)
-        stride = len(self.plan)
-        saves = self.checkpoint_every and torch.is_grad_enabled()
-        if saves:
-            stride = self.checkpoint_every * self.config.layers_per_group
         chosen: list[Chosen] = []
-        for start in range(0, len(self.plan), stride):
-            stretch = self.plan[start : start + stride]
-            inputs = (stretch, states, key_mask, needed, rotate)
-            states, *some = (
-                checkpoint(
-                    self._exit_stretch, *inputs, use_reentrant=False, preserve_rng_state=self.draws
-                )
-                if saves
-                else self._exit_stretch(*inputs)
+        for stretch in self._stretches(self.plan):
+            states, *some = self._sparing(
+                self._exit_stretch, stretch, states, key_mask, needed, rotate
             )
             chosen.extend(some)
         return [self.norm(each) for each in chosen]
+
+    @property
+    def _saves(self) -> bool:
+        """Whether activations are recomputed in the backward pass."""
+        return bool(self.checkpoint_every) and torch.is_grad_enabled()
+
+    def _stretches(self, plan: list[Application]) -> list[list[Application]]:
+        """The plan, cut where states are saved."""
+        stride = len(plan)
+        if self._saves:
+            stride = self.checkpoint_every * self.config.layers_per_group
+        return [plan[start : start + stride] for start in range(0, len(plan), stride)]
+
+    def _sparing(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        """`function`, of whose activations those within a stretch are not saved."""
+        if not self._saves:
+            return function(*inputs)
+        return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=self.draws)
 
     def _exit_stretch(
         self,
