@@ -437,7 +437,7 @@ def _routes(service: Service) -> ASGIApp:
 
     async def info(request: Request) -> Response:
         service.check_state()
-        return _json(describe(service))
+        return _json(_describe(service))
 
     async def openapi(request: Request) -> Response:
         return _json(document())
@@ -483,7 +483,7 @@ async def _verb(verb: Any, service: Service, body: dict[str, Any], call: Call) -
     return {"model": model.name, "results": await service.run(work, call)}
 
 
-def describe(service: Service) -> dict[str, Any]:
+def _describe(service: Service) -> dict[str, Any]:
     """What /info says."""
     limits = service.limits
     models = [model.describe() for model in service.models.served.values()]

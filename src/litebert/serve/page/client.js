@@ -19,14 +19,14 @@ const SENTENCES = {
   504: "The service did not finish in time.",
 };
 
-export function sentence(text) {
+function sentence(text) {
   const trimmed = text.trim();
   if (trimmed === "") return "";
   const begun = trimmed[0].toUpperCase() + trimmed.slice(1);
   return /[.!?…]$/u.test(begun) ? begun : begun + ".";
 }
 
-export function explain(status, detail, waitSeconds) {
+function explain(status, detail, waitSeconds) {
   const known = SENTENCES[status] ?? (status >= 500 ? "The service failed." : "");
   const parts = [known, sentence(detail)];
   if (waitSeconds !== null) parts.push(`Try again in ${waitSeconds} s.`);

@@ -6,7 +6,7 @@ const MAX_BARS = 12;
 const NUM_COLORS = 6;
 
 // `bars`: [{name, probability, isChosen, onPick, label}], in the order to show.
-export function barList(bars) {
+function barList(bars) {
   return make("ol", { class: "bars" }, ...bars.map(bar));
 }
 
@@ -117,7 +117,7 @@ export function answer(result, context) {
 }
 
 // Words in runs of one tag: B-X begins a run of X, I-X continues it, O is none.
-export function runsOf(words, tags) {
+function runsOf(words, tags) {
   const runs = [];
   words.forEach((word, i) => {
     const tag = tags[i] ?? "O";
@@ -158,7 +158,7 @@ export function tags(result, text) {
   );
 }
 
-export function cosine(a, b) {
+function cosine(a, b) {
   let dot = 0;
   let aa = 0;
   let bb = 0;

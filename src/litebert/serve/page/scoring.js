@@ -10,7 +10,7 @@ const LONGEST_WAIT_SECONDS = 30;
 const ABOUT_ROWS = new Set([400, 413, 422, 504]);
 const PASSING = new Set([429, 503]);
 
-export function* batches(items) {
+function* batches(items) {
   let batch = [];
   let characters = 0;
   for (const [row, item] of items.entries()) {

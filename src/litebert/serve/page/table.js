@@ -74,7 +74,7 @@ function parseQuoted(text, separator) {
 }
 
 // A cell that no spreadsheet runs: an apostrophe comes before what looks like a formula.
-export function inert(cell) {
+function inert(cell) {
   if (!/^[=+\-@\t\r]/u.test(cell)) return cell;
   return Number.isNaN(Number(cell)) ? "'" + cell : cell;
 }
@@ -97,7 +97,7 @@ export function uniqueNames(names) {
 }
 
 // As the tables of `litebert predict`: the label and its probability, then that of each label.
-export function flatten(prediction) {
+function flatten(prediction) {
   const { probabilities } = prediction;
   if ("tags" in prediction) return { tags: prediction.tags.join(" ") };
   if ("labels" in prediction || "label" in prediction) {
