@@ -114,9 +114,8 @@ class Walk:
         self.folder, self.show, self.settings = folder, show, settings
         self.recipe = settings.recipe
         self.length = self.recipe.sequence_length.values[-1]
-        self.spec = replace(
-            example_spec(self.recipe), max_length=self.length
-        )  # as in the last stage
+        # as in the last stage
+        self.spec = replace(example_spec(self.recipe), max_length=self.length)
         threads = torch.get_num_threads()  # the same numbers everywhere
         self.runtime = Runtime.start(device="cpu", dtype="float32", threads=threads)
         self.facts: dict[str, Any] = {"litebert": __version__, "out": str(folder.path)}
@@ -149,19 +148,16 @@ class Walk:
             }
             claim = self.folder.claim(json.loads(json.dumps(identity)))
             self.paths = write_text(speeches, self.folder.text)
-            if claim == "again":
-                self.show.say(
-                    f"{self.folder.path} holds this demo already: finished stations are kept",
-                    "yellow",
-                )
-            elif claim == "over":
-                self.show.say(f"{self.folder.path} held another demo, which is replaced", "yellow")
+            told = {
+                "again": "holds this demo already: finished stations are kept",
+                "over": "held another demo, which is replaced",
+            }
+            if claim in told:
+                self.show.say(f"{self.folder.path} {told[claim]}", "yellow")
             years = [speech.year for speech in speeches]
             held = sum(speech.heldout for speech in speeches)
             characters = sum(len(speech.text) for speech in speeches)
-            source = (
-                "messages of presidents to Congress" if corpus is None else f"texts of {corpus}"
-            )
+            source = f"texts of {corpus}" if corpus else "messages of presidents to Congress"
             self.show.say(
                 f"{len(speeches)} {source}, {min(years)} to {max(years)}, {characters / 1e6:.1f} "
                 "million characters"
@@ -170,11 +166,8 @@ class Walk:
                 f"{len(speeches) - held} to learn from; {held}, spread over the years, held out to "
                 "score on"
             )
-            self.facts["text"] = {
-                "speeches": len(speeches),
-                "heldout": held,
-                "characters": characters,
-            }
+            counts = {"speeches": len(speeches), "heldout": held, "characters": characters}
+            self.facts["text"] = counts
         return speeches
 
     def embedded(self, speeches: list[Speech]) -> None:
@@ -198,20 +191,15 @@ class Walk:
                 if sentences
                 else "no held-out sentence has a suitable length"
             )
-            self.facts["embedded"] = {
-                "model": own.name,
-                "sentences": len(sentences),
-                "right": right,
-            }
+            counts = {"sentences": len(sentences), "right": right}
+            self.facts["embedded"] = {"model": own.name} | counts
 
     def vocabulary(self, speeches: list[Speech]) -> Tokenizer:
         with self.show.station("Vocabulary", "frequent words whole, rare ones as several tokens"):
             if not self.folder.tokenizer.is_dir():
                 texts = sample_paragraphs(speeches, self.settings.vocab_characters)
-                trained, _ = train_tokenizer(
-                    texts, VocabularyConfig(vocab_size=self.settings.vocab_size)
-                )
-                write_folder(self.folder.tokenizer, trained.save)
+                config = VocabularyConfig(vocab_size=self.settings.vocab_size)
+                write_folder(self.folder.tokenizer, train_tokenizer(texts, config)[0].save)
             tokenizer = Tokenizer.load(self.folder.tokenizer)
             shown = excerpt(next(speech for speech in speeches if speech.heldout).paragraphs[0], 90)
             self.show.say(f"{tokenizer.vocab_size:,} tokens, by SentencePiece; ▁ begins a word")
@@ -221,22 +209,18 @@ class Walk:
 
     def shards(self, tokenizer: Tokenizer) -> None:
         with self.show.station("Shards", "the text as numbers, on disk"):
-            options = BuildOptions(corpus=CorpusOptions(documents="files"))
             built = build_shards(
                 [self.folder.text],
                 tokenizer=self.folder.tokenizer,
                 out=self.folder.shards,
-                options=options,
+                options=BuildOptions(corpus=CorpusOptions(documents="files")),
             )
             self.show.say(
                 f"{built.tokens:,} tokens in {built.sentences:,} sentences of {built.documents} "
                 "documents"
             )
-            self.facts["shards"] = {
-                "tokens": built.tokens,
-                "sentences": built.sentences,
-                "documents": built.documents,
-            }
+            names = ("tokens", "sentences", "documents")
+            self.facts["shards"] = {name: getattr(built, name) for name in names}
 
     def examples(self, tokenizer: Tokenizer) -> None:
         with self.show.station(
@@ -248,10 +232,12 @@ class Walk:
                 f"{stream.num_examples():,} examples of up to {self.length} tokens in an epoch; "
                 "the first:"
             )
-            batch = stream.batch(0, 0, 1)
-            example = describe(
-                batch, tokenizer.tokens, mask_id=tokenizer.mask_id, order=self.recipe.order
-            )[0]
+            (example,) = describe(
+                stream.batch(0, 0, 1),
+                tokenizer.tokens,
+                mask_id=tokenizer.mask_id,
+                order=self.recipe.order,
+            )
             self.show.console.print(Padding(example.render(), (0, 0, 0, 3)))
             self.show.say(LEGEND, "dim")
 
@@ -280,11 +266,8 @@ class Walk:
         stream = Stream.open(self.folder.shards, self.spec, seed=self.recipe.seed)
         evaluation = HeldoutScorer(stream, self.runtime, tokens=self.settings.evaluate_tokens)
         scores = evaluation(pretrained.model, length=self.length)
-        batches = [
-            batch
-            for batch in evaluation.batches(self.recipe.order, self.length)
-            if batch is not None
-        ]
+        read = evaluation.batches(self.recipe.order, self.length)
+        batches = [batch for batch in read if batch is not None]
         majority_id = majority_token(Shards.open(self.folder.shards))
         baseline = accuracy_of_token(majority_id, batches)
         token = tokenizer.tokens[majority_id]
@@ -293,40 +276,31 @@ class Walk:
             f"on held-out text, {scores['heldout_tokens']:,} tokens with "
             f"{evaluation.mask_fraction:.0%} masked:"
         )
-        rows = [
-            (
-                "masked tokens predicted",
-                scores["masked_accuracy"],
-                [(f"majority token {token!r}", baseline)],
-            ),
-            (
-                "sentence order predicted",
-                scores["sop_accuracy"],
-                [("by lengths and edges alone", measured)],
-            ),
-        ]
-        self.show.scores(rows)
-        if scores["sop_accuracy"] < measured + _ORDER_MARGIN:
+        masked, order = scores["masked_accuracy"], scores["sop_accuracy"]
+        self.show.scores(
+            [
+                ("masked tokens predicted", masked, [(f"majority token {token!r}", baseline)]),
+                ("sentence order predicted", order, [("by lengths and edges alone", measured)]),
+            ]
+        )
+        if order < measured + _ORDER_MARGIN:
             self.show.say(
                 "order not learned: models learn to fill in words first, and the order of segments "
                 "only in far longer runs than this one of minutes",
                 "dim",
             )
-        self.show.say(
-            f"{scores['masked_accuracy'] / baseline:.1f} times the accuracy of always predicting "
-            f"{token!r}"
-        )
+        self.show.say(f"{masked / baseline:.1f} times the accuracy of always predicting {token!r}")
         examples = filled_masks(pretrained.model, batches[0], tokenizer, count=64, top=3)
         lines = [line for each in examples if (line := filled_mask(each, "[MASK]"))]
         self.show.say("masked words whose neighbors are visible, and the three best guesses:")
         for line in lines[:_NUM_SHOWN]:
             self.show.say(line)
         return {
-            "masked_accuracy": scores["masked_accuracy"],
+            "masked_accuracy": masked,
             "majority_token": {"token": token, "accuracy": baseline},
-            "times_majority": scores["masked_accuracy"] / baseline,
+            "times_majority": masked / baseline,
             "masked_loss": scores["masked_loss"],
-            "order_accuracy": scores["sop_accuracy"],
+            "order_accuracy": order,
             "giveaway_accuracy": measured,
             "heldout_tokens": scores["heldout_tokens"],
         }
@@ -351,35 +325,29 @@ class Walk:
             assert tuned.task is not None
             card = TaskCard.from_dict(tuned.task)
             self.guesses = predict(tuned.model, card, test, tokenizer)
-            scored = encode(card, test, tokenizer)
-            scores = {
-                "era_accuracy": score(task, test, self.guesses)["accuracy"],
-                "majority": score(task, test, majority(task, data.splits["train"], test))[
-                    "accuracy"
-                ],
+            accuracy = score(task, test, self.guesses)["accuracy"]
+            guessed = majority(task, data.splits["train"], test)
+            baselines = {
+                "majority": score(task, test, guessed)["accuracy"],
                 "bag_of_words": bag_of_words(
                     prepared.train.inputs,
-                    scored,
+                    encode(card, test, tokenizer),
                     vocab_size=tokenizer.vocab_size,
                     num_labels=len(task.labels),
                 ),
             }
-            baselines = [
-                ("majority baseline", scores["majority"]),
-                ("bag of words", scores["bag_of_words"]),
-            ]
-            self.show.scores([("era predicted", scores["era_accuracy"], baselines)])
-            self.facts["finetuning"] = {"eras": list(task.labels), "paragraphs": sizes} | scores
+            names = ("majority baseline", "bag of words")
+            shown = list(zip(names, baselines.values(), strict=True))
+            self.show.scores([("era predicted", accuracy, shown)])
+            facts = {"eras": list(task.labels), "paragraphs": sizes, "era_accuracy": accuracy}
+            self.facts["finetuning"] = facts | baselines
 
     def predictions(self, data: TaskData) -> None:
         with self.show.station("Predictions", "held-out paragraphs, one from each era"):
             shown = []
             for era in data.task.labels:
-                mine = [
-                    pair
-                    for pair in zip(data.splits["test"], self.guesses, strict=True)
-                    if pair[0].label == era  # type: ignore[union-attr]
-                ]
+                pairs = zip(data.splits["test"], self.guesses, strict=True)
+                mine = [pair for pair in pairs if pair[0].truth() == era]
                 if not mine:
                     continue
                 paragraph, guess = mine[len(mine) // 2]
@@ -387,19 +355,15 @@ class Walk:
                 assert isinstance(guess, LabelPrediction)
                 chance = guess.probabilities[guess.label]
                 self.show.say(f"“{excerpt(paragraph.first)}”")
-                verdict, style = (
-                    ("right", "green")
-                    if guess.label == era
-                    else (f"wrong, {era} would be right", "yellow")
-                )
+                is_right = guess.label == era
+                verdict = "right" if is_right else f"wrong, {era} would be right"
                 self.show.say(
                     f"   written {paragraph.slice}, guessed {guess.label} ({chance:.0%}): "
                     f"{verdict}",
-                    style,
+                    "green" if is_right else "yellow",
                 )
-                shown.append(
-                    {"year": int(paragraph.slice), "guess": guess.label, "probability": chance}
-                )
+                said = {"guess": guess.label, "probability": chance}
+                shown.append({"year": int(paragraph.slice)} | said)
             self.facts["predictions"] = shown
 
     def report(self) -> None:
