@@ -129,11 +129,6 @@ class ServedModel:
         return tuple(sorted({*self.predictor.embed_card.dimensions, self.width}))
 
     @property
-    def labels(self) -> list[str] | None:
-        cards = self.predictor.cards.values()
-        return next((list(card.task.labels) for card in cards if card.task.labels), None)
-
-    @property
     def has_exits(self) -> bool:
         return any(head.exits != "none" for head in self.predictor.engine.config.heads)
 
@@ -142,13 +137,14 @@ class ServedModel:
         engine = self.predictor.engine
         exported = getattr(engine, "exported", None)
         main: Verb = next((verb for verb in self.verbs if verb != "embed"), "embed")
+        labels = (list(card.task.labels) for card in self.predictor.cards.values())
         return {
             "id": self.name,
             "object": "model",
             "created": self.loaded_at,
             "owned_by": "litebert",
             "verbs": list(self.verbs),
-            "labels": self.labels,
+            "labels": next(filter(None, labels), None),
             "max_length": self.max_length(main),
             "layers": len(engine.config.encoder.plan()),
             "exits": self.has_exits,

@@ -44,18 +44,6 @@ class RequestError(Exception):
         return "invalid_request_error" if self.status < 500 else "server_error"
 
 
-class TooLongError(RequestError):
-    """A text that is longer than the model reads."""
-
-    def __init__(self, where: str, tokens: int, limit: int, remedy: str) -> None:
-        super().__init__(
-            422,
-            f"{where} has {tokens} tokens, the model reads {limit}; {remedy}",
-            param=where,
-            code="context_length_exceeded",
-        )
-
-
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object of a body."""
     try:

@@ -152,17 +152,16 @@ async def _rank(
     model, verb = _ranker(service, body.get("model"))
     if verb == "embed":
         scores = await _cosines(service, model, query, texts, ("query", name), body, call)
-        return _Ranking(_sorted(scores), "cosine", model.name)
-    pairs = [[query, read_text(text, f"{name}[{i}]")] for i, text in enumerate(texts)]
-    fields = {"pairs": pairs, "truncate": body.get("truncate")}
-    work = await call.read(read_work, verb, fields, model, name)
-    results = await service.run(work, call)
-    if verb == "regress":
-        return _Ranking(_sorted([each["value"] for each in results]), "regress", model.name)
-    label = _relevant_label(model)
-    assert label is not None
-    scores = [each["probabilities"][label] for each in results]
-    return _Ranking(_sorted(scores), "pair", model.name)
+    else:
+        pairs = [[query, read_text(text, f"{name}[{i}]")] for i, text in enumerate(texts)]
+        fields = {"pairs": pairs, "truncate": body.get("truncate")}
+        results = await service.run(await call.read(read_work, verb, fields, model, name), call)
+        label = _relevant_label(model)
+        scores = [
+            each["value"] if verb == "regress" else each["probabilities"][label] for each in results
+        ]
+    order = sorted(enumerate(scores), key=lambda each: -each[1])
+    return _Ranking(order, "cosine" if verb == "embed" else verb, model.name)
 
 
 def _ranker(
@@ -232,10 +231,6 @@ def _inputs(body: _Body) -> list[Any]:
 def _scored(probabilities: dict[str, float]) -> list[dict[str, Any]]:
     best = sorted(probabilities.items(), key=lambda each: -each[1])
     return [{"score": score, "label": label} for label, score in best]
-
-
-def _sorted(scores: Sequence[float]) -> list[tuple[int, float]]:
-    return sorted(enumerate(scores), key=lambda each: -each[1])
 
 
 def _tokens(model: ServedModel, texts: list[str], special: bool) -> list[list[dict[str, Any]]]:

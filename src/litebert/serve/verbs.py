@@ -20,7 +20,6 @@ from litebert.serve.requests import (
     MAX_GUESSES,
     MAX_TOP,
     RequestError,
-    TooLongError,
     check_fields,
     read_flag,
     read_list,
@@ -127,14 +126,19 @@ def text_sizes(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
 def check_sizes(
     sizes: Sequence[int], names: Sequence[str], verb: Task, limit: int, *, truncate: bool
 ) -> list[int]:
-    """The tokens that are read of each item; TooLongError for one that would lose some."""
+    """The tokens that are read of each item; RequestError for one that would lose some."""
     windowed = verb in ("answer", "tag")
     if windowed or not truncate:
         remedy = "send it in parts" if windowed else 'shorten it, or send "truncate": true'
         most = _WINDOWED_TOKENS if windowed else limit
         for name, size in zip(names, sizes, strict=True):
             if size > most:
-                raise TooLongError(name, size, most, remedy)
+                raise RequestError(
+                    422,
+                    f"{name} has {size} tokens, the model reads {most}; {remedy}",
+                    param=name,
+                    code="context_length_exceeded",
+                )
     return list(sizes) if windowed else [min(size, limit) for size in sizes]
 
 
