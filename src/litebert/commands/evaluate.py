@@ -88,7 +88,6 @@ def evaluate(
         curve: JSON file for the score, mean depth and time of every criterion at many thresholds
             (needs --exit); RUN/exits.json is drawn by litebert report.
     """
-    # torch only now: wrong flags are answered at once
     from litebert.infer.predictor import load
     from litebert.train.evaluate import FinetunedModel, run_evaluation
 
@@ -206,7 +205,6 @@ def ensemble(
     if not models:
         raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")
     _check_writable(out, submit)
-    # torch only now: wrong flags are answered at once
     from litebert.tasks.scores.evaluation import evaluate as score_predictions
     from litebert.tasks.task import TaskData
     from litebert.train.ensemble import average, choose_on_dev

@@ -40,7 +40,6 @@ def export(
             Hub's layout; with --int8 also one for each kind of processor.
         int8: Store weights in 8 bits and compute with them; faster, and a quarter of the size.
     """
-    # torch only now: wrong flags are answered at once
     from litebert.infer.export.folder import ExportOptions, export_model
 
     precision: Precision = "int8" if int8 else "float32"

@@ -90,7 +90,6 @@ def finetune(
         json: Print one JSON object at the end.
     """
     chosen = None if recipe is None else FinetuneRecipe.load(recipe, note=note)
-    # torch only now: wrong flags are answered at once
     from litebert.train.finetune.seeds import run_finetuning
     from litebert.train.runtime import is_main_rank
 
@@ -180,7 +179,6 @@ def embed(
         encoding=encoding,
     )
     chosen = None if recipe is None else EmbedRecipe.load(recipe, note=note)
-    # torch only now: wrong flags are answered at once
     from litebert.train.finetune.embed_run import run_embed_finetuning
 
     result = run_embed_finetuning(

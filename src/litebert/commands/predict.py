@@ -121,7 +121,6 @@ def predict(
         max_bad_rows=max_bad_rows,
         encoding=encoding,
     )
-    # torch only now: wrong flags are answered at once
     from litebert.infer.files import PredictOptions, predict_file
     from litebert.infer.predictor import load
 
@@ -167,8 +166,6 @@ def predict(
 
 
 class _Progress:
-    """A line on stderr every few seconds."""
-
     def __init__(self) -> None:
         self._began = self._printed = time.monotonic()
         self._first: int | None = None

@@ -28,7 +28,6 @@ _DEFAULT = "affordable"
 def _load_recipe(
     name: str | None, on_note: Callable[[str], None] = lambda text: None
 ) -> PretrainRecipe:
-    """A named recipe, or one from a file."""
     if name is None or name in NAMED or not Path(name).is_file():
         return named(name or _DEFAULT)
     return PretrainRecipe.load(name, note=on_note)
@@ -84,7 +83,6 @@ def pretrain(
         if "preset" not in settings:
             settings |= shape_settings(read_config(Path(init)).encoder)
     changed = chosen.changed(settings)
-    # torch only now: wrong flags are answered at once
     from litebert.train.pretrain.dry_run import dry_run_lines, run_dry
     from litebert.train.pretrain.run import run_pretraining
     from litebert.train.runtime import is_main_rank

@@ -49,7 +49,6 @@ def _exits(run: RunData) -> dict[str, Any]:
 
 
 def _describe(run: RunData) -> dict[str, Any]:
-    """A run's last numbers."""
     last = run.evaluations[-1].values if run.evaluations else {}
     return {
         "name": run.name,

@@ -321,7 +321,7 @@ def _load(
     options = vars(loading)
     if loading.threads is None and "OMP_NUM_THREADS" not in os.environ and num_characters <= _FEW:
         options = options | {"threads": 1}  # trying out how many cores are free takes longer
-    from litebert.infer.predictor import load  # torch only now: wrong flags are answered at once
+    from litebert.infer.predictor import load
 
     predictor = load(folder, **options)
     note(*predictor.notes)

@@ -33,8 +33,6 @@ _MIN_SPEECHES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Speech:
-    """One document."""
-
     name: str
     """Name of its file, which begins with the year."""
     year: int

@@ -17,8 +17,6 @@ Claim = Literal["new", "again", "over"]
 
 
 class DemoFolder:
-    """Paths of a demo."""
-
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.about = self.path / "demo.json"

@@ -108,8 +108,6 @@ def run_demo(
 
 
 class Walk:
-    """The stations, in order."""
-
     def __init__(self, folder: DemoFolder, show: Show, settings: DemoSettings) -> None:
         self.folder, self.show, self.settings = folder, show, settings
         self.recipe = settings.recipe

@@ -40,8 +40,6 @@ def read_key(path: str) -> str:
 
 
 class Access:
-    """The rules of one service."""
-
     def __init__(
         self,
         *,
@@ -66,7 +64,6 @@ class Access:
         self._any_name = not is_local and not allowed_hosts
 
     def check(self, path: str, headers: dict[str, str], *, num_hosts: int, is_page: bool) -> None:
-        """Refuse a request that is not allowed."""
         host = headers.get("host", "")
         name = _host_name(host)
         if num_hosts != 1 or name is None:

@@ -148,7 +148,6 @@ class Service:
         self.app: ASGIApp = _Guard(self, _routes(self))
 
     def open(self, models: Models) -> None:
-        """Answer with these models from now on."""
         self.models = models
         self.is_ready = True
 
@@ -484,7 +483,6 @@ async def _verb(verb: Any, service: Service, body: dict[str, Any], call: Call) -
 
 
 def _describe(service: Service) -> dict[str, Any]:
-    """What /info says."""
     limits = service.limits
     models = [model.describe() for model in service.models.served.values()]
     runner = service.models.runner(Key(models[0]["id"], "embed"), limits.batch_tokens)

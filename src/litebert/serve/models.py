@@ -39,8 +39,6 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A model to serve."""
-
     name: str
     folder: str
 
@@ -101,8 +99,6 @@ def load_models(options: LoadOptions, note: Callable[[str], None] = lambda text:
 
 
 class ServedModel:
-    """A predictor under its name."""
-
     def __init__(self, name: str, predictor: "Predictor") -> None:
         self.name, self.predictor = name, predictor
         self.loaded_at = int(time.time())
@@ -223,7 +219,6 @@ class Models:
         return model
 
     def named(self, name: str) -> ServedModel:
-        """The model of that name."""
         if name not in self.served:
             known = ", ".join(self.served)
             raise RequestError(

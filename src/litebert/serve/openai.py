@@ -59,7 +59,6 @@ async def embeddings(service: "Service", body: dict[str, Any], call: "Call") -> 
 
 
 def embed_work(texts: Any, name: str, body: dict[str, Any], model: ServedModel) -> Work:
-    """Texts to embed."""
     values = read_list({name: texts}, name)
     if not isinstance(values[0], str) and isinstance(values[0], int | list):
         raise RequestError(

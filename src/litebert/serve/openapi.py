@@ -203,7 +203,6 @@ _TEI: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
 
 
 def document() -> dict[str, Any]:
-    """The whole document."""
     paths: dict[str, Any] = {
         "/health": _get("200 while the process is alive."),
         "/ready": _get("200 once the models are loaded, 503 before and while the service stops."),

@@ -36,7 +36,6 @@ _SCORED_BY, _SCORED_MODEL = "x-litebert-scored-by", "x-litebert-model"
 
 
 def error_object(error: RequestError) -> dict[str, Any]:
-    """A refusal in TEI's form."""
     kind = "Validation"
     if error.status == 429:
         kind = "Overloaded"
@@ -46,7 +45,6 @@ def error_object(error: RequestError) -> dict[str, Any]:
 
 
 async def embed(service: "Service", body: _Body, call: "Call") -> Any:
-    """A list of vectors."""
     _check_options(body)
     model = service.models.choose(body.get("model"), "embed")
     dimensions = read_dimensions(body, model)
@@ -117,7 +115,6 @@ async def rerank(service: "Service", body: _Body, call: "Call") -> Any:
 
 
 async def cohere_rerank(service: "Service", body: _Body, call: "Call") -> Any:
-    """Cohere's form."""
     documents = read_list(body, "documents")
     texts = [each.get("text") if isinstance(each, dict) else each for each in documents]
     top = read_number(body, "top_n", len(texts), MAX_ITEMS)
@@ -167,7 +164,6 @@ async def _rank(
 def _ranker(
     service: "Service", name: Any
 ) -> tuple[ServedModel, Literal["pair", "regress", "embed"]]:
-    """The model that scores, and how."""
     served = list(service.models.served.values())
     if name is not None:
         served = [service.models.choose(name, "embed")]

@@ -60,7 +60,6 @@ _ITEMS: dict[Task, tuple[str, ...]] = {
 
 
 def items_field(verb: Task, body: Mapping[str, Any]) -> str:
-    """The field that holds the inputs."""
     known = ["model", *_ITEMS[verb], "truncate", *(["top"] if verb == "fill" else [])]
     check_fields(body, known)
     present = [name for name in _ITEMS[verb] if name in body]
