@@ -6,7 +6,7 @@ a finished run returns its result at once.
 
 import os
 from dataclasses import fields
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from litebert.checks import check_known
 from litebert.config import Pooling
@@ -152,17 +152,24 @@ def finetune(
     return RunResult(**vars(result))
 
 
+class _Loading(TypedDict, total=False):
+    """Settings of `load` that tasks without fine-tuning take."""
+
+    device: str
+    threads: int | None
+    dtype: DType
+    batch_tokens: int | None
+
+
+class _VectorSettings(_Loading, total=False):
+    pooling: Pooling | None
+    dimensions: int | None
+    samples: int
+
+
 @overload
 def evaluate(
-    task: Literal["masked"],
-    *,
-    model: StrPath,
-    data: StrPath,
-    device: str = "auto",
-    threads: int | None = None,
-    dtype: DType = "auto",
-    batch_tokens: int | None = None,
-    **settings: Any,
+    task: Literal["masked"], *, model: StrPath, data: StrPath, **settings: Any
 ) -> MaskedScores: ...
 @overload
 def evaluate(
@@ -173,10 +180,7 @@ def evaluate(
     limit: int | None = None,
     within_word: bool = False,
     bad_rows: Literal["error", "skip"] = "error",
-    device: str = "auto",
-    threads: int | None = None,
-    dtype: DType = "auto",
-    batch_tokens: int | None = None,
+    **settings: Unpack[_Loading],
 ) -> BlimpScores: ...
 @overload
 def evaluate(
@@ -185,13 +189,7 @@ def evaluate(
     model: StrPath,
     data: Any,
     options: TableOptions | None = None,
-    pooling: Pooling | None = None,
-    dimensions: int | None = None,
-    samples: int = 1000,
-    device: str = "auto",
-    threads: int | None = None,
-    dtype: DType = "auto",
-    batch_tokens: int | None = None,
+    **settings: Unpack[_VectorSettings],
 ) -> SimilarityScores: ...
 @overload
 def evaluate(
@@ -201,13 +199,7 @@ def evaluate(
     queries: StrPath,
     corpus: StrPath,
     qrels: StrPath,
-    pooling: Pooling | None = None,
-    dimensions: int | None = None,
-    samples: int = 1000,
-    device: str = "auto",
-    threads: int | None = None,
-    dtype: DType = "auto",
-    batch_tokens: int | None = None,
+    **settings: Unpack[_VectorSettings],
 ) -> RetrievalScores: ...
 @overload
 def evaluate(
@@ -251,7 +243,8 @@ def evaluate(
         )
         assert result.evaluation is not None
         return result.evaluation
-    loading = {name: settings.pop(name) for name in _LOADING if name in settings}
+    names = _Loading.__annotations__
+    loading = {name: settings.pop(name) for name in names if name in settings}
     if task == "retrieval":
         return score_retrieval(load(model, **loading), **settings)
     if task == "similarity":
@@ -263,7 +256,3 @@ def evaluate(
         options = MaskedOptions(**settings)
     engine = load(model, engine="torch", **loading).torch_engine
     return score_masked(engine, data, options) if options else score_blimp(engine, data, **settings)
-
-
-_LOADING = ("device", "threads", "dtype", "batch_tokens")
-"""Settings of `load` that tasks without fine-tuning take."""

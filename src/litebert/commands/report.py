@@ -14,6 +14,10 @@ from litebert.terminal import write_line
 _Runs = Annotated[tuple[str, ...], Positional, arg(metavar="RUN…")]
 
 
+_EXITS = ("depth_scores", "exits", "exit_curves")
+"""Scores by depth and by threshold, in the result of a run with exits."""
+
+
 def report(runs: _Runs, /, *, out: str = "", json: Json = False) -> None:
     """Write one HTML file about runs: curves, recipe, environment, filled masks; of several runs,
     their comparison; of a study of the lab, its table and picture.
@@ -41,20 +45,14 @@ def report(runs: _Runs, /, *, out: str = "", json: Json = False) -> None:
         write_line(f"{written.path} ({written.num_bytes / 1024:,.0f} KiB)")
 
 
-def _exits(run: RunData) -> dict[str, Any]:
-    """Of a run with exits the scores by depth and by threshold, from its result.json."""
-    result = {} if run.dev is None else run.dev.result
-    names = ("depth_scores", "exits", "exit_curves")
-    return {name: result[name] for name in names if name in result}
-
-
 def _describe(run: RunData) -> dict[str, Any]:
     last = run.evaluations[-1].values if run.evaluations else {}
+    result = {} if run.dev is None else run.dev.result
     return {
         "name": run.name,
         "folder": str(run.folder),
         "state": run.state,
-        **_exits(run),
+        **{name: result[name] for name in _EXITS if name in result},
         "steps": run.steps,
         "tokens": int(run.total("tokens")),
         "seconds": run.total("seconds"),
