@@ -150,7 +150,7 @@ class RayScheduler:
         self._leave: Callable[[], None] = lambda: None
         self._jobs: dict[asyncio.Task[None], int] = {}
         """With their tokens."""
-        self._done_tokens = self._seconds = 0.0
+        self._seconds = 0.0
 
     def connect(self, ray: Any, handle: Any, leave: Callable[[], None]) -> None:
         """Send jobs to a deployment's handle; `leave` ends the deployment."""
