@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
 from litebert import cli
 from litebert.config import EncoderConfig, HeadConfig, HeadKind, ModelConfig
 from litebert.errors import CheckpointError, ConfigError, DataError
-from litebert.infer import cpu
+from litebert.infer import cpu, openvino_graphs
 from litebert.infer.export import check
 from litebert.infer.export.calibrate import BINS, best_range
 from litebert.infer.export.folder import ExportOptions, export_folder
+from litebert.infer.export.graph import Graph
 from litebert.infer.onnx_bytes import reads_other_files
 from litebert.infer.predictor import Predictor, load
 from litebert.loading import load_checkpoint
@@ -126,6 +128,51 @@ def test_layers_in_one_call_are_the_layers_one_by_one(
         for number in range(last + 1):
             states = stepping.layer(number, states, batch, last=number == last)
         assert np.array_equal(stepping.states(batch), stepping.finish(states))
+
+
+def test_rotary_positions_are_one_operation_of_each_runtime(tmp_path: Path) -> None:
+    """Written out they would take a sixth of a small model's time."""
+    checkpoint = model_of(tmp_path, ("classify",), **PLANS["rotary"])
+    for engine in ENGINES:
+        export_folder(checkpoint, tmp_path / engine, ExportOptions(runtime=engine))
+    (loop,) = (
+        node
+        for node in onnx.load(tmp_path / "onnx" / "layer-0.onnx").graph.node
+        if node.op_type == "Loop"
+    )
+    repeated = [node.op_type for node in loop.attribute[0].g.node]
+    assert repeated.count("RotaryEmbedding") == 2
+    assert not {"Mod", "Shape"} & set(repeated), "positions are known before the first layer"
+
+    head = HeadConfig(kind="classify", labels=LABELS, exits="one")  # without a loop
+    config = replace(checkpoint.model.config, heads=(head,))
+    early = Checkpoint(model=Model(config).eval(), tokenizer=checkpoint.tokenizer)
+    export_folder(early, tmp_path / "early", ExportOptions(runtime="openvino"))
+    compiled = openvino_graphs.CORE.compile_model(tmp_path / "early" / "layer-0.xml", "CPU")
+    kinds = [each.get_rt_info()["layerType"] for each in compiled.get_runtime_model().get_ops()]
+    assert kinds.count("RoPE") == 2
+
+
+def test_what_does_not_change_is_computed_before_a_loop() -> None:
+    def layer() -> Graph:
+        graph = Graph()
+        states = graph.input("states", np.float32, ("rows", 2))
+        length = graph.op("Shape", graph.input("bias", np.float32, ("seq",)))
+        factor = graph.op("Cast", length, to=onnx.TensorProto.FLOAT)
+        weight = graph.op("Neg", graph.constant("weight", np.float32(-1)))
+        product = graph.op("Mul", graph.op("Mul", states, factor), weight)
+        graph.output(product, "out", np.float32, ("rows", 2))
+        return graph
+
+    looped = layer().repeated("states", "out").to_bytes("looped")
+    nodes = onnx.load_from_string(looped).graph.node
+    assert [node.op_type for node in nodes] == ["Shape", "Cast", "Loop"]
+    inside = [node.op_type for node in nodes[-1].attribute[0].g.node]
+    assert "Neg" in inside, "a constant stays beside its reader"
+    session = onnxruntime.InferenceSession(looped)
+    inputs = {"states": np.ones((1, 2), np.float32), "bias": np.zeros(3, np.float32)}
+    (out,) = session.run(None, inputs | {"count": np.array(4)})
+    assert out.tolist() == [[81.0, 81.0]]
 
 
 def test_no_weight_is_stored_twice(tmp_path: Path) -> None:

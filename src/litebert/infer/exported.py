@@ -25,7 +25,7 @@ from litebert.model.count import count_encoder, count_head
 from litebert.text.tokenizer import Tokenizer
 
 CONFIG, TASK = "config.json", "task.json"
-VERSION = 2
+VERSION = 3
 TABLE, SCALES = "token_table", "token_scales"
 Runtime = Literal["onnx", "openvino"]
 Format = Literal["onnx", "openvino", "web"]

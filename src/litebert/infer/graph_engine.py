@@ -28,6 +28,7 @@ from litebert.infer.plan import (
     looped_graphs,
     repeats,
     rotation_tables,
+    wide_rotation,
 )
 from litebert.packing import HostBatch, budget_batches
 from litebert.shapes import Bool, Float, Int
@@ -57,6 +58,8 @@ class Graphs(ABC):
     name: EngineName
     loops: bool = True
     """Whether one call may apply a layer several times (plan.looped_graphs)."""
+    rotates: bool = False
+    """Whether the runtime has an operator for rotary positions, which reads whole tables."""
 
     @abstractmethod
     def run(self, graph: str, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -255,7 +258,7 @@ class GraphEngine(Engine):
                 if mask is None
                 else np.where(mask, np.float32(0), LOWEST)[:, None, None],
                 "needed": _all_positions(rows, seq),
-                **self._rotation,
+                **(self._rotation if self._graphs.rotates else wide_rotation(self._rotation, seq)),
             }
         inputs: Arrays = last.inputs
         return inputs

@@ -28,6 +28,7 @@ class OnnxGraphs(Graphs):
     """One session for each graph."""
 
     name: EngineName = "onnx"
+    rotates = True
 
     def __init__(self, exported: Exported, *, threads: int | None = None) -> None:
         self._exported, self._threads = exported, threads or 0

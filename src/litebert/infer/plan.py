@@ -7,6 +7,7 @@ twice.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,6 +101,12 @@ def rotation_tables(config: EncoderConfig) -> dict[str, np.ndarray]:
     pairs = np.arange(0, config.head_size, 2) / config.head_size
     angles = np.arange(config.max_positions)[:, None] * config.rotary_base**-pairs
     return {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+
+
+def wide_rotation(tables: Mapping[str, np.ndarray], seq: int) -> dict[str, np.ndarray]:
+    """Of these tables what a graph of standard operators reads: the first `seq` positions, and each
+    pair's number at both of its places, (1, 1, seq, size)."""
+    return {name: np.tile(table[:seq], 2)[None, None] for name, table in tables.items()}
 
 
 def head_graphs(config: ModelConfig) -> tuple[str, ...]:

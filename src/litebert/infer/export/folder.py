@@ -156,7 +156,7 @@ def _write_graphs(
     """The graphs and the tensors that they share."""
     for name, values in write_tensors(config, weights, quantization).items():
         np.save(folder / f"{name}.npy", values, allow_pickle=False)
-    for name, data in write_parts(config, weights, quantization).items():
+    for name, data in write_parts(config, weights, quantization, runtime).items():
         path = folder / f"{name}{SUFFIXES[runtime][0]}"
         if runtime == "onnx":
             path.write_bytes(data)

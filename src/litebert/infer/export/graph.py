@@ -1,9 +1,10 @@
 """An ONNX graph under construction: operations in, the bytes of a model out.
 
-Values are named by strings, as in ONNX. A constant is stored once, however often it is used. Only
-standard operators of opset 21 are written, so that any runtime reads the result. A linear layer is
-written in one of three ways: in float32, with inputs quantized as they come (dynamic int8), or with
-inputs quantized by ranges that were measured before (static int8).
+Values are named by strings, as in ONNX. A constant is stored once, however often it is used.
+Standard operators of opset 21 are written, so that any runtime reads the result; for ONNX Runtime
+alone there may be operators of its own. A linear layer is written in one of three ways: in float32,
+with inputs quantized as they come (dynamic int8), or with inputs quantized by ranges that were
+measured before (static int8).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ except ImportError as error:
 
 _OPSET = 21
 _IR_VERSION = 10
+_ONNX_RUNTIME = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
 Range = tuple[float, float]
 """Least and largest value of an activation."""
 _MIN_QUANTIZED = 1024
@@ -51,10 +54,14 @@ def integers(weight: np.ndarray, *, axis: int, limit: int = 127) -> tuple[np.nda
 
 
 class Graph:
-    """One graph. Methods that compute return the name of the result."""
+    """One graph. Methods that compute return the name of the result. `for_onnx_runtime` allows
+    operators that only ONNX Runtime has."""
 
-    def __init__(self, quantization: Quantization | None = None) -> None:
+    def __init__(
+        self, quantization: Quantization | None = None, *, for_onnx_runtime: bool = False
+    ) -> None:
         self.quantization = quantization or Quantization()
+        self.for_onnx_runtime = for_onnx_runtime
         self._nodes: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -85,6 +92,10 @@ class Graph:
         outputs = [f"{kind}_{self._number}_{i}" for i in range(count)]
         self._nodes.append(helper.make_node(kind, list(inputs), outputs, **attributes))
         return outputs
+
+    def own(self, kind: str, *inputs: str) -> str:
+        """An operator of ONNX Runtime's own."""
+        return self.op(kind, *inputs, domain=_ONNX_RUNTIME)
 
     def reshape(self, value: str, *shape: int) -> str:
         """0 keeps a length, -1 is what remains."""
@@ -134,9 +145,19 @@ class Graph:
         return self.op("Gather", flat, rows, axis=0)
 
     def repeated(self, carried: str, result: str) -> "Graph":
-        """This graph `count` times: its `result` is the input `carried` of the next time."""
+        """This graph `count` times: its `result` is the input `carried` of the next time. What the
+        other inputs alone decide is computed once; what constants alone decide stays beside its
+        reader, since runtimes recognize int8 weights by both."""
         inside = {carried: f"{carried} inside", result: f"{result} inside"}
+        changing, given = {carried}, {each.name for each in self._inputs} - {carried}
+        once, again = [], []
         for node in self._nodes:
+            if changing.isdisjoint(node.input) and not given.isdisjoint(node.input):
+                once.append(node)
+                given.update(node.output)
+                continue
+            again.append(node)
+            changing.update(node.output)
             for names in (node.input, node.output):
                 names[:] = [inside.get(name, name) for name in names]
         before, after = (
@@ -144,24 +165,28 @@ class Graph:
             for values in (self._inputs, self._outputs)
         )
         body = helper.make_graph(
-            [*self._nodes, helper.make_node("Identity", ["condition"], ["goes on"])],
+            [*again, helper.make_node("Identity", ["condition"], ["goes on"])],
             "body",
             [_describe("time", np.int64, ()), _describe("condition", np.bool_, ()), before],
             [_describe("goes on", np.bool_, ()), after],
         )
-        graph = Graph(self.quantization)
+        graph = Graph(self.quantization, for_onnx_runtime=self.for_onnx_runtime)
         graph._inputs = [_describe("count", np.int64, ()), *self._inputs]
         graph._outputs, graph._constants = self._outputs, self._constants
-        graph._nodes = [helper.make_node("Loop", ["count", "", carried], [result], body=body)]
+        loop = helper.make_node("Loop", ["count", "", carried], [result], body=body)
+        graph._nodes = [*once, loop]
         return graph
 
     def to_bytes(self, name: str) -> bytes:
         graph = helper.make_graph(
             self._nodes, name, self._inputs, self._outputs, list(self._constants.values())
         )
+        operators = [helper.make_opsetid("", _OPSET)]
+        if self.for_onnx_runtime:
+            operators.append(helper.make_opsetid(_ONNX_RUNTIME, 1))
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", _OPSET)],
+            opset_imports=operators,
             ir_version=_IR_VERSION,
             producer_name="litebert",
         )

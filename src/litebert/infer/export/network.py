@@ -80,7 +80,9 @@ class Network:
         value = graph.op("Add", tokens, graph.op("Gather", segments, segment_ids, axis=0))
         if self.encoder.positions != "rotary":
             table = graph.constant(f"{name}.position", self.weights[f"{name}.position.weight"])
-            value = graph.op("Add", value, self._first(graph, table, segment_ids))
+            length = graph.op("Shape", segment_ids, start=1, end=2)
+            zeros = graph.constant("zeros", np.zeros(1, np.int64))
+            value = graph.op("Add", value, graph.op("Slice", table, zeros, length))
         value = self.norm(graph, value, f"{name}.norm")
         if self.encoder.has_mapping:
             value = self.linear(graph, value, f"{name}.mapping")
@@ -119,13 +121,18 @@ class Network:
             query = graph.op("Add", query, scaled)
             key = graph.op("Add", key, self._update(graph, x, inputs, "key"))
             value = graph.op("Add", value, self._update(graph, x, inputs, "value"))
-        query, key, value = (graph.reshape(each, 0, 0, heads, -1) for each in (query, key, value))
-        if "cos" in inputs:
-            query = self._rotate(graph, query, inputs, states if needed is None else None)
-            key = self._rotate(graph, key, inputs, states)
-        query = graph.op("Transpose", query, perm=(0, 2, 1, 3))
-        key = graph.op("Transpose", key, perm=(0, 2, 3, 1))
-        value = graph.op("Transpose", value, perm=(0, 2, 1, 3))
+        is_rotary = self.encoder.positions == "rotary"
+        if is_rotary and graph.for_onnx_runtime:
+            query = self._rotate_by_operator(graph, query, inputs, needed)
+            key = self._rotate_by_operator(graph, key, inputs)
+        query, key, value = (
+            graph.op("Transpose", graph.reshape(each, 0, 0, heads, -1), perm=(0, 2, 1, 3))
+            for each in (query, key, value)
+        )
+        if is_rotary and not graph.for_onnx_runtime:
+            query = self._rotate(graph, query, inputs, needed)
+            key = self._rotate(graph, key, inputs)
+        key = graph.op("Transpose", key, perm=(0, 1, 3, 2))
         scores = graph.op("Add", graph.op("MatMul", query, key), inputs["bias"])
         attended = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)
         attended = graph.reshape(graph.op("Transpose", attended, perm=(0, 2, 1, 3)), 0, 0, size)
@@ -219,32 +226,54 @@ class Network:
             return mapped
         return graph.op("Add", mapped, self._update(graph, x, inputs, name))
 
-    def _first(self, graph: Graph, table: str, ids: str) -> str:
-        """As many rows of a table as `ids` has columns."""
-        length = graph.op("Shape", ids, start=1, end=2)
-        return graph.op("Slice", table, graph.constant("zeros", np.zeros(1, np.int64)), length)
-
     def _rotate(
-        self, graph: Graph, heads: str, inputs: Mapping[str, str], states: str | None
+        self, graph: Graph, heads: str, inputs: Mapping[str, str], needed: str | None = None
     ) -> str:
-        """Queries or keys, (batch, seq, heads, size), rotated by their positions: those of all
-        `states`, or the needed ones."""
-        tables = []
-        for name in ("cos", "sin"):
-            if states is None:
-                length = graph.op("Shape", inputs["bias"], start=3, end=4)
-                column = graph.op("Mod", inputs["needed"], length)
-                table = graph.op("Gather", inputs[name], column, axis=0)
-            else:
-                table = self._first(graph, inputs[name], states)
-            tables.append(graph.op("Unsqueeze", table, _axes(graph, -2)))
-        cos, sin = tables
-        first, second = graph.ops("Split", heads, count=2, axis=3, num_outputs=2)
-        rotated = (
-            graph.op("Sub", graph.op("Mul", first, cos), graph.op("Mul", second, sin)),
-            graph.op("Add", graph.op("Mul", second, cos), graph.op("Mul", first, sin)),
+        """Queries or keys, (batch, heads, seq, size), rotated by their positions: all, or the
+        needed ones. cos and sin are (1, 1, seq, size). Written as OpenVINO recognizes a rotation,
+        for which it has one operation."""
+        size = self.encoder.head_size
+        cos, sin = inputs["cos"], inputs["sin"]
+        if needed is not None:
+            column = self._column(graph, inputs, needed)
+            cos, sin = (
+                graph.op(
+                    "Unsqueeze",
+                    graph.op("Gather", graph.reshape(table, -1, size), column, axis=0),
+                    _axes(graph, 1),
+                )
+                for table in (cos, sin)
+            )
+        first, second = (
+            graph.op(
+                "Slice",
+                heads,
+                _axes(graph, start),
+                _axes(graph, start + size // 2),
+                _axes(graph, 3),
+            )
+            for start in (0, size // 2)
         )
-        return graph.op("Concat", *rotated, axis=-1)
+        minus = graph.op("Mul", second, graph.constant("minus one", np.float32(-1)))
+        return graph.op(
+            "Add",
+            graph.op("Mul", heads, cos),
+            graph.op("Mul", graph.op("Concat", minus, first, axis=-1), sin),
+        )
+
+    def _rotate_by_operator(
+        self, graph: Graph, value: str, inputs: Mapping[str, str], needed: str | None = None
+    ) -> str:
+        """The same for (batch, seq, hidden). cos and sin are (positions, size / 2)."""
+        if needed is None:
+            positions = graph.constant("from the first", np.zeros(1, np.int64))
+        else:
+            positions = self._column(graph, inputs, needed)
+        return graph.own("RotaryEmbedding", value, positions, inputs["cos"], inputs["sin"])
+
+    def _column(self, graph: Graph, inputs: Mapping[str, str], needed: str) -> str:
+        """The positions in their rows of flat ones."""
+        return graph.op("Mod", needed, graph.op("Shape", inputs["bias"], start=3, end=4))
 
     def _flat(self, graph: Graph, value: str, name: str) -> str:
         """One number for each token, without an axis of its own."""

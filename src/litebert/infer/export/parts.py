@@ -14,7 +14,7 @@ from litebert.infer.export.network import (
     adapter_inputs,
     adapter_tensors,
 )
-from litebert.infer.exported import SCALES, TABLE
+from litebert.infer.exported import SCALES, TABLE, Runtime
 from litebert.infer.plan import LayerGraph, head_graphs, layer_graphs, looped_graphs
 
 FLOAT = 1
@@ -22,12 +22,12 @@ FLOAT = 1
 
 
 def write_parts(
-    config: ModelConfig, weights: Weights, quantization: Quantization
+    config: ModelConfig, weights: Weights, quantization: Quantization, runtime: Runtime
 ) -> dict[str, bytes]:
     """Every graph of the model, by its name (infer/plan.py). Those that are applied several times
     in a row have an input `count`, and one call is as many applications."""
-    network = Network(config, weights)
-    return PartWriter(network, quantization, looped_graphs(config)).all()
+    network, looped = Network(config, weights), looped_graphs(config)
+    return PartWriter(network, quantization, looped, for_onnx_runtime=runtime == "onnx").all()
 
 
 def write_tensors(
@@ -46,9 +46,15 @@ class PartWriter:
     """A method for each graph, under its name."""
 
     def __init__(
-        self, network: Network, quantization: Quantization, looped: Collection[str] = ()
+        self,
+        network: Network,
+        quantization: Quantization,
+        looped: Collection[str] = (),
+        *,
+        for_onnx_runtime: bool = True,
     ) -> None:
         self.network, self.quantization, self.looped = network, quantization, looped
+        self.for_onnx_runtime = for_onnx_runtime
         self.encoder = network.encoder
 
     def all(self) -> dict[str, bytes]:
@@ -72,7 +78,10 @@ class PartWriter:
             inputs["bias"] = graph.input("bias", np.float32, ("batch", 1, 1, "seq"))
             inputs["needed"] = graph.input("needed", np.int64, ("batch", "chosen"))
             if self.encoder.positions == "rotary":
-                shape = ("positions", self.encoder.head_size // 2)
+                size = self.encoder.head_size
+                shape: tuple[int | str, ...] = (1, 1, "seq", size)
+                if self.for_onnx_runtime:
+                    shape = ("positions", size // 2)
                 inputs |= {name: graph.input(name, np.float32, shape) for name in ("cos", "sin")}
             value = self.network.attention(graph, layer.attention, value, inputs)
         if layer.feed_forward is not None:
@@ -148,7 +157,7 @@ class PartWriter:
         return graph.to_bytes("joint_end")
 
     def graph(self) -> Graph:
-        return Graph(self.quantization)
+        return Graph(self.quantization, for_onnx_runtime=self.for_onnx_runtime)
 
     def _states(self, graph: Graph) -> str:
         return graph.input("states", np.float32, ("batch", "seq", self.encoder.hidden_size))

@@ -76,7 +76,10 @@ def whole_graph(config: ModelConfig, weights: Weights, quantization: Quantizatio
     states = network.embed(graph, _tokens(graph, weights, ids), segment_ids)
     shared: dict[str, str] = {
         "bias": _bias(graph, mask),
-        **{name: graph.constant(name, table) for name, table in rotation_tables(encoder).items()},
+        **{
+            name: _wide(graph, graph.constant(name, table), ids)
+            for name, table in rotation_tables(encoder).items()
+        },
     }
     adapters, plan = adapter_tensors(encoder, weights), encoder.plan()
     for number, (attention, feed_forward) in enumerate(plan):
@@ -134,6 +137,14 @@ def _tokens(graph: Graph, weights: Weights, ids: str) -> str:
     rows = graph.op("Gather", graph.constant(name, numbers), ids, axis=0)
     steps = graph.op("Gather", graph.constant(f"{name}.scales", scales[:, None]), ids, axis=0)
     return graph.op("Mul", graph.op("Cast", rows, to=1), steps)
+
+
+def _wide(graph: Graph, table: str, ids: str) -> str:
+    """plan.wide_rotation of as many positions as there are columns."""
+    zeros = graph.constant("zeros", np.zeros(1, np.int64))
+    rows = graph.op("Slice", table, zeros, graph.op("Shape", ids, start=1, end=2))
+    wide = graph.op("Concat", rows, rows, axis=-1)
+    return graph.op("Unsqueeze", wide, graph.constant("rotation axes", np.array([0, 1])))
 
 
 def _bias(graph: Graph, mask: str) -> str:
