@@ -1,11 +1,7 @@
 """Masked tokens (BERT's, at masked positions only) and order (ALBERT §3.1): states and a batch in,
-losses out.
+losses out."""
 
-Losses are sums, not means, so that microbatches and ranks add up to the loss of the whole batch.
-"""
-
-from dataclasses import dataclass, fields
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -14,11 +10,12 @@ from torch import Tensor
 
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
+from litebert.objective.sums import Sums
 
 
 @dataclass(frozen=True, kw_only=True)
-class Losses:
-    """Sums over a batch, each a tensor without axes; `+` adds them up."""
+class Losses(Sums):
+    """Sums over a batch; `+` adds them up."""
 
     masked: Float[Tensor, ""]
     """Sum of the masked tokens' losses, in nats."""
@@ -28,20 +25,6 @@ class Losses:
     """Sum of the examples' order losses, in nats; 0 without an order head."""
     order_correct: Float[Tensor, ""]
     """How many orders were guessed."""
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(
-            **{name: number + getattr(other, name) for name, number in self.numbers().items()}
-        )
-
-    def detach(self) -> Self:
-        return type(self)(**{name: number.detach() for name, number in self.numbers().items()})
-
-    def numbers(self) -> dict[str, Tensor]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def clone(self) -> Self:
-        return type(self)(**{name: number.clone() for name, number in self.numbers().items()})
 
     def mean(
         self, *, num_masked: float | Tensor, num_examples: float | Tensor

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from litebert.data.stream import Position
 from litebert.kernels.gate import Gate
 from litebert.model.model import Model
+from litebert.objective.sums import Sums
 from litebert.train.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -105,14 +106,6 @@ def _trained(model: nn.Module) -> list[Tensor]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-class _Sums(Protocol):
-    """Losses of a microbatch as sums, so that they add up."""
-
-    def __add__(self, other: Self) -> Self: ...
-    def detach(self) -> Self: ...
-    def numbers(self) -> dict[str, Tensor]: ...
-
-
 class _Rows(Protocol):
     """A batch that can be cut into microbatches of rows."""
 
@@ -121,7 +114,7 @@ class _Rows(Protocol):
 
 
 B = TypeVar("B", bound=_Rows)
-S = TypeVar("S", bound=_Sums)
+S = TypeVar("S", bound=Sums)
 
 
 class Job(Protocol[B, S]):

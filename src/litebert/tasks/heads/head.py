@@ -2,7 +2,7 @@
 mean of predictions over models."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -13,30 +13,19 @@ from torch import Tensor
 from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
+from litebert.objective.sums import Sums
 from litebert.tasks.decode.outputs import Outputs
 from litebert.tasks.predictions import Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSums:
-    """Sums over a batch, each a tensor without axes; `+` adds them up."""
+class TaskSums(Sums):
+    """Sums over a batch; `+` adds them up."""
 
     loss: Float[Tensor, ""]
     """To be divided by the number of targets."""
     correct: Float[Tensor, ""]
     """Targets predicted correctly; 0 in regress, which has no right or wrong."""
-
-    def __add__(self, other: "TaskSums") -> "TaskSums":
-        return TaskSums(loss=self.loss + other.loss, correct=self.correct + other.correct)
-
-    def detach(self) -> "TaskSums":
-        return TaskSums(loss=self.loss.detach(), correct=self.correct.detach())
-
-    def clone(self) -> "TaskSums":
-        return TaskSums(loss=self.loss.clone(), correct=self.correct.clone())
-
-    def numbers(self) -> dict[str, Tensor]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class Head(Protocol):

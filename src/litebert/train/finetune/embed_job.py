@@ -28,6 +28,7 @@ from litebert.objective.contrastive import (
     distillation_loss,
     matryoshka_loss,
 )
+from litebert.objective.sums import Sums
 from litebert.optim.schedule import learning_rate_at
 from litebert.packing import (
     HostBatch,
@@ -59,22 +60,15 @@ class EmbedBatch:
         return len(self.units)
 
     def rows(self, start: int, stop: int) -> "EmbedBatch":
-        """Units start … stop - 1."""
         return replace(self, units=self.units[start:stop], start=self.start + start)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedSums:
+class EmbedSums(Sums):
     """The loss of a microbatch: what is minimized, and its share of the number to show."""
 
     loss: Tensor
     shown: Tensor
-
-    def __add__(self, other: "EmbedSums") -> "EmbedSums":
-        return EmbedSums(loss=self.loss + other.loss, shown=self.shown + other.shown)
-
-    def detach(self) -> "EmbedSums":
-        return EmbedSums(loss=self.loss.detach(), shown=self.shown.detach())
 
     def numbers(self) -> dict[str, Tensor]:
         return {"loss": self.shown}
