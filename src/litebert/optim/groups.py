@@ -7,7 +7,7 @@ would keep it, and Muon is for matrices of full rank.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, optim
@@ -66,33 +66,24 @@ class AdamW(optim.AdamW):
 
 _FUSED = ("cpu", "cuda")
 """Devices for which torch has AdamW as one kernel, on every version we support."""
-
-
-def _is_exempt(name: str) -> bool:
-    """Whether a parameter of this name is a bias or belongs to a norm:
-    `encoder.embedding.norm.weight` does."""
-    *owners, last = name.split(".")
-    return last == "bias" or any(owner == "norm" or owner.endswith("_norm") for owner in owners)
-
-
-def _is_adapter(name: str) -> bool:
-    """Whether a parameter of this name is a factor of a low-rank update."""
-    return ".adapters." in name
-
-
 _DENSE_HEADS = ("heads.masked.dense.", "heads.detect.dense.")
 """Linear layers of heads that another follows."""
+_Kind = Literal["matrix", "other", "exempt", "adapter"]
 
 
-def _is_inner(name: str, parameter: Tensor) -> bool:
-    """Whether this is a matrix between two hidden widths: no embedding table, and no head's last
-    linear layer."""
-    if _is_adapter(name):
-        return False
-    table = any(f"embedding.{kind}." in name for kind in ("token", "position", "segment"))
+def _kind(name: str, parameter: Tensor) -> _Kind:
+    """exempt: a bias or a norm's (`encoder.embedding.norm.weight`); adapter: a factor of a low-rank
+    update; matrix: between two hidden widths, so no embedding table and no head's last linear
+    layer."""
+    *owners, last = name.split(".")
+    if last == "bias" or any(owner == "norm" or owner.endswith("_norm") for owner in owners):
+        return "exempt"
+    if ".adapters." in name:
+        return "adapter"
+    is_table = any(f"embedding.{table}." in name for table in ("token", "position", "segment"))
     name = name.removeprefix("generator.")
-    last = name.startswith("heads.") and not name.startswith(_DENSE_HEADS)
-    return parameter.ndim == 2 and not table and not last
+    is_output = name.startswith("heads.") and not name.startswith(_DENSE_HEADS)
+    return "matrix" if parameter.ndim == 2 and not is_table and not is_output else "other"
 
 
 def _parameter_groups(
@@ -103,33 +94,29 @@ def _parameter_groups(
 
     Names travel along, so that a snapshot can tell them apart.
     """
-    trained = [(name, parameter) for name, parameter in named_parameters if parameter.requires_grad]
-    if not trained:
+    by_kind: dict[_Kind, list[tuple[str, Tensor]]] = {
+        "matrix": [],
+        "other": [],
+        "exempt": [],
+        "adapter": [],
+    }
+    for name, parameter in named_parameters:
+        if parameter.requires_grad:
+            kind = _kind(name, parameter)
+            is_other = kind == "matrix" and spec.name != "muon"
+            by_kind["other" if is_other else kind].append((name, parameter))
+    if not any(by_kind.values()):
         raise ConfigError(
             "no parameter asks for a gradient, so there is nothing to train; unfreeze some"
         )
-    decayed = [(name, parameter) for name, parameter in trained if not _is_exempt(name)]
-    exempt = [(name, parameter) for name, parameter in trained if _is_exempt(name)]
-    matrices = [
-        (name, parameter)
-        for name, parameter in decayed
-        if spec.name == "muon" and _is_inner(name, parameter)
-    ]
-    adapters = [(name, parameter) for name, parameter in decayed if _is_adapter(name)]
-    names = {name for name, _ in matrices + adapters}
-    decayed = [(name, parameter) for name, parameter in decayed if name not in names]
-    groups: list[dict[str, Any]] = [
-        {
-            "params": matrices,
-            "weight_decay": spec.weight_decay,
-            "adapt": False,
-            "momentum": spec.momentum,
-        },
-        {"params": decayed, "weight_decay": spec.weight_decay, "adapt": spec.name == "lamb"},
-        {"params": exempt, "weight_decay": 0.0, "adapt": False},
-        {"params": adapters, "weight_decay": spec.weight_decay, "adapt": False},
-    ]
-    return [group for group in groups if group["params"]]
+    decay, adapts = spec.weight_decay, spec.name == "lamb"
+    settings: dict[_Kind, dict[str, Any]] = {
+        "matrix": {"weight_decay": decay, "adapt": False, "momentum": spec.momentum},
+        "other": {"weight_decay": decay, "adapt": adapts},
+        "exempt": {"weight_decay": 0.0, "adapt": False},
+        "adapter": {"weight_decay": decay, "adapt": False},
+    }
+    return [{"params": some} | settings[kind] for kind, some in by_kind.items() if some]
 
 
 def make_optimizer(
@@ -138,18 +125,10 @@ def make_optimizer(
     """The optimizer that `spec` describes, its learning rate still at the peak: the loop calls
     `set_learning_rate` before each step."""
     groups = _parameter_groups(named_parameters, spec)
-    if spec.name == "muon":
-        return Muon(
-            groups,
-            lr=spec.learning_rate,
-            betas=spec.betas,
-            eps=spec.epsilon,
-            bias_correction=spec.bias_correction,
-        )
-    if spec.name == "lamb" or not spec.bias_correction:
+    if spec.name != "adamw" or not spec.bias_correction:
         # LAMB without its ratio and its corrections is the AdamW of Google's fine-tuning, which
         # torch does not have.
-        return Lamb(
+        return (Muon if spec.name == "muon" else Lamb)(
             groups,
             lr=spec.learning_rate,
             betas=spec.betas,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from litebert.optim.lamb import Lamb, Scalars, StepGroup
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic whose five-fold application takes singular values from (0, 1] to near 1 (Jordan et
 al. 2024)."""
 ROUNDS = 5
@@ -94,7 +94,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
     Wide matrices or square ones; three matmuls a round and nothing between them.
     """
-    a, b, c = COEFFICIENTS
+    a, b, c = _COEFFICIENTS
     # a GPU is fast in it, and roughness does not matter
     x = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
