@@ -3,8 +3,9 @@ ConfigError, out."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from litebert.errors import ConfigError
 
@@ -59,6 +60,15 @@ def check_choice(owner: object, name: str, choices: Collection[Any]) -> None:
     value = getattr(owner, name)
     if value not in choices:
         raise ConfigError(f"{name} is one of {list_names(choices)}; got {shorten(value)}")
+
+
+def check_choices(settings: Any) -> None:
+    """Refuse a value that a field of literal type does not list, and one of a bool that is none."""
+    for each in fields(settings):
+        if get_origin(each.type) is Literal:
+            check_choice(settings, each.name, get_args(each.type))
+        elif each.type is bool:
+            check_type(settings, each.name, bool, "true or false")
 
 
 def check_type(owner: object, name: str, kind: type, what: str) -> None:

@@ -2,6 +2,7 @@
 presets. Settings in; plain data out, which recipes, checkpoints and modules read. No torch."""
 
 from litebert.config.encoder import (
+    DROPOUTS,
     MAX_DROPOUT,
     SIZE_LIMITS,
     Activation,
@@ -27,6 +28,7 @@ from litebert.config.model import (
 from litebert.config.presets import PRESETS, preset
 
 __all__ = [
+    "DROPOUTS",
     "EXIT_HEADS",
     "EXPORT_FORMAT",
     "LABELED_HEADS",

@@ -1,20 +1,18 @@
-"""An encoder as frozen data, with every switch of the paper (ALBERT §3.1–3.2); BERT is the same
-class with `share="none"` and E = H."""
+"""An encoder as frozen data, with every switch of the paper (ALBERT §3.1–3.2), and who owns which
+parameters (Takase & Kiyono 2021); BERT is the same class with `share="none"` and E = H."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from litebert.checks import (
-    check_choice,
+    check_choices,
     check_known,
     check_number,
-    check_type,
     check_whole,
     shorten,
 )
-from litebert.config import sharing
 from litebert.errors import ConfigError
 
 Share = Literal["none", "attention", "ffn", "all"]
@@ -23,7 +21,7 @@ Norm = Literal["post", "pre"]
 Cycle = Literal["forward", "reversed"]
 Positions = Literal["learned", "sinusoidal", "rotary"]
 
-ROTARY_BASE = 10_000.0
+_ROTARY_BASE = 10_000.0
 """Su et al.'s."""
 _OF_POSITION_INIT = {"normal": "learned", "sinusoidal": "sinusoidal"}
 """Values of `positions` by those of its first name, position_init."""
@@ -31,7 +29,7 @@ _LATER_DEFAULTS: dict[str, Any] = {
     "cycle": "forward",
     "unshared_ends": 0,
     "adapter_rank": 0,
-    "rotary_base": ROTARY_BASE,
+    "rotary_base": _ROTARY_BASE,
     "reversible": False,
     "embedding_bands": (),
     "embedding_band_factor": 4,
@@ -40,6 +38,16 @@ _LATER_DEFAULTS: dict[str, Any] = {
 
 MAX_DROPOUT = 0.99
 """Highest dropout probability."""
+DROPOUTS = ("embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout")
+"""The dropout probabilities of an encoder."""
+
+_SHARED: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "attention": ("attention",),
+    "ffn": ("ffn",),
+    "all": ("attention", "ffn"),
+}
+"""Which sublayers have owners in common."""
 
 # Sizes beyond these are a mistake or an attack: a hostile config must not make us allocate.
 SIZE_LIMITS = {
@@ -53,14 +61,6 @@ SIZE_LIMITS = {
     "layers_per_group": 64,
     "max_positions": 1_048_576,
     "num_segments": 1_024,
-}
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "share": get_args(Share),
-    "activation": get_args(Activation),
-    "norm": get_args(Norm),
-    "cycle": get_args(Cycle),
-    "positions": get_args(Positions),
 }
 
 
@@ -134,7 +134,7 @@ class EncoderConfig:
     """How a token's position enters: learned, as an embedding (the paper's); sinusoidal, as a
     learned embedding that starts from sinusoids; rotary, by rotating queries and keys, without an
     embedding (Su et al. 2021)."""
-    rotary_base: float = ROTARY_BASE
+    rotary_base: float = _ROTARY_BASE
     """With rotary positions: the base b of the angles, b^(−2i/d) radians a token for numbers i and
     i + d/2 of a head of size d."""
     pooler: bool = True
@@ -148,17 +148,9 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         for name, limit in SIZE_LIMITS.items():
             check_whole(self, name, 1, limit)
-        for name, choices in _CHOICES.items():
-            check_choice(self, name, choices)
-        for name in (
-            "embedding_dropout",
-            "attention_dropout",
-            "attention_output_dropout",
-            "ffn_dropout",
-        ):
+        check_choices(self)
+        for name in DROPOUTS:
             check_number(self, name, 0, MAX_DROPOUT)
-        for name in ("pooler", "hf_compat", "reversible"):
-            check_type(self, name, bool, "true or false")
         check_number(self, "norm_epsilon", 0, 1)
         check_number(self, "init_std", 0, 100)
         check_number(self, "residual_init", 0, 100)
@@ -174,7 +166,7 @@ class EncoderConfig:
                 f"hidden_size {self.hidden_size} with {self.num_attention_heads} heads gives "
                 f"{self.head_size}"
             )
-        if self.positions != "rotary" and self.rotary_base != ROTARY_BASE:
+        if self.positions != "rotary" and self.rotary_base != _ROTARY_BASE:
             raise ConfigError(
                 f"rotary_base is for positions=rotary; got rotary_base {self.rotary_base} with "
                 f"{self.positions} positions"
@@ -187,7 +179,7 @@ class EncoderConfig:
         self._check_bands()
         check_whole(self, "unshared_ends", 0, SIZE_LIMITS["num_layers"])
         check_whole(self, "adapter_rank", 0, min(self.hidden_size, self.ffn_size))
-        sharing.check(self)
+        self._check_sharing()
         if self.reversible and self.norm != "pre":
             raise ConfigError(f"reversible layers are pre-norm, so norm is pre; got {self.norm}")
 
@@ -211,6 +203,29 @@ class EncoderConfig:
                 f"{self.embedding_band_factor ** len(bands)}; got {self.embedding_size}"
             )
 
+    def _check_sharing(self) -> None:
+        applications = self.num_layers * self.layers_per_group
+        if self.share == "none" and (self.cycle != "forward" or self.unshared_ends):
+            name = "unshared_ends" if self.unshared_ends else "cycle"
+            raise ConfigError(
+                f"{name} is about shared layers, and share is none; got {name} "
+                f"{getattr(self, name)}"
+            )
+        if self.cycle == "reversed" and (self.layers_per_group == 1 or self.num_groups > 1):
+            raise ConfigError(
+                "cycle = reversed needs several layers in one group: layers_per_group of at "
+                f"least 2 and num_groups 1; got {self.layers_per_group} and {self.num_groups}"
+            )
+        if self.cycle == "reversed" and self.num_layers == 1:
+            raise ConfigError(
+                "cycle = reversed needs a group that is applied at least twice; num_layers is 1"
+            )
+        if self.unshared_ends and 2 * self.unshared_ends > applications - 2:
+            raise ConfigError(
+                f"between unshared ends at least 2 layers share; got {self.unshared_ends} at each "
+                f"end of {applications}"
+            )
+
     def token_tables(self) -> list[tuple[int, int]]:
         """Rows and width of the token embeddings, by band."""
         bounds = pairwise((0, *self.embedding_bands, self.vocab_size))
@@ -226,12 +241,20 @@ class EncoderConfig:
 
     @property
     def head_size(self) -> int:
-        """Width of an attention head."""
         return self.hidden_size // self.num_attention_heads
 
     def plan(self) -> list[tuple[int, int]]:
         """The owners of attention and feed-forward parameters for each application, in order."""
-        return sharing.plan(self)
+        applications = [
+            (i, j) for i in range(self.num_layers) for j in range(self.layers_per_group)
+        ]
+        attention, ffn = (_owners(self, applications, name) for name in ("attention", "ffn"))
+        return list(zip(attention, ffn, strict=True))
+
+    def with_dropout(self, probability: float) -> "EncoderConfig":
+        """The same encoder with one dropout probability everywhere."""
+        changes: dict[str, Any] = dict.fromkeys(DROPOUTS, probability)
+        return replace(self, **changes)
 
     def group(self, layer: int) -> int:
         """The group of a layer: with 12 layers in 2 groups, group(7) is 1."""
@@ -252,29 +275,46 @@ class EncoderConfig:
         return cls(**data)
 
 
+def _owners(config: EncoderConfig, applications: list[tuple[int, int]], sublayer: str) -> list[int]:
+    if sublayer not in _SHARED[config.share]:
+        return list(range(len(applications)))
+    last = config.num_layers - 1 if config.cycle == "reversed" else None
+    inner = config.layers_per_group
+    owners = [
+        config.group(i) * inner + (inner - 1 - j if i == last else j) for i, j in applications
+    ]
+    return _with_own_ends(owners, config.unshared_ends) if config.unshared_ends else owners
+
+
+def _with_own_ends(owners: list[int], ends: int) -> list[int]:
+    """The first and last `ends` applications own their parameters; owners are numbered anew, in
+    order of their first application."""
+    labels = [owner if ends <= k < len(owners) - ends else -1 - k for k, owner in enumerate(owners)]
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    return [numbers[label] for label in labels]
+
+
 def current_settings(data: Mapping[str, Any]) -> dict[str, Any]:
     """Encoder settings by the names of this release; `position_init` is now `positions`."""
     if "position_init" not in data or "positions" in data:
         return dict(data)
-    return {
-        "positions" if name == "position_init" else name: (
-            _OF_POSITION_INIT.get(str(value), value) if name == "position_init" else value
-        )
-        for name, value in data.items()
-    }
+    init = data["position_init"]
+    renamed = {"positions" if name == "position_init" else name: data[name] for name in data}
+    return renamed | {"positions": _OF_POSITION_INIT.get(str(init), init)}
 
 
 def first_settings(data: Mapping[str, Any]) -> dict[str, Any]:
     """Encoder settings as the first configs had them, which fingerprints hash: by their first
     names, and later ones only where they differ from what every encoder did then."""
-    first = {positions: init for init, positions in _OF_POSITION_INIT.items()}
-    return {
-        "position_init" if name == "positions" and str(value) in first else name: (
-            first.get(str(value), value) if name == "positions" else value
-        )
+    settings = {
+        name: value
         for name, value in data.items()
         if not (name in _LATER_DEFAULTS and value == _LATER_DEFAULTS[name])
     }
+    first = {positions: init for init, positions in _OF_POSITION_INIT.items()}
+    if str(settings.get("positions")) in first:
+        settings["position_init"] = first[str(settings.pop("positions"))]
+    return settings
 
 
 def _read_bands(value: Any) -> Any:

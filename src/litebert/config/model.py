@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from litebert.checks import check_choice, check_number, shorten
+from litebert.checks import check_choices, check_number, shorten
 from litebert.config.encoder import MAX_DROPOUT, EncoderConfig, check_keys
 from litebert.errors import ConfigError
 
@@ -54,8 +54,7 @@ class HeadConfig:
     and pooler of the last; each, with a head and pooler of its own at every depth."""
 
     def __post_init__(self) -> None:
-        check_choice(self, "kind", get_args(HeadKind))
-        check_choice(self, "exits", get_args(Exits))
+        check_choices(self)
         check_number(self, "dropout", 0, MAX_DROPOUT)
         if (self.kind in LABELED_HEADS) != bool(self.labels):
             expected = "needs labels" if self.kind in LABELED_HEADS else "has no labels"
@@ -67,7 +66,6 @@ class HeadConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; `from_dict` reads them back."""
         data = asdict(self) | {"labels": list(self.labels)}
         # earlier versions do not know exits, and need not where there are none
         return {name: value for name, value in data.items() if (name, value) != ("exits", "none")}
@@ -96,10 +94,9 @@ class GeneratorConfig:
     head too), all layers as well, or nothing."""
 
     def __post_init__(self) -> None:
-        check_choice(self, "tie", get_args(Tie))
+        check_choices(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; `from_dict` reads them back."""
         return {"encoder": self.encoder.to_dict(), "tie": self.tie}
 
     @classmethod
@@ -181,7 +178,6 @@ class ModelConfig:
     """An encoder and its heads: what a checkpoint's config.json holds."""
 
     encoder: EncoderConfig
-    """The encoder."""
     heads: tuple[HeadConfig, ...] = ()
     """The heads, at most one of each kind."""
     generator: GeneratorConfig | None = None
@@ -209,7 +205,6 @@ class ModelConfig:
         return self if self.generator is None else ModelConfig(encoder=self.encoder)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; `from_dict` reads them back."""
         generator = {} if self.generator is None else {"generator": self.generator.to_dict()}
         heads = [head.to_dict() for head in self.heads]
         return {"encoder": self.encoder.to_dict(), "heads": heads} | generator

@@ -6,16 +6,6 @@ from litebert.checks import check_known
 from litebert.config.encoder import EncoderConfig
 
 
-def _dropped(config: EncoderConfig, probability: float) -> EncoderConfig:
-    return replace(
-        config,
-        embedding_dropout=probability,
-        attention_dropout=probability,
-        attention_output_dropout=probability,
-        ffn_dropout=probability,
-    )
-
-
 def _albert(hidden_size: int, num_layers: int, num_attention_heads: int) -> EncoderConfig:
     return EncoderConfig(
         hidden_size=hidden_size,
@@ -27,7 +17,7 @@ def _albert(hidden_size: int, num_layers: int, num_attention_heads: int) -> Enco
 
 def _bert(hidden_size: int, num_layers: int, num_attention_heads: int) -> EncoderConfig:
     shape = _albert(hidden_size, num_layers, num_attention_heads)
-    return _dropped(replace(shape, share="none", embedding_size=hidden_size), 0.1)
+    return replace(shape, share="none", embedding_size=hidden_size).with_dropout(0.1)
 
 
 def _presets() -> dict[str, EncoderConfig]:
@@ -39,7 +29,7 @@ def _presets() -> dict[str, EncoderConfig]:
         "xlarge": _albert(2048, 24, 16),
         "xxlarge": _albert(4096, 12, 64),
     }.items():
-        presets[f"albert-{size}-v1"] = _dropped(shape, 0.0 if size == "xxlarge" else 0.1)
+        presets[f"albert-{size}-v1"] = shape.with_dropout(0.0 if size == "xxlarge" else 0.1)
         presets[f"albert-{size}-v2"] = shape
     presets["bert-base"] = _bert(768, 12, 12)
     presets["bert-large"] = _bert(1024, 24, 16)

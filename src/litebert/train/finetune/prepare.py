@@ -15,7 +15,13 @@ import numpy as np
 import torch
 
 from litebert.checks import shorten
-from litebert.config import EXIT_HEADS, POOLED_HEADS, HeadConfig, ModelConfig, first_settings
+from litebert.config import (
+    EXIT_HEADS,
+    POOLED_HEADS,
+    HeadConfig,
+    ModelConfig,
+    first_settings,
+)
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.model.model import Model
 from litebert.recipes import FinetuneRecipe
@@ -34,11 +40,11 @@ from litebert.tasks.tables.split import cut
 from litebert.tasks.task import Task, TaskCard, TaskData, shown
 from litebert.text.tokenizer import Tokenizer
 
-UNKNOWN_SHARE, UNKNOWN_SAMPLE, UNKNOWN_CHARACTERS = 0.02, 500, 2_000
+_UNKNOWN_SHARE, UNKNOWN_SAMPLE, _UNKNOWN_CHARACTERS = 0.02, 500, 2_000
 """Of tokens that a user hears of; of how many examples, and of how much of each text."""
-MOST_CALIBRATED = 10_000
+_MOST_CALIBRATED = 10_000
 """Examples that are kept aside for calibrating early exit and probabilities, at most."""
-ASIDE = 0.1
+_ASIDE = 0.1
 """Fraction of train on which `null_search="train"` searches the threshold for "no answer", and that
 calibration keeps aside."""
 
@@ -76,7 +82,7 @@ def unknown_tokens(examples: Sequence[TaskExample], tokenizer: Tokenizer) -> lis
 
 def unknown_in_texts(texts: Sequence[str], tokenizer: Tokenizer) -> list[str]:
     """The same of a sample of texts."""
-    texts = [text[:UNKNOWN_CHARACTERS] for text in texts]
+    texts = [text[:_UNKNOWN_CHARACTERS] for text in texts]
     num_tokens, unknown = 0, Counter[str]()
     for text, tokens in zip(texts, tokenizer.encode_with_offsets(texts), strict=True):
         num_tokens += len(tokens.ids)
@@ -84,7 +90,7 @@ def unknown_in_texts(texts: Sequence[str], tokenizer: Tokenizer) -> list[str]:
             if index == tokenizer.unk_id:
                 unknown[text[start:end]] += 1
     share = unknown.total() / max(num_tokens, 1)
-    if share <= UNKNOWN_SHARE:
+    if share <= _UNKNOWN_SHARE:
         return []
     commonest = unknown.most_common(1)[0][0]
     return [
@@ -130,7 +136,7 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
     )
     train, threshold_split = _examples(data, "train"), None
     if recipe.null_search == "train" and data.task.has_null:
-        train, searched = cut(train, ASIDE, _shared, seed=0)
+        train, searched = cut(train, _ASIDE, _shared, seed=0)
         if not searched or not train:
             raise DataError(
                 f"--null-search train keeps a tenth of the {len(train) + len(searched):,} training "
@@ -170,8 +176,8 @@ def share_aside(count: int, *, has_exits: bool) -> float:
     """The share of `count` examples that is kept aside: a tenth, at most 10,000 examples. Early
     exit is calibrated on 10,000 wherever that is no more than a fifth: a rate of 0.5 % is then
     known well enough for a few changed answers to pass."""
-    most = MOST_CALIBRATED / count
-    return most if has_exits and most <= 2 * ASIDE else min(ASIDE, most)
+    most = _MOST_CALIBRATED / count
+    return most if has_exits and most <= 2 * _ASIDE else min(_ASIDE, most)
 
 
 def label_weights(spec: ClassWeights, task: Task, inputs: Inputs) -> np.ndarray | None:
@@ -206,13 +212,8 @@ def label_weights(spec: ClassWeights, task: Task, inputs: Inputs) -> np.ndarray 
 
 def head_config(source: Checkpoint, card: TaskCard, recipe: FinetuneRecipe) -> ModelConfig:
     """The source's encoder with the recipe's dropout, and the task's head."""
-    dropout = recipe.encoder_dropout
     encoder = replace(
-        source.model.config.encoder,
-        embedding_dropout=dropout,
-        attention_dropout=dropout,
-        attention_output_dropout=dropout,
-        ffn_dropout=dropout,
+        source.model.config.encoder.with_dropout(recipe.encoder_dropout),
         pooler=source.model.config.encoder.pooler or card.task.head in POOLED_HEADS,
     )
     head = HeadConfig(

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from litebert.config import ModelConfig
+from litebert.config import DROPOUTS, ModelConfig
 from litebert.errors import ConfigError
 from litebert.model.model import Model
 from litebert.recipes import PretrainRecipe
@@ -21,14 +21,14 @@ from litebert.text.tokenizer import Tokenizer
 
 FEWEST = 64
 """Trained rows in which a recurrence can be found."""
-EDGE = 4
+_EDGE = 4
 """Rows at both ends that are left out: [CLS] stands first, and in full rows [SEP] last, so they are
 learned apart."""
-SHARE = 5
+_SHARE = 5
 """Rows for each direction that is followed: the others are noise."""
-RIDGE = 1e-3
+_RIDGE = 1e-3
 """Added to the squares, in units of the table's own."""
-Rows = Float[Tensor, "positions size"]
+_Rows = Float[Tensor, "positions size"]
 
 
 def new_positions(recipe: PretrainRecipe, *, trained: int = 0) -> dict[int, range]:
@@ -49,7 +49,7 @@ def new_positions(recipe: PretrainRecipe, *, trained: int = 0) -> dict[int, rang
 
 
 @torch.no_grad()
-def extend_positions(table: Rows, new: range) -> None:
+def extend_positions(table: _Rows, new: range) -> None:
     """Fill the rows `new`, in place: recorded CUDA graphs know the table by its address.
 
     What comes out depends on the rows before `new` alone, so doing it twice is doing it once.
@@ -72,27 +72,25 @@ def position_tables(model: Model) -> list[Tensor]:
     return [owner.position.weight for owner in owners if owner.position is not None]
 
 
-def _extrapolated(rows: Rows, count: int) -> Float[Tensor, "new size"]:
+def _extrapolated(rows: _Rows, count: int) -> Float[Tensor, "new size"]:
     """The next `count` rows, by the linear map that best takes a row to the next: its turns alone,
     at the rows' mean size."""
-    inner = rows[EDGE:-EDGE]
+    inner = rows[_EDGE:-_EDGE]
     center = inner.mean(0)
     _, strengths, directions = torch.linalg.svd(inner - center, full_matrices=False)
-    directions = directions[: len(inner) // SHARE]
+    directions = directions[: len(inner) // _SHARE]
     path = (inner - center) @ directions.T
     before, after = path[:-1], path[1:]
-    ridge = (RIDGE * strengths[0] ** 2 + 1e-12) * torch.eye(len(directions), dtype=rows.dtype)
+    ridge = (_RIDGE * strengths[0] ** 2 + 1e-12) * torch.eye(len(directions), dtype=rows.dtype)
     step = torch.linalg.solve(before.T @ before + ridge, before.T @ after)
     turns, basis = torch.linalg.eig(step)
     turns = turns / turns.abs().clamp(min=1e-12)
-    distances = torch.arange(EDGE + 1, EDGE + 1 + count)[:, None]
-    rows_ahead = (
-        ((path[-1].to(turns.dtype) @ basis) * turns**distances) @ torch.linalg.inv(basis)
-    ).real
+    distances = torch.arange(_EDGE + 1, _EDGE + 1 + count)[:, None]
+    turned = (path[-1].to(turns.dtype) @ basis) * turns**distances
+    rows_ahead = (turned @ torch.linalg.inv(basis)).real
     sizes = rows_ahead.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    extended: Tensor = (
-        rows_ahead * (inner - center).norm(dim=1).mean() / sizes @ directions + center
-    )
+    size = (inner - center).norm(dim=1).mean()
+    extended: Tensor = rows_ahead * size / sizes @ directions + center
     return extended
 
 
@@ -101,22 +99,11 @@ def describe_positions(new: range) -> str:
     return f"positions {new.start:,} to {new.stop - 1:,} {how} the first {new.start:,}"
 
 
-BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
+_BY_PIECE = ("encoder.embedding.token.weight", "heads.masked.bias")
 """Parameters with a row for each token of the vocabulary, of the model and of its generator."""
-BY_POSITION = "encoder.embedding.position.weight"
-GENERATOR = "generator."
-FREE = frozenset(
-    {
-        "vocab_size",
-        "embedding_dropout",
-        "attention_dropout",
-        "attention_output_dropout",
-        "ffn_dropout",
-        "init_std",
-        "pooler",
-    }
-    | {"residual_init"}
-)
+_BY_POSITION = "encoder.embedding.position.weight"
+_GENERATOR = "generator."
+_FREE = frozenset({"vocab_size", "init_std", "pooler", "residual_init", *DROPOUTS})
 """Settings in which a continued model may differ: the weights that both have mean the same."""
 
 
@@ -125,7 +112,7 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
     """Copy what fits from `old` into `model`; a sentence about it."""
     now, then = model.config.encoder.to_dict(), old.model.config.encoder.to_dict()
     is_rotary = now["positions"] == "rotary"
-    may_differ = FREE | {
+    may_differ = _FREE | {
         *(("max_positions",) if is_rotary or now["max_positions"] > then["max_positions"] else ()),
         *(() if then["adapter_rank"] else ("adapter_rank",)),
         *(("positions",) if "rotary" not in (now["positions"], then["positions"]) else ()),
@@ -150,13 +137,13 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
     has_generator = _same_generator(model.config, old.model.config)
     weights, fresh = old.model.state_dict(), []
     for name, parameter in model.named_parameters():
-        kind = name.removeprefix(GENERATOR)
+        kind = name.removeprefix(_GENERATOR)
         if name not in weights or (kind != name and not has_generator):
             fresh.append(name)
-        elif kind in BY_PIECE:
+        elif kind in _BY_PIECE:
             mine, theirs = rows
             parameter[mine] = weights[name][theirs].to(parameter)
-        elif kind == BY_POSITION:
+        elif kind == _BY_POSITION:
             parameter[: then["max_positions"]] = weights[name].to(parameter)
         else:
             parameter.copy_(weights[name])
@@ -168,7 +155,7 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
             extend_positions(table, new)
         notes.append(describe_positions(new))
     parts = sorted(
-        {"generator" if name.startswith(GENERATOR) else name.split(".")[1] for name in fresh}
+        {"generator" if name.startswith(_GENERATOR) else name.split(".")[1] for name in fresh}
     )
     return "; ".join(notes + [f"new: {', '.join(parts)}"] * bool(parts))
 
@@ -176,21 +163,17 @@ def load_initial_weights(model: Model, old: Checkpoint, tokenizer: Tokenizer) ->
 def _same_owners(now: Model, then: Model) -> bool:
     """Whether another number of layers only applies the same parameters more or less often (ALBERT
     Table 11: deeper models start from shallower ones)."""
-
-    one, other = now.encoder, then.encoder
-    return (len(one.attentions), len(one.feed_forwards)) == (
-        len(other.attentions),
-        len(other.feed_forwards),
-    ) and not (one.adapters or other.adapters)
+    encoders = (now.encoder, then.encoder)
+    owners = {(len(each.attentions), len(each.feed_forwards)) for each in encoders}
+    return len(owners) == 1 and not any(each.adapters for each in encoders)
 
 
 def _same_generator(now: ModelConfig, then: ModelConfig) -> bool:
     """Whether the weights of the checkpoint's generator fit."""
     if now.generator is None or then.generator is None or now.generator.tie != then.generator.tie:
         return False
-    settings = (now.generator.encoder.to_dict(), then.generator.encoder.to_dict())
-    shape = settings[0].keys() - FREE - {"max_positions"}
-    return all(settings[0][name] == settings[1][name] for name in shape)
+    mine, theirs = now.generator.encoder.to_dict(), then.generator.encoder.to_dict()
+    return all(mine[name] == theirs[name] for name in mine.keys() - _FREE - {"max_positions"})
 
 
 def _common_rows(old: Checkpoint, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
