@@ -8,12 +8,14 @@ import pytest
 from litebert.errors import ConfigError
 from litebert.recipes import (
     TABLE_14,
+    EmbedRecipe,
     FinetuneRecipe,
+    OptimizerSpec,
     PretrainRecipe,
     difference,
     paper_recipe,
 )
-from litebert.recipes.finetune import LIKE, PRACTICAL
+from litebert.recipes.finetune import LIKE
 from tests.helpers.changed_recipes import FINETUNE as OTHER
 
 PAPER = """
@@ -124,7 +126,7 @@ def test_difference_and_fingerprint_agree_on_what_is_practical(name: str) -> Non
     assert (
         bool(difference(default, other))
         == (default.fingerprint != other.fingerprint)
-        == (name not in PRACTICAL)
+        == (name not in FinetuneRecipe.practical)
     )
 
 
@@ -172,3 +174,11 @@ def test_another_optimizer_keeps_the_learning_rate_of_the_task() -> None:
 def test_fingerprints_are_those_of_the_first_release() -> None:
     first = "c789c3e53041f23693e4c6af81962c5c2cfd8f72bbdd20f7cf9feccfbbf6e1f6"
     assert base("rte", 500, hidden_size=64, max_positions=128).fingerprint == first
+
+
+def test_another_optimizer_keeps_how_the_learning_rate_falls() -> None:
+    spec = OptimizerSpec(schedule="stable", decay_fraction=0.5, decay_end=0.1, warmup=0.2)
+    for recipe in (EmbedRecipe(optimizer=spec), FinetuneRecipe(task="x", steps=9, optimizer=spec)):
+        changed = recipe.changed({"optimizer": "lamb"}).optimizer
+        assert (changed.name, changed.schedule, changed.warmup) == ("lamb", "stable", 0.2)
+        assert (changed.decay_fraction, changed.decay_end) == (0.5, 0.1)

@@ -14,7 +14,6 @@ from litebert.errors import ConfigError
 from litebert.recipes import (
     NAMED,
     OPTIMIZERS,
-    PRACTICAL,
     FinetuneRecipe,
     FractionStages,
     OptimizerSpec,
@@ -86,8 +85,8 @@ def test_difference_and_fingerprint_agree_on_what_is_practical(name: str) -> Non
     if name in ("steps", "tokens"):
         changes = {"steps": 5, "tokens": None}
     now = replace(base, **changes)
-    assert bool(difference(base, now)) == (name not in PRACTICAL)
-    assert (base.fingerprint != now.fingerprint) == (name not in PRACTICAL)
+    assert bool(difference(base, now)) == (name not in PretrainRecipe.practical)
+    assert (base.fingerprint != now.fingerprint) == (name not in PretrainRecipe.practical)
 
 
 def test_budget_in_tokens_becomes_steps() -> None:

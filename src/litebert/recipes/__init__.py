@@ -4,7 +4,7 @@ from litebert.recipes.embed import EmbedRecipe
 from litebert.recipes.finetune import TABLE_14, FinetuneRecipe, paper_recipe
 from litebert.recipes.named import NAMED, named
 from litebert.recipes.optimizer import OPTIMIZERS, OptimizerName, OptimizerSpec, Schedule
-from litebert.recipes.pretrain import PRACTICAL, PretrainRecipe
+from litebert.recipes.pretrain import PretrainRecipe
 from litebert.recipes.recipe import (
     RENAMED,
     RENAMED_ENCODER,
@@ -17,7 +17,6 @@ from litebert.recipes.stages import FractionStages, Stages
 __all__ = [
     "NAMED",
     "OPTIMIZERS",
-    "PRACTICAL",
     "RENAMED",
     "RENAMED_ENCODER",
     "TABLE_14",

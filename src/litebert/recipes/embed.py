@@ -1,18 +1,17 @@
 """Fine-tuning of embeddings as frozen data: named values in; a checked recipe out."""
 
-from dataclasses import dataclass, field, replace
-from typing import get_args
+from dataclasses import dataclass, field
 
-from litebert.checks import check_choice, check_number, check_type, check_whole, shorten
-from litebert.config import MAX_DROPOUT, Pooling
+from litebert.checks import check_number, shorten
+from litebert.config import Pooling
 from litebert.errors import ConfigError
-from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
+from litebert.recipes.optimizer import OptimizerSpec
 from litebert.recipes.pretrain import DType
-from litebert.recipes.recipe import Recipe
+from litebert.recipes.recipe import EpochsRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedRecipe(Recipe):
+class EmbedRecipe(EpochsRecipe):
     """How an encoder learns that the vectors of related texts are close."""
 
     epochs: float | None = 1.0
@@ -68,63 +67,11 @@ class EmbedRecipe(Recipe):
     spike_factor: float = 0.0
     """Skip steps whose gradient norm is this many times its running median; 0 disables the rule."""
 
-    practical = frozenset(
-        {
-            "save_every",
-            "keep_snapshots",
-            "checkpoint_every",
-            "max_skips",
-            "max_rollbacks",
-            "spike_factor",
-        }
-    )
-    budgets = ("epochs", "steps")
-
     def __post_init__(self) -> None:
-        check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
-        check_choice(self, "pooling", get_args(Pooling))
-        check_choice(self, "dtype", get_args(DType))
-        for name in ("normalize", "symmetric"):
-            check_type(self, name, bool, "true or false")
-        check_number(self, "epochs", 0.001, 1e6, optional=True)
-        check_whole(self, "steps", 1, LIMIT, optional=True)
-        check_whole(self, "batch_size", 1, 2**31)
-        check_whole(self, "max_length", 5, 2**20)
+        self._check_common()
         check_number(self, "temperature", 1e-4, 100)
         object.__setattr__(self, "matryoshka", tuple(self.matryoshka))
         if any(type(size) is not int or size < 1 for size in self.matryoshka):
             raise ConfigError(
                 f"matryoshka is sizes of vectors from 1; got {shorten(self.matryoshka)}"
             )
-        check_number(self, "encoder_dropout", 0, MAX_DROPOUT)
-        check_whole(self, "seed", 0, 2**63 - 1)
-        check_whole(self, "evaluations", 1, 2**31)
-        check_whole(self, "microbatch_tokens", self.max_length, 2**31)
-        check_whole(self, "keep_snapshots", 1, 10_000)
-        for name in ("save_every", "checkpoint_every", "max_skips", "max_rollbacks"):
-            check_whole(self, name, 0, LIMIT)
-        check_number(self, "spike_factor", 0, 1e9)
-        if (self.steps is None) == (self.epochs is None):
-            raise ConfigError(
-                f"a run has steps or epochs, the other none; got steps {self.steps}, epochs "
-                f"{self.epochs}"
-            )
-
-    def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
-        """The optimizer's own constants, with this recipe's learning rate and schedule."""
-        spec = self.optimizer
-        return replace(
-            OPTIMIZERS[name],
-            learning_rate=spec.learning_rate,
-            betas=spec.betas,
-            warmup=spec.warmup,
-            schedule=spec.schedule,
-            max_grad_norm=spec.max_grad_norm,
-        )
-
-    def total_steps(self, num_units: int) -> int:
-        """Optimizer steps over that many examples."""
-        if self.steps is not None:
-            return self.steps
-        assert self.epochs is not None
-        return max(round(self.epochs * -(-num_units // self.batch_size)), 1)

@@ -13,37 +13,21 @@ max length     at most the encoder's max_positions.
 With the paper's number of examples, steps, warm-up and batch size are the paper's to the digit.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal
 
-from litebert.checks import check_choice, check_known, check_number, check_type, check_whole
+from litebert.checks import check_known, check_number, check_type, check_whole
 from litebert.config import MAX_DROPOUT, Exits
-from litebert.errors import ConfigError
 from litebert.recipes.class_weights import ClassWeights
-from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
+from litebert.recipes.optimizer import LIMIT, OptimizerSpec
 from litebert.recipes.pretrain import Compile, DType
-from litebert.recipes.recipe import Recipe
+from litebert.recipes.recipe import EpochsRecipe, Recipe
 
 NullSearch = Literal["dev", "train"]
 
-PRACTICAL = frozenset(
-    {
-        "microbatch_tokens",
-        "evaluate_tokens",
-        "save_every",
-        "keep_snapshots",
-        "checkpoint_every",
-        "compile",
-        "max_skips",
-        "max_rollbacks",
-        "spike_factor",
-    }
-)
-"""Settings that a resumed run may change."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneRecipe(Recipe):
+class FinetuneRecipe(EpochsRecipe):
     """What a run learns from a task's examples, and how."""
 
     task: str
@@ -127,75 +111,28 @@ class FinetuneRecipe(Recipe):
     spike_factor: float = 0.0
     """Skip steps whose gradient norm is this many times its running median; 0 disables the rule."""
 
-    practical = PRACTICAL
-    budgets = ("epochs", "steps")
+    practical = Recipe.practical | {"microbatch_tokens", "evaluate_tokens", "compile"}
 
     def __post_init__(self) -> None:
-        check_type(self, "task", str, "the name of a task")
         object.__setattr__(self, "class_weights", ClassWeights.of(self.class_weights))
-        check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
-        check_type(self, "random_weights", bool, "true or false")
-        check_type(self, "calibrate", bool, "true or false")
-        check_choice(self, "null_search", get_args(NullSearch))
-        check_choice(self, "exits", get_args(Exits))
+        self._check_common()
+        check_type(self, "task", str, "the name of a task")
         check_number(self, "exit_distillation", 0, 1e6)
         check_number(self, "exit_temperature", 0.01, 100)
-        check_choice(self, "dtype", get_args(DType))
-        check_choice(self, "compile", get_args(Compile))
-        check_number(self, "epochs", 0.001, 1e6, optional=True)
-        check_whole(self, "steps", 1, LIMIT, optional=True)
-        check_whole(self, "seed", 0, 2**63 - 1)
-        check_whole(self, "keep_snapshots", 1, 10_000)
-        for name in ("batch_size", "evaluations", "stride", "max_question", "max_answer", "beam"):
+        for name in ("stride", "max_question", "max_answer", "beam"):
             check_whole(self, name, 1, 2**31)
-        check_whole(self, "max_length", 5, 2**20)
         check_whole(self, "retries", 0, 100)
-        for name in ("patience", "save_every", "checkpoint_every", "max_skips", "max_rollbacks"):
-            check_whole(self, name, 0, LIMIT)
-        for name in ("encoder_dropout", "head_dropout"):
-            check_number(self, name, 0, MAX_DROPOUT)
-        check_whole(self, "microbatch_tokens", self.max_length, 2**31)
+        check_whole(self, "patience", 0, LIMIT)
+        check_number(self, "head_dropout", 0, MAX_DROPOUT)
         check_whole(self, "evaluate_tokens", 1, 2**31, optional=True)
-        check_number(self, "spike_factor", 0, 1e9)
-        if (self.steps is None) == (self.epochs is None):
-            raise ConfigError(
-                f"a run has steps or epochs, the other none; got steps {self.steps}, epochs "
-                f"{self.epochs}"
-            )
-        if self.steps is not None and self.optimizer.warmup_steps(self.steps) > self.steps:
-            raise ConfigError(
-                f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten "
-                "the warm-up"
-            )
-
-    def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
-        """The optimizer's own constants, with the task's learning rate and schedule."""
-        spec = self.optimizer
-        return replace(
-            OPTIMIZERS[name],
-            learning_rate=spec.learning_rate,
-            betas=spec.betas,
-            warmup=spec.warmup,
-            schedule=spec.schedule,
-            decay_power=spec.decay_power,
-            decay_end=spec.decay_end,
-            decay_fraction=spec.decay_fraction,
-            max_grad_norm=spec.max_grad_norm,
-        )
-
-    def total_steps(self, num_units: int) -> int:
-        """Optimizer steps over that many texts, questions or windows."""
-        if self.steps is not None:
-            return self.steps
-        assert self.epochs is not None
-        return max(round(self.epochs * -(-num_units // self.batch_size)), 1)
+        self._check_warmup()
 
 
-XXLARGE = 4096
-SHORTEST = 800
-MOST_EPOCHS = 10
-LEAST_BATCH, LEAST_BATCHES = 8, 50
-SAME = 0.02
+_XXLARGE = 4096
+_SHORTEST = 800
+_MOST_EPOCHS = 10
+_LEAST_BATCH, _LEAST_BATCHES = 8, 50
+_SAME = 0.02
 """Relative difference in examples up to which a train set counts as the paper's: SQuAD's questions
 are counted in two ways."""
 
@@ -259,10 +196,10 @@ def paper_recipe(
     check_known("task with a recipe", name, TABLE_14)
     row = TABLE_14[name]
     steps, batch_size, warmup = row.steps, row.batch_size, row.warmup
-    if abs(num_examples / row.examples - 1) > SAME:
-        batch_size = min(batch_size, max(num_examples // LEAST_BATCHES, LEAST_BATCH))
+    if abs(num_examples / row.examples - 1) > _SAME:
+        batch_size = min(batch_size, max(num_examples // _LEAST_BATCHES, _LEAST_BATCH))
         epochs = row.steps * row.batch_size / row.examples
-        epochs = max(epochs, min(SHORTEST * batch_size / max(num_examples, 1), MOST_EPOCHS))
+        epochs = max(epochs, min(_SHORTEST * batch_size / max(num_examples, 1), _MOST_EPOCHS))
         steps = max(round(epochs * num_examples / batch_size), 1)
         warmup = round(row.warmup * steps / row.steps)
     return FinetuneRecipe(
@@ -272,7 +209,7 @@ def paper_recipe(
         max_length=min(row.max_length, max_positions),
         encoder_dropout=row.dropout,
         optimizer=OptimizerSpec(
-            learning_rate=row.learning_rate * XXLARGE / hidden_size,
+            learning_rate=row.learning_rate * _XXLARGE / hidden_size,
             betas=(0.9, 0.999),
             warmup=warmup,
         ),

@@ -2,9 +2,9 @@
 §A.4."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from litebert.checks import check_choice, check_number, check_type, check_whole, is_number, shorten
+from litebert.checks import check_choices, check_number, check_whole, is_number, shorten
 from litebert.errors import ConfigError
 
 OptimizerName = Literal["lamb", "adamw", "muon"]
@@ -52,8 +52,7 @@ class OptimizerSpec:
     """Gradients are clipped to this global norm; 0 disables clipping."""
 
     def __post_init__(self) -> None:
-        check_choice(self, "name", get_args(OptimizerName))
-        check_choice(self, "schedule", get_args(Schedule))
+        check_choices(self)
         check_number(self, "learning_rate", 0, 100)
         check_number(self, "momentum", 0, 0.9999)
         check_number(self, "epsilon", 0, 1)
@@ -62,7 +61,6 @@ class OptimizerSpec:
         check_number(self, "decay_end", 0, 1)
         check_number(self, "decay_fraction", 0, 1)
         check_number(self, "max_grad_norm", 0, 1e9)
-        check_type(self, "bias_correction", bool, "true or false")
         if not _is_pair(self.betas) or not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"betas are two numbers from 0 to below 1; got {shorten(self.betas)}")
         if self.norm_clamp is not None:

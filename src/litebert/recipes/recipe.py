@@ -10,12 +10,20 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
-from litebert.checks import check_known, clip, shorten
-from litebert.config import current_settings, first_settings
+from litebert.checks import (
+    check_choices,
+    check_known,
+    check_number,
+    check_type,
+    check_whole,
+    clip,
+    shorten,
+)
+from litebert.config import MAX_DROPOUT, current_settings, first_settings
 from litebert.errors import ConfigError
 from litebert.files import check_regular, to_json
 from litebert.recipes.class_weights import ClassWeights
-from litebert.recipes.optimizer import OptimizerName, OptimizerSpec
+from litebert.recipes.optimizer import LIMIT, OPTIMIZERS, OptimizerName, OptimizerSpec
 from litebert.recipes.stages import FractionStages, Stages
 
 RENAMED = {
@@ -51,16 +59,44 @@ ADDED = {
 class Recipe(ABC):
     """Base of the frozen recipes: the settings that all of them have."""
 
-    practical: frozenset[str] = frozenset()
+    practical: frozenset[str] = frozenset(
+        {
+            "save_every",
+            "keep_snapshots",
+            "checkpoint_every",
+            "max_skips",
+            "max_rollbacks",
+            "spike_factor",
+        }
+    )
     """Settings that a resumed run may change: they affect how it runs, not what it learns."""
     budgets: ClassVar[tuple[str, str]]
     """The two settings that give a run's length; one of them is none."""
     optimizer: OptimizerSpec
+    steps: int | None
     save_every: int
     keep_snapshots: int
     max_skips: int
     max_rollbacks: int
     spike_factor: float
+
+    def _check_common(self) -> None:
+        """Refuse values that settings of every recipe cannot have."""
+        check_choices(self)
+        check_type(self, "optimizer", OptimizerSpec, "an OptimizerSpec")
+        check_whole(self, "steps", 1, LIMIT, optional=True)
+        check_whole(self, "seed", 0, 2**63 - 1)
+        check_whole(self, "keep_snapshots", 1, 10_000)
+        for name in ("save_every", "checkpoint_every", "max_skips", "max_rollbacks"):
+            check_whole(self, name, 0, LIMIT)
+        check_number(self, "spike_factor", 0, 1e9)
+
+    def _check_warmup(self) -> None:
+        if self.steps is not None and self.optimizer.warmup_steps(self.steps) > self.steps:
+            raise ConfigError(
+                f"warm-up takes {self.optimizer.warmup} steps, the run has {self.steps}; shorten "
+                "the warm-up"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON types only; `from_dict` returns an equal recipe."""
@@ -167,6 +203,54 @@ class Recipe(ABC):
         if renamed:
             note(f"{path} is of an earlier release: {', '.join(renamed)}")
         return cls.from_dict(settings)
+
+
+class EpochsRecipe(Recipe):
+    """Base of the recipes whose length is in passes over their examples."""
+
+    budgets = ("epochs", "steps")
+    epochs: float | None
+    batch_size: int
+    max_length: int
+
+    def _check_common(self) -> None:
+        super()._check_common()
+        check_number(self, "epochs", 0.001, 1e6, optional=True)
+        for name in ("batch_size", "evaluations"):
+            check_whole(self, name, 1, 2**31)
+        check_whole(self, "max_length", 5, 2**20)
+        check_whole(self, "microbatch_tokens", self.max_length, 2**31)
+        check_number(self, "encoder_dropout", 0, MAX_DROPOUT)
+        if (self.steps is None) == (self.epochs is None):
+            raise ConfigError(
+                f"a run has steps or epochs, the other none; got steps {self.steps}, epochs "
+                f"{self.epochs}"
+            )
+
+    def default_optimizer(self, name: OptimizerName) -> OptimizerSpec:
+        """The optimizer's own constants, with this recipe's learning rate and schedule."""
+        own = {each: getattr(self.optimizer, each) for each in _SCHEDULED}
+        return replace(OPTIMIZERS[name], **own)
+
+    def total_steps(self, num_units: int) -> int:
+        """Optimizer steps over that many texts, questions, windows or pairs."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(round(self.epochs * -(-num_units // self.batch_size)), 1)
+
+
+_SCHEDULED = (
+    "learning_rate",
+    "betas",
+    "warmup",
+    "schedule",
+    "decay_power",
+    "decay_end",
+    "decay_fraction",
+    "max_grad_norm",
+)
+"""What a recipe for examples keeps where it changes its optimizer."""
 
 
 def difference(then: Recipe, now: Recipe) -> list[str]:

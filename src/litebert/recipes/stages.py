@@ -3,9 +3,10 @@ out. A growing batch, short sequences first, 3 layers then 6 then 12 (ALBERT's w
 each is one `Stages`. A mask fraction that falls towards the end is `FractionStages`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from litebert.checks import clip, is_number, shorten
 from litebert.errors import ConfigError
@@ -23,6 +24,8 @@ class _Staged(Generic[Number]):
 
     example: ClassVar[tuple[str, str]]
     """A constant and stages as text, for messages."""
+    _read: ClassVar[Callable[[str], Any]]
+    """A value from its text; ValueError where it is none."""
 
     def __post_init__(self) -> None:
         if not self.pairs or self.pairs[0][0] != 0:
@@ -93,11 +96,6 @@ class _Staged(Generic[Number]):
         ][-1]
 
     @staticmethod
-    def _read(text: str) -> Number:
-        """A value from its text; ValueError where it is none."""
-        raise NotImplementedError
-
-    @staticmethod
     def _check_value(value: Number) -> None:
         raise NotImplementedError
 
@@ -108,10 +106,7 @@ class Stages(_Staged[int]):
     run 6, from a quarter 12."""
 
     example = ("128", "0:128,0.5:512")
-
-    @staticmethod
-    def _read(text: str) -> int:
-        return int(text)
+    _read = int
 
     @staticmethod
     def _check_value(value: int) -> None:
@@ -127,10 +122,7 @@ class FractionStages(_Staged[float]):
     the run 0.15."""
 
     example = ("0.15", "0:0.35,0.8:0.15")
-
-    @staticmethod
-    def _read(text: str) -> float:
-        return float(text)
+    _read = float
 
     @staticmethod
     def _check_value(value: float) -> None:
