@@ -397,8 +397,8 @@ def test_attention_weights_are_the_softmax_that_the_layer_applies(
         values = attention.heads(attention.value(x)).transpose(1, 2)
         attended = (given @ values).transpose(1, 2).flatten(2)
         rotate = encoder.rotation(before)
-        expected = attention.attend(x, mask[:, None, None, :], rotate=rotate)
-        torch.testing.assert_close(attended, expected, rtol=0, atol=1e-12)
+        expected = attention.compute(x, mask[:, None, None, :], rotate=rotate)
+        torch.testing.assert_close(attention.output(attended), expected, rtol=0, atol=1e-12)
 
 
 def test_packed_rows_are_the_rows_alone() -> None:

@@ -3,6 +3,7 @@ losses read, out. All of them travel in one copy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
@@ -44,7 +45,6 @@ class DeviceBatch:
 
     @classmethod
     def of(cls, host: HostBatch, device: torch.device | str = "cpu") -> "DeviceBatch":
-        """The batch on a device."""
         if torch.device(device).type == "cpu":
             tensors = {name: torch.from_numpy(array) for name, array in host.arrays.items()}
             return cls._from(host, tensors)
@@ -85,27 +85,21 @@ class DeviceBatch:
     ) -> Float[Tensor, "batch seq hidden"]:
         """The last states of all tokens, or of the needed ones; `depth` stops after that many
         layers."""
-        states: Tensor = encoder(
-            token_ids=self.token_ids,
-            segment_ids=self.segment_ids,
-            mask=self.mask,
-            positions=self.positions,
-            depth=depth,
-            needed=self.needed,
-        )
+        states: Tensor = encoder(**self._inputs(), depth=depth, needed=self.needed)
         return states
 
     def exit_states(self, encoder: Encoder) -> list[Float[Tensor, "batch needed hidden"]]:
         """The states of the needed tokens after every layer."""
         assert self.needed is not None
-        states: list[Tensor] = encoder.exit_states(
-            token_ids=self.token_ids,
-            segment_ids=self.segment_ids,
-            mask=self.mask,
-            positions=self.positions,
-            needed=self.needed,
-        )
-        return states
+        return encoder.exit_states(**self._inputs(), needed=self.needed)
+
+    def _inputs(self) -> dict[str, Any]:
+        return {
+            "token_ids": self.token_ids,
+            "segment_ids": self.segment_ids,
+            "mask": self.mask,
+            "positions": self.positions,
+        }
 
 
 def pinned(host: HostBatch) -> UInt8[Tensor, " bytes"]:

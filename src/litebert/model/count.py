@@ -11,8 +11,9 @@ TRAINING_BYTES = 16
 """Per parameter in float32: the weight, its gradient and two moments."""
 
 
-def linear(inputs: int, outputs: int, *, bias: bool = True) -> int:
-    return inputs * outputs + (outputs if bias else 0)
+def linear(inputs: int, outputs: int) -> int:
+    """Weights and biases."""
+    return inputs * outputs + outputs
 
 
 def count_encoder(config: EncoderConfig) -> dict[str, int]:

@@ -260,7 +260,6 @@ class Encoder(nn.Module):
         return torch.tanh(self.pooler(states[:, 0]))
 
     def _plan_to(self, depth: int | None) -> list[Application]:
-        """The plan of the first `depth` layers."""
         if depth is None:
             return self.plan
         if not 1 <= depth <= self.config.num_layers:

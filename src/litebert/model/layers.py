@@ -112,24 +112,14 @@ class Attention(nn.Module):
         adapters: Adapters | None = None,
     ) -> Chosen:
         """What is added to the residual, before dropout."""
-        return linear(self, adapters, "output", self.attend(x, mask, needed, rotate, adapters))
-
-    def attend(
-        self,
-        x: States,
-        mask: KeyMask | Packing | None,
-        needed: Needed | None = None,
-        rotate: Rotation | None = None,
-        adapters: Adapters | None = None,
-    ) -> Chosen:
-        """Attention-weighted values, before the output linear layer."""
         chosen = x if needed is None else needed.of(x)
         query = self.heads(linear(self, adapters, "query", chosen))
         key, value = (self.heads(linear(self, adapters, name, x)) for name in ("key", "value"))
         if rotate is not None:
             query, key = rotate.apply(query, needed), rotate.apply(key)
         dropout = self.weight_dropout if self.training else 0.0
-        return scaled_dot_product(query, key, value, mask, needed, dropout=dropout).flatten(2)
+        attended = scaled_dot_product(query, key, value, mask, needed, dropout=dropout)
+        return linear(self, adapters, "output", attended.flatten(2))
 
     def weights(
         self,
@@ -138,7 +128,7 @@ class Attention(nn.Module):
         rotate: Rotation | None = None,
         adapters: Adapters | None = None,
     ) -> Float[Tensor, "batch heads seq seq"]:
-        """The softmax that `attend` weighs values with: a row per query, summing to 1."""
+        """The softmax that `compute` weighs values with: a row per query, summing to 1."""
         x = self.norm(states) if self.is_pre_norm else states
         query, key = (self.heads(linear(self, adapters, name, x)) for name in ("query", "key"))
         if rotate is not None:

@@ -85,7 +85,7 @@ class Rotation(NamedTuple):
             longest = config.max_positions if packing is None else packing.longest
             check_length(longest, config.max_positions)
         # few sizes of the table, so that a compiled layer is compiled once
-        rows = min(config.max_positions, max(LEAST_ROWS, 1 << (longest - 1).bit_length()))
+        rows = min(config.max_positions, max(_LEAST_ROWS, 1 << (longest - 1).bit_length()))
         dtype = torch.promote_types(states.dtype, torch.float32)
         pairs = torch.arange(0, config.head_size, 2, dtype=dtype, device=states.device)
         frequencies = config.rotary_base ** (-pairs / config.head_size)
@@ -111,7 +111,7 @@ class Rotation(NamedTuple):
         return torch.cat(rotated, -1).to(heads.dtype)
 
 
-LEAST_ROWS = 512
+_LEAST_ROWS = 512
 """Of a rotation's tables, where the encoder reads as many positions."""
 
 

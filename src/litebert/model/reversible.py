@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from litebert.model.layers import Attention, Chosen, FeedForward, Layer, Modules, States
 from litebert.model.positions import KeyMask, Needed, Packing, Rotation
 
-Streams = tuple[Tensor, Tensor]
+_Streams = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,7 +132,7 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, draws: bool, halves: Sequence[Half], first: Tensor, second: Tensor, *_: Tensor
-    ) -> Streams:
+    ) -> _Streams:
         ctx.halves, ctx.random_states = halves, []
         for half in halves:
             ctx.random_states.append(_random_state(first.device) if draws else None)
@@ -164,19 +164,19 @@ class _Function(torch.autograd.Function):
         return None, None, of_first, of_second, *(sums[each] for each in parameters)
 
 
-def _forward(halves: Sequence[Half], streams: Streams) -> Streams:
+def _forward(halves: Sequence[Half], streams: _Streams) -> _Streams:
     first, second = streams
     for half in halves:
         first, second = second, first + half.update(second)
     return first, second
 
 
-def _start(states: States) -> Streams:
+def _start(states: States) -> _Streams:
     stream = states.to(torch.promote_types(states.dtype, torch.float32))
     return stream, stream
 
 
-def _mean(streams: Streams, dtype: torch.dtype) -> Chosen:
+def _mean(streams: _Streams, dtype: torch.dtype) -> Chosen:
     return ((streams[0] + streams[1]) / 2).to(dtype)
 
 
