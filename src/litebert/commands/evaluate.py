@@ -205,9 +205,10 @@ def ensemble(
     if not models:
         raise ConfigError("an ensemble needs --models: the folders of fine-tuned models")
     _check_writable(out, submit)
+    from litebert.tasks.heads.heads import average
     from litebert.tasks.scores.evaluation import evaluate as score_predictions
     from litebert.tasks.task import TaskData
-    from litebert.train.ensemble import average, choose_on_dev
+    from litebert.train.ensemble import choose_on_dev
     from litebert.train.evaluate import FinetunedModel, open_task_for, predict_all
     from litebert.train.runtime import Runtime
 

@@ -11,13 +11,13 @@ from litebert.kernels.compile import guarded
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.model.positions import Packing
-from litebert.objective import Losses, Tail
+from litebert.objective import Tail
 from litebert.train.runtime import Runtime
 
-F = TypeVar("F", bound=Callable[..., Any])
-SHAPES = 32
+_F = TypeVar("_F", bound=Callable[..., Any])
+_SHAPES = 32
 """How many shapes are compiled before torch gives up on the layer."""
-BUDGET = 0.9
+_BUDGET = 0.9
 """Fraction of a layer's activations that `recompute` saves for the backward pass. Anything from
 0.85 to 0.95 makes torch save the same: outputs of matmuls and attention, none of norms and
 activations (docs/decisions/memory.md)."""
@@ -45,7 +45,7 @@ def compile_model(
         return False
     # Each sequence length and batch of a recipe's stages is a shape of its own; packed rows are one
     # with a free length.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _SHAPES)
     layer = _mark_packed(torch.compile(model.encoder.layer, dynamic=dynamic))
     model.encoder.layer = guarded(
         "layers", _sparing(layer) if recompute else layer, model.encoder.layer, say
@@ -57,27 +57,19 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
     """The heads and their losses, compiled when first used: logits over the vocabulary are large,
     and each pass over them costs."""
     plain = Tail()
-    masked = torch.compile(plain.masked, dynamic=False)
-    generator = torch.compile(plain.generator, dynamic=False)
     detection = torch.compile(plain.detection, dynamic=False)
 
-    def mark(batch: DeviceBatch) -> None:
-        if isinstance(batch.mask, Packing):  # the number of masked tokens follows that of tokens
-            for name in ("masked", "masked_labels", "draws"):
-                if name in batch.head_inputs:
-                    torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)
+    def compiled_head(head: _F) -> _F:
+        compiled = torch.compile(head, dynamic=False)
 
-    def call_masked(
-        model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False
-    ) -> Losses:
-        mark(batch)
-        return masked(model, states, batch, fused)
+        def call(model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False) -> Any:
+            if isinstance(batch.mask, Packing):  # as many masked tokens as there are tokens
+                for name in ("masked", "masked_labels", "draws"):
+                    if name in batch.head_inputs:
+                        torch._dynamo.mark_dynamic(batch.head_inputs[name], 0)
+            return compiled(model, states, batch, fused)
 
-    def call_generator(
-        model: Model, states: Tensor, batch: DeviceBatch, fused: bool = False
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        mark(batch)
-        return generator(model, states, batch, fused)
+        return cast(_F, call)
 
     def call_detection(
         model: Model, states: Tensor, replaced: Tensor, real: Tensor
@@ -88,25 +80,27 @@ def compile_tail(say: Callable[[str], None]) -> Tail:
         return detection(model, states, replaced, real)
 
     return Tail(
-        masked=guarded("heads", call_masked, plain.masked, say),
-        generator=guarded("the generator's heads", call_generator, plain.generator, say),
+        masked=guarded("heads", compiled_head(plain.masked), plain.masked, say),
+        generator=guarded(
+            "the generator's heads", compiled_head(plain.generator), plain.generator, say
+        ),
         detection=guarded("detection heads", call_detection, plain.detection, say),
     )
 
 
-def _sparing(layer: F) -> F:
+def _sparing(layer: _F) -> _F:
     def call(*args: Any) -> Any:
         # Read when the first call compiles. Operators of our own, too, are not to be computed
         # twice.
         with torch._functorch.config.patch(
-            activation_memory_budget=BUDGET, is_non_builtin_to_include=True
+            activation_memory_budget=_BUDGET, is_non_builtin_to_include=True
         ):
             return layer(*args)
 
-    return cast(F, call)
+    return cast(_F, call)
 
 
-def _mark_packed(layer: F) -> F:
+def _mark_packed(layer: _F) -> _F:
     def call(
         attention: Any,
         feed_forward: Any,
@@ -122,4 +116,4 @@ def _mark_packed(layer: F) -> F:
                 torch._dynamo.mark_dynamic(rotate.positions, 1)
         return layer(attention, feed_forward, states, mask, needed, rotate, *others)
 
-    return cast(F, call)
+    return cast(_F, call)

@@ -18,8 +18,6 @@ from litebert.tasks.predictions import Prediction
 from litebert.tasks.scores.score import group_of, score
 from litebert.tasks.task import Task
 
-__all__ = ["Ensemble", "average", "choose_on_dev"]
-
 One = TypeVar("One")
 
 
@@ -85,20 +83,15 @@ def _crossed(
     halves = np.array([group_of(example, number) & 1 for number, example in enumerate(examples)])
     crossed: list[Prediction] = list(predictions[0])
     for half in (0, 1):
-        mine, other = (
-            np.flatnonzero(halves == half).tolist(),
-            np.flatnonzero(halves != half).tolist(),
-        )
+        mine = np.flatnonzero(halves == half).tolist()
+        other = np.flatnonzero(halves != half).tolist()
         members: tuple[int, ...] = (0,)
         if other:
             members, _ = _greedy(
                 task, _some(examples, other), [_some(each, other) for each in predictions]
             )
-        for index, each in zip(
-            mine,
-            average(task, [_some(predictions[member], mine) for member in members]),
-            strict=True,
-        ):
+        together = average(task, [_some(predictions[member], mine) for member in members])
+        for index, each in zip(mine, together, strict=True):
             crossed[index] = each
     return score(task, examples, crossed)
 

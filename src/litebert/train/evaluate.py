@@ -35,7 +35,6 @@ class EvaluationResult:
     split: str
     examples: Sequence[TaskExample]
     predictions: list[Prediction]
-    """One for each example."""
     evaluation: Evaluation | None
     """Scores with intervals, slices and the worst examples; None where labels are missing."""
     baselines: dict[str, dict[str, float]]
@@ -70,25 +69,12 @@ def run_evaluation(
     unverified: bool = False,
     say: Callable[[str], None] = to_stderr,
 ) -> EvaluationResult:
-    """Score a fine-tuned model on a split of a task.
+    """`litebert.evaluate` of a fine-tuned model: of a folder, or one that is loaded.
 
-    Args:
-        task: A benchmark (cola … race), or for your own data classify, pair, regress, choose,
-            answer or tag.
-        model: Folder of a fine-tuned checkpoint or run, or one that is loaded.
-        data: The benchmark's folder, or your own file, folder or table in memory.
-        split: dev, test, train; mnli also has dev_mismatched and test_mismatched.
-        table: How your own files are read.
-        baselines: Score the majority and a bag of words as well; they learn from the train split.
-        samples: Bootstrap resamples for the intervals of scores that are no proportion.
-        worst: How many of the most confidently wrong examples to return.
-        unlabeled: Predict a split without labels too, which cannot be scored.
-        batch_tokens: Tokens in one forward, padding included; less needs less memory.
-        device: cpu, cuda, cuda:1 …, or auto.
-        threads: Threads that compute on a CPU; None for OMP_NUM_THREADS, or as many as cores are
-            free.
-        unverified: Do not compare the model's files with its manifest.json.
-        say: Called with each note.
+    `baselines` scores the majority and a bag of words as well, which learn from the train split;
+    `samples` are resamples for the intervals of scores that are no proportion; `worst`, how many of
+    the most confidently wrong examples to return; `unlabeled` predicts a split without labels too,
+    which cannot be scored. `say` is called with each note.
     """
     if samples < 1 or worst < 0:
         raise ConfigError(f"samples is a number from 1 and worst from 0; got {samples} and {worst}")
@@ -175,9 +161,7 @@ class FinetunedModel:
         *,
         device: torch.device | str = "cpu",
         batch_tokens: int | None = None,
-        pause: Callable[[], None] = lambda: None,
     ) -> list[Prediction]:
-        """A prediction for each example, in their order."""
         if self.label_of:  # the truth is in the files' terms, which the card does not know
             examples = [replace(each, label=None) for each in only(examples, TextExample)]
         if self.engine is not None:
@@ -191,7 +175,6 @@ class FinetunedModel:
                 self.tokenizer,
                 device=device,
                 batch_tokens=batch_tokens,
-                pause=pause,
             )
         check_numbers(predictions)
         if not self.label_of:

@@ -93,8 +93,7 @@ class Log:
             self._waiting = self._waiting[written:]
 
 
-MAX_STEP = 10**12
-"""More than any run has."""
+_MAX_STEP = 10**12
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -124,11 +123,11 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         isinstance(record, dict)
         and "kind" in record
         and type(record.get("step")) is int
-        and 0 <= record["step"] < MAX_STEP
+        and 0 <= record["step"] < _MAX_STEP
     )
     if not isinstance(record, dict) or not is_record:
         raise DataError(
-            f"{path}, line {number} has no kind, or no step from 0 to {MAX_STEP:,}; the file was "
+            f"{path}, line {number} has no kind, or no step from 0 to {_MAX_STEP:,}; the file was "
             "not written by litebert, or damaged"
         )
     return record

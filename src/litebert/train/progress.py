@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
@@ -25,8 +24,8 @@ from litebert.train.log import Record
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-EVERY_SECONDS = 5.0
-HELD_OUT = (
+_EVERY_SECONDS = 5.0
+_HELD_OUT = (
     "masked_loss",
     "masked_accuracy",
     "detection_accuracy",
@@ -36,13 +35,13 @@ HELD_OUT = (
     "perplexity",
 )
 """What is shown of an evaluation in pretraining."""
-FLUSH_SECONDS = 30
-MEASURED_SECONDS = 10.0
+_FLUSH_SECONDS = 30
+_MEASURED_SECONDS = 10.0
 """Time in steps after which the rest of a run is estimated."""
-LONG_SECONDS = 300.0
+_LONG_SECONDS = 300.0
 """Time left from which the estimate is printed."""
-NOT_DRAWN = frozenset({"kind", "step", "event", "message", "examples"})
-NOT_FINITE = ("nan", "inf", "-inf")
+_NOT_DRAWN = frozenset({"kind", "step", "event", "message", "examples"})
+_NOT_FINITE = ("nan", "inf", "-inf")
 
 
 class ProgressSink:
@@ -64,17 +63,11 @@ class ProgressSink:
             self.bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         if self.bar:
             self.bar.stop()
 
     def lengthen(self, steps: int) -> None:
-        """The run has another number of steps now."""
         self.steps = steps
         if self.bar:
             self.bar.update(self.task, total=steps)
@@ -105,17 +98,15 @@ class ProgressSink:
         if self.bar:
             self.bar.update(self.task, completed=record["step"] + 1, description=text)
         elif now >= self.next_line or record["step"] + 1 == self.steps:
-            self.next_line = now + EVERY_SECONDS
+            self.next_line = now + _EVERY_SECONDS
             self._print(text)
 
     def _print(self, text: str) -> None:
         self.console.print(escape(text), highlight=False, markup=False, soft_wrap=True)
 
     def _speed(self) -> str:
-        (start, first_step, first_tokens), (end, last_step, last_tokens) = (
-            self.recent[0],
-            self.recent[-1],
-        )
+        start, first_step, first_tokens = self.recent[0]
+        end, last_step, last_tokens = self.recent[-1]
         if end <= start:
             return ""
         left = (self.steps - last_step - 1) * (end - start) / max(last_step - first_step, 1)
@@ -123,16 +114,10 @@ class ProgressSink:
         return f"  {_count(speed)} tokens/s  {duration(left)} left"
 
     def _evaluation(self, record: Record) -> str:
-        where, shown = "held out", [name for name in HELD_OUT if name in record]
+        where, shown = "held out", [name for name in _HELD_OUT if name in record]
         if "score" in record:  # of a task: all of them, the first being the one that counts
-            where, shown = (
-                "dev",
-                [
-                    name
-                    for name in record
-                    if name not in ("kind", "step", "score", "tokens", "seconds")
-                ],
-            )
+            others = ("score", "tokens", "seconds")
+            where, shown = "dev", [name for name in record if name not in others]
         parts = [
             f"{name.replace('_', ' ')} {record[name]:.3f}"
             for name in shown
@@ -199,11 +184,11 @@ class ExpectedTime:
             return
         self._done += self._work(metrics)
         seconds = metrics["seconds"] - self._start
-        if seconds < MEASURED_SECONDS or not self._done:
+        if seconds < _MEASURED_SECONDS or not self._done:
             return
         self._is_told = True
         left = self._work_left(step + 1) * seconds / self._done
-        if left >= LONG_SECONDS:
+        if left >= _LONG_SECONDS:
             self._tell(
                 step + 1,
                 f"about {duration(left)} left on this machine, evaluations not counted, at the "
@@ -237,7 +222,7 @@ class TensorBoardSink:
         if group is None:
             return
         for name, value in record.items():
-            if name not in NOT_DRAWN and (number := _number(value)) is not None:
+            if name not in _NOT_DRAWN and (number := _number(value)) is not None:
                 writer.add_scalar(f"{group}/{name}", number, done)
         if group == "held_out":
             writer.flush()
@@ -261,14 +246,14 @@ class TensorBoardSink:
             self._writer = None
         if self._writer is None:
             void = done if kind == "step" else done + 1
-            self._writer = self._make(self._folder, purge_step=void, flush_secs=FLUSH_SECONDS)
+            self._writer = self._make(self._folder, purge_step=void, flush_secs=_FLUSH_SECONDS)
         self._last = max(done, self._last) if kind == "event" else done
         return self._writer
 
 
 def _number(value: object) -> float | None:
     """A number, also one that is not finite and was written as its name."""
-    named = isinstance(value, str) and value in NOT_FINITE
+    named = isinstance(value, str) and value in _NOT_FINITE
     counted = isinstance(value, int | float) and not isinstance(value, bool)
     try:
         return float(value) if named or counted else None  # type: ignore[arg-type]
@@ -285,10 +270,6 @@ def duration(seconds: float) -> str:
 
 
 def _count(number: float) -> str:
-    return (
-        f"{number / 1e6:.2f} M"
-        if number >= 1e6
-        else f"{number / 1e3:.1f} k"
-        if number >= 1e3
-        else f"{number:.0f}"
-    )
+    if number >= 1e6:
+        return f"{number / 1e6:.2f} M"
+    return f"{number / 1e3:.1f} k" if number >= 1e3 else f"{number:.0f}"

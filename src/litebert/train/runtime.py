@@ -53,13 +53,11 @@ class Runtime:
     world_size: int
     """How many processes train together."""
     device: torch.device
-    """Where tensors live."""
     dtype: torch.dtype
     """Of the layers; weights and optimizer stay in float32."""
     fp8: bool = False
     """Whether the layers' large matmuls are in 8 bits."""
     kernels_off: frozenset[str] = frozenset()
-    """Kernel families that are switched off."""
     threads: Threads | None = None
     """Of the CPU that computes; None on a GPU, unless they were requested."""
     deadline: float | None = None
@@ -126,7 +124,6 @@ class Runtime:
         )
 
     def gate(self, config: EncoderConfig) -> Gate:
-        """The kernels that run here for a model of this config."""
         return Gate.detect(
             self.device, self.dtype, config=config, quantizes=self.fp8, off=self.kernels_off
         )
@@ -181,10 +178,9 @@ class Runtime:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
-        for gradient, averaged in zip(
-            gradients, torch.split(flat, [gradient.numel() for gradient in gradients]), strict=True
-        ):
-            gradient.copy_(averaged.view_as(gradient))
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+        for gradient, summed in zip(gradients, parts, strict=True):
+            gradient.copy_(summed.view_as(gradient))
 
     def wait(self) -> None:
         """Until every rank is here."""
@@ -192,7 +188,6 @@ class Runtime:
             dist.barrier()
 
     def close(self) -> None:
-        """Leave the ranks."""
         if self.world_size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
@@ -274,14 +269,14 @@ def _join(backend: str, rank: int, world_size: int) -> None:
     """Meet the other ranks. Under a number of its own for each restart: torchrun keeps one store
     for all of them, and ranks that read the addresses of killed ones there wait for those (torch
     2.13, rendezvous.py)."""
-    store, rank, world_size = next(iter(rendezvous("env://", rank, world_size, timeout=PATIENCE)))
+    store, rank, world_size = next(iter(rendezvous("env://", rank, world_size, timeout=_PATIENCE)))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(f"litebert-{attempt}", store)  # type: ignore[attr-defined]
     dist.init_process_group(
-        backend, store=store, rank=rank, world_size=world_size, timeout=PATIENCE
+        backend, store=store, rank=rank, world_size=world_size, timeout=_PATIENCE
     )
 
 
-PATIENCE = timedelta(minutes=10)
+_PATIENCE = timedelta(minutes=10)
 """How long a rank waits for another, as for one that evaluates or saves."""
 _TORCHRUN = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}

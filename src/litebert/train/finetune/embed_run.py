@@ -64,13 +64,12 @@ def run_embed_finetuning(
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
-    say: Say = to_stderr,
     **place: Unpack[Place],
 ) -> RunResult:
     """`litebert.finetune` of the task embed: by the `recipe`, or EmbedRecipe's own values, changed
     by `settings`. `dev` is scored pairs, by default the dev of `data`; a `teacher` has a row of
     vectors for each line of `texts`. `unverified` does not compare the model's files with its
-    manifest; `say` is called with each message."""
+    manifest."""
     recipe = (recipe or EmbedRecipe()).changed(dict(settings or {}))
     if (teacher is None) != (texts is None):
         raise ConfigError("a teacher needs --teacher VECTORS.npy and --texts TEXTS.txt")
@@ -92,10 +91,10 @@ def run_embed_finetuning(
     unknown = unknown_in_texts(sample, tokenizer_of(source, "this checkpoint"))
     notes = (*examples.notes, *loading_notes, *unknown)
     for note in notes if progress else ():
-        say(f"note: {note}")
+        to_stderr(f"note: {note}")
     stored = stored_threads(out)
     with Runtime.joined(dtype=recipe.dtype, stored_threads=stored, **place) as runtime:
-        tuning = EmbedTuning(recipe, examples, source, runtime, say=say)
+        tuning = EmbedTuning(recipe, examples, source, runtime)
         result = tuning.train(out, tensorboard=tensorboard, progress=progress)
         return replace(result, notes=notes)
 
@@ -232,13 +231,8 @@ class _Evaluation:
 
 def _starting_model(source: Checkpoint, recipe: EmbedRecipe) -> Model:
     """The source's encoder with the recipe's dropout; no pooler, no heads."""
-    dropout = recipe.encoder_dropout
     encoder = replace(
-        source.model.config.encoder,
-        embedding_dropout=dropout,
-        attention_dropout=dropout,
-        attention_output_dropout=dropout,
-        ffn_dropout=dropout,
+        source.model.config.encoder.with_dropout(recipe.encoder_dropout),
         pooler=False,
     )
     model = Model(ModelConfig(encoder=encoder), checkpoint_every=recipe.checkpoint_every)

@@ -45,7 +45,7 @@ from litebert.train.loop import (
 )
 from litebert.train.run import Run
 
-LEARNED = 0.97
+_LEARNED = 0.97
 """Part of the chance loss that training must fall below."""
 
 
@@ -93,7 +93,7 @@ class ChanceWatch:
         learned = (
             self.chance_loss is not None
             and self.average is not None
-            and self.average < LEARNED * self.chance_loss
+            and self.average < _LEARNED * self.chance_loss
         )
         return not learned
 
@@ -220,11 +220,9 @@ class DevEvaluation:
         self.chance, self.best = chance, best
         self.every = -(-job.length // job.recipe.evaluations)
         self.evaluated = -1
-        """The step of the last evaluation."""
         self.begin()
 
     def begin(self) -> None:
-        """An attempt begins."""
         self.since = 0
         """Evaluations since the best one of this attempt."""
         self.ended_at: int | None = None

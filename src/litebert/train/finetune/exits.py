@@ -21,15 +21,15 @@ from litebert.tasks.scores.score import bootstrap_loss, score
 from litebert.tasks.task import TaskCard
 from litebert.train.finetune.prepare import EncodedSplit
 
-DepthLogits = Float[np.ndarray, "depths units outputs"]
+_DepthLogits = Float[np.ndarray, "depths units outputs"]
 
 
-def calibrate_exits(card: TaskCard, logits: DepthLogits) -> dict[Criterion, Calibrated]:
+def calibrate_exits(card: TaskCard, logits: _DepthLogits) -> dict[Criterion, Calibrated]:
     """By criterion the loosest threshold that keeps the answers on texts kept aside."""
     return calibrate(card.task.head, logits, label_threshold=card.label_threshold)
 
 
-def describe_exits(card: TaskCard, dev: EncodedSplit, logits: DepthLogits) -> dict[str, Any]:
+def describe_exits(card: TaskCard, dev: EncodedSplit, logits: _DepthLogits) -> dict[str, Any]:
     """For result.json: the scores on dev of each depth, and of each calibrated criterion its mean
     depth, its first score and how much of it is lost, with a 95 % interval."""
     task, examples = card.task, dev.examples
@@ -61,7 +61,7 @@ def describe_exits(card: TaskCard, dev: EncodedSplit, logits: DepthLogits) -> di
 
 
 def _curves(
-    card: TaskCard, dev: EncodedSplit, logits: DepthLogits
+    card: TaskCard, dev: EncodedSplit, logits: _DepthLogits
 ) -> dict[str, list[dict[str, float]]]:
     """By criterion the mean depth on dev and the first score at every threshold of the list; one
     entry for thresholds at which all rows leave alike."""

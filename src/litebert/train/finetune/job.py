@@ -148,7 +148,6 @@ class FinetuneJob:
         return self.at_once(self.drawn)
 
     def at_once(self, drawn: _Draw) -> int:
-        """Units in one forward and backward."""
         tokens = drawn.batch.token_ids.size
         return even_share(len(drawn.units), tokens, most_tokens=self.recipe.microbatch_tokens)
 
@@ -184,11 +183,9 @@ class FinetuneJob:
         return self.divided(sums, self.divisors(counts))
 
     def divisors(self, counts: dict[str, float]) -> list[float]:
-        """What the loss is divided by."""
         return [max(counts["targets"], 1.0)]
 
     def divided(self, sums: TaskSums, divisors: list[float] | Tensor) -> Tensor:
-        """What is minimized."""
         return sums.loss / divisors[0]
 
     def learning_rate(self, step: int) -> float:

@@ -37,12 +37,10 @@ def run_finetuning(
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
-    say: Say = to_stderr,
     **place: Unpack[Place],
 ) -> RunResult:
     """`litebert.finetune` of every task but embed: by the `recipe`, or the paper's for the task,
-    changed by `settings`. `unverified` does not compare the model's files with its manifest; `say`
-    is called with each message."""
+    changed by `settings`. `unverified` does not compare the model's files with its manifest."""
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
     if table is not None and table.bad_rows == "quarantine" and table.quarantine is None:
@@ -53,7 +51,7 @@ def run_finetuning(
     unknown = unknown_tokens(examples.splits.get("train", ()), tokenizer_of(source, model))
     notes = (*examples.notes, *loading_notes, *_advice(examples.task.name, source), *unknown)
     for note in notes if progress else ():
-        say(f"note: {note}")
+        to_stderr(f"note: {note}")
     changes = dict(settings or {})
     if recipe is None:
         encoder = source.model.config.encoder
@@ -70,8 +68,11 @@ def run_finetuning(
     with Runtime.joined(dtype=recipe.dtype, stored_threads=stored, **place) as runtime:
         prepared = prepare(recipe, examples, tokenizer_of(source, model))
         if seeds == 1:
-            _check_single(out)
-            run = Finetuning(recipe, prepared, source, runtime, say=say)
+            if (Path(out) / "seed-0").exists():  # one run would replace the best one's checkpoint
+                raise ConfigError(
+                    f"{out} holds runs of several seeds; choose another --out for one"
+                )
+            run = Finetuning(recipe, prepared, source, runtime)
             result = run.train(out, tensorboard=tensorboard, progress=progress)
         else:
             result = train_seeds(
@@ -81,7 +82,6 @@ def run_finetuning(
                 runtime,
                 out,
                 seeds=seeds,
-                say=say,
                 tensorboard=tensorboard,
                 progress=progress,
             )
@@ -117,15 +117,8 @@ def train_seeds(
             results.append({"folder": folder.name, **result.details})
         except DivergedError as error:  # one seed that fails is part of the spread
             say(f"seed {seed} failed: {error}")
-            results.append(
-                {
-                    "folder": folder.name,
-                    "seed": seed,
-                    "score": None,
-                    "scores": {},
-                    "reason": str(error),
-                }
-            )
+            failed = {"seed": seed, "score": None, "scores": {}, "reason": str(error)}
+            results.append({"folder": folder.name, **failed})
             diverged = error
     done = [result for result in results if result["score"] is not None]
     if not done:
@@ -157,13 +150,6 @@ def _as_begun(table: TableOptions, out: Path) -> TableOptions:
         if path.exists() and "cut" not in read_record(path).get("inputs", {}):
             return replace(table, stratify=False)
     return table
-
-
-def _check_single(out: Path | str) -> None:
-    """Refuse a folder of several seeds for a run of one: it would replace the best one's
-    checkpoint."""
-    if (Path(out) / "seed-0").exists():
-        raise ConfigError(f"{out} holds runs of several seeds; choose another --out for one")
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

@@ -15,7 +15,6 @@ import torch
 from litebert.convert.huggingface_writer import describe_class
 from litebert.data.stream import Position
 from litebert.errors import InterruptedRunError
-from litebert.loading import find_checkpoint
 from litebert.recipes import PretrainRecipe
 from litebert.storage.snapshot import Snapshot
 from litebert.train.loop import Guard, Loop, State, Stopped
@@ -23,7 +22,7 @@ from litebert.train.pretrain.run import Pretraining
 from litebert.train.progress import duration
 from litebert.train.runtime import Place, Runtime, StopSignal
 
-STEPS = 3
+_STEPS = 3
 """Steps taken: the first warms up and compiles, the others are timed."""
 
 
@@ -39,10 +38,9 @@ def run_dry(
 ) -> dict[str, Any]:
     """Run a few steps of a pretraining at the stage with most tokens in a batch; memory, speed,
     time and disk of the run. Nothing is written to `out`."""
-    start = None if init is None else find_checkpoint(init)
     with Runtime.joined(dtype=recipe.dtype, **place) as runtime:
         training = Pretraining(
-            recipe, data, runtime, init=start, workers=workers, unverified=unverified
+            recipe, data, runtime, init=init, workers=workers, unverified=unverified
         )
         return _measure(training, out)
 
@@ -58,13 +56,13 @@ def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:
     loop = Loop(
         replace(training.learner, update=None),
         runtime=runtime,
-        guard=Guard(max_skips=STEPS, max_rollbacks=0),
+        guard=Guard(max_skips=_STEPS, max_rollbacks=0),
         max_grad_norm=recipe.optimizer.max_grad_norm,
     )
     training.learner.working.model.train()
     times = []
     with StopSignal() as stop:
-        for step in range(largest, largest + STEPS):
+        for step in range(largest, largest + _STEPS):
             began = time.monotonic()
             try:
                 loop.step(State(step=step), stop)
@@ -82,9 +80,8 @@ def _measure(training: Pretraining, out: Path | str) -> dict[str, Any]:
         training.learner.model, training.learner.optimizer, step=0, epoch=0, index=0, recipe=""
     ).num_bytes()
     tokens = recipe.tokens_in(job.steps)
-    checkpoints = (
-        2 * 4 * sum(parameter.numel() for parameter in training.learner.model.parameters())
-    )  # best and final
+    numbers = sum(parameter.numel() for parameter in training.learner.model.parameters())
+    checkpoints = 2 * 4 * numbers  # best and final, in float32
     used, there = _memory(runtime.device)
     return {
         "device": str(runtime.device),
@@ -140,12 +137,10 @@ def _size(training: Pretraining, step: int) -> tuple[int, int, float]:
 def _memory(device: torch.device) -> tuple[int, int]:
     """Bytes used at the peak, and bytes there are."""
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device), torch.cuda.get_device_properties(
-            device
-        ).total_memory
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+        total = torch.cuda.get_device_properties(device).total_memory
+        return torch.cuda.max_memory_allocated(device), total
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -30,7 +30,7 @@ from litebert.train.pretrain.job import PretrainJob
 from litebert.train.run import Run, is_multiple
 from litebert.train.runtime import Runtime
 
-ROWS = 64
+_ROWS = 64
 
 
 class HeldoutScorer:
@@ -62,10 +62,10 @@ class HeldoutScorer:
         if (order, length) not in self._batches:
             stream = self._heldout(order, length)
             count = min(max(self.tokens // length, 1), stream.num_examples())
-            rounds = range(0, count, ROWS * self.runtime.world_size)
-            starts = [start + ROWS * self.runtime.rank for start in rounds]
+            rounds = range(0, count, _ROWS * self.runtime.world_size)
+            starts = [start + _ROWS * self.runtime.rank for start in rounds]
             self._batches[order, length] = [
-                stream.batch(0, start, min(ROWS, count - start)) if start < count else None
+                stream.batch(0, start, min(_ROWS, count - start)) if start < count else None
                 for start in starts
             ]
         return self._batches[order, length]
@@ -109,12 +109,12 @@ class HeldoutScorer:
             scores["order_loss"] = sums["order"] / sums["num_examples"]
             orders: tuple[Order, ...] = ("sop", "nsp")
             for order in orders:
-                try:
-                    counted = (
-                        sums if order == main else self._measure(model, order, length, depth, pause)
-                    )
-                except DataError:  # a corpus of one document has no other to take a segment from
-                    continue
+                counted = sums
+                if order != main:
+                    try:
+                        counted = self._measure(model, order, length, depth, pause)
+                    except DataError:  # of a corpus of one document there is no other segment
+                        continue
                 scores[f"{order}_accuracy"] = counted["order_correct"] / counted["num_examples"]
         return scores
 
@@ -135,9 +135,8 @@ class HeldoutScorer:
                 if batch is None:
                     continue
                 host = batch.padded(draws=model.generator is not None)
-                losses = pretrain_losses(
-                    model, DeviceBatch.of(host, self.runtime.device), depth=depth
-                )
+                on_device = DeviceBatch.of(host, self.runtime.device)
+                losses = pretrain_losses(model, on_device, depth=depth)
                 sums = {name: sums[name] + number for name, number in losses.numbers().items()}
                 counts["num_masked"] += batch.num_masked
                 counts["num_examples"] += len(batch)
@@ -159,7 +158,6 @@ class HeldoutEvaluation:
     ) -> None:
         self.run, self.job, self.heldout, self.tokenizer = run, job, heldout, tokenizer
         self.evaluated = -1
-        """The step of the last evaluation."""
         self.best: float | None = None
         self.best_length = 0
         self.scores: dict[str, Any] = {}
@@ -219,21 +217,13 @@ def filled_masks(
     model.eval()
     tensors = DeviceBatch.of(batch.padded(), device)
     states = needed_states(model, tensors)
-    best = (
-        model.masked_logits(states[:, None], tensors.head_inputs["masked"])
-        .float()
-        .softmax(-1)
-        .topk(top)
-    )
+    logits = model.masked_logits(states[:, None], tensors.head_inputs["masked"])
+    best = logits.float().softmax(-1).topk(top)
     model.train(training)
+    rows = zip(batch.token_ids, batch.mask, strict=True)
+    pieces = [[tokenizer.tokens[i] for i in row[real]] for row, real in rows]
     examples: list[dict[str, Any]] = [
-        {
-            "pieces": [tokenizer.tokens[i] for i in row[real]],
-            "masked": [],
-            "truth": [],
-            "guesses": [],
-        }
-        for row, real in zip(batch.token_ids, batch.mask, strict=True)
+        {"pieces": each, "masked": [], "truth": [], "guesses": []} for each in pieces
     ]
     width = batch.token_ids.shape[1]
     for position, label, values, ids in zip(

@@ -167,7 +167,6 @@ class PretrainJob:
         return pretrain_losses(model, batch, depth=depth, tail=self.tail)
 
     def layout(self, microbatch: Batch) -> HostBatch:
-        """How the rows lie in memory."""
         most = self.most_masked(microbatch)
         if self.pack:
             return microbatch.packed(
@@ -181,7 +180,6 @@ class PretrainJob:
         )
 
     def depth(self, step: int) -> int | None:
-        """Layers applied at a step; none for all."""
         return None if self.recipe.depth is None else self.recipe.depth.at(step, self.steps)
 
     def most_masked(self, batch: Batch) -> int:
@@ -199,7 +197,6 @@ class PretrainJob:
         return [max(counts[name], 1.0) for name in names]
 
     def divided(self, sums: Losses, divisors: list[float] | Tensor) -> Tensor:
-        """What is minimized."""
         mean = sums.mean(num_masked=divisors[0], num_examples=divisors[1])
         if isinstance(sums, DetectionLosses):
             mean = mean + self.recipe.detection_weight * (sums.detection / divisors[2])

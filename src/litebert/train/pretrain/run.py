@@ -20,7 +20,6 @@ from litebert.data.stream import Stream
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import read_json, write_json
 from litebert.kernels.fp8.linear import MULTIPLE
-from litebert.loading import find_checkpoint
 from litebert.model.count import count_encoder, count_generator
 from litebert.model.model import Model
 from litebert.objective import Losses
@@ -64,25 +63,23 @@ def run_pretraining(
     tensorboard: bool = False,
     unverified: bool = False,
     progress: bool = True,
-    say: Say = to_stderr,
     **place: Unpack[Place],
 ) -> RunResult:
-    """`litebert.pretrain`, with a recipe that is complete. `unverified` does not compare the files
-    of `init` with its manifest; `say` is called with each message."""
+    """`litebert.pretrain`, with a recipe that is complete and the folder of a checkpoint as `init`.
+    `unverified` does not compare the files
+    of `init` with its manifest."""
     if workers < 0:
         raise ConfigError(f"workers is a number of processes from 0; got {workers}")
-    start = None if init is None else find_checkpoint(init)
     stored = stored_threads(out)
     with Runtime.joined(dtype=recipe.dtype, stored_threads=stored, **place) as runtime:
         training = Pretraining(
             recipe,
             data,
             runtime,
-            init=start,
+            init=init,
             workers=workers,
             out=out,
             unverified=unverified,
-            say=say,
         )
         return training.train(out, tensorboard=tensorboard, progress=progress)
 
