@@ -296,7 +296,7 @@ def initialize(module: nn.Module, config: EncoderConfig) -> None:
             if config.hf_compat:
                 nn.init.normal_(child.weight, std=std)
             else:
-                nn.init.trunc_normal_(child.weight, std=std, a=-2 * std, b=2 * std)
+                _fill(child.weight, std)
         if isinstance(child, nn.Linear) and child.bias is not None:
             nn.init.zeros_(child.bias)
         if isinstance(child, nn.Embedding) and child.padding_idx is not None:
@@ -308,15 +308,16 @@ def initialize(module: nn.Module, config: EncoderConfig) -> None:
         if isinstance(child, BandedEmbedding):  # mapped rows start as wide ones do
             for linear in child.maps:
                 assert isinstance(linear, nn.Linear)
-                std_of_map = linear.in_features**-0.5
-                nn.init.trunc_normal_(
-                    linear.weight, std=std_of_map, a=-2 * std_of_map, b=2 * std_of_map
-                )
+                _fill(linear.weight, linear.in_features**-0.5)
         if isinstance(child, LowRank):
             nn.init.zeros_(child.up.weight)
         if isinstance(child, Embedding) and config.positions == "sinusoidal":
             assert child.position is not None
             child.position.weight.data.copy_(sinusoids(*child.position.weight.shape) * std)
+
+
+def _fill(weight: Tensor, std: float) -> None:
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
 def broadcast(mask: Mask | Packing | None) -> KeyMask | Packing | None:

@@ -60,10 +60,10 @@ class Log:
         for sink in self.sinks:
             sink(record)
 
-    def announce(self, kind: str, step: int, **values: Any) -> None:
-        """A record for the sinks alone: what is true of this sitting, not of the run."""
+    def announce(self, step: int, event: str, message: str) -> None:
+        """An event for the sinks alone: what is true of this sitting, not of the run."""
         for sink in self.sinks:
-            sink(_record(kind, step, values))
+            sink(_record("event", step, {"event": event, "message": message}))
 
     def close(self) -> None:
         if self._file is not None:

@@ -269,7 +269,7 @@ class Run(Generic[B, S]):
 
     def _tell_time(self, step: int, message: str) -> None:
         if self.runtime.device.type == "cpu":  # a GPU's first steps compile and record
-            self.log.announce("event", step, event="expected", message=message)
+            self.log.announce(step, "expected", message)
 
     def _start(self) -> State:
         state = self.restore()
@@ -277,8 +277,7 @@ class Run(Generic[B, S]):
             self.log.rewind(0)
             state = State()
         else:
-            message = f"resumed at step {state.step:,}"
-            self.log.announce("event", state.step, event="resumed", message=message)
+            self.log.announce(state.step, "resumed", f"resumed at step {state.step:,}")
         if state.step < self.job.steps:
             self._check_space()
         self.write_status("running", state, steps=self.job.steps)

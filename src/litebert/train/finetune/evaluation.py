@@ -15,11 +15,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from litebert.errors import CheckpointError, DivergedError
 from litebert.files import publish
-from litebert.model.model import Model
+from litebert.model.model import Model, bare_model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.encode.inputs import Inputs
@@ -310,10 +309,8 @@ class DevEvaluation:
 
 
 def _copy(model: Model) -> Model:
-    with torch.device("meta"):
-        copy = Model(model.config)
+    copy, weights = bare_model(model.config), model.state_dict().items()
     copy.load_state_dict(
-        {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()},
-        assign=True,
+        {name: tensor.detach().cpu().clone() for name, tensor in weights}, assign=True
     )
     return copy

@@ -158,17 +158,14 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
             "--calibrate keeps a tenth of train aside, and there are too few examples for that; "
             "leave it out"
         )
-    splits = {
-        "train": _encode(card, "train", train, tokenizer),
-        "dev": _encode(card, "dev", _examples(data, "dev"), tokenizer),
-    }
-    weights = label_weights(recipe.class_weights, card.task, splits["train"].inputs)
+    encoded = _encode(card, "train", train, tokenizer)
     return Prepared(
         card=card,
-        **splits,
+        train=encoded,
+        dev=_encode(card, "dev", _examples(data, "dev"), tokenizer),
         threshold_split=threshold_split,
         aside=aside,
-        class_weights=weights,
+        class_weights=label_weights(recipe.class_weights, card.task, encoded.inputs),
     )
 
 

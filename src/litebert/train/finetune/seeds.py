@@ -117,8 +117,8 @@ def train_seeds(
             results.append({"folder": folder.name, **result.details})
         except DivergedError as error:  # one seed that fails is part of the spread
             say(f"seed {seed} failed: {error}")
-            failed = {"seed": seed, "score": None, "scores": {}, "reason": str(error)}
-            results.append({"folder": folder.name, **failed})
+            nothing: dict[str, Any] = {"score": None, "scores": {}, "reason": str(error)}
+            results.append({"folder": folder.name, "seed": seed} | nothing)
             diverged = error
     done = [result for result in results if result["score"] is not None]
     if not done:
