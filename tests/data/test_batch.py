@@ -75,26 +75,6 @@ def test_slices_are_batches(batch: Batch) -> None:
         assert part.masked_positions.max() < part.token_ids.size
 
 
-def test_padding_to_a_multiple_changes_the_width_alone() -> None:
-    wide, narrow = (
-        Stream(
-            [SHARD],
-            vocabulary_of(SHARD),
-            ExampleSpec(max_length=512),
-            split="all",
-            pad_multiple=multiple,
-        ).batch(0, 0, 3)
-        for multiple in (None, 8)
-    )
-    width = narrow.token_ids.shape[1]
-    assert width % 8 == 0
-    assert width < 512
-    assert (wide.token_ids[:, :width] == narrow.token_ids).all()
-    assert not wide.mask[:, width:].any()
-    assert not narrow.is_full
-    assert wide.num_tokens == narrow.num_tokens
-
-
 # ---- as arrays for a device
 
 ROWS, SEQ, FRACTION = 6, 12, 0.3

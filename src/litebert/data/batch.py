@@ -185,9 +185,8 @@ def make_batch(
     chosen: list[tuple[Plan, Int[np.ndarray, " _n"]]],
     *,
     seed: int,
-    pad_multiple: int | None = None,
 ) -> Batch:
-    """One batch of examples of one or more epochs; pad_multiple: none pads to max_length."""
+    """One batch of examples of one or more epochs, padded to max_length."""
     drawn = [make_pairs(texts, spec, plan, numbers, seed=seed) for plan, numbers in chosen]
     pairs = Pairs(*(np.concatenate(columns) for columns in zip(*drawn, strict=True)))
     choose_keys, replace_keys = (
@@ -196,9 +195,7 @@ def make_batch(
         )
         for why in (Purpose.CHOOSE, Purpose.REPLACE)
     )
-    rows, segment_ids, mask = assemble_rows(
-        texts, vocabulary, pairs, max_length=spec.max_length, pad_multiple=pad_multiple
-    )
+    rows, segment_ids, mask = assemble_rows(texts, vocabulary, pairs, max_length=spec.max_length)
     masked = mask_rows(spec, vocabulary, rows, choose_keys, replace_keys)
     return Batch(
         token_ids=masked.token_ids,
@@ -216,22 +213,14 @@ def make_batch(
 
 
 def assemble_rows(
-    texts: Texts,
-    vocabulary: Vocabulary,
-    pairs: Pairs,
-    *,
-    max_length: int,
-    pad_multiple: int | None = None,
+    texts: Texts, vocabulary: Vocabulary, pairs: Pairs, *, max_length: int
 ) -> tuple[Rows, UInt8[np.ndarray, "batch seq"], Bool[np.ndarray, "batch seq"]]:
     """[CLS] a [SEP] b [SEP] and padding, nothing masked yet; segment ids; which tokens are real."""
-    shape = Rows(np.zeros((0, 0), np.int32), pairs.a_size, pairs.b_size)
-    width = max_length
-    if pad_multiple is not None:
-        width = min(max_length, round_up(int(shape.sizes.max()), pad_multiple))
     special = SpecialIds(vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
     sizes = pairs.a_size, pairs.b_size, pairs.b_size > 0
-    framed = frame_rows(*sizes, special, width=width, dtype=np.int32)
+    framed = frame_rows(*sizes, special, width=max_length, dtype=np.int32)
     token_ids = framed.token_ids
     texts.copy(pairs.a_start, pairs.a_size, token_ids, np.ones_like(pairs.a_size))
     texts.copy(pairs.b_start, pairs.b_size, token_ids, pairs.a_size + 2)
-    return shape._replace(token_ids=token_ids), framed.is_second.astype(np.uint8), framed.mask
+    rows = Rows(token_ids, pairs.a_size, pairs.b_size)
+    return rows, framed.is_second.astype(np.uint8), framed.mask

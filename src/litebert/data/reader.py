@@ -118,9 +118,7 @@ class _Workers:
                 subprocess.Popen(command, pass_fds=[theirs.fileno()], env=worker_environment())
             )
             theirs.close()
-            ours.send(
-                (str(stream.folder), stream.spec, stream.seed, stream.split, stream.pad_multiple)
-            )
+            ours.send((str(stream.folder), stream.spec, stream.seed, stream.split))
             ours.send((share, position, number, count))
             pipes.append(ours)
         self._ready: Queue[_Made] = Queue(_PREFETCHED)
@@ -190,10 +188,10 @@ def _run_worker(file_descriptor: int) -> None:
 
 
 def _serve(pipe: Connection) -> None:
-    folder, spec, seed, split, pad_multiple = pipe.recv()
+    folder, spec, seed, split = pipe.recv()
     share, position, number, count = pipe.recv()
     try:
-        stream = Stream.open(folder, spec, seed=seed, split=split, pad_multiple=pad_multiple)
+        stream = Stream.open(folder, spec, seed=seed, split=split)
         position = stream.locate(position.after(number * share.batch_size))
         while True:
             batch, following = share.make(stream, position)

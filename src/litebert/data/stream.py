@@ -63,41 +63,26 @@ class Stream:
         *,
         seed: int = 0,
         split: Split = "train",
-        pad_multiple: int | None = None,
         folder: Path | None = None,
     ) -> None:
-        """pad_multiple: none pads to max_length; a number, to the longest row rounded up to a
-        multiple of it."""
         if split not in get_args(Split):
             raise ConfigError(f"split is one of {', '.join(get_args(Split))}; got {shorten(split)}")
         self.shards, self.vocabulary, self.spec = shards, vocabulary, spec
-        self.seed, self.split, self.pad_multiple, self.folder = seed, split, pad_multiple, folder
+        self.seed, self.split, self.folder = seed, split, folder
         self.texts = Texts(shards, spec.max_text)
         self._plans: dict[int, Plan] = {}
         self._planning, self._prepared = Lock(), -1
 
     @classmethod
     def open(
-        cls,
-        folder: str | Path,
-        spec: ExampleSpec,
-        *,
-        seed: int = 0,
-        split: Split = "train",
-        pad_multiple: int | None = None,
+        cls, folder: str | Path, spec: ExampleSpec, *, seed: int = 0, split: Split = "train"
     ) -> "Stream":
         """Read the folder that `litebert data build` wrote, with the tokenizer in it."""
         shards = Shards.open(folder)
         arrays = [shards.arrays(number) for number in range(len(shards))]
         vocabulary = Vocabulary.of(shards.tokenizer(), random_specials=spec.random_specials)
         return cls(
-            arrays,
-            vocabulary,
-            spec,
-            seed=seed,
-            split=split,
-            pad_multiple=pad_multiple,
-            folder=Path(folder).resolve(),
+            arrays, vocabulary, spec, seed=seed, split=split, folder=Path(folder).resolve()
         )
 
     def at(self, max_length: int | None = None, *, mask_fraction: float | None = None) -> "Stream":
@@ -114,7 +99,6 @@ class Stream:
             spec,
             seed=self.seed,
             split=self.split,
-            pad_multiple=self.pad_multiple,
             folder=self.folder,
         )
         if spec.max_length == self.spec.max_length:
@@ -198,14 +182,7 @@ class Stream:
 
     def _make(self, chosen: list[tuple[int, Int[np.ndarray, " _n"]]]) -> Batch:
         planned = [(self.plan(epoch), numbers) for epoch, numbers in chosen]
-        return make_batch(
-            self.texts,
-            self.vocabulary,
-            self.spec,
-            planned,
-            seed=self.seed,
-            pad_multiple=self.pad_multiple,
-        )
+        return make_batch(self.texts, self.vocabulary, self.spec, planned, seed=self.seed)
 
     def _check(self, plan: Plan) -> None:
         where = "" if self.folder is None else f" in {self.folder}"
