@@ -29,7 +29,8 @@ from typing import Any
 import sentencepiece
 
 from bench.common.results import add_out, begin, publish
-from litebert.data.corpus import CorpusOptions, find_files, read_documents
+from litebert.data.chunks import find_files
+from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.data.encode import EncoderRecipe, ParcelEncoder, parcels
 from litebert.text.tokenizer import Tokenizer
 

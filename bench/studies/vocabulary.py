@@ -33,7 +33,8 @@ from bench.common.tables import markdown
 from bench.studies.hidden_words import HIDDEN, Scores, Window, hidden_words, make_windows, score
 from litebert.config import EncoderConfig, HeadConfig, ModelConfig, preset
 from litebert.data.build import build_shards
-from litebert.data.corpus import find_files, read_documents
+from litebert.data.chunks import find_files
+from litebert.data.corpus import read_documents
 from litebert.data.shards import Shards
 from litebert.files import write_json
 from litebert.model.count import count_encoder, count_head, flops_per_token

@@ -16,7 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from litebert.data import unpack
-from litebert.data.corpus import BadRow, CorpusOptions, find_files, ignored_files, read_documents
+from litebert.data.bad_rows import BadRow
+from litebert.data.chunks import find_files, ignored_files
+from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.errors import ConfigError, DataError, MissingExtraError
 
 DOCUMENTS = [

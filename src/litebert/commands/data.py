@@ -18,8 +18,8 @@ from tyro.conf import Positional, arg
 from litebert.commands.marks import Json
 from litebert.commands.tables import open_console, print_facts
 from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
-from litebert.data.chunks import MAX_ROW_BYTES
-from litebert.data.corpus import CorpusOptions, find_files, ignored_files
+from litebert.data.chunks import MAX_ROW_BYTES, find_files, ignored_files
+from litebert.data.corpus import CorpusOptions
 from litebert.data.runners import bound_heap
 from litebert.data.shard_writer import BuildProgress
 from litebert.data.show import LEGEND, describe

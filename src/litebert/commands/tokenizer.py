@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from litebert.commands.marks import Json, note
-from litebert.data.corpus import BadRow, CorpusOptions, read_documents
+from litebert.data.bad_rows import BadRow
+from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.errors import DataError
 from litebert.files import Lock, to_json
 from litebert.terminal import Progress, write_line

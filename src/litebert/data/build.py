@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.checks import shorten
-from litebert.data.corpus import CorpusFile, CorpusOptions, find_files
+from litebert.data.chunks import CorpusFile, find_files
+from litebert.data.corpus import CorpusOptions
 from litebert.data.encode import EncoderRecipe
 from litebert.data.journal import QUARANTINE_FILE, Journal, Record, make_plan
 from litebert.data.runners import RUNNERS, open_runner

@@ -26,7 +26,6 @@ _KINDS = {
     ".parquet": "parquet",
 }
 _EXPECTED = f"{', '.join(_KINDS)}, each plain or with {', '.join(COMPRESSIONS)}"
-CHUNK_BYTES = 2**20
 MAX_ROW_BYTES = 32 * 2**20
 _TAIL_BYTES = 2**16
 """How far back from its end a chunk of an endless line looks for a place to cut."""
@@ -52,21 +51,23 @@ def find_files(names: Iterable[str | os.PathLike[str]]) -> list[CorpusFile]:
     corpus: dict[str, CorpusFile] = {}
     for name in [os.fspath(name) for name in names]:
         if os.path.isdir(name):
-            files = [file for path in _below(name) if (file := _recognize(path))]
-            _expect(files, f"the folder {name} holds no corpus file; expected {_EXPECTED}")
+            paths = _below(name)
+            wrong = f"the folder {name} holds no corpus file; expected {_EXPECTED}"
         elif os.path.exists(name):
-            files = [file for file in [_recognize(name)] if file]
-            _expect(
-                files,
-                f"{name}: the name does not say what the file holds; expected one of {_EXPECTED}",
+            paths = [name]
+            wrong = (
+                f"{name}: the name does not say what the file holds; expected one of {_EXPECTED}"
             )
         else:
             paths = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
-            files = [file for path in paths if (file := _recognize(path))]
-            _expect(files, f"{name}: no such file, folder or glob of corpus files ({_EXPECTED})")
+            wrong = f"{name}: no such file, folder or glob of corpus files ({_EXPECTED})"
+        files = [file for path in paths if (file := _recognize(path))]
+        if not files:
+            raise DataError(wrong)
         for file in files:
             corpus.setdefault(os.path.abspath(file.path), file)
-    _expect(list(corpus), f"no corpus was named; expected files, folders or globs of {_EXPECTED}")
+    if not corpus:
+        raise DataError(f"no corpus was named; expected files, folders or globs of {_EXPECTED}")
     return list(corpus.values())
 
 
@@ -92,11 +93,6 @@ def _recognize(path: str) -> CorpusFile | None:
     compression, suffix = compression_of(path)
     kind = _KINDS.get(suffix)
     return CorpusFile(path=path, kind=kind, compression=compression) if kind else None
-
-
-def _expect(files: object, message: str) -> None:
-    if not files:
-        raise DataError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,23 +127,8 @@ class Chunk:
         )
 
 
-def read_chunks(
-    file: CorpusFile,
-    *,
-    field: str = "text",
-    chunk_bytes: int = CHUNK_BYTES,
-    max_row_bytes: int = MAX_ROW_BYTES,
-) -> Iterator[Chunk]:
-    """All chunks of `file`; `field` is the column of a parquet file, the rest of which is not
-    read."""
-    if file.kind == "parquet":
-        from litebert.data.parquet import parquet_chunks  # an extra: imported when it is used
-
-        return parquet_chunks(file, field=field, chunk_bytes=chunk_bytes)
-    return _line_chunks(file, chunk_bytes=chunk_bytes, max_row_bytes=max_row_bytes)
-
-
-def _line_chunks(file: CorpusFile, *, chunk_bytes: int, max_row_bytes: int) -> Iterator[Chunk]:
+def line_chunks(file: CorpusFile, *, chunk_bytes: int, max_row_bytes: int) -> Iterator[Chunk]:
+    """All chunks of a file of lines."""
     number, line, joined, rest, ended = 0, 1, False, b"", False
     with Unpacked(file.path, file.compression) as stream:
         while not ended:

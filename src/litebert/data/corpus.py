@@ -14,27 +14,9 @@ from typing import Literal
 
 from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRow, BadRowPolicy, BadRows
-from litebert.data.chunks import (
-    CHUNK_BYTES,
-    MAX_ROW_BYTES,
-    Chunk,
-    CorpusFile,
-    find_files,
-    ignored_files,
-    read_chunks,
-)
+from litebert.data.chunks import MAX_ROW_BYTES, Chunk, CorpusFile, find_files, line_chunks
+from litebert.data.parquet import parquet_chunks
 from litebert.errors import ConfigError
-
-__all__ = [
-    "BadRow",
-    "Chunk",
-    "CorpusFile",
-    "CorpusOptions",
-    "Document",
-    "find_files",
-    "ignored_files",
-    "read_documents",
-]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -64,7 +46,7 @@ class CorpusOptions:
     bad_rows: BadRowPolicy = "error"
     """What to do with a row that holds no usable text: stop, leave it out, or leave it out and keep
     a copy."""
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: int = 2**20
     """Bytes read at a time; a longer line of a text file is cut."""
     max_row_bytes: int = MAX_ROW_BYTES
     """Bytes a .jsonl row may have; a longer one is a bad row."""
@@ -86,13 +68,24 @@ class CorpusOptions:
 
     def chunks(self, file: CorpusFile) -> Iterator[Chunk]:
         """The chunks of one file."""
-        return read_chunks(
-            file, field=self.field, chunk_bytes=self.chunk_bytes, max_row_bytes=self.max_row_bytes
-        )
+        if file.kind == "parquet":
+            return parquet_chunks(file, field=self.field, chunk_bytes=self.chunk_bytes)
+        return line_chunks(file, chunk_bytes=self.chunk_bytes, max_row_bytes=self.max_row_bytes)
 
     def read(self, chunk: Chunk) -> tuple[list[Document], list[BadRow]]:
-        """The documents and bad rows of one chunk."""
-        return _read_chunk(chunk, field=self.field, one_document=self.documents == "files")
+        """The documents and bad rows of one chunk. The last document may have no paragraph yet:
+        what is joined to it then begins a document."""
+        bad: list[BadRow] = []
+        documents = list(
+            _text_documents(chunk, self.documents == "files", bad)
+            if chunk.kind == "text"
+            else _row_documents(chunk, self.field, bad)
+        )
+        if chunk.damage:
+            data = chunk.data
+            rows = data.count(b"\n") if isinstance(data, bytes) else len(data)
+            bad.append(BadRow(path=chunk.path, line=chunk.line + rows, reason=chunk.damage))
+        return documents, bad
 
 
 def read_documents(
@@ -120,29 +113,8 @@ def read_documents(
                 begun = not document.paragraphs
 
 
-def _read_chunk(
-    chunk: Chunk, *, field: str = "text", one_document: bool = False
-) -> tuple[list[Document], list[BadRow]]:
-    """The documents and bad rows of `chunk`; `one_document`: a text file is one document.
-
-    The last document may have no paragraph yet: what is joined to it then begins a document.
-    """
-    bad: list[BadRow] = []
-    read = (
-        _text_documents(chunk, one_document, bad)
-        if chunk.kind == "text"
-        else _row_documents(chunk, field, bad)
-    )
-    documents = list(read)
-    if chunk.damage:
-        line = chunk.line + (
-            chunk.data.count(b"\n") if isinstance(chunk.data, bytes) else len(chunk.data)
-        )
-        bad.append(BadRow(path=chunk.path, line=line, reason=chunk.damage))
-    return documents, bad
-
-
 def _text_documents(chunk: Chunk, one_document: bool, bad: list[BadRow]) -> Iterator[Document]:
+    """`one_document`: the file is one."""
     joined = chunk.number > 0 if one_document else chunk.joined
     paragraphs: list[str] = []
     first = chunk.line
@@ -198,14 +170,11 @@ def _decode(row: bytes, chunk: Chunk, line: int, bad: list[BadRow]) -> str | Non
 
 
 def _row_documents(chunk: Chunk, field: str, bad: list[BadRow]) -> Iterator[Document]:
-    rows: list[str | None]
     if isinstance(chunk.data, bytes):
         rows = _lines(chunk, bad)
     else:
-        rows = [
-            _column_text(row, chunk, line, field, bad)
-            for line, row in enumerate(chunk.data, chunk.line)
-        ]
+        cells = enumerate(chunk.data, chunk.line)
+        rows = [_column_text(cell, chunk, line, field, bad) for line, cell in cells]
     for line, row in enumerate(rows, chunk.line):
         if not row:
             continue
@@ -232,35 +201,26 @@ def _column_text(
 
 def _json_text(row: str, field: str) -> tuple[str, str]:
     """The text of a row of JSON, or what is wrong with it."""
+    name = shorten(field)
     try:
         read = json.loads(row)
     except (ValueError, RecursionError) as error:
         return "", f"the row is not JSON ({error})"
     if not isinstance(read, dict):
-        return (
-            "",
-            f"the row is JSON of type {type(read).__name__}, expected an object with a field "
-            f"{shorten(field)}",
-        )
-    text = read.get(field)
-    if field in read and text is None:
-        return "", f"the field {shorten(field)} is null"
+        kind = type(read).__name__
+        return "", f"the row is JSON of type {kind}, expected an object with a field {name}"
+    if field not in read:
+        there = list_names(sorted(read)) or "no field"
+        return "", f"the row has no field {name}; it has: {there}"
+    text = read[field]
     if text is None:
-        return (
-            "",
-            f"the row has no field {shorten(field)}; it has: "
-            f"{list_names(sorted(read)) or 'no field'}",
-        )
+        return "", f"the field {name} is null"
     if not isinstance(text, str):
-        return "", f"the field {shorten(field)} holds {type(text).__name__}, expected text"
+        return "", f"the field {name} holds {type(text).__name__}, expected text"
     if "\0" in text:
-        return "", f"the field {shorten(field)} holds a NUL character, which no text has"
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return (
-                "",
-                f"the field {shorten(field)} holds half of a surrogate pair (\\ud800 to \\udfff)",
-            )
+        return "", f"the field {name} holds a NUL character, which no text has"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "", f"the field {name} holds half of a surrogate pair (\\ud800 to \\udfff)"
     return text, ""

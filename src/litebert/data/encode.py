@@ -5,14 +5,16 @@ lengths of sentences and documents, and its bad rows. Pure, given a ParcelEncode
 process on any machine may do it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt
 
-from litebert.data.corpus import BadRow, Chunk, CorpusFile, CorpusOptions, Document
+from litebert.data.bad_rows import BadRow
+from litebert.data.chunks import Chunk, CorpusFile
+from litebert.data.corpus import CorpusOptions, Document
 from litebert.packing import row_bounds
 from litebert.text.normalize import TextRules
 from litebert.text.sentence_words import sentence_words
@@ -47,13 +49,11 @@ def parcels(
     first = start
     for number in range(start[0], len(files)):
         for chunk in options.chunks(files[number]):
-            if (
-                number,
-                chunk.number,
-            ) < start:  # a compressed file can only be read from its beginning
+            position = (number, chunk.number)
+            if position < start:  # a compressed file can only be read from its beginning
                 continue
             if not chunks:
-                first = (number, chunk.number)
+                first = position
             chunks.append(chunk)
             numbers.append(number)
             size += chunk.size
@@ -142,13 +142,10 @@ class ParcelEncoder:
 
     def _encode(self, paragraphs: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Tokens of all, tokens of each sentence, sentences of each paragraph."""
-        parts = [self._encode_sentences(batch) for batch in _batches(paragraphs)]
-        if not parts:
-            return (
-                np.zeros(0, dtype=self._dtype),
-                np.zeros(0, dtype=np.int64),
-                np.zeros(0, dtype=np.int64),
-            )
+        parts = [
+            self._encode_sentences(paragraphs[at : at + _BATCH_PARAGRAPHS])
+            for at in range(0, max(len(paragraphs), 1), _BATCH_PARAGRAPHS)
+        ]
         tokens, lengths, sentences = zip(*parts, strict=True)
         return (
             np.concatenate(tokens, dtype=self._dtype, casting="unsafe"),
@@ -160,13 +157,6 @@ class ParcelEncoder:
 def token_dtype(vocab_size: int) -> str:
     """The smallest type that holds every token id: token_dtype(30000) -> "uint16"."""
     return "uint16" if vocab_size <= 2**16 else "uint32"
-
-
-def _batches(paragraphs: list[str]) -> Iterable[list[str]]:
-    return (
-        paragraphs[at : at + _BATCH_PARAGRAPHS]
-        for at in range(0, len(paragraphs), _BATCH_PARAGRAPHS)
-    )
 
 
 class _SentenceEncoder:

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from litebert.data.bad_rows import BadRowPolicy, BadRows
-from litebert.data.corpus import CorpusFile, CorpusOptions
+from litebert.data.chunks import CorpusFile
+from litebert.data.corpus import CorpusOptions
 from litebert.data.encode import CorpusPosition, Encoded, Parcel, parcels
 from litebert.data.journal import Journal, Record, shard_name
 from litebert.data.runners import Run

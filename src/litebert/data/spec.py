@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Int
 
-from litebert.checks import shorten
+from litebert.checks import check_choice, check_number, shorten
 from litebert.errors import ConfigError
 from litebert.packing import num_special
 from litebert.recipes.pretrain import Cutting, OneSegment, Order, check_shares
@@ -56,11 +56,7 @@ class ExampleSpec:
 
     def __post_init__(self) -> None:
         for name, choices in (("order", Order), ("one_segment", OneSegment), ("cutting", Cutting)):
-            if getattr(self, name) not in get_args(choices):
-                raise ConfigError(
-                    f"{name} is one of {', '.join(get_args(choices))}; got "
-                    f"{shorten(getattr(self, name))}"
-                )
+            check_choice(self, name, get_args(choices))
         bounds: tuple[tuple[str, float, float], ...] = (
             ("max_length", 5, _MAX_LENGTH),
             ("short_probability", 0, 1),
@@ -71,11 +67,7 @@ class ExampleSpec:
             ("heldout_fraction", 0, 0.5),
         )
         for name, low, high in bounds:
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(
-                    f"{name} is a number from {low:g} to {high:g}; got "
-                    f"{shorten(getattr(self, name))}"
-                )
+            check_number(self, name, low, high)
         for name in ("max_masked", "copies"):
             number = getattr(self, name)
             if number is not None and number < 1:

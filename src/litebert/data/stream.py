@@ -81,9 +81,7 @@ class Stream:
         shards = Shards.open(folder)
         arrays = [shards.arrays(number) for number in range(len(shards))]
         vocabulary = Vocabulary.of(shards.tokenizer(), random_specials=spec.random_specials)
-        return cls(
-            arrays, vocabulary, spec, seed=seed, split=split, folder=Path(folder).resolve()
-        )
+        return cls(arrays, vocabulary, spec, seed=seed, split=split, folder=Path(folder).resolve())
 
     def at(self, max_length: int | None = None, *, mask_fraction: float | None = None) -> "Stream":
         """The same text at another length or mask fraction. At another length its epochs have
