@@ -131,19 +131,14 @@ class BadRows:
             f"first: {self.first}",
         )
 
-    def finish(self) -> None:
-        """Publish the quarantine file, if there is one."""
+    def close(self, *, failed: bool = False) -> None:
+        """Publish the quarantine file, if there is one; remove it where the reading `failed`."""
         if self._file is not None:
             self._file.close()
-            publish(self._temporary, self._path)
-            self._lock.close()
-            self._file = None
-
-    def abandon(self) -> None:
-        """Remove it."""
-        if self._file is not None:
-            self._file.close()
-            self._temporary.unlink(missing_ok=True)
+            if failed:
+                self._temporary.unlink(missing_ok=True)
+            else:
+                publish(self._temporary, self._path)
             self._lock.close()
             self._file = None
 
@@ -151,7 +146,7 @@ class BadRows:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.finish() if error is None else self.abandon()
+        self.close(failed=error is not None)
 
     def _write(self, location: Location, reason: str, row: object) -> None:
         if self._file is None:

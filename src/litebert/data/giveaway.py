@@ -54,9 +54,9 @@ def _at_sentence_edge(texts: "Texts", positions: Int[np.ndarray, " n"]) -> np.nd
     return is_edge
 
 
-def accuracy(stream: "Stream", *, epoch: int = 0, limit: int = 200_000) -> float:
+def accuracy(stream: "Stream", *, limit: int = 200_000) -> float:
     """Right answers on a third of the documents by a regression fitted on the others."""
-    inputs, labels, documents = features(stream, epoch=epoch, limit=limit)
+    inputs, labels, documents = features(stream, limit=limit)
     unseen = is_heldout(documents, 1 / 3)
     model = fit(inputs[~unseen], labels[~unseen])
     return float(np.mean((expand(inputs[unseen]) @ model > 0) == labels[unseen]))
@@ -72,13 +72,13 @@ def expand(inputs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
 
 
 def fit(
-    inputs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], *, steps: int = 12
+    inputs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, " m"]:
     """Weights of a logistic regression by Newton's method, held small by a slight ridge."""
     wide = expand(inputs)
     weights = np.zeros(wide.shape[1])
     ridge = 1e-4 * len(labels) * np.eye(len(weights))
-    for _ in range(steps):
+    for _ in range(12):
         chance = 1 / (1 + np.exp(-np.clip(wide @ weights, -30, 30)))
         slope = wide.T @ (chance - labels) + ridge @ weights
         curve = (wide * (chance * (1 - chance))[:, None]).T @ wide + ridge

@@ -168,7 +168,7 @@ class _OpenShard:
     def finish(self, end: CorpusPosition) -> Record:
         """Publish the shard, unless it has no token; its record."""
         self._finished = True
-        self._bad.finish()
+        self._bad.close()
         if not self.num_tokens:
             self._remove_files()
             return self._record(end, {})
@@ -206,7 +206,7 @@ class _OpenShard:
         """Remove the temporary files, unless the shard is finished."""
         if not self._finished:
             self._remove_files()
-            self._bad.abandon()
+            self._bad.close(failed=True)
 
     def _remove_files(self) -> None:
         for file in self._files.values():
