@@ -15,10 +15,10 @@ import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from litebert.protobuf import read_fields
 from litebert.text.normalize import TextRules, clean
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import VocabularyConfig, train_tokenizer
-from litebert.text.vocabulary import _fields
 from tests.helpers.text import made_lines
 
 RULES = [
@@ -234,10 +234,10 @@ def made_tokenizer(scores: Mapping[str, float], like: Tokenizer) -> Tokenizer:
             + bytes([kinds.get(token, 1)])
         )
         model += b"\x0a" + _sized(field)
-    for number, value in _fields(like.model):
+    for number, value in read_fields(like.model):
         if number in (2, 3):
-            assert isinstance(value, bytes)
-            model += bytes([number << 3 | 2]) + _sized(value)
+            assert isinstance(value, slice)
+            model += bytes([number << 3 | 2]) + _sized(like.model[value])
     return Tokenizer(model)
 
 

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from litebert.checks import shorten
 from litebert.convert.crc32c import crc32c, masked
 from litebert.errors import ConversionError
+from litebert.protobuf import read_fields, read_varint
 
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _MAX_INDEX_BYTES = 1 << 20
@@ -32,8 +33,6 @@ _MAX_TENSORS = 10_000
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5
 _COMPRESSIONS = {0: "none", 1: "snappy"}
-_FIXED_BYTES = {1: 8, 5: 4}
-"""Size of a protocol buffer's value by wire type, for the two types of fixed size."""
 _DTYPES: dict[int, str] = {
     1: "<f4", 2: "<f8", 3: "<i4", 4: "<u1", 5: "<i2", 6: "<i1", 9: "<i8", 10: "|b1",
     17: "<u2", 19: "<f2", 22: "<u4", 23: "<u8",
@@ -48,7 +47,7 @@ _OTHER_DTYPES = {
     21: "variant",
 }
 _Fields = dict[int, list[int | bytes]]
-"""Values of a protocol buffer by field number."""
+"""Values of a protocol buffer by field number: numbers as int, the rest as bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +74,16 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
 
     def __init__(self, prefix: str | Path) -> None:
         self.prefix = Path(prefix)
-        table = _read_table(_read_index(self.prefix.with_name(self.prefix.name + ".index")))
-        self._num_shards = _num_shards(table.pop(b"", None))
-        self._entries = {
-            key.decode("utf-8", errors="backslashreplace"): _entry(value)
-            for key, value in table.items()
-        }
+        index = _read_index(self.prefix.with_name(self.prefix.name + ".index"))
+        try:
+            table = _read_table(index)
+            self._num_shards = _num_shards(table.pop(b"", None))
+            self._entries = {
+                key.decode("utf-8", errors="backslashreplace"): _entry(value)
+                for key, value in table.items()
+            }
+        except ValueError as error:
+            raise ConversionError(f"the checkpoint index is damaged: {error}") from error
         self._shards: dict[int, npt.NDArray[np.uint8]] = {}
         # of unused tensors too: a truncated file is a bad copy
         for name, entry in self._entries.items():
@@ -194,7 +197,7 @@ def _num_shards(message: bytes | None) -> int:
     """The number of data files, from the header."""
     if message is None:
         raise ConversionError("the checkpoint index has no header: damaged, or of another kind")
-    fields = _read_fields(message)
+    fields = _fields(message)
     if _integer(fields, 2) != 0:
         raise ConversionError(
             "the checkpoint was written on a big-endian machine, which is not read here"
@@ -203,7 +206,7 @@ def _num_shards(message: bytes | None) -> int:
 
 
 def _entry(message: bytes) -> _Entry:
-    fields = _read_fields(message)
+    fields = _fields(message)
     return _Entry(
         dtype=_integer(fields, 1),
         shape=tuple(
@@ -239,8 +242,8 @@ def _read_table(data: bytes) -> dict[bytes, bytes]:
 
 
 def _block_handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    offset, position = _read_varint(data, position)
-    size, position = _read_varint(data, position)
+    offset, position = read_varint(data, position)
+    size, position = read_varint(data, position)
     return (offset, size), position
 
 
@@ -275,9 +278,9 @@ def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     key = b""
     position = 0
     while position < end:
-        shared, position = _read_varint(block, position)
-        unshared, position = _read_varint(block, position)
-        value_size, position = _read_varint(block, position)
+        shared, position = read_varint(block, position)
+        unshared, position = read_varint(block, position)
+        value_size, position = read_varint(block, position)
         if shared > len(key) or position + unshared + value_size > end:
             raise ConversionError("a key of the checkpoint index runs past its block: damaged")
         key = key[:shared] + block[position : position + unshared]
@@ -288,46 +291,10 @@ def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         raise ConversionError("a block of the checkpoint index does not end where it says: damaged")
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A base-128 number and the position after it: _read_varint(b"\\xac\\x02", 0) -> (300, 2)."""
-    value = 0
-    for count in range(10):
-        if position >= len(data):
-            break
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << (7 * count)
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, position
-    raise ConversionError("a number in the checkpoint index runs past its end: the file is damaged")
-
-
-def _read_fields(message: bytes) -> _Fields:
-    """The values of a protocol buffer: varints and fixed sizes as int, the rest as bytes."""
+def _fields(message: bytes) -> _Fields:
     fields: _Fields = {}
-    position = 0
-    while position < len(message):
-        tag, position = _read_varint(message, position)
-        number, wire_type = tag >> 3, tag & 7
-        value: int | bytes
-        if wire_type == 0:
-            value, position = _read_varint(message, position)
-        elif wire_type == 2 or wire_type in _FIXED_BYTES:
-            size = _FIXED_BYTES.get(wire_type, 0)
-            if not size:
-                size, position = _read_varint(message, position)
-            if position + size > len(message):
-                raise ConversionError(
-                    "a field of the checkpoint index runs past its end: the file is damaged"
-                )
-            raw = message[position : position + size]
-            position += size
-            value = int.from_bytes(raw, "little") if wire_type in _FIXED_BYTES else raw
-        else:
-            raise ConversionError(
-                f"a field of the checkpoint index has the unknown wire type {wire_type}: damaged"
-            )
-        fields.setdefault(number, []).append(value)
+    for number, value in read_fields(message):
+        fields.setdefault(number, []).append(message[value] if isinstance(value, slice) else value)
     return fields
 
 
@@ -348,4 +315,4 @@ def _messages(fields: _Fields, number: int) -> list[_Fields]:
         raise ConversionError(
             f"field {number} of the checkpoint index should hold a message: the file is damaged"
         )
-    return [_read_fields(value) for value in values if isinstance(value, bytes)]
+    return [_fields(value) for value in values if isinstance(value, bytes)]

@@ -71,9 +71,7 @@ def expand(inputs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
     )
 
 
-def fit(
-    inputs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"]
-) -> Float[np.ndarray, " m"]:
+def fit(inputs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
     """Weights of a logistic regression by Newton's method, held small by a slight ridge."""
     wide = expand(inputs)
     weights = np.zeros(wide.shape[1])

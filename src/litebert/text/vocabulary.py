@@ -1,18 +1,18 @@
 """A SentencePiece model in, what it holds out: its description, special tokens, word starts, and
 tokens that are split after encoding. Damaged files are refused with the reason.
 
-SentencePiece's Python package exposes neither the normalizer's table nor the model's type, and
-reading its protobuf by generated code would need one more dependency. The wire format of the few
-fields that are read takes a page.
+SentencePiece's Python package exposes neither the normalizer's table nor the model's type, so the
+few fields that are needed are read from the file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import sentencepiece
 
 from litebert.errors import DataError
+from litebert.protobuf import read_fields
 from litebert.shapes import Int
 
 Ids = Int[np.ndarray, " tokens"]
@@ -47,16 +47,16 @@ def describe(model: bytes, source: str) -> ModelDescription:
     """Read the description out of a serialized model; `source` names the file in errors."""
     num_tokens, trainer, normalizer = 0, None, None
     try:
-        for number, value in _fields(model):
+        for number, value in read_fields(model):
             if number == 1:
                 num_tokens += 1
                 if num_tokens > MAX_TOKENS:
                     raise damaged(source, f"it holds more than {MAX_TOKENS:,} tokens")
-            elif number == 2 and isinstance(value, bytes):
-                trainer = dict(_fields(value))
-            elif number == 3 and isinstance(value, bytes):
-                normalizer = dict(_fields(value))
-    except (IndexError, ValueError):
+            elif number == 2 and isinstance(value, slice):
+                trainer = _fields(model[value])
+            elif number == 3 and isinstance(value, slice):
+                normalizer = _fields(model[value])
+    except ValueError:
         raise damaged(source, "it ends early or is not a SentencePiece model") from None
     if not num_tokens or trainer is None or normalizer is None:
         raise damaged(source, "its vocabulary, trainer or normalizer part is missing")
@@ -84,44 +84,12 @@ def damaged(source: str, reason: str) -> DataError:
     )
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The (field number, value) pairs of one protobuf message; numbers of a fixed width come as
-    bytes."""
-    at, end = 0, len(message)
-    while at < end:
-        key, at = _varint(message, at)
-        kind = key & 7
-        value: int | bytes
-        if kind == 0:
-            value, at = _varint(message, at)
-        else:
-            if kind == 2:
-                size, at = _varint(message, at)
-            elif kind in (1, 5):
-                size = 8 if kind == 1 else 4
-            else:
-                raise ValueError(f"wire type {kind}")
-            value = message[at : at + size]
-            at += size
-            if at > end:
-                raise ValueError("cut off")
-        yield key >> 3, value
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    byte = message[at]
-    at += 1
-    if byte < 128:
-        return byte, at
-    value, shift = byte & 127, 7
-    while shift < 64:
-        byte = message[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    raise ValueError("a number of more than 64 bits")
+def _fields(message: bytes) -> dict[int, int | bytes]:
+    """The fields of a protobuf message by number, the last of several."""
+    return {
+        number: message[value] if isinstance(value, slice) else value
+        for number, value in read_fields(message)
+    }
 
 
 def special_ids(
