@@ -33,6 +33,36 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_erf": F.gelu,
     "relu": F.relu,
 }
+DEFAULTS: dict[str, Any] = {
+    "vocab_size": 30_000,
+    "embedding_size": 128,
+    "embedding_bands": (),
+    "embedding_band_factor": 4,
+    "hidden_size": 768,
+    "num_layers": 12,
+    "plan": None,
+    "adapter_rank": 0,
+    "reversible": False,
+    "num_attention_heads": 12,
+    "ffn_size": 3072,
+    "activation": "gelu_tanh",
+    "norm": "post",
+    "positions": "learned",
+    "rotary_base": 10_000.0,
+    "max_positions": 512,
+    "num_segments": 2,
+    "embedding_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "attention_output_dropout": 0.0,
+    "ffn_dropout": 0.0,
+    "classifier_dropout": 0.0,
+    "joint_span": False,
+    "norm_epsilon": 1e-12,
+    "init_std": 0.02,
+    "pooler": True,
+    "hf_compat": False,
+}
+"""What a config holds."""
 Rotation = tuple[Tensor, Tensor]
 """Cosine and sine, (batch or 1, 1, tokens, half a head)."""
 
@@ -52,68 +82,15 @@ class LitebertConfig(PretrainedConfig):
         "initializer_range": "init_std",
     }
 
-    def __init__(
-        self,
-        *,
-        vocab_size: int = 30_000,
-        embedding_size: int = 128,
-        embedding_bands: list[int] | tuple[int, ...] = (),
-        embedding_band_factor: int = 4,
-        hidden_size: int = 768,
-        num_layers: int = 12,
-        plan: list[list[int]] | None = None,
-        adapter_rank: int = 0,
-        reversible: bool = False,
-        num_attention_heads: int = 12,
-        ffn_size: int = 3072,
-        activation: str = "gelu_tanh",
-        norm: str = "post",
-        positions: str = "learned",
-        rotary_base: float = 10_000.0,
-        max_positions: int = 512,
-        num_segments: int = 2,
-        embedding_dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        attention_output_dropout: float = 0.0,
-        ffn_dropout: float = 0.0,
-        classifier_dropout: float = 0.0,
-        joint_span: bool = False,
-        norm_epsilon: float = 1e-12,
-        init_std: float = 0.02,
-        pooler: bool = True,
-        hf_compat: bool = False,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, **settings: Any) -> None:
         """`plan` says for each layer in turn which attention and which feed-forward network it
-        applies. The settings of litebert that it follows from are among the `kwargs`."""
-        self.vocab_size = vocab_size
-        self.embedding_size = embedding_size
-        self.embedding_bands = list(embedding_bands)
-        self.embedding_band_factor = embedding_band_factor
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.plan = plan or [[0, 0]] * num_layers
-        self.adapter_rank = adapter_rank
-        self.reversible = reversible
-        self.num_attention_heads = num_attention_heads
-        self.ffn_size = ffn_size
-        self.activation = activation
-        self.norm = norm
-        self.positions = positions
-        self.rotary_base = rotary_base
-        self.max_positions = max_positions
-        self.num_segments = num_segments
-        self.embedding_dropout = embedding_dropout
-        self.attention_dropout = attention_dropout
-        self.attention_output_dropout = attention_output_dropout
-        self.ffn_dropout = ffn_dropout
-        self.classifier_dropout = classifier_dropout
-        self.joint_span = joint_span
-        self.norm_epsilon = norm_epsilon
-        self.init_std = init_std
-        self.pooler = pooler
-        self.hf_compat = hf_compat
-        super().__init__(**kwargs)
+        applies. The settings of litebert that it follows from are kept beside it."""
+        own = {name: settings.pop(name, default) for name, default in DEFAULTS.items()}
+        own["embedding_bands"] = list(own["embedding_bands"])
+        own["plan"] = own["plan"] or [[0, 0]] * own["num_layers"]
+        for name, value in own.items():
+            setattr(self, name, value)
+        super().__init__(**settings)
 
 
 class BandedEmbedding(nn.Module):
