@@ -20,11 +20,13 @@ from litebert.convert.settings import (
     ARCHITECTURES,
     HEAD_CLASSES,
     as_default,
+    config_errors,
     label_settings,
     read_head,
+    settings_head,
 )
 from litebert.convert.weights import StoredWeight, check_layers, load_named
-from litebert.errors import ConfigError, ConversionError
+from litebert.errors import ConversionError
 from litebert.model.model import bare_model
 
 MODEL_TYPE = "litebert"
@@ -35,7 +37,7 @@ MODELING_FILE = Path(__file__).with_name("modeling_litebert.py")
 
 def custom_settings(config: ModelConfig) -> dict[str, Any]:
     """config.json for modeling_litebert.py."""
-    tasks = task_heads(config)
+    tasks = [head for head in config.heads if head.kind not in ("masked", "order")]
     if len(tasks) > 1:
         there = ", ".join(head.kind for head in tasks)
         raise ConversionError(
@@ -43,7 +45,7 @@ def custom_settings(config: ModelConfig) -> dict[str, Any]:
             "model for each"
         )
     kinds = frozenset(head.kind for head in tasks or config.heads)
-    settings_head = next((head for head in config.heads if head.kind != "masked"), None)
+    described = settings_head(config)
     classes = {
         f"AutoModel{name.removeprefix('Model')}": f"{MODELING_FILE.stem}.{PREFIX}{name}"
         for name in ARCHITECTURES
@@ -54,11 +56,11 @@ def custom_settings(config: ModelConfig) -> dict[str, Any]:
         "model_type": MODEL_TYPE,
         **config.encoder.to_dict(),
         "plan": [list(owners) for owners in config.encoder.plan()],
-        "classifier_dropout": settings_head.dropout if settings_head else 0.0,
+        "classifier_dropout": described.dropout if described else 0.0,
         "joint_span": kinds == {"joint_span"},
         "pad_token_id": 0,
         "dtype": "float32",
-        **label_settings(settings_head),
+        **label_settings(described),
     }
 
 
@@ -79,17 +81,10 @@ def read_custom(
     encoder = _read_encoder(data)
     encoder = replace(encoder, activation=activation or encoder.activation)
     heads = tuple(_read_head(data, kind) for kind in _kinds(data, stored))
-    try:
+    with config_errors():
         config = ModelConfig(encoder=encoder, heads=heads)
-    except ConfigError as error:
-        raise ConversionError(f"the config cannot be used: {error}") from error
     check_layers(config, stored)
     return config, load_named(config, custom_names(config), stored)
-
-
-def task_heads(config: ModelConfig) -> list[HeadConfig]:
-    """The heads that are not of pretraining."""
-    return [head for head in config.heads if head.kind not in ("masked", "order")]
 
 
 def _custom_name(ours: str) -> str:
@@ -109,10 +104,8 @@ def _read_encoder(data: Mapping[str, Any]) -> EncoderConfig:
         for field in fields(EncoderConfig)
         if field.name in data
     }
-    try:
+    with config_errors():
         encoder = EncoderConfig.from_dict(known)
-    except ConfigError as error:
-        raise ConversionError(f"the config cannot be used: {error}") from error
     if [list(owners) for owners in encoder.plan()] != data.get("plan"):
         raise ConversionError(
             "the config's plan is not the one that its num_layers and share give; it was changed "
@@ -143,8 +136,6 @@ def _kinds(data: Mapping[str, Any], stored: Mapping[str, StoredWeight]) -> list[
 def _read_head(data: Mapping[str, Any], kind: HeadKind) -> HeadConfig:
     if kind == "masked":
         return HeadConfig(kind=kind)
-    try:
-        head = read_head(data, "bert", kind)
+    head = read_head(data, "bert", kind)
+    with config_errors():
         return replace(head, dropout=as_default(data.get("classifier_dropout", 0.0), 0.0))
-    except ConfigError as error:
-        raise ConversionError(f"the config cannot be used: {error}") from error

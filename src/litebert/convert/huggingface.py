@@ -18,10 +18,15 @@ from litebert.checks import shorten
 from litebert.config import POOLED_HEADS, Activation, EncoderConfig, HeadKind, ModelConfig
 from litebert.convert.custom_code import MODEL_TYPE, read_custom
 from litebert.convert.names import DECODERS, HEADS, MAPPING
-from litebert.convert.settings import ARCHITECTURES, Family, read_encoder, read_head
+from litebert.convert.settings import (
+    ARCHITECTURES,
+    Family,
+    read_encoder,
+    read_head,
+    read_object,
+)
 from litebert.convert.weights import Imported, StoredWeight, rename, stored_weights
-from litebert.errors import CheckpointError, ConversionError
-from litebert.files import read_json
+from litebert.errors import ConversionError
 
 FAMILIES: dict[Family, str] = {"albert": "Albert", "bert": "Bert"}
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
@@ -49,7 +54,7 @@ def read_huggingface(
     """The model of a Hugging Face folder; `hf_compat` keeps all its deviations from the paper, not
     only those that the weights need."""
     folder = Path(folder)
-    data = _read_config(folder)
+    data = read_object(folder / "config.json")
     if data.get("model_type") == MODEL_TYPE:
         with stored_weights(folder, allow_pickle=allow_pickle) as stored:
             config, weights = read_custom(data, stored, activation=activation)
@@ -93,13 +98,6 @@ def _widened(stored: dict[str, StoredWeight]) -> tuple[str, ...]:
     dtypes = ", ".join(sorted({weight.dtype for weight in stored.values()} - {"F32"}))
     note = f"weights stored as {dtypes} were widened to float32, which is exact"
     return (note,) if dtypes else ()
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        return read_json(folder / "config.json")
-    except CheckpointError as error:
-        raise ConversionError(str(error)) from error
 
 
 def _class(data: dict[str, Any], folder: Path) -> tuple[Family, str | None]:

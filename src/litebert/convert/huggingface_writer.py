@@ -15,15 +15,10 @@ import torch
 from torch import Tensor
 
 from litebert.config import EncoderConfig, HeadConfig, HeadKind, ModelConfig
-from litebert.convert.custom_code import (
-    MODEL_TYPE,
-    MODELING_FILE,
-    custom_names,
-    custom_settings,
-)
+from litebert.convert.custom_code import MODEL_TYPE, MODELING_FILE, custom_names, custom_settings
 from litebert.convert.huggingface import FAMILIES
 from litebert.convert.names import Foreign, foreign_names
-from litebert.convert.settings import HEAD_CLASSES, Family, write_settings
+from litebert.convert.settings import HEAD_CLASSES, Family, settings_head, write_settings
 from litebert.storage.checkpoint import write_model
 
 _WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
@@ -69,8 +64,10 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor]) -> Huggin
         return replace(written, notes=(*written.notes, _EXITS_NOTE))
     if why_custom(config) is None:
         return _to_plain(config, weights)
-    described = describe_class(config)
-    note = f"the folder has its own {MODELING_FILE.name}: transformers loads it {described}"
+    note = (
+        f"the folder has its own {MODELING_FILE.name}: transformers loads it "
+        f"{describe_class(config)}"
+    )
     settings = custom_settings(config)
     prefix = "encoder." if settings["architectures"] != ["LitebertModel"] else ""
     renamed = _renamed(weights, custom_names(config), prefix)
@@ -81,8 +78,7 @@ def describe_class(config: ModelConfig) -> str:
     """As what transformers loads a model with this config, for a sentence."""
     reason = why_custom(config)
     if reason is None:
-        name = FAMILIES[_family(config.encoder)] + HEAD_CLASSES[_kinds(config)]
-        return f"as {name}"
+        return f"as {FAMILIES[_family(config.encoder)]}{HEAD_CLASSES[_kinds(config)]}"
     return (
         f"with trust_remote_code=True, since {reason} (models of the recipe {PLAIN_RECIPE} load as "
         "AlbertModel)"
@@ -115,7 +111,7 @@ def _to_plain(config: ModelConfig, weights: Mapping[str, Tensor]) -> HuggingFace
     architecture = HEAD_CLASSES[_kinds(config)]
     encoder = config.encoder
     family = _family(encoder)
-    head = _settings_head(config.heads)
+    head = settings_head(config)
     notes = _training_notes(encoder, head, family)
     settings = {"architectures": [FAMILIES[family] + architecture]} | write_settings(
         encoder, family, head
@@ -123,11 +119,8 @@ def _to_plain(config: ModelConfig, weights: Mapping[str, Tensor]) -> HuggingFace
     weights = dict(weights)
     if architecture in _WITHOUT_POOLER and encoder.pooler:
         encoder = replace(encoder, pooler=False)
-        weights = {
-            name: tensor
-            for name, tensor in weights.items()
-            if not name.startswith("encoder.pooler.")
-        }
+        for name in ("encoder.pooler.weight", "encoder.pooler.bias"):
+            del weights[name]
         notes.append(
             f"the pooler is left out: {FAMILIES[family]}{architecture} has none and does not need "
             "it"
@@ -172,11 +165,6 @@ def _renamed(
         .contiguous()
         for ours, foreign in names.items()
     }
-
-
-def _settings_head(heads: tuple[HeadConfig, ...]) -> HeadConfig | None:
-    """The head whose labels and dropout go into Hugging Face's config."""
-    return next((head for head in heads if head.kind != "masked"), None)
 
 
 def _training_notes(encoder: EncoderConfig, head: HeadConfig | None, family: Family) -> list[str]:

@@ -5,12 +5,22 @@ Keys are read by whitelist, with the defaults of Hugging Face's class. A value t
 computation and has no counterpart here is refused; keys without effect on it are ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 from litebert.checks import shorten
-from litebert.config import LABELED_HEADS, Activation, EncoderConfig, HeadConfig, HeadKind
-from litebert.errors import ConfigError, ConversionError
+from litebert.config import (
+    LABELED_HEADS,
+    Activation,
+    EncoderConfig,
+    HeadConfig,
+    HeadKind,
+    ModelConfig,
+)
+from litebert.errors import CheckpointError, ConfigError, ConversionError
+from litebert.files import read_json
 
 Family = Literal["albert", "bert"]
 
@@ -66,6 +76,21 @@ DEFAULTS: dict[Family, dict[str, Any]] = {
 }
 """The keys that are read, with the defaults of Hugging Face's classes."""
 
+_KEYS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "ffn_size": "intermediate_size",
+    "attention_output_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "max_positions": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "init_std": "initializer_range",
+    "norm_epsilon": "layer_norm_eps",
+}
+"""Hugging Face's key of each setting that both families have."""
+
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "is_decoder": (False, None),
     "add_cross_attention": (False, None),
@@ -92,6 +117,23 @@ _FOREIGN_ACTIVATIONS: dict[Activation, str] = {
 }
 
 
+@contextmanager
+def config_errors() -> Iterator[None]:
+    """ConversionError where a config that was read cannot be one of ours."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConversionError(f"the config cannot be used: {error}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a foreign model; ConversionError where there is none."""
+    try:
+        return read_json(path)
+    except CheckpointError as error:
+        raise ConversionError(str(error)) from error
+
+
 def read_encoder(
     data: Mapping[str, Any],
     family: Family,
@@ -116,33 +158,19 @@ def read_encoder(
         raise ConversionError(
             f"the config says hidden_act = {shorten(act)}; known are {', '.join(activations)}"
         )
-    try:
+    with config_errors():
         return EncoderConfig(
-            vocab_size=values["vocab_size"],
-            embedding_size=values["embedding_size"]
-            if family == "albert"
-            else values["hidden_size"],
-            hidden_size=values["hidden_size"],
-            num_layers=values["num_hidden_layers"],
-            num_attention_heads=values["num_attention_heads"],
-            ffn_size=values["intermediate_size"],
+            **{ours: values[theirs] for ours, theirs in _KEYS.items()},
+            embedding_size=values.get("embedding_size", values["hidden_size"]),
             share="all" if family == "albert" else "none",
             num_groups=values.get("num_hidden_groups", 1),
             layers_per_group=values.get("inner_group_num", 1),
             activation=activation or activations[act],
             embedding_dropout=values["hidden_dropout_prob"],
-            attention_dropout=values["attention_probs_dropout_prob"],
-            attention_output_dropout=values["hidden_dropout_prob"],
             ffn_dropout=values["hidden_dropout_prob"],
-            norm_epsilon=values["layer_norm_eps"],
-            max_positions=values["max_position_embeddings"],
-            num_segments=values["type_vocab_size"],
-            init_std=values["initializer_range"],
             pooler=pooler,
             hf_compat=hf_compat,
         )
-    except ConfigError as error:
-        raise ConversionError(f"the config cannot be used: {error}") from error
 
 
 def read_head(
@@ -171,12 +199,9 @@ def read_head(
         kind == "order" and family == "albert" and hf_compat
     )
     labels = tuple(names) if kind in LABELED_HEADS else ()
-    try:
-        return HeadConfig(
-            kind=kind, labels=labels, dropout=_head_dropout(data, family) if has_dropout else 0.0
-        )
-    except ConfigError as error:
-        raise ConversionError(f"the config cannot be used: {error}") from error
+    dropout = _head_dropout(data, family) if has_dropout else 0.0
+    with config_errors():
+        return HeadConfig(kind=kind, labels=labels, dropout=dropout)
 
 
 def _label_names(data: Mapping[str, Any]) -> list[str]:
@@ -201,24 +226,16 @@ def _label_names(data: Mapping[str, Any]) -> list[str]:
 
 
 def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
-    key = "classifier_dropout_prob" if family == "albert" else "classifier_dropout"
-    value = data.get(key, DEFAULTS[family][key])
-    return as_default(
-        data.get("hidden_dropout_prob", DEFAULTS[family]["hidden_dropout_prob"])
-        if value is None
-        else value,
-        0.0,
-    )
+    values = {**DEFAULTS[family], **data}
+    value = values["classifier_dropout_prob" if family == "albert" else "classifier_dropout"]
+    return as_default(values["hidden_dropout_prob"] if value is None else value, 0.0)
 
 
 def as_default(value: Any, default: Any) -> Any:
     """The 0 or 1 of released configs as a float where a float belongs; anything else unchanged, for
     the checks."""
-    return (
-        float(value)
-        if type(value) is int and isinstance(default, float) and value in (0, 1)
-        else value
-    )
+    is_whole = type(value) is int and value in (0, 1)
+    return float(value) if is_whole and isinstance(default, float) else value
 
 
 def write_settings(
@@ -227,18 +244,10 @@ def write_settings(
     """Hugging Face's config.json for this encoder, with dropout and labels of `head`."""
     data: dict[str, Any] = {
         "model_type": family,
-        "vocab_size": encoder.vocab_size,
-        "hidden_size": encoder.hidden_size,
-        "num_hidden_layers": encoder.num_layers,
-        "num_attention_heads": encoder.num_attention_heads,
-        "intermediate_size": encoder.ffn_size,
-        "hidden_act": _FOREIGN_ACTIVATIONS[encoder.activation],
-        "hidden_dropout_prob": encoder.attention_output_dropout,
-        "attention_probs_dropout_prob": encoder.attention_dropout,
-        "max_position_embeddings": encoder.max_positions,
-        "type_vocab_size": encoder.num_segments,
+        **{theirs: getattr(encoder, ours) for ours, theirs in _KEYS.items()},
         "initializer_range": float(encoder.init_std),
         "layer_norm_eps": float(encoder.norm_epsilon),
+        "hidden_act": _FOREIGN_ACTIVATIONS[encoder.activation],
         "pad_token_id": 0,
         "tie_word_embeddings": True,
         "dtype": "float32",
@@ -262,17 +271,17 @@ def write_settings(
 
 def label_settings(head: HeadConfig | None) -> dict[str, Any]:
     """Hugging Face's keys for the outputs of a head."""
-    if head and head.kind == "regress":
-        return {
-            "problem_type": "regression",
-            "id2label": {"0": "LABEL_0"},
-            "label2id": {"LABEL_0": 0},
-        }
-    if not head or not head.labels:
+    if not head or not (head.labels or head.kind == "regress"):
         return {}
-    kind = {"problem_type": "multi_label_classification"} if head.kind == "multilabel" else {}
-    return {
-        "id2label": {str(index): label for index, label in enumerate(head.labels)},
-        "label2id": {label: index for index, label in enumerate(head.labels)},
-        **kind,
+    labels = head.labels or ("LABEL_0",)
+    problems = {"regress": "regression", "multilabel": "multi_label_classification"}
+    kind = {"problem_type": problems[head.kind]} if head.kind in problems else {}
+    return kind | {
+        "id2label": {str(index): label for index, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
     }
+
+
+def settings_head(config: ModelConfig) -> HeadConfig | None:
+    """The head whose labels and dropout go into Hugging Face's config."""
+    return next((head for head in config.heads if head.kind != "masked"), None)

@@ -15,10 +15,9 @@ import torch
 from litebert.checks import shorten
 from litebert.config import POOLED_HEADS, Activation, HeadConfig, HeadKind, ModelConfig
 from litebert.convert.bundle import Bundle
-from litebert.convert.settings import GOOGLE_ACTIVATIONS, read_encoder
+from litebert.convert.settings import GOOGLE_ACTIVATIONS, read_encoder, read_object
 from litebert.convert.weights import Imported, StoredWeight, rename
-from litebert.errors import CheckpointError, ConversionError
-from litebert.files import read_json
+from litebert.errors import ConversionError
 
 _CONFIGS = ("albert_config.json", "config.json")
 _OPTIMIZER = re.compile(
@@ -80,10 +79,7 @@ def read_google(
 def _read_config(folder: Path) -> dict[str, Any]:
     for name in _CONFIGS:
         if (folder / name).is_file():
-            try:
-                return read_json(folder / name)
-            except CheckpointError as error:
-                raise ConversionError(str(error)) from error
+            return read_object(folder / name)
     raise ConversionError(
         f"{folder} has no {_CONFIGS[0]}; copy the one that came with the checkpoint beside it"
     )

@@ -22,8 +22,9 @@ from torch import Tensor
 from litebert.checks import shorten
 from litebert.config import ModelConfig
 from litebert.convert.names import Foreign, Style, foreign_names, num_owners
-from litebert.errors import CheckpointError, ConversionError
-from litebert.files import check_regular, read_json, utf8_path
+from litebert.convert.settings import read_object
+from litebert.errors import ConversionError
+from litebert.files import check_regular, utf8_path
 from litebert.model.model import Model, bare_model
 
 _SAFETENSORS = "model.safetensors"
@@ -186,10 +187,7 @@ def _files(folder: Path, name: str) -> list[Path]:
     index = folder / f"{name}.index.json"
     if not index.is_file():
         return []
-    try:
-        weight_map = read_json(index).get("weight_map")
-    except CheckpointError as error:
-        raise ConversionError(str(error)) from error
+    weight_map = read_object(index).get("weight_map")
     if (
         not isinstance(weight_map, dict)
         or not weight_map
