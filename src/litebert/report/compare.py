@@ -8,7 +8,7 @@ from litebert.report.charts import Chart, choose_charts, one_measure_each
 from litebert.report.draw import Series, draw
 from litebert.report.figures import best_index, measure_names
 from litebert.report.lines import LineTable
-from litebert.report.markup import cell, count, escape, measure, spaced, table
+from litebert.report.markup import cell, count, escape, measure, row_head, spaced, table
 from litebert.report.run import RunData
 from litebert.report.scores import compared_scores
 from litebert.report.settings import differences_section
@@ -83,7 +83,7 @@ def _last_table(runs: Sequence[RunData]) -> str:
         ]
         for name in names:
             value = measure(name, values[name]) if name in values else "—"
-            row.append(cell(value, class_="best") if best[name] == i else cell(value))
+            row.append(cell(value, "best" if best[name] == i else ""))
         rows.append(row)
     head = ["run", "state", "steps", "tokens", "time", "tokens/s", *map(spaced, names)]
     note = (
@@ -140,14 +140,15 @@ def _equal_table(runs: Sequence[RunData]) -> str:
     if not names or len(budgets) < len(runs) or max(budgets) < 1.02 * min(budgets):
         return ""
     budget = min(budgets)
-    values = [[_at(run, name, budget) for run in runs] for name in names]
     rows = []
-    for name, row in zip(names, values, strict=True):
+    for name in names:
+        row = [_at(run, name, budget) for run in runs]
         best = _best_beyond_noise(runs, name, row)
-        cells = [cell(measure(name, value) if math.isfinite(value) else "—") for value in row]
-        if best is not None:
-            cells[best] = cell(measure(name, row[best]), class_="best")
-        rows.append([cell(spaced(name), "th", scope="row"), *cells])
+        cells = [
+            cell(measure(name, value) if math.isfinite(value) else "—", "best" if i == best else "")
+            for i, value in enumerate(row)
+        ]
+        rows.append([row_head(spaced(name)), *cells])
     note = (
         f"At equal tokens: {count(budget)}, where the shortest run was last evaluated; between "
         "evaluations by a straight line"
@@ -163,9 +164,7 @@ def _at(run: RunData, name: str, tokens: float) -> float:
         if x >= tokens * 0.999:
             if i == 0:
                 return known[0].values[name] if x <= tokens * 1.001 else math.nan
-            before, fraction = (
-                known[i - 1].values[name],
-                (tokens - xs[i - 1]) / (x - xs[i - 1] or 1),
-            )
+            before = known[i - 1].values[name]
+            fraction = (tokens - xs[i - 1]) / (x - xs[i - 1] or 1)
             return before + min(fraction, 1.0) * (known[i].values[name] - before)
     return math.nan

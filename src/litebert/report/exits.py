@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from litebert.report.draw import HEIGHT, WIDTH
-from litebert.report.markup import cell, escape, number, table
+from litebert.report.markup import cell, escape, number, row_head, table
 from litebert.report.run import DevResults
 from litebert.tasks.scores.score import printed, printed_interval
 
@@ -57,7 +57,7 @@ def _row(name: str, criterion: str, each: dict[str, Any]) -> list[str]:
     if isinstance(ends, list) and len(ends) == 2 and all(map(_is_number, ends)):
         interval = (ends[0], ends[1])
     return [
-        cell(criterion, "th", scope="row"),
+        row_head(criterion),
         cell(f"{each['threshold']:.12g}"),
         cell(f"{each['dev_mean_depth']:.2f}"),
         cell(printed(name, each["dev_score"])),

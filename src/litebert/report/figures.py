@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from litebert.report.charts import STAGE_COLUMNS, lasting_changes
 from litebert.report.draw import Mark
 from litebert.report.lines import evenly_spaced, last_level
-from litebert.report.markup import cell, count, escape, measure, number, spaced, table
+from litebert.report.markup import cell, count, escape, measure, number, row_head, spaced, table
 from litebert.report.run import DevResults, EvalPoint, Event, RunData
 from litebert.report.settings import parse_recipe
 from litebert.tasks.scores.score import printed, printed_interval
@@ -136,12 +136,12 @@ def evaluations_table(run: RunData) -> str:
     rows = []
     for i in sorted(chosen, reverse=True):
         each = run.evaluations[i]
-        row = [cell(f"{each.step:,}", "th", scope="row")]
+        row = [row_head(f"{each.step:,}")]
         row += [cell(count(positions["tokens"][i]))] if "tokens" in positions else []
         row += [cell(duration(positions["seconds"][i]))] if "seconds" in positions else []
         for name in names:
             value = measure(name, each.values[name]) if name in each.values else "—"
-            row.append(cell(value, class_="best") if best[name] == i else cell(value))
+            row.append(cell(value, "best" if best[name] == i else ""))
         rows.append(row)
     head = [
         "steps",
@@ -187,7 +187,7 @@ def events_table(run: RunData) -> str:
     """Events and stage changes, oldest first."""
     events = _timeline(run)
     rows = [
-        [cell(f"{event.step:,}", "th", scope="row"), cell(event.kind), cell(event.message)]
+        [row_head(f"{event.step:,}"), cell(event.kind), cell(event.message)]
         for event in (events[i] for i in evenly_spaced(len(events), _MAX_ROWS))
     ]
     left_out = len(events) - len(rows)

@@ -22,23 +22,28 @@ def escape(value: object, limit: int = 400) -> str:
     return html.escape(plain.translate(_UNSEEN))
 
 
-def cell(value: object, kind: str = "td", **attributes: str) -> str:
-    """A table's cell of plain text."""
-    return f"<{kind}{_attributes(attributes)}>{escape(value)}</{kind}>"
+def cell(value: object, kind: str = "") -> str:
+    """A table's cell of plain text; `kind` is its class in page.css."""
+    return f'<td class="{kind}">{escape(value)}</td>' if kind else f"<td>{escape(value)}</td>"
+
+
+def row_head(value: object) -> str:
+    """The first cell of a row, which names it."""
+    return f'<th scope="row">{escape(value)}</th>'
 
 
 def table(head: list[str], rows: list[list[str]], *, numbers: bool = True) -> str:
     """A table that scrolls within its box; `head` is plain text, `rows` hold finished cells."""
-    top = "".join(cell(name, "th", scope="col") for name in head)
+    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     kind = "scroll numbers" if numbers else "scroll"
     html = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="{kind}" tabindex="0">{html}</div>'
 
 
-def fold(title: str, body: str, *, open: bool = False) -> str:
+def fold(title: str, body: str) -> str:
     """A section that opens and closes."""
-    return f"<details{' open' if open else ''}><summary>{escape(title)}</summary>{body}</details>"
+    return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
 def display(value: Any) -> str:
@@ -52,12 +57,6 @@ def display(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(display, value)) or "none"
     return str(value)
-
-
-def _attributes(attributes: dict[str, str]) -> str:
-    return "".join(
-        f' {name.rstrip("_")}="{html.escape(value)}"' for name, value in attributes.items()
-    )
 
 
 def number(value: float) -> str:
@@ -75,11 +74,8 @@ def count(value: float) -> str:
     """61.4 M, 12.5 k, 850."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
-            return (
-                f"{value / size:.3g} {unit}"
-                if value < 999.5 * size
-                else f"{value / size:,.0f} {unit}"
-            )
+            digits = ".3g" if value < 999.5 * size else ",.0f"
+            return f"{value / size:{digits}} {unit}"
     return f"{value:.4g}"
 
 

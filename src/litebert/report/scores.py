@@ -3,10 +3,10 @@ slice, with the confusion of labels; of several runs their median and spread.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from litebert.report.markup import cell, escape, fold, spaced, table
+from litebert.report.markup import cell, escape, fold, row_head, spaced, table
 from litebert.report.run import DevResults, RunData
 from litebert.tasks.scores.evaluation import Evaluation
 from litebert.tasks.scores.score import LESS_IS_BETTER, SliceScores, printed, printed_interval
@@ -28,21 +28,17 @@ def scores_section(dev: DevResults) -> str:
     evaluation = dev.evaluation
     first = evaluation.task.scores[0]
     baseline = dev.result.get("majority_baseline", dev.result.get("chance"))
+    majority = printed(first, baseline) if isinstance(baseline, int | float) else ""
     rows = []
     for name, value in evaluation.scores.items():
-        row = [
-            cell(spaced(name), "th", scope="row"),
-            cell(printed(name, value), class_="best" if name == first else ""),
-        ]
-        row.append(cell(printed_interval(name, evaluation.intervals.get(name))))
-        row.append(
-            cell(
-                printed(name, baseline)
-                if name == first and isinstance(baseline, int | float)
-                else ""
-            )
+        rows.append(
+            [
+                row_head(spaced(name)),
+                cell(printed(name, value), "best" if name == first else ""),
+                cell(printed_interval(name, evaluation.intervals.get(name))),
+                cell(majority if name == first else ""),
+            ]
         )
-        rows.append(row)
     head = ["score", "times 100", "95 % interval", "majority baseline"]
     note = (
         f"{evaluation.num_examples:,} examples of dev. The interval (Wilson's for a proportion, "
@@ -75,19 +71,15 @@ def compared_scores(runs: Sequence[RunData]) -> str:
     rows = []
     for row, (run, evaluation) in enumerate(scored):
         cells = [
-            cell(printed(name, evaluation.scores[name]), class_="best" if best[name] == row else "")
+            cell(printed(name, evaluation.scores[name]), "best" if best[name] == row else "")
             for name in names
         ]
-        rows.append([cell(run, "th", scope="row"), *cells])
+        rows.append([row_head(run), *cells])
     if len(scored) > 2:
         columns = {name: [evaluation.scores[name] for _, evaluation in scored] for name in names}
         for title, of in (("median", statistics.median), ("standard deviation", statistics.stdev)):
-            rows.append(
-                [
-                    cell(title, "th", scope="row"),
-                    *(cell(printed(name, of(columns[name]))) for name in names),
-                ]
-            )
+            cells = [cell(printed(name, of(column))) for name, column in columns.items()]
+            rows.append([row_head(title), *cells])
     head = ["run", *map(spaced, names)]
     note = (
         "Bold: best beyond noise, its 95 % interval above all others."
@@ -102,20 +94,13 @@ def _slices(names: Sequence[str], overall: dict[str, float], slices: Sequence[Sl
     """A row for each slice, and one for all of them to compare with."""
     seen = dict.fromkeys(name for each in slices for name in each.scores)
     names = [name for name in names if name in seen] or list(seen)
-    rows = []
-    for each in slices:
-        cells = [
-            cell(printed(name, each.scores[name]) if name in each.scores else "—") for name in names
-        ]
-        rows.append([cell(each.name, "th", scope="row"), cell(f"{each.num_examples:,}"), *cells])
-    total = sum(each.num_examples for each in slices)
-    rows.append(
-        [
-            cell("all", "th", scope="row"),
-            cell(f"{total:,}"),
-            *(cell(printed(name, overall[name]) if name in overall else "—") for name in names),
-        ]
-    )
+
+    def row(title: str, count: int, scores: Mapping[str, float]) -> list[str]:
+        cells = [cell(printed(name, scores[name]) if name in scores else "—") for name in names]
+        return [row_head(title), cell(f"{count:,}"), *cells]
+
+    rows = [row(each.name, each.num_examples, each.scores) for each in slices]
+    rows.append(row("all", sum(each.num_examples for each in slices), overall))
     return table(["", "examples", *map(spaced, names)], rows)
 
 
@@ -127,10 +112,10 @@ def _confusion(dev: DevResults) -> str:
     rows = []
     for label, row in counts.items():
         cells = [
-            cell(f"{count:,}", class_="right" if is_square and name == label else "")
+            cell(f"{count:,}", "right" if is_square and name == label else "")
             for name, count in row.items()
         ]
-        rows.append([cell(label, "th", scope="row"), *cells, cell(f"{sum(row.values()):,}")])
+        rows.append([row_head(label), *cells, cell(f"{sum(row.values()):,}")])
     columns = next(iter(counts.values()))
     head = ["truth ↓, predicted →" if is_square else "", *map(spaced, columns), "all"]
     what = "labels, by words" if dev.evaluation.task.kind == "tag" else "labels"
@@ -139,11 +124,9 @@ def _confusion(dev: DevResults) -> str:
 
 def _threshold(dev: DevResults) -> str:
     value: Any = dev.result.get("null_threshold")
-    return (
-        escape(f" No answer is given where the null score exceeds {value:.4g}.")
-        if isinstance(value, int | float)
-        else ""
-    )
+    if not isinstance(value, int | float):
+        return ""
+    return f" No answer is given where the null score exceeds {value:.4g}."
 
 
 def _best(name: str, evaluations: Sequence[Evaluation]) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from litebert.errors import LitebertError
 from litebert.recipes import NAMED, PretrainRecipe, current_names
-from litebert.report.markup import cell, display, escape, fold, table
+from litebert.report.markup import cell, display, escape, fold, row_head, table
 from litebert.report.run import RunData
 
 _MAX_SETTINGS = 400
@@ -76,45 +76,39 @@ def recipe_section(run: RunData) -> str:
         return '<p class="quiet">The run has no recipe.json yet.</p>'
     nearest = _nearest_recipe(run.recipe)
     if nearest is None:
-        rows = [
-            [cell(name, "th", scope="row"), cell(display(value))] for name, value in own.items()
-        ]
-        return table(["setting", "value"], rows, numbers=False)
+        return _plain_table("setting", "value", own)
     base_name, base = nearest
     rows, marked = [], []
     absent = {name: _ABSENT for name in base if name.startswith("overrides.") and name not in own}
     for name, value in (own | absent).items():
         other = base.get(name, _ABSENT)
         differs = (name in base or name.startswith("overrides.")) and other != value
-        value_cell = cell(_display(value), class_="changed") if differs else cell(_display(value))
         rows.append(
             [
-                cell(name, "th", scope="row"),
-                value_cell,
-                cell(_display(other) if differs else "", class_="quiet"),
+                row_head(name),
+                cell(_display(value), "changed" if differs else ""),
+                cell(_display(other) if differs else "", "quiet"),
             ]
         )
         marked += rows[-1:] if differs else []
     word = "setting differs" if len(marked) == 1 else "settings differ"
     summary = f"{len(marked)} {word} from it" if marked else "nothing differs from it"
     head = f"<p>The nearest named recipe is <b>{escape(base_name)}</b>; {summary}.</p>"
-    top = table(["setting", "this run", base_name], marked, numbers=False) if marked else ""
-    return (
-        head
-        + top
-        + fold(
-            f"All {len(rows)} settings",
-            table(["setting", "this run", base_name], rows, numbers=False),
-        )
-    )
+    names = ["setting", "this run", base_name]
+    top = table(names, marked, numbers=False) if marked else ""
+    return head + top + fold(f"All {len(rows)} settings", table(names, rows, numbers=False))
 
 
 def environment_section(run: RunData) -> str:
-    own = list(islice(_flatten(run.environment), _MAX_SETTINGS))
+    own = dict(islice(_flatten(run.environment), _MAX_SETTINGS))
     if not own:
         return '<p class="quiet">The run has no environment.json yet.</p>'
-    rows = [[cell(name, "th", scope="row"), cell(display(value))] for name, value in own]
-    return table(["what", "value"], rows, numbers=False)
+    return _plain_table("what", "value", own)
+
+
+def _plain_table(name: str, value: str, settings: Mapping[str, Any]) -> str:
+    rows = [[row_head(key), cell(display(each))] for key, each in settings.items()]
+    return table([name, value], rows, numbers=False)
 
 
 def differences_section(runs: Sequence[RunData]) -> str:
@@ -124,33 +118,20 @@ def differences_section(runs: Sequence[RunData]) -> str:
         ("recipes", [_settings(run.recipe) for run in runs]),
         ("environments", [dict(_flatten(run.environment)) for run in runs]),
     ):
-        html += f"<h3>What differs in the {what}</h3>" + _difference_table(
-            [run.name for run in runs], settings, f"The {what} are the same."
+        rows = [
+            [row_head(name), *(cell(_display(each.get(name, _ABSENT))) for each in settings)]
+            for name in _differing_names(settings)[:_MAX_SETTINGS]
+        ]
+        html += f"<h3>What differs in the {what}</h3>" + (
+            table(["setting", *(run.name for run in runs)], rows, numbers=False)
+            if rows
+            else f'<p class="quiet">The {what} are the same.</p>'
         )
     return html
 
 
-def _difference_table(
-    names: Sequence[str], settings: Sequence[Mapping[str, Any]], same: str
-) -> str:
-    differing = _differing_names(settings)[:_MAX_SETTINGS]
-    if not differing:
-        return f'<p class="quiet">{escape(same)}</p>'
-    rows = [
-        [
-            cell(name, "th", scope="row"),
-            *(cell(_display(each.get(name, _ABSENT))) for each in settings),
-        ]
-        for name in differing
-    ]
-    return table(["setting", *names], rows, numbers=False)
-
-
-class _Absent:
-    """A setting that a file does not have; unlike none."""
-
-
-_ABSENT = _Absent()
+_ABSENT = object()
+"""A setting that a file does not have; unlike none."""
 
 
 def _display(value: Any) -> str:
