@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from litebert.report.markup import is_share
 from litebert.report.run import RunData
@@ -37,60 +38,44 @@ class Chart:
         return is_share(self.train or self.heldout[0])
 
 
-_CHANCE = (0.5, "chance")
+def _chart(name: str, title: str = "", *also: str, **looks: Any) -> Chart:
+    """A measure in training and on held-out text, with others on held-out text."""
+    return Chart(title=title or _title(name), train=name, heldout=(name, *also), **looks)
+
+
+def _title(name: str) -> str:
+    words = name.replace("_", " ")
+    return {"sop": "SOP", "nsp": "NSP"}.get(words[:3], words[:1].upper() + words[1:3]) + words[3:]
+
 
 _KNOWN_CHARTS = (
-    Chart(title="Masked-token loss", train="masked_loss", heldout=("masked_loss",)),
-    Chart(title="Loss", train="loss", heldout=("loss",)),
-    Chart(title="Score", heldout=("score",)),
-    Chart(
-        title="Masked-token accuracy",
-        train="masked_accuracy",
-        heldout=("masked_accuracy",),
-        zero=True,
-    ),
-    Chart(title="Accuracy", train="accuracy", heldout=("accuracy",)),
-    Chart(title="F1", heldout=("f1",)),
-    Chart(title="Exact match", heldout=("exact",)),
-    Chart(title="Matthews' correlation", heldout=("matthews",)),
-    Chart(title="Pearson's correlation", heldout=("pearson",)),
-    Chart(title="Spearman's correlation", heldout=("spearman",)),
+    _chart("masked_loss", "Masked-token loss"),
+    _chart("loss"),
+    _chart("score"),
+    _chart("masked_accuracy", "Masked-token accuracy", zero=True),
+    _chart("accuracy"),
+    _chart("f1"),
+    _chart("exact", "Exact match"),
+    _chart("matthews", "Matthews' correlation"),
+    _chart("pearson", "Pearson's correlation"),
+    _chart("spearman", "Spearman's correlation"),
     Chart(
         title="Order accuracy",
         train="order_accuracy",
         heldout=("sop_accuracy", "nsp_accuracy"),
-        guide=_CHANCE,
+        guide=(0.5, "chance"),
     ),
-    Chart(
-        title="Order loss",
-        train="order_loss",
-        heldout=("order_loss", "sop_loss", "nsp_loss"),
-        guide=(math.log(2), "chance, ln 2"),
-    ),
-    Chart(title="Detection loss", train="detection_loss", heldout=("detection_loss",)),
-    Chart(
-        title="Detection accuracy",
-        train="detection_accuracy",
-        heldout=("detection_accuracy",),
-    ),
-    Chart(
-        title="Detection recall and precision",
-        train="detection_recall",
-        heldout=("detection_recall", "detection_precision"),
-        zero=True,
-    ),
-    Chart(
-        title="Fraction of tokens replaced",
-        train="replaced_fraction",
-        heldout=("replaced_fraction",),
-        zero=True,
-    ),
-    Chart(title="Learning rate", train="learning_rate", zero=True),
-    Chart(title="Gradient norm, before clipping", train="gradient_norm", log=True),
-    Chart(title="Tokens per second", train=SPEED, zero=True),
-    Chart(title="Perplexity", heldout=("perplexity",), log=True),
+    _chart("order_loss", "", "sop_loss", "nsp_loss", guide=(math.log(2), "chance, ln 2")),
+    _chart("detection_loss"),
+    _chart("detection_accuracy"),
+    _chart("detection_recall", "Detection recall and precision", "detection_precision", zero=True),
+    _chart("replaced_fraction", "Fraction of tokens replaced", zero=True),
+    _chart("learning_rate", zero=True),
+    _chart("gradient_norm", "Gradient norm, before clipping", log=True),
+    _chart(SPEED, zero=True),
+    _chart("perplexity", log=True),
 )
-
+_KNOWN_COLUMNS = {chart.train for chart in _KNOWN_CHARTS}
 _AXIS_COLUMNS = frozenset({"step", "epoch", "tokens", "seconds"})
 """Columns that are axes, not curves."""
 
@@ -107,7 +92,7 @@ def choose_charts(runs: Iterable[RunData]) -> list[Chart]:
         columns.discard(chart.train or "")
         names.difference_update(chart.heldout)
     if [chart.title for chart in charts[:2]] == ["Masked-token loss", "Loss"]:
-        charts.insert(len(charts), replace(charts.pop(1), title="Sum of the losses"))
+        charts.append(replace(charts.pop(1), title="Sum of the losses"))
     for name in sorted(columns | names):
         heldout = (name,) if name in names else ()
         charts.append(
@@ -118,16 +103,18 @@ def choose_charts(runs: Iterable[RunData]) -> list[Chart]:
 
 def one_measure_each(charts: Iterable[Chart]) -> list[Chart]:
     """For a comparison: one measure a chart, since colors tell runs apart there."""
-    split = []
-    for chart in charts:
-        if len(chart.heldout) < 2:
-            split.append(chart)
-        else:
-            split += [
+    return [
+        each
+        for chart in charts
+        for each in (
+            [
                 replace(chart, title=_title(name), train=None, heldout=(name,))
                 for name in chart.heldout
             ]
-    return split
+            if len(chart.heldout) > 1
+            else [chart]
+        )
+    ]
 
 
 def _columns(runs: Iterable[RunData]) -> set[str]:
@@ -174,18 +161,6 @@ def _names(runs: Iterable[RunData]) -> set[str]:
         for run in runs
         for each in run.evaluations
         for name, value in each.values.items()
-        if math.isfinite(value)
+        if math.isfinite(value) and not name.endswith("_tokens")
     }
-    return {
-        name
-        for name in finite - _AXIS_COLUMNS
-        if name not in STAGE_COLUMNS and not name.endswith("_tokens")
-    }
-
-
-_KNOWN_COLUMNS = {chart.train for chart in _KNOWN_CHARTS}
-
-
-def _title(name: str) -> str:
-    words = name.replace("_", " ")
-    return {"sop": "SOP", "nsp": "NSP"}.get(words[:3], words[:1].upper() + words[1:3]) + words[3:]
+    return finite - _AXIS_COLUMNS - set(STAGE_COLUMNS)

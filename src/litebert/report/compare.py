@@ -37,14 +37,12 @@ def _series(chart: Chart, runs: Sequence[RunData], lines: LineTable) -> list[Ser
     held out."""
     series = []
     for i, run in enumerate(runs):
-        color = i % (2 * _COLORS)
+        color, is_faint = i % (2 * _COLORS), bool(chart.heldout)
         heldout = lines.heldout(run, i, chart.heldout[0]) if chart.heldout else None
         train = lines.train(run, i, chart.train) if chart.train else None
         if train is not None:
             series.append(
-                Series(
-                    line=train, label="training", color=color, faint=bool(chart.heldout), band=False
-                )
+                Series(line=train, label="training", color=color, faint=is_faint, band=False)
             )
         if heldout is not None:
             series.append(Series(line=heldout, label="held out", color=color))

@@ -8,7 +8,7 @@ page shows one of them.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from litebert.report.charts import Chart
 from litebert.report.lines import Line
@@ -42,6 +42,11 @@ class Series:
     """Thin: training beside held-out text where runs are compared."""
     band: bool = True
     """Whether its lowest and highest records are drawn behind it."""
+
+    @property
+    def kind(self) -> str:
+        """Its class in page.css."""
+        return "faint" if self.faint else "held" if self.line.is_heldout else "trained"
 
 
 @dataclass(frozen=True)
@@ -109,13 +114,8 @@ def draw(
 
 def _make_y_axis(chart: Chart, series: Sequence[Series]) -> _YAxis | None:
     values = [value for each in series for value in each.line.values]
-    values += [
-        value
-        for each in series
-        if each.line.band and each.band
-        for pair in each.line.band
-        for value in pair
-    ]
+    bands = [each.line.band or [] for each in series if each.band]
+    values += [value for band in bands for pair in band for value in pair]
     finite = sorted(value for value in values if math.isfinite(value))
     if not finite:
         return None
@@ -171,27 +171,21 @@ def _curve(each: Series, axis: str, highest: float, y_axis: _YAxis) -> str:
     path = "".join(
         _path([(across[i], y_axis.unit(line.values[i])) for i in stretch]) for stretch in stretches
     )
-    band = "" if line.band is None or not each.band else _band(line, across, y_axis)
-    kind = "faint" if each.faint else "held" if line.is_heldout else "trained"
-    drawn = f'{band}<path class="{kind}" d="{path}"/>'
+    band = _band(line.band, across, y_axis) if line.band and each.band else ""
+    drawn = f'{band}<path class="{each.kind}" d="{path}"/>'
     if line.is_heldout and len(line.values) <= _DOTS:
-        dots = "".join(
-            f"M{across[i]} {y_axis.unit(line.values[i])}h.1"
-            for stretch in stretches
-            for i in stretch
-        )
+        dots = "".join(f"M{across[i]} {y_axis.unit(line.values[i])}h.1" for i in chain(*stretches))
         drawn += f'<path class="dots" d="{dots}"/>'
     return drawn
 
 
-def _band(line: Line, across: list[int], y_axis: _YAxis) -> str:
-    assert line.band is not None
+def _band(band: list[tuple[float, float]], across: list[int], y_axis: _YAxis) -> str:
     # flat: each record has its own point
-    flat = all(low == high for low, high in line.band if math.isfinite(low))
+    flat = all(low == high for low, high in band if math.isfinite(low))
     path = ""
-    for stretch in _finite([low for low, _ in line.band]):
-        upper = [(across[i], y_axis.unit(line.band[i][1])) for i in stretch]
-        lower = [(across[i], y_axis.unit(line.band[i][0])) for i in reversed(stretch)]
+    for stretch in _finite([low for low, _ in band]):
+        upper = [(across[i], y_axis.unit(band[i][1])) for i in stretch]
+        lower = [(across[i], y_axis.unit(band[i][0])) for i in reversed(stretch)]
         path += _path(upper) if flat else _path(upper + lower) + "Z"
     return f'<path class="{"raw" if flat else "band"}" d="{path}"/>'
 
@@ -261,8 +255,8 @@ def _legend(series: Sequence[Series]) -> str:
         return ""
     seen: dict[str, str] = {}
     for each in series:
-        kind = "faint" if each.faint else "held" if each.line.is_heldout else "trained"
-        seen.setdefault(each.label, f'<li class="c{each.color} {kind}">{escape(each.label)}</li>')
+        item = f'<li class="c{each.color} {each.kind}">{escape(each.label)}</li>'
+        seen.setdefault(each.label, item)
     return f'<ul class="legend">{"".join(seen.values())}</ul>'
 
 

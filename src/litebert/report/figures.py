@@ -14,38 +14,12 @@ from litebert.tasks.scores.score import printed, printed_interval
 from litebert.train.progress import duration
 
 _MAX_ROWS = 200
-_FIRST = (
-    "score",
-    "masked_loss",
-    "masked_accuracy",
-    "perplexity",
-    "sop_accuracy",
-    "nsp_accuracy",
-    "order_loss",
-    "f1",
-    "exact",
-    "matthews",
-    "pearson",
-    "spearman",
-    "accuracy",
-    "loss",
-)
+_NAMES = """score masked_loss masked_accuracy perplexity sop_accuracy nsp_accuracy order_loss f1
+    exact matthews pearson spearman accuracy loss"""
+_FIRST = tuple(_NAMES.split())
 """Measures in the order in which a reader asks for them; others follow by name."""
-_HIGHER_IS_BETTER = frozenset(
-    {
-        "accuracy",
-        "f1",
-        "exact",
-        "precision",
-        "recall",
-        "score",
-        "correlation",
-        "pearson",
-        "spearman",
-        "matthews",
-        "mcc",
-    }
-)
+_WORDS = "accuracy f1 exact precision recall score correlation pearson spearman matthews mcc"
+_HIGHER_IS_BETTER = frozenset(_WORDS.split())
 """Last words of measures of which more is better."""
 _SEVERE = ("skip", "roll", "stop", "diverge", "nan", "memory", "disk")
 
@@ -75,8 +49,7 @@ def key_figures(run: RunData) -> str:
                 best = _best(run.evaluations, name, is_running=run.state == "running")
                 figures.append((f"held-out {spaced(name)}", measure(name, last[name]), best))
     elif "loss" in run.columns:
-        column = run.columns["loss"]
-        level = last_level(column)
+        level = last_level(run.columns["loss"])
         figures.append(("training loss", number(level), "not evaluated yet"))
     planned = _planned_steps(run)
     figures.append(("steps", f"{run.steps:,}", f"of {planned:,}" if planned else ""))
@@ -84,8 +57,7 @@ def key_figures(run: RunData) -> str:
     if tokens:
         figures.append(("tokens", count(tokens), "padding included"))
     if seconds:
-        left = _left(run, planned)
-        figures.append(("time in steps", duration(seconds), left))
+        figures.append(("time in steps", duration(seconds), _left(run, planned)))
     if tokens and seconds:
         figures.append(("tokens per second", count(tokens / seconds), "mean"))
     items = "".join(
@@ -106,21 +78,15 @@ def _dev_figures(dev: DevResults) -> list[tuple[str, str, str]]:
     return figures
 
 
-def _lower_is_better(name: str) -> bool | None:
-    """None where that is not known."""
-    last = name.rsplit("_", 1)[-1]
-    if last in ("loss", "perplexity", "error"):
-        return True
-    return False if last in _HIGHER_IS_BETTER else None
-
-
 def best_index(name: str, values: Sequence[float]) -> int | None:
-    """Index of the best value; None where higher or lower is not known to be better."""
-    lower = _lower_is_better(name)
-    finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
-    if lower is None or not finite:
-        return None
-    return min(finite)[1] if lower else max(finite, key=lambda pair: (pair[0], -pair[1]))[1]
+    """Index of the first best value; None where higher or lower is not known to be better."""
+    last = name.rsplit("_", 1)[-1]
+    finite = [i for i, value in enumerate(values) if math.isfinite(value)]
+    if last in ("loss", "perplexity", "error"):
+        return min(finite, key=lambda i: values[i], default=None)
+    if last in _HIGHER_IS_BETTER:
+        return max(finite, key=lambda i: values[i], default=None)
+    return None
 
 
 def evaluations_table(run: RunData) -> str:
@@ -143,14 +109,11 @@ def evaluations_table(run: RunData) -> str:
             value = measure(name, each.values[name]) if name in each.values else "—"
             row.append(cell(value, "best" if best[name] == i else ""))
         rows.append(row)
-    head = [
-        "steps",
-        *(["tokens"] if "tokens" in positions else []),
-        *(["time"] if "seconds" in positions else []),
-        *map(spaced, names),
-    ]
+    head = ["steps"]
+    head += ["tokens"] if "tokens" in positions else []
+    head += ["time"] if "seconds" in positions else []
     left_out = len(run.evaluations) - len(chosen)
-    return table(head, rows) + _left_out(left_out, len(run.evaluations))
+    return table([*head, *map(spaced, names)], rows) + _left_out(left_out, len(run.evaluations))
 
 
 def _stage_changes(run: RunData) -> list[Event]:
@@ -190,8 +153,7 @@ def events_table(run: RunData) -> str:
         [row_head(f"{event.step:,}"), cell(event.kind), cell(event.message)]
         for event in (events[i] for i in evenly_spaced(len(events), _MAX_ROWS))
     ]
-    left_out = len(events) - len(rows)
-    note = _left_out(left_out, len(events))
+    note = _left_out(len(events) - len(rows), len(events))
     again = (
         f"<p>{run.num_repeated:,} steps were repeated after a return to a snapshot; the curves "
         "show the last time.</p>"
@@ -210,10 +172,11 @@ def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
     """A measure of each; NaN where sequences had another length than in the last evaluation, since
     the two are not comparable."""
     length = evaluations[-1].values.get("sequence_length")
-    alike = [each.values.get("sequence_length") == length for each in evaluations]
     return [
-        each.values.get(name, math.nan) if same else math.nan
-        for each, same in zip(evaluations, alike, strict=True)
+        each.values.get(name, math.nan)
+        if each.values.get("sequence_length") == length
+        else math.nan
+        for each in evaluations
     ]
 
 

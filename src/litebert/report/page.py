@@ -60,11 +60,8 @@ def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -
     runs = [read_run(run) for folder in folders for run in _seeds(Path(folder))]
     for run, name in zip(runs, _names(runs), strict=True):
         run.name = name
-    path = (
-        Path(out)
-        if out is not None
-        else (Path(folders[0]) if len(folders) == 1 else Path()) / "report.html"
-    )
+    default = (Path(folders[0]) if len(folders) == 1 else Path()) / "report.html"
+    path = default if out is None else Path(out)
     if path.is_dir():
         raise ConfigError(
             f"{path} is a folder; --out takes the file to write, such as {path / 'report.html'}"
@@ -149,12 +146,8 @@ def _switch(runs: Sequence[RunData]) -> str:
         for axis in axes
     )
     choices = "".join(f'<label for="x-{axis}">{words[axis]}</label>' for axis in axes)
-    links = '<a href="#compare">comparison</a>' if len(runs) > 1 else ""
-    links += (
-        "".join(f'<a href="#run-{i}">{escape(run.name, 60)}</a>' for i, run in enumerate(runs))
-        if len(runs) > 1
-        else ""
-    )
+    names = [f'<a href="#run-{i}">{escape(run.name, 60)}</a>' for i, run in enumerate(runs)]
+    links = '<a href="#compare">comparison</a>' + "".join(names) if len(runs) > 1 else ""
     return (
         f'{buttons}<nav class="top"><span class="choice">curves over {choices}</span>'
         f'<span class="links">{links}</span></nav>'

@@ -118,13 +118,8 @@ class RunData:
         """The state in status.json (finished, running, interrupted, diverged …), or silent where it
         is running but nothing was written for long."""
         state = str(self.status.get("state", "unknown"))
-        if (
-            state == "running"
-            and self.idle_seconds is not None
-            and self.idle_seconds > 900 + 20 * self.step_seconds
-        ):
-            return "silent"
-        return state
+        is_silent = (self.idle_seconds or 0.0) > 900 + 20 * self.step_seconds
+        return "silent" if state == "running" and is_silent else state
 
     @property
     def steps(self) -> int:
@@ -136,14 +131,8 @@ class RunData:
 
     def total(self, name: str) -> float:
         """The last value of tokens or seconds, which count from the run's start; 0 without any."""
-        return next(
-            (
-                value
-                for value in reversed(self.columns.get(name, array("d")))
-                if math.isfinite(value)
-            ),
-            0.0,
-        )
+        column = reversed(self.columns.get(name, array("d")))
+        return next((value for value in column if math.isfinite(value)), 0.0)
 
     @cached_property
     def axes(self) -> dict[str, list[float]]:
@@ -172,18 +161,13 @@ class RunData:
             self._add_step(step, record)
         elif kind == "evaluation":
             values = {name: value for name, value in _numbers(record).items() if name != "step"}
-            if values.get("score") in [
-                value for name, value in values.items() if name not in ("score", *AXES)
-            ]:
+            others = [value for name, value in values.items() if name not in ("score", *AXES)]
+            if values.get("score") in others:
                 del values["score"]  # the same number is there under its own name
             self.evaluations.append(EvalPoint(step=step, values=values))
         elif kind == "event":
-            event = Event(
-                step=step,
-                kind=str(record.get("event", "event")),
-                message=str(record.get("message", "")),
-            )
-            self.events.append(event)
+            name, message = str(record.get("event", "event")), str(record.get("message", ""))
+            self.events.append(Event(step=step, kind=name, message=message))
         elif kind == "examples" and isinstance(record.get("examples"), list):
             self.examples.append(record)
 
