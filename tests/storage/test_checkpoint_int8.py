@@ -100,10 +100,10 @@ def test_an_unknown_storage_and_infinite_weights_are_refused(
     ):
         checkpoint.save(tmp_path / "m", weights="int4")  # type: ignore[arg-type]
     checkpoint.model.encoder.embedding.norm.bias.data[3] = float("inf")
-    with pytest.raises(
-        CheckpointError, match=r"encoder\.embedding\.norm\.bias holds numbers that are not finite"
-    ):
-        checkpoint.save(tmp_path / "m", weights="int8")
+    wrong = r"encoder\.embedding\.norm\.bias holds numbers that are not finite; was the run healthy"
+    for weights in ("int8", "bfloat16"):
+        with pytest.raises(CheckpointError, match=wrong):
+            checkpoint.save(tmp_path / "m", weights=weights)
     assert not (tmp_path / "m").exists()
 
 

@@ -17,14 +17,7 @@ from litebert.convert.huggingface_writer import to_huggingface
 from litebert.convert.tensorflow import read_google
 from litebert.convert.weights import Imported
 from litebert.errors import CheckpointError, ConfigError, ConversionError
-from litebert.files import (
-    MANIFEST,
-    has_manifest,
-    read_json,
-    to_json,
-    verify_folder,
-    write_folder,
-)
+from litebert.files import MANIFEST, has_manifest, read_json, to_json, verify_folder, write_folder
 from litebert.storage.checkpoint import (
     FORMAT,
     Checkpoint,
@@ -33,14 +26,12 @@ from litebert.storage.checkpoint import (
     read_task,
     write_task,
 )
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer import CONFIG_FILE, MODEL_FILE, Tokenizer
 
 Kind = Literal["litebert", "huggingface", "google"]
 Target = Literal["litebert", "huggingface"]
 
-SPIECE = "spiece.model"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-GOOGLE_SPIECES = ("30k-clean.model", SPIECE)
+_GOOGLE_MODELS = ("30k-clean.model", MODEL_FILE)
 _WORDPIECE_NOTE = (
     "its vocabulary (vocab.txt) is WordPiece, which litebert does not read: only the weights were "
     "converted"
@@ -113,18 +104,17 @@ def convert_folder(
             )
         imported, tokenizer = _read(kind, source, options)
         _check_tokenizer(imported, tokenizer)
+        write = _to_litebert if to == "litebert" else _to_huggingface
         if is_taken:  # by the same conversion, whose process was killed when it had finished?
             with tempfile.TemporaryDirectory(prefix="litebert-") as temporary:
                 again = Path(temporary) / "model"
-                notes = imported.notes + _TARGETS[to](again, imported, tokenizer, options)
+                notes = write(again, imported, tokenizer, options)
                 if (again / MANIFEST).read_bytes() != (target / MANIFEST).read_bytes():
                     raise _taken(target)
             verify_folder(target)
         else:
-            notes = imported.notes + _TARGETS[to](target, imported, tokenizer, options)
-    except (
-        OSError
-    ) as error:  # permissions, a full disk, a long name: the system's words say it best
+            notes = write(target, imported, tokenizer, options)
+    except OSError as error:  # permissions, a full disk: the system's words say it best
         raise ConversionError(f"converting {source} to {target} failed: {error}") from error
     return Conversion(
         source=kind,
@@ -133,7 +123,7 @@ def convert_folder(
         config=imported.config,
         num_parameters=sum(tensor.numel() for tensor in imported.weights.values()),
         has_tokenizer=tokenizer is not None,
-        notes=notes,
+        notes=imported.notes + notes,
     )
 
 
@@ -183,7 +173,7 @@ def _from_litebert(source: Path, options: ConvertOptions) -> tuple[Imported, Tok
     config, weights = checkpoint.model.config, dict(checkpoint.model.state_dict())
     notes: tuple[str, ...] = ()
     if not checkpoint.tokenizer:
-        notes += (_NO_TOKENIZER_NOTE.format(SPIECE),)
+        notes += (_NO_TOKENIZER_NOTE.format(MODEL_FILE),)
     if config.generator is not None and options.weights is None:
         config = config.converted()
         weights = {name: each for name, each in weights.items() if name.startswith("encoder.")}
@@ -210,13 +200,10 @@ def _from_huggingface(source: Path, options: ConvertOptions) -> tuple[Imported, 
         hf_compat=options.hf_compat,
     )
     imported = replace(imported, task=read_task(source))
-    if (source / SPIECE).is_file():
+    if (source / MODEL_FILE).is_file():
         return imported, Tokenizer.load(source)
-    note = (
-        _WORDPIECE_NOTE
-        if imported.config.encoder.share == "none"
-        else _NO_TOKENIZER_NOTE.format(SPIECE)
-    )
+    is_bert = imported.config.encoder.share == "none"
+    note = _WORDPIECE_NOTE if is_bert else _NO_TOKENIZER_NOTE.format(MODEL_FILE)
     return replace(imported, notes=(*imported.notes, note)), None
 
 
@@ -224,12 +211,11 @@ def _from_google(source: Path, options: ConvertOptions) -> tuple[Imported, Token
     prefix = find_prefix(source)
     assert prefix is not None, "recognized before"
     imported = read_google(prefix, activation=options.activation, head=options.head)
-    for name in GOOGLE_SPIECES:
+    for name in _GOOGLE_MODELS:
         if (prefix.parent / name).is_file():
             return imported, Tokenizer.load(prefix.parent / name)
-    return replace(
-        imported, notes=(*imported.notes, _NO_TOKENIZER_NOTE.format(" or ".join(GOOGLE_SPIECES)))
-    ), None
+    note = _NO_TOKENIZER_NOTE.format(" or ".join(_GOOGLE_MODELS))
+    return replace(imported, notes=(*imported.notes, note)), None
 
 
 def _check_tokenizer(imported: Imported, tokenizer: Tokenizer | None) -> None:
@@ -263,7 +249,7 @@ def _to_huggingface(
         write_task(folder, imported.task)
         if tokenizer:
             tokenizer.save(folder)
-            path = folder / TOKENIZER_CONFIG  # longer texts can then be truncated there
+            path = folder / CONFIG_FILE  # longer texts can then be truncated there
             limit = {"model_max_length": imported.config.encoder.max_positions}
             path.write_text(to_json(read_json(path) | limit, indent=1, ensure_ascii=False) + "\n")
 
@@ -275,11 +261,4 @@ _SOURCES: dict[Kind, Callable[[Path, ConvertOptions], tuple[Imported, Tokenizer 
     "litebert": _from_litebert,
     "huggingface": _from_huggingface,
     "google": _from_google,
-}
-_TARGETS: dict[
-    Target,
-    Callable[[Path, Imported, Tokenizer | None, ConvertOptions], tuple[str, ...]],
-] = {
-    "litebert": _to_litebert,
-    "huggingface": _to_huggingface,
 }

@@ -22,7 +22,7 @@ from litebert.infer.cpu import weight_limit
 from litebert.infer.onnx_bytes import reads_other_files
 from litebert.infer.plan import adapter_shapes, graph_names
 from litebert.model.count import count_encoder, count_head
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer import MODEL_FILE, Tokenizer
 
 CONFIG, TASK = "config.json", "task.json"
 VERSION = 3
@@ -154,7 +154,7 @@ def read_export(folder: Path | str, *, unverified: bool = False) -> Exported:
         header=header,
         config=config,
         tensors=_read_tensors(folder, config.encoder, header),
-        tokenizer=Tokenizer.load(folder) if (folder / "spiece.model").exists() else None,
+        tokenizer=Tokenizer.load(folder) if (folder / MODEL_FILE).exists() else None,
         task=read_json(folder / TASK) if (folder / TASK).exists() else None,
     )
 

@@ -39,7 +39,7 @@ from litebert.models.index import find_embedded
 from litebert.storage import difference, int8
 from litebert.storage.difference import Difference, Ranks, StoredDifference
 from litebert.storage.int8 import Shape
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer import CONFIG_FILE, MODEL_FILE, Tokenizer
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -48,16 +48,13 @@ FORMAT = "litebert"
 VERSION = 1
 Storage = Literal["exact", "bfloat16", "int8"]
 """How weights are stored: unchanged, all rounded to bfloat16, or matrices as int8."""
+_FLOATS = ("F32", "F16", "BF16", "F64")
+"""How weights may be stored, where config.json names no dtype."""
 _MAX_GROUP_SIZE = 2**20
-_IDENTITY = (WEIGHTS, "spiece.model", "tokenizer_config.json")
+_IDENTITY = (WEIGHTS, MODEL_FILE, CONFIG_FILE)
 """Files whose bytes distinguish a base from any other checkpoint."""
-_FREE = (
-    "embedding_dropout",
-    "attention_dropout",
-    "attention_output_dropout",
-    "ffn_dropout",
-    "pooler",
-)
+_DROPOUTS = ("embedding_dropout", "attention_dropout", "attention_output_dropout", "ffn_dropout")
+_FREE = (*_DROPOUTS, "pooler")
 """Settings in which an encoder may differ from its base."""
 _Expected = Mapping[str, tuple[str | None, Shape]]
 """For each tensor of a file its dtype, None for any, and its shape."""
@@ -98,7 +95,11 @@ class Checkpoint:
             for name, tensor in self.model.state_dict().items()
         }
         if weights != "exact":
-            _check_finite(tensors)
+            for name, tensor in tensors.items():
+                if not tensor.isfinite().all():
+                    raise CheckpointError(
+                        f"{name} holds numbers that are not finite; was the run healthy?"
+                    )
         if weights == "int8":
             header["weights"] = {"kind": "int8", "group_size": int8.GROUP_SIZE}
             tensors = int8.pack(tensors, int8.GROUP_SIZE)
@@ -116,11 +117,7 @@ class Checkpoint:
 
     @classmethod
     def load(
-        cls,
-        folder: Path | str,
-        *,
-        dtype: torch.dtype = torch.float32,
-        unverified: bool = False,
+        cls, folder: Path | str, *, dtype: torch.dtype = torch.float32, unverified: bool = False
     ) -> "Checkpoint":
         """Read and verify a folder; CheckpointError says what is missing, damaged or does not fit.
 
@@ -129,14 +126,20 @@ class Checkpoint:
         folder = Path(folder)
         config, stored = _read_header(folder)
         if not unverified:
-            _verify(folder)
+            if not (folder / MANIFEST).exists():
+                raise CheckpointError(
+                    f"{folder} has no {MANIFEST}, so its files cannot be verified; copy the folder "
+                    "again with it, or add --unverified if you trust the files (in Python "
+                    "unverified=True)"
+                )
+            verify_folder(folder)
         if isinstance(stored, StoredDifference):
             base = cls.load(_find_base(folder, stored), unverified=unverified)
             weights = _read_difference(folder / WEIGHTS, config, stored, base.model)
             tokenizer = base.tokenizer
         else:
             weights = _read_weights(folder / WEIGHTS, config, stored)
-            tokenizer = Tokenizer.load(folder) if (folder / "spiece.model").exists() else None
+            tokenizer = Tokenizer.load(folder) if (folder / MODEL_FILE).exists() else None
         weights = {name: tensor.to(dtype) for name, tensor in weights.items()}
         check_finite(weights, str(folder))
         model = bare_model(config)
@@ -213,15 +216,6 @@ def is_difference(folder: Path) -> bool:
     return isinstance(_read_header(folder)[1], StoredDifference)
 
 
-def _verify(folder: Path) -> None:
-    if not (folder / MANIFEST).exists():
-        raise CheckpointError(
-            f"{folder} has no {MANIFEST}, so its files cannot be verified; copy the folder again "
-            "with it, or add --unverified if you trust the files (in Python unverified=True)"
-        )
-    verify_folder(folder)
-
-
 def _read_header(folder: Path) -> tuple[ModelConfig, int | StoredDifference | None]:
     """The config of a checkpoint folder, and how its weights are stored: the group size of int8
     weights, a difference, or None for exact weights."""
@@ -268,11 +262,8 @@ def _find_base(folder: Path, stored: StoredDifference) -> Path:
         [folder.resolve().parent / stored.base, *([embedded.folder] if embedded else [])]
     )
     for base in candidates:
-        if (
-            (base / CONFIG).exists()
-            and _identity(base) == stored.sha256
-            and not is_difference(base)
-        ):
+        is_same = (base / CONFIG).exists() and _identity(base) == stored.sha256
+        if is_same and not is_difference(base):
             return base
     others = " and ".join(f"{base} is another" for base in candidates if base.exists())
     raise CheckpointError(
@@ -304,25 +295,14 @@ def _check_base(encoder: EncoderConfig, base: EncoderConfig) -> None:
             )
 
 
-def _check_finite(tensors: Mapping[str, Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
-            raise CheckpointError(
-                f"{name} holds numbers that are not finite, which int8 cannot represent; was the "
-                "run healthy?"
-            )
-
-
 def _read_weights(path: Path, config: ModelConfig, group_size: int | None) -> dict[str, Tensor]:
     """The weights of a file; int8 weights (`group_size` is not None) are returned as float32."""
 
     def expect(shapes: Mapping[str, Shape]) -> _Expected:
         # the count first, so that no config makes us build a large model
-        count = count_model(config)
-        scales = () if group_size is None else int8.SCALES
-        stored = sum(
-            math.prod(shape) for name, shape in shapes.items() if not name.endswith(scales)
-        )
+        count, scales = count_model(config), () if group_size is None else int8.SCALES
+        weights = {name: shape for name, shape in shapes.items() if not name.endswith(scales)}
+        stored = sum(map(math.prod, weights.values()))
         if count != stored:
             raise CheckpointError(
                 f"{CONFIG} asks for {count:,} parameters, {WEIGHTS} has {stored:,}; they do "
@@ -335,10 +315,6 @@ def _read_weights(path: Path, config: ModelConfig, group_size: int | None) -> di
 
     tensors = _read_tensors(path, expect)
     return tensors if group_size is None else int8.unpack(tensors, group_size)
-
-
-FLOATS = ("F32", "F16", "BF16", "F64")
-"""How weights may be stored, where config.json names no dtype."""
 
 
 def _read_difference(
@@ -379,8 +355,8 @@ def _read_tensors(
                     raise CheckpointError(
                         f"{path}: {name} has shape {shapes[name]}, {CONFIG} asks for {shape}"
                     )
-                if (actual := slices[name].get_dtype()) not in ([dtype] if dtype else FLOATS):
-                    wanted = dtype or f"one of {', '.join(FLOATS)}"
+                if (actual := slices[name].get_dtype()) not in ([dtype] if dtype else _FLOATS):
+                    wanted = dtype or f"one of {', '.join(_FLOATS)}"
                     raise CheckpointError(
                         f"{path}: {name} is stored as {actual}, {CONFIG} asks for {wanted}"
                     )

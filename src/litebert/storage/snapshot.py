@@ -156,13 +156,8 @@ class SnapshotStore:
         keep: int = 2,
         report: Callable[[str], None] = lambda message: None,
     ) -> None:
-        """Reads and writes nothing yet.
-
-        Args:
-            folder: Where snapshots are; created by the first save.
-            keep: How many remain after a save.
-            report: Called with one sentence for the user, about damage or a full disk.
-        """
+        """`keep` snapshots remain after a save; `report` is called with one sentence for the user,
+        about damage or a full disk."""
         assert keep >= 1
         self.folder, self.keep, self.report = Path(folder), keep, report
 
@@ -232,9 +227,8 @@ def _random_states() -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     # reading a state initializes CUDA, which a run on the CPU does not need
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states |= {
-            f"cuda:{i}": torch.cuda.get_rng_state(i) for i in range(torch.cuda.device_count())
-        }
+        for i in range(torch.cuda.device_count()):
+            states[f"cuda:{i}"] = torch.cuda.get_rng_state(i)
     return states
 
 
@@ -254,11 +248,8 @@ def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
         plain = tensor.detach().cpu().contiguous()
         # safetensors refuses tensors that share memory; each gets its own copy in the file
         pointer = plain.untyped_storage().data_ptr()
-        owned[name] = (
-            plain.clone()
-            if pointer in seen or plain.nbytes != plain.untyped_storage().nbytes()
-            else plain
-        )
+        shares = pointer in seen or plain.nbytes != plain.untyped_storage().nbytes()
+        owned[name] = plain.clone() if shares else plain
         seen.add(pointer)
     try:
         save_file(owned, file)
