@@ -81,9 +81,9 @@ def test_ids_are_the_references(tokenizer: Tokenizer, text: str) -> None:
 
 def test_digit_commas_are_cut(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.tokens
-    assert {"▁2010,", "2010,"} <= {tokens[index] for index in tokenizer.split_ids}
+    assert {"▁2010,", "2010,"} <= {tokens[index] for index in tokenizer.splits}
     assert [tokens[i] for i in tokenizer.encode("In 2010, the")][-2:] == [",", "▁the"]
-    assert tokenizer.split_ids.isdisjoint(tokenizer.encode("In 2010, 2004,1998, 1998,2010,"))
+    assert tokenizer.splits.keys().isdisjoint(tokenizer.encode("In 2010, 2004,1998, 1998,2010,"))
     kept = Tokenizer(tokenizer.model, TextRules(split_digit_commas=False))
     assert [tokens[i] for i in kept.encode("In 2010, the")] == ["▁in", "▁2010,", "▁the"]
 

@@ -80,7 +80,7 @@ def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
             "vocab": [
-                [token, _NEVER if index in tokenizer.split_ids else score]
+                [token, _NEVER if index in tokenizer.splits else score]
                 for index, (token, score) in enumerate(
                     zip(tokenizer.tokens, tokenizer.scores, strict=True)
                 )
@@ -91,16 +91,16 @@ def tokenizer_json(tokenizer: "Tokenizer") -> dict[str, Any]:
 
 
 def _added_token(tokenizer: "Tokenizer", index: int) -> dict[str, Any]:
-    # takes the space before it, so that "of [MASK] is" and "of[MASK] is" agree
-    is_mask = index == tokenizer.mask_id
-    flags = {
+    return {
+        "id": index,
+        "content": tokenizer.tokens[index],
         "single_word": False,
-        "lstrip": is_mask,
+        # takes the space before it, so that "of [MASK] is" and "of[MASK] is" agree
+        "lstrip": index == tokenizer.mask_id,
         "rstrip": False,
         "normalized": False,
         "special": True,
     }
-    return {"id": index, "content": tokenizer.tokens[index], **flags}
 
 
 def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
@@ -120,8 +120,7 @@ def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
         # theirs drops other characters than the reference's unicodedata.combining
         yield _replace(_marks(), "")
     if rules.lowercase:
-        # Theirs lowers letter by letter; Python knows that a sigma at the end of a word looks
-        # different.
+        # theirs lowers letter by letter; in Python a sigma at the end of a word looks different
         yield _replace(r"(?<=\p{L})Σ(?!\p{L})", "ς")
         yield {"type": "Lowercase"}
     if not rules.keep_accents and tokenizer.normalized("\u1112\u1161\u11ab").endswith("한"):
@@ -130,17 +129,12 @@ def _normalizers(tokenizer: "Tokenizer") -> Iterable[dict[str, Any]]:
         # not.
         yield {"type": "NFC"}
     if description.charsmap:
-        yield {
-            "type": "Precompiled",
-            "precompiled_charsmap": base64.b64encode(description.charsmap).decode(),
-        }
+        table = base64.b64encode(description.charsmap).decode()
+        yield {"type": "Precompiled", "precompiled_charsmap": table}
     if description.collapse_spaces:
         yield _replace(" {2,}", " ")
-        yield {
-            "type": "Strip",
-            "strip_left": False,
-            "strip_right": True,
-        }  # a space on the left becomes the prefix
+        # a space on the left becomes the prefix
+        yield {"type": "Strip", "strip_left": False, "strip_right": True}
 
 
 def _replace(pattern: str, content: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Language:
     has_dotless_i: bool = False
 
 
-LANGUAGES = {
+_LANGUAGES = {
     "en": Language(name="English", keeps_accents=False),
     "tr": Language(name="Turkish", has_dotless_i=True),
     "az": Language(name="Azerbaijani", has_dotless_i=True),
@@ -39,14 +39,14 @@ _SAME = """ar bg bn ca cs da de el es et eu fa fi fr ga gl he hi hr hu hy id is 
 SAME = tuple(_SAME.split())
 """Codes that `other` stands for, so that nobody has to know that theirs is one of them."""
 
-_ENGLISH_WORDS = """the of and to that for with this are from which have not but they his her were
+_WORDS = """the of and to that for with this are from which have not but they his her were
     by you it be was she had"""
-ENGLISH_WORDS = frozenset(_ENGLISH_WORDS.split())
-ENGLISH_SHARE = 0.1
+_ENGLISH_WORDS = frozenset(_WORDS.split())
+_ENGLISH_SHARE = 0.1
 """Of running English a quarter is these words; of its closest relatives a few in a hundred."""
-DOTLESS_SHARE = 0.01
+_DOTLESS_SHARE = 0.01
 """Of the letters of Turkish one in twenty is ı, of other large languages none."""
-SCHWA_SHARE = 0.01
+_SCHWA_SHARE = 0.01
 """ə is the commonest letter of Azerbaijani; Turkish has none."""
 _SAMPLED_LINES, _SAMPLED_CHARACTERS = 10_000, 2_000_000
 _WORD = re.compile(r"[^\W\d_]+")
@@ -55,8 +55,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 def language_of(code: str) -> Language:
     """By its two-letter code (ISO 639-1), or `other`."""
     code = OTHER if code in SAME else code
-    check_known("language", code, [*LANGUAGES, *SAME])
-    return LANGUAGES[code]
+    check_known("language", code, [*_LANGUAGES, *SAME])
+    return _LANGUAGES[code]
 
 
 def rules_of(
@@ -88,13 +88,13 @@ def detect(lines: Iterable[str]) -> Detected:
             break
         for word in _WORD.findall(line):
             num_words += 1
-            words += word.lower() in ENGLISH_WORDS
+            words += word.lower() in _ENGLISH_WORDS
             letters.update(word)
     total = max(letters.total(), 1)
     english, dotless = words / max(num_words, 1), letters["ı"] / total
-    if dotless >= DOTLESS_SHARE:
-        is_azerbaijani = (letters["ə"] + letters["Ə"]) / total >= SCHWA_SHARE
+    if dotless >= _DOTLESS_SHARE:
+        is_azerbaijani = (letters["ə"] + letters["Ə"]) / total >= _SCHWA_SHARE
         code = "az" if is_azerbaijani else "tr"
         return Detected(code=code, evidence=f"{dotless:.1%} of its letters are ı")
-    code = "en" if english >= ENGLISH_SHARE else OTHER
+    code = "en" if english >= _ENGLISH_SHARE else OTHER
     return Detected(code=code, evidence=f"{english:.1%} of its words are common English words")

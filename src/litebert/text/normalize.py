@@ -8,6 +8,7 @@ text is ASCII and is only lowered. (ALBERT §4.1)
 import codecs
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -137,11 +138,6 @@ _ABOVE = 230
 # To encode as ASCII with an error handler is to visit the non-ASCII runs only, and to find them at
 # the speed of C. A handler may return any bytes, so what comes out is UTF-8. Lone surrogates, which
 # have no UTF-8, become U+FFFD.
-_DROP, _DROP_AND_LOWER, _KEEP = (
-    "litebert.drop_marks",
-    "litebert.drop_marks_and_lower",
-    "litebert.keep_marks",
-)
 # bounds the caches in bytes; any cut is safe, since what crosses characters, the marks' order, is
 # dropped
 _LONGEST_RUN = 16
@@ -181,23 +177,18 @@ def _lowered_without_marks(run: str) -> bytes:
     return data if _SIGMA in data else data.decode().lower().encode()
 
 
-def _drop_marks(error: UnicodeError) -> tuple[bytes, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    end = min(error.end, error.start + _LONGEST_RUN)
-    return _without_marks(error.object[error.start : end]), end
+def _handler(name: str, convert: Callable[[str], bytes], longest: int = _LONGEST_RUN) -> str:
+    """The name of an error handler that converts runs."""
+
+    def handle(error: UnicodeError) -> tuple[bytes, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        end = min(error.end, error.start + longest)
+        return convert(error.object[error.start : end]), end
+
+    codecs.register_error(name, handle)
+    return name
 
 
-def _drop_marks_and_lower(error: UnicodeError) -> tuple[bytes, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    end = min(error.end, error.start + _LONGEST_RUN)
-    return _lowered_without_marks(error.object[error.start : end]), end
-
-
-def _keep_marks(error: UnicodeError) -> tuple[bytes, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    return error.object[error.start : error.end].translate(_SURROGATES).encode(), error.end
-
-
-codecs.register_error(_DROP, _drop_marks)
-codecs.register_error(_DROP_AND_LOWER, _drop_marks_and_lower)
-codecs.register_error(_KEEP, _keep_marks)
+_DROP = _handler("litebert.drop_marks", _without_marks)
+_DROP_AND_LOWER = _handler("litebert.drop_marks_and_lower", _lowered_without_marks)
+_KEEP = _handler("litebert.keep_marks", lambda run: run.translate(_SURROGATES).encode(), _CHUNK)

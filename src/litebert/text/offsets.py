@@ -172,9 +172,8 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
         words = np.flatnonzero(~space)
         inner = np.zeros_like(space)
         inner[words[0] : words[-1]] = True
-        counts[space] = (inner & ~np.append(True, space[:-1]))[
-            space
-        ]  # of each inner run, the first
+        is_first = inner & ~np.append(True, space[:-1])
+        counts[space] = is_first[space]
         dropped &= ~space
     assert counts.sum() == size, "the clean-up and its widths must agree"
     places = np.arange(len(raw) + 1)

@@ -75,20 +75,20 @@ STARTERS = _words("""
 
 # After a single letter a short word may be a part of a name: Ursula K. Le Guin, Robert M. La
 # Follette, J. A. Smith.
-STARTERS_AFTER_INITIAL = frozenset(word for word in STARTERS if len(word) > 3) | _words(
+_STARTERS_AFTER_INITIAL = frozenset(word for word in STARTERS if len(word) > 3) | _words(
     "The She His Her Its Our But For And How Not Now Yet Was Who Why All One Two He It In We If"
 )
 
 # Nouns after "3.", "21." in languages that write ordinals with a full stop; elsewhere a number may
 # end a sentence.
-ORDINAL_NOUNS = _words("""
+_ORDINAL_NOUNS = _words("""
     Januar Februar März April Mai Juni Juli August September Oktober November Dezember Jänner
     Jahrhundert Jahrhunderts Jahrtausend Klasse Auflage Kapitel Platz Juli Mal Bundesliga Liga
     Weltkrieg Armee Division Kongress Bezirk
 """)
 
 # Names that keep their exclamation mark.
-EXCLAIMED = _words("Yahoo Jeopardy Yum Chips Jumbo Oklahoma Panic Moulin")
+_EXCLAIMED = _words("Yahoo Jeopardy Yum Chips Jumbo Oklahoma Panic Moulin")
 
 # ---- rules
 
@@ -117,7 +117,7 @@ _WORD = re.compile(r"\S{1,24}")
 _STOPS = frozenset(SPACED_STOPS + UNSPACED_STOPS)
 _NEVER_BEGIN = _STOPS | frozenset(",;:%)]}")
 _AROUND_WORD = OPENERS + ",;:"
-SUFFIXES = frozenset(word[-4:] for word in TITLES | NUMBERED | EITHER | EXCLAIMED)
+SUFFIXES = frozenset(word[-4:] for word in TITLES | NUMBERED | EITHER | _EXCLAIMED)
 """The last letters of all that the tables hold."""
 _LONGEST = 24
 """No table holds a longer word."""
@@ -139,10 +139,8 @@ def sentence_ends(paragraph: str) -> list[int]:
         pattern = _ASCII_CANDIDATE if "?" in paragraph or "!" in paragraph else _PERIOD_CANDIDATE
     else:
         pattern = _CANDIDATE
-        for stop_without_space in UNSPACED_STOPS:
-            if stop_without_space in paragraph:
-                pattern = _ANY_CANDIDATE
-                break
+        if any(stop in paragraph for stop in UNSPACED_STOPS):
+            pattern = _ANY_CANDIDATE
     ends = []
     begin, length = 0, len(paragraph)
     for match in pattern.finditer(paragraph):
@@ -163,9 +161,8 @@ def sentence_ends(paragraph: str) -> list[int]:
                 and paragraph[end - 1] == " "
             ) and not _ends(paragraph, begin, stop, end):
                 continue
-        elif following.islower() or not _ends(
-            paragraph, begin, stop, end
-        ):  # a small letter never begins a sentence
+        # a small letter never begins a sentence
+        elif following.islower() or not _ends(paragraph, begin, stop, end):
             continue
         ends.append(end)
         begin = end
@@ -201,7 +198,7 @@ def _ends(text: str, begin: int, stop: int, end: int) -> bool:
     first = len(word) == stop - begin
     word = _ELISION.sub("", word.lstrip(OPENERS))
     if text[stop] != "." or text[stop + 1] in _STOPS:  # not a single full stop
-        return not (text[stop] == "!" and word in EXCLAIMED)
+        return not (text[stop] == "!" and word in _EXCLAIMED)
     return not word or _full_stop_ends(word, following, text, end, first=first)
 
 
@@ -215,9 +212,9 @@ def _full_stop_ends(word: str, following: str, text: str, end: int, *, first: bo
     if following.isdecimal() and word in NUMBERED:
         return False
     if word.isdecimal():
-        return not (len(word) < 3 and _word_at(text, end) in ORDINAL_NOUNS)
+        return not (len(word) < 3 and _word_at(text, end) in _ORDINAL_NOUNS)
     if len(word) == 1 and word.isalpha():
-        return _word_at(text, end) in STARTERS_AFTER_INITIAL
+        return _word_at(text, end) in _STARTERS_AFTER_INITIAL
     if word in EITHER or ("." in word and _DOTTED.fullmatch(word)):
         return _word_at(text, end) in STARTERS
     return True

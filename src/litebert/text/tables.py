@@ -20,7 +20,6 @@ _CHARACTERS = "".join(
     chr(code) for code in range(0x110000) if code not in _SURROGATES and code not in _HANGUL
 )
 _CHUNK = 256
-SIGMA = "Σ"
 _TWO_LOWERED = "İ"
 """The one character whose lower case is two."""
 _ONE_TO_ONE = _CHARACTERS.replace(_TWO_LOWERED, "")
@@ -33,7 +32,7 @@ def cleanup_tables(rules: TextRules) -> dict[str, Any]:
     if not rules.lowercase:
         return {"decomposed": decomposed, "lowered": {}, "cased": "", "ignorable": ""}
     cased, ignorable = _sigma_classes()
-    lowered = {char: low for char, low in _changes(str.lower).items() if char != SIGMA}
+    lowered = {char: low for char, low in _changes(str.lower).items() if char != "Σ"}
     return {"decomposed": decomposed, "lowered": lowered, "cased": cased, "ignorable": ignorable}
 
 

@@ -78,13 +78,10 @@ class Tokenizer:
         self.rules = rules or TextRules()
         self.model = model
         self.description = describe(model, source)
-        if self.description.model_type != "unigram" or self.description.byte_fallback:
-            kind = (
-                "byte-fallback" if self.description.byte_fallback else self.description.model_type
-            )
+        if self.description.kind != "unigram":
             raise DataError(
-                f"{source} is a {kind} model, litebert reads plain unigram models; train one with "
-                "`litebert tokenizer train`"
+                f"{source} is a {self.description.kind} model, litebert reads plain unigram "
+                "models; train one with `litebert tokenizer train`"
             )
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -94,19 +91,15 @@ class Tokenizer:
             """The text of every token, by id; ▁ stands for the space before a word."""
         except (RuntimeError, OSError, ValueError) as error:
             raise damaged(source, str(error).partition("\n")[0]) from None
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = vocabulary.special_ids(
-            self._processor, source
-        )
-        self.special_ids = frozenset(
-            (self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id)
-        )
+        ids = vocabulary.special_ids(self._processor, source)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        self.special_ids = frozenset(ids)
         self.splits: dict[int, list[int]] = (
             vocabulary.digit_comma_splits(self._processor, self.tokens)
             if self.rules.split_digit_commas
             else {}
         )
         """For each id that is never given out, the ids that replace it."""
-        self.split_ids = frozenset(self.splits)
         self._splits = vocabulary.Splits(self.splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
         collapses = spaces.removeprefix(SPACE) == SPACE.join("abcdef")
@@ -164,10 +157,10 @@ class Tokenizer:
         digest = hashlib.sha256(self.model)
         if self.rules != TextRules():
             rules = asdict(self.rules)
-            if not rules["dotless_i"]:
-                del rules[
-                    "dotless_i"
-                ]  # as before it was there: shards name their tokenizer by this
+            if not rules[
+                "dotless_i"
+            ]:  # as before it was there: shards name their tokenizer by this
+                del rules["dotless_i"]
             digest.update(json.dumps(rules, sort_keys=True).encode())
         return digest.hexdigest()
 
@@ -192,14 +185,12 @@ class Tokenizer:
         """The token ids of one text, without special tokens."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str], *, num_threads: int = 1) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of many texts, without special tokens."""
         rows: list[list[int]] = []
         for start in range(0, len(texts), _CHUNK):
             cleaned = self._cleaned(texts[start : start + _CHUNK])
-            chunk: list[list[int]] = self._processor.Encode(
-                cleaned, out_type=int, num_threads=num_threads
-            )
+            chunk: list[list[int]] = self._processor.Encode(cleaned, out_type=int, num_threads=1)
             self._splits.apply_to_lists(chunk)
             rows += chunk
         return rows
@@ -214,9 +205,8 @@ class Tokenizer:
         )
         return self._splits.apply(np.concatenate(arrays), np.cumsum([0, *map(len, arrays)]))
 
-    def _cleaned(
-        self, texts: Sequence[str]
-    ) -> list[Any]:  # of str and bytes, which SentencePiece takes mixed
+    def _cleaned(self, texts: Sequence[str]) -> list[Any]:
+        # of str and bytes, which SentencePiece takes mixed
         if self._is_fast:
             return [clean_for_ids(text) for text in texts]
         return [clean(text, self.rules) for text in texts]
@@ -263,13 +253,10 @@ class Tokenizer:
     ) -> Example:
         """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], in at most `max_length` tokens; see `Truncate`
         for what is cut."""
-        return self.pairs(
-            [a],
-            None if b is None else [b],
-            max_length=max_length,
-            truncate=truncate,
-            offsets=offsets,
-        )[0]
+        seconds = None if b is None else [b]
+        return self.pairs([a], seconds, max_length=max_length, truncate=truncate, offsets=offsets)[
+            0
+        ]
 
     def pairs(
         self,
@@ -288,10 +275,8 @@ class Tokenizer:
             tokens_b = second_tokens = self._tokens(seconds, offsets)
             lengths_b = np.array([len(text.ids) for text in second_tokens], np.int64)
         sizes = truncated_lengths(lengths_a, lengths_b, max_length=max_length, truncate=truncate)
-        return [
-            self._example(a, b, size_a, size_b, offsets)
-            for a, b, size_a, size_b in zip(tokens_a, tokens_b, *map(list, sizes), strict=True)
-        ]
+        rows = zip(tokens_a, tokens_b, *map(list, sizes), strict=True)
+        return [self._example(a, b, size_a, size_b, offsets) for a, b, size_a, size_b in rows]
 
     def _example(
         self, a: Tokens, b: Tokens | None, size_a: int, size_b: int, offsets: bool

@@ -24,17 +24,14 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _WORD_INNER = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 MAX_TOKENS = 2**19
 """Twice the largest multilingual vocabularies."""
-_MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription:
     """What the model file holds beside its tokens."""
 
-    num_tokens: int
-    model_type: str
-    """unigram, bpe, word or char."""
-    byte_fallback: bool
+    kind: str
+    """unigram, bpe, word, char or byte-fallback."""
     charsmap: bytes
     """SentencePiece's precompiled normalization table; empty for the identity."""
     add_prefix: bool
@@ -65,11 +62,10 @@ def describe(model: bytes, source: str) -> ModelDescription:
         charsmap and int.from_bytes(charsmap[:4], "little") + 4 > len(charsmap)
     ):
         raise damaged(source, "its normalization table is cut off")
-    kind = trainer.get(3, 1)
+    kinds: dict[int | bytes, str] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+    kind = "byte-fallback" if trainer.get(35, 0) else kinds.get(trainer.get(3, 1), "unknown")
     return ModelDescription(
-        num_tokens=num_tokens,
-        model_type=_MODEL_TYPES.get(kind, "unknown") if isinstance(kind, int) else "unknown",
-        byte_fallback=bool(trainer.get(35, 0)),
+        kind=kind,
         charsmap=charsmap,
         add_prefix=bool(normalizer.get(3, 1)),
         collapse_spaces=bool(normalizer.get(4, 1)),
