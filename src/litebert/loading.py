@@ -17,9 +17,9 @@ from litebert.models.index import embedded_models, find_embedded
 if TYPE_CHECKING:
     from litebert.storage.checkpoint import Checkpoint
 
-RUN_FILES = ("recipe.json", "metrics.jsonl", "summary.json")
+_RUN_FILES = ("recipe.json", "metrics.jsonl", "summary.json")
 """Any of these marks the folder of a run, or of a run for each of several seeds."""
-RUN_CHECKPOINTS = ("final", "best")
+_RUN_CHECKPOINTS = ("final", "best")
 """Checkpoints of a run, the preferred one first."""
 
 
@@ -66,13 +66,13 @@ def find_checkpoint(name: Path | str) -> Path:
     if not os.path.exists(path):  # not Path.exists, which raises where a name is too long
         embedded = find_embedded(str(name))
         return embedded.folder if embedded else path
-    if not any((path / file).exists() for file in RUN_FILES):
+    if not any((path / file).exists() for file in _RUN_FILES):
         return path
-    for checkpoint in RUN_CHECKPOINTS:
+    for checkpoint in _RUN_CHECKPOINTS:
         if (path / checkpoint).is_dir():
             return path / checkpoint
     raise CheckpointError(
-        f"the run in {path} has no checkpoint yet, neither {' nor '.join(RUN_CHECKPOINTS)}; wait "
+        f"the run in {path} has no checkpoint yet, neither {' nor '.join(_RUN_CHECKPOINTS)}; wait "
         "until it has one"
     )
 

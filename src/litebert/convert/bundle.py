@@ -32,7 +32,6 @@ _MAX_INDEX_BYTES = 1 << 20
 _MAX_TENSORS = 10_000
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5
-_COMPRESSIONS = {0: "none", 1: "snappy"}
 _DTYPES: dict[int, str] = {
     1: "<f4", 2: "<f8", 3: "<i4", 4: "<u1", 5: "<i2", 6: "<i1", 9: "<i8", 10: "|b1",
     17: "<u2", 19: "<f2", 22: "<u4", 23: "<u8",
@@ -261,7 +260,7 @@ def _block(data: bytes, handle: tuple[int, int]) -> bytes:
             f"the block at byte {offset} of the checkpoint index fails its checksum: damaged"
         )
     if data[end] != 0:
-        name = _COMPRESSIONS.get(data[end], f"number {data[end]}")
+        name = "snappy" if data[end] == 1 else f"number {data[end]}"
         raise ConversionError(
             f"the checkpoint index is compressed ({name}); TensorFlow's own writer never "
             "compresses it, write the checkpoint again with tf.compat.v1.train.Saver"

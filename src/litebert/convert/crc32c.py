@@ -21,11 +21,11 @@ POLYNOMIAL = 0x82F63B78
 TERMS = (5685, 1362, 426, 0)
 """Exponents of Q, a multiple of P."""
 
-STAGES = ((np.uint64, 8), (np.uint64, 1), (np.uint8, 1))
+_STAGES = ((np.uint64, 8), (np.uint64, 1), (np.uint8, 1))
 """Word type and words for each unit of an exponent: Q^512, then Q^64, then Q^8 for the last 45
 kB."""
 
-PIECE_BYTES = 1 << 23
+_PIECE_BYTES = 1 << 23
 """The message is copied piece by piece, to check a tensor of any size in constant memory."""
 
 
@@ -46,12 +46,12 @@ def crc32c(data: bytes | memoryview | npt.NDArray[np.uint8], crc: int = 0) -> in
     0xE3069283."""
     message = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
     state = crc ^ 0xFFFFFFFF
-    for start in range(0, len(message), PIECE_BYTES):
-        piece = np.array(message[start : start + PIECE_BYTES])
+    for start in range(0, len(message), _PIECE_BYTES):
+        piece = np.array(message[start : start + _PIECE_BYTES])
         if len(piece) > TERMS[0]:
             piece[:4] ^= np.frombuffer(state.to_bytes(4, "little"), dtype=np.uint8)
             state = 0
-            for word_type, unit in STAGES:
+            for word_type, unit in _STAGES:
                 piece = _shorten(piece, word_type, unit)
         for byte in piece.tobytes():
             state = TABLE[(state ^ byte) & 0xFF] ^ (state >> 8)

@@ -67,7 +67,7 @@ _B = "encoder.layer.{k}"
 _G = "bert/encoder/transformer/group_{g}/inner_group_{i}"
 _AA, _BA, _GA = f"{_A}.attention", f"{_B}.attention", f"{_G}/attention_1"
 
-EMBEDDING = (
+_EMBEDDING = (
     _embedding("embedding", "token", "word_embeddings"),
     _embedding("embedding", "position", "position_embeddings"),
     _embedding("embedding", "segment", "token_type_embeddings"),
@@ -75,7 +75,7 @@ EMBEDDING = (
 )
 _MAPPING = "embedding_hidden_mapping_in"
 MAPPING = _Row("dense", "mapping", f"encoder.{_MAPPING}", None, f"bert/encoder/{_MAPPING}")
-ATTENTION = (
+_ATTENTION = (
     _Row("dense", "query", f"{_AA}.query", f"{_BA}.self.query", f"{_GA}/self/query"),
     _Row("dense", "key", f"{_AA}.key", f"{_BA}.self.key", f"{_GA}/self/key"),
     _Row("dense", "value", f"{_AA}.value", f"{_BA}.self.value", f"{_GA}/self/value"),
@@ -83,15 +83,15 @@ ATTENTION = (
     _Row("norm", "norm", f"{_AA}.LayerNorm", f"{_BA}.output.LayerNorm", f"{_G}/LayerNorm"),
 )
 _INNER = f"{_G}/ffn_1/intermediate"
-FEED_FORWARD = (
+_FEED_FORWARD = (
     _Row("dense", "inner", f"{_A}.ffn", f"{_B}.intermediate.dense", f"{_INNER}/dense"),
     _Row("dense", "outer", f"{_A}.ffn_output", f"{_B}.output.dense", f"{_INNER}/output/dense"),
     _Row(
         "norm", "norm", f"{_A}.full_layer_layer_norm", f"{_B}.output.LayerNorm", f"{_G}/LayerNorm_1"
     ),
 )
-FINAL_NORM = _Row("norm", "norm", None, None, None)
-POOLER = _Row("dense", "pooler", "pooler", "pooler.dense", "bert/pooler/dense")
+_FINAL_NORM = _Row("norm", "norm", None, None, None)
+_POOLER = _Row("dense", "pooler", "pooler", "pooler.dense", "bert/pooler/dense")
 
 _A, _B, _G = "predictions", "cls.predictions.transform", "cls/predictions/transform"
 HEADS: dict[HeadKind, tuple[_Row, ...]] = {
@@ -152,20 +152,20 @@ def foreign_names(config: ModelConfig, style: Style) -> dict[str, Foreign]:
 def _rows(config: ModelConfig) -> Iterator[tuple[_Row, str, dict[str, int]]]:
     """The rows of a model with this config: (row, our name of the module, indices)."""
     encoder = config.encoder
-    for row in (*EMBEDDING, MAPPING) if encoder.has_mapping else EMBEDDING:
+    for row in (*_EMBEDDING, MAPPING) if encoder.has_mapping else _EMBEDDING:
         yield row, f"encoder.embedding.{row.ours}", {}
     for module, name, rows in (
-        ("attention", "attentions", ATTENTION),
-        ("ffn", "feed_forwards", FEED_FORWARD),
+        ("attention", "attentions", _ATTENTION),
+        ("ffn", "feed_forwards", _FEED_FORWARD),
     ):
         for k in range(num_owners(encoder, module)):
             g, i = divmod(k, encoder.layers_per_group)
             for row in rows:
                 yield row, f"encoder.{name}.{k}.{row.ours}", {"k": k, "g": g, "i": i}
     if encoder.norm == "pre":
-        yield FINAL_NORM, "encoder.norm", {}
+        yield _FINAL_NORM, "encoder.norm", {}
     if encoder.pooler:
-        yield POOLER, "encoder.pooler", {}
+        yield _POOLER, "encoder.pooler", {}
     for head in config.heads:
         for row in HEADS[head.kind]:
             yield row, f"heads.{head.kind}.{row.ours}", {}

@@ -21,7 +21,7 @@ from litebert.files import check_regular
 COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 BOMB_BYTES = 64 * 2**20
 """What any file may unpack to, whatever its own size."""
-BOMB_RATIO = 200
+_BOMB_RATIO = 200
 """Text shrinks 2 to 20 times; beyond this much, after BOMB_BYTES, a file is refused."""
 
 
@@ -87,9 +87,9 @@ class Unpacked:
             parts.append(chunk)
             missing -= len(chunk)
         self._delivered += size - missing
-        if self._packed and self._delivered > max(BOMB_BYTES, BOMB_RATIO * self._packed_bytes):
+        if self._packed and self._delivered > max(BOMB_BYTES, _BOMB_RATIO * self._packed_bytes):
             self._damage = DamagedError(
-                f"unpacks to more than {BOMB_RATIO} times its {self._packed_bytes} bytes, which "
+                f"unpacks to more than {_BOMB_RATIO} times its {self._packed_bytes} bytes, which "
                 "text does not; unpack it yourself if it is right"
             )
         if self._damage and not parts:

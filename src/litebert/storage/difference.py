@@ -30,7 +30,6 @@ _LEFT, _RIGHT = ".left", ".right"
 _MAX_RANK = 2**20
 _RANKS = {"rank": 1, "token_rank": 0, "group_size": 1}
 """Fields of Ranks and their smallest values."""
-Matrix = Float[Tensor, "rows columns"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +149,7 @@ def layout(
     return {name: layout_of(name, shape) for name, shape in shapes.items()}
 
 
-def _factors(name: str, change: Matrix, ranks: Ranks) -> dict[str, Tensor]:
+def _factors(name: str, change: Float[Tensor, "rows columns"], ranks: Ranks) -> dict[str, Tensor]:
     rank = ranks.of(name, tuple(change.shape))
     if not rank:
         return {}
