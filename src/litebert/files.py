@@ -50,8 +50,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def check_local(path: Path | str) -> None:
-    """Refuse a URL where a file or folder is to be written: as a path it would be a local folder
-    called s3:."""
+    """Refuse a URL as a target: as a path it would be a local folder called s3:."""
     if _URL.match(os.fspath(path)):
         raise ConfigError(
             f"{path} is a URL, and litebert writes to local disks only; name a local path, and "
@@ -81,8 +80,7 @@ def open_atomic(target: Path | str) -> Iterator[IO[bytes]]:
 
 
 def write_file(target: Path | str, content: bytes | str) -> Path:
-    """Replace a small file in one step; text is written as UTF-8, lone surrogates, as names of
-    files have them, as their escapes."""
+    """Replace a small file in one step; text as UTF-8, lone surrogates as their escapes."""
     with open_atomic(target) as file:
         file.write(encode(content) if isinstance(content, str) else content)
     return Path(target)
@@ -240,8 +238,7 @@ def verify_folder(path: Path | str) -> tuple[str, ...]:
 
 
 def has_manifest(path: Path | str) -> bool:
-    """Whether a folder has a manifest of ours, be it damaged; a manifest.json of another program
-    is none."""
+    """Whether a folder has a manifest of ours, be it damaged, and not another program's."""
     file = Path(path) / MANIFEST
     if not file.exists():
         return False
@@ -260,8 +257,7 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path | str, name: str | None = None) -> list[Path]:
-    """Delete what killed writers of `name`, or of anything, left in `folder`; what a living one
-    writes is locked and stays."""
+    """Delete what killed writers of `name`, or of anything, left; a living one holds a lock."""
     pattern = f".{'*' if name is None else glob.escape(name)}.tmp-*"
     leftovers = [path for path in sorted(Path(folder).glob(pattern)) if _OURS.search(path.name)]
     leftovers = [path for path in leftovers if path.is_symlink() or not _is_locked(path)]
@@ -371,8 +367,7 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
             str(name): (int(entry["bytes"]), str(entry["sha256"]))
             for name, entry in content["files"].items()
         }
-        # The manifest has no sum of its own: since its text follows from its content, one changed
-        # byte shows.
+        # the manifest has no sum: its text follows from its content, so a changed byte shows
         intact = (
             content["format"] == _FORMAT
             and content["version"] == _VERSION

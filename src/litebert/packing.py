@@ -90,8 +90,7 @@ def frame_rows(
     width: int | None = None,
     dtype: type[np.signedinteger[Any]] = np.int64,
 ) -> FramedRows:
-    """Rows for texts of these sizes, padded to `width` or to the longest: a begins at column 1,
-    b at column a_size + 2."""
+    """Rows for texts of these sizes: a begins at column 1, b at column a_size + 2."""
     lengths = row_lengths(a_sizes, b_sizes, is_pair)
     middle, last = a_sizes + 1, lengths - 1
     width = int(lengths.max(initial=1)) if width is None else width
@@ -185,8 +184,7 @@ def row_positions(bounds: Bounds) -> Int[np.ndarray, " tokens"]:
 def ranges(
     starts: Int[np.ndarray, " n"], lengths: Int[np.ndarray, " n"]
 ) -> Int[np.ndarray, " total"]:
-    """Consecutive numbers from each start, one range after another: ranges([5, 0], [2, 1]) ->
-    [5, 6, 0]."""
+    """Ranges, one after another: ranges([5, 0], [2, 1]) -> [5, 6, 0]."""
     numbers: Int[np.ndarray, " total"] = np.repeat(starts, lengths) + row_positions(
         row_bounds(lengths)
     )
@@ -194,8 +192,7 @@ def ranges(
 
 
 def unpack_indices(bounds: Bounds, width: int) -> Int[np.ndarray, "rows seq"]:
-    """The token in each column of each row when packed rows are laid side by side again; behind a
-    row's end, its last token."""
+    """The token in each column of rows laid side by side; behind a row's end, its last token."""
     columns = np.minimum(np.arange(width), np.diff(bounds)[:, None] - 1)
     indices: Int[np.ndarray, "rows seq"] = bounds[:-1, None] + columns
     return indices
@@ -242,8 +239,7 @@ def round_up(number: int, multiple: int) -> int:
 
 
 def bucket_step(tokens: int) -> int:
-    """An eighth to a sixteenth of the tokens, a power of two, at least 128: bucket_step(5000) ->
-    512."""
+    """1/8 to 1/16 of the tokens, a power of two, at least 128: bucket_step(5000) -> 512."""
     return max(_LEAST_TOKENS, 1 << (max(tokens, 1) - 1).bit_length() >> 4)
 
 

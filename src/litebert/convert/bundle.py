@@ -126,8 +126,7 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
         return self._entries[name].shape
 
     def dtype(self, name: str) -> str:
-        """Of a tensor, from the index alone, as safetensors spells it: F32, I64, … where numpy has
-        it, TensorFlow's name otherwise."""
+        """As safetensors spells it: F32, I64, … where numpy has it, else TensorFlow's name."""
         number = self._entries[name].dtype
         if number in _DTYPES:
             return _DTYPES[number][1].upper() + str(8 * int(_DTYPES[number][2]))
@@ -162,8 +161,7 @@ class Bundle(Mapping[str, npt.NDArray[Any]]):
 
 
 def find_prefix(path: str | Path) -> Path | None:
-    """The checkpoint prefix that `path` means: a prefix, its .index or .data file, or a folder of
-    one checkpoint."""
+    """The prefix that `path` means: a prefix, one of its files, or a folder of one checkpoint."""
     path = Path(path)
     if os.path.isdir(path):  # not Path.is_dir, which raises where a name is too long
         indexes = sorted(path.glob("*.index"))

@@ -22,8 +22,7 @@ TERMS = (5685, 1362, 426, 0)
 """Exponents of Q, a multiple of P."""
 
 _STAGES = ((np.uint64, 8), (np.uint64, 1), (np.uint8, 1))
-"""Word type and words for each unit of an exponent: Q^512, then Q^64, then Q^8 for the last 45
-kB."""
+"""Word type and words for each unit of an exponent: Q^512, Q^64, then Q^8 for the last 45 kB."""
 
 _PIECE_BYTES = 1 << 23
 """The message is copied piece by piece, to check a tensor of any size in constant memory."""
@@ -66,8 +65,7 @@ def masked(crc: int) -> int:
 def _shorten(
     piece: npt.NDArray[np.uint8], word_type: type[np.unsignedinteger], unit: int
 ) -> npt.NDArray[np.uint8]:
-    """Erase words from the front until at most the degree of Q^n are left, with the same
-    remainder."""
+    """Erase words from the front, down to the degree of Q^n; the remainder stays the same."""
     word_size = np.dtype(word_type).itemsize
     odd = len(piece) % word_size
     if odd:  # leading zeros do not change the remainder

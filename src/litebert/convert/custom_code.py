@@ -65,8 +65,7 @@ def custom_settings(config: ModelConfig) -> dict[str, Any]:
 
 
 def custom_names(config: ModelConfig) -> dict[str, Foreign]:
-    """For each of our parameters its name in modeling_litebert.py, without the prefix of the
-    encoder."""
+    """For each of our parameters its name in modeling_litebert.py, without "encoder."."""
     return {name: Foreign(_custom_name(name)) for name in bare_model(config).state_dict()}
 
 

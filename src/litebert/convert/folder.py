@@ -59,8 +59,7 @@ class ConvertOptions:
     unverified: bool = False
     """Do not compare the source's files with its manifest.json."""
     weights: Storage | None = None
-    """How a litebert folder's weights are stored; None for exactly. With it a litebert folder may
-    be converted to another one."""
+    """How weights are stored; None for exactly. With it a litebert folder may become another."""
     hf_compat: bool = False
     """Keep all of Hugging Face's deviations from the paper, to train as it does."""
 

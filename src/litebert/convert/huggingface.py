@@ -51,8 +51,7 @@ def read_huggingface(
     activation: Activation | None = None,
     hf_compat: bool = False,
 ) -> Imported:
-    """The model of a Hugging Face folder; `hf_compat` keeps all its deviations from the paper, not
-    only those that the weights need."""
+    """`hf_compat` keeps all deviations from the paper, not only those that the weights need."""
     folder = Path(folder)
     data = read_object(folder / "config.json")
     if data.get("model_type") == MODEL_TYPE:
@@ -164,8 +163,7 @@ def _heads(
 
 
 def _check_tied(stored: dict[str, StoredWeight], family: Family, data: dict[str, Any]) -> None:
-    """Remove the decoder's second names of the token embedding and of the bias; refuse a decoder
-    that is not tied to them."""
+    """Remove second names of the token embedding and the bias; refuse an untied decoder."""
     decoder = DECODERS[family]
     twins = {
         ".weight": "embeddings.word_embeddings.weight",
@@ -196,8 +194,7 @@ def _check_tied(stored: dict[str, StoredWeight], family: Family, data: dict[str,
 
 
 def _is_identity(stored: dict[str, StoredWeight], encoder: EncoderConfig) -> bool:
-    """Whether the mapping is the identity, as in folders that litebert writes for models without
-    one."""
+    """Whether the mapping is the identity, as litebert writes it for models without one."""
     weight, bias = (stored.get(f"{MAPPING.albert}{suffix}") for suffix in (".weight", ".bias"))
     size = encoder.hidden_size
     if (

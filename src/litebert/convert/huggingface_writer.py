@@ -45,8 +45,7 @@ class HuggingFaceModel:
     notes: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
-        """Write config.json, model.safetensors and a modeling file if one is needed into an
-        existing folder."""
+        """Write config.json, weights and, if one is needed, a modeling file into a folder."""
         write_model(folder, self.settings, self.weights)
         if self.settings["model_type"] == MODEL_TYPE:
             shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)

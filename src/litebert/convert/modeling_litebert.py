@@ -127,8 +127,7 @@ class BandedEmbedding(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Tokens, positions and segments of width E, summed and normed, then mapped to the width of
-    the layers."""
+    """Tokens, positions and segments of width E, summed, normed, mapped to the layers' width."""
 
     def __init__(self, config: LitebertConfig) -> None:
         super().__init__()

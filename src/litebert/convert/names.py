@@ -38,8 +38,7 @@ class _Row(NamedTuple):
     google: str | None
 
 
-# kind → for each of our parameters its suffix in ours, in Hugging Face's two, in Google's; and
-# whether Google transposes
+# kind → each parameter's suffix in ours, in Hugging Face's, in Google's; is that transposed?
 _SUFFIXES: dict[str, tuple[tuple[str, str, str, bool], ...]] = {
     "embedding": ((".weight", ".weight", "", False),),
     "dense": ((".weight", ".weight", "/kernel", True), (".bias", ".bias", "/bias", False)),

@@ -193,8 +193,7 @@ def read_head(
             kind = "multilabel"
         elif len(names) == 1:
             kind = "regress"
-    # Bert's order head has no dropout anywhere; Albert's has one in Hugging Face's code and none in
-    # Google's.
+    # Bert's order head has no dropout; Albert's has one in Hugging Face's code alone
     has_dropout = kind in ("classify", "multilabel", "regress", "choose", "tag") or (
         kind == "order" and family == "albert" and hf_compat
     )
@@ -232,8 +231,7 @@ def _head_dropout(data: Mapping[str, Any], family: Family) -> Any:
 
 
 def as_default(value: Any, default: Any) -> Any:
-    """The 0 or 1 of released configs as a float where a float belongs; anything else unchanged, for
-    the checks."""
+    """The 0 or 1 of released configs as a float where a float belongs; others unchanged."""
     is_whole = type(value) is int and value in (0, 1)
     return float(value) if is_whole and isinstance(default, float) else value
 

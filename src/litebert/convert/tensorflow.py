@@ -29,8 +29,7 @@ _PREFIXES: dict[HeadKind, str] = {
     "span": "cls/squad/",
     "joint_span": "start_logits/",
 }
-"""Prefixes of the names of a head's weights; `output_weights` belongs to the pooled heads of
-fine-tuning."""
+"""Prefixes of a head's weights; `output_weights` are those of pooled fine-tuned heads."""
 
 _FINETUNED_DROPOUT = 0.1
 """Google's fine-tuning uses this dropout before its output, whatever the config says."""
@@ -57,8 +56,7 @@ _FORKS = (
 def read_google(
     prefix: Path | str, *, activation: Activation | None = None, head: HeadKind | None = None
 ) -> Imported:
-    """The model of a checkpoint; `head` is the kind of a fine-tuned output whose shape does not
-    tell it."""
+    """`head` is the kind of a fine-tuned output whose shape does not tell it."""
     prefix = Path(prefix)
     data = _read_config(prefix.parent)
     stored, skipped = _plain_names(Bundle(prefix))
@@ -86,8 +84,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _plain_names(bundle: Bundle) -> tuple[dict[str, StoredWeight], int]:
-    """The weights without TF-Hub's prefix, not yet read, and the number of optimizer tensors left
-    out."""
+    """The weights without TF-Hub's prefix, unread; how many optimizer tensors are left out."""
     stored: dict[str, StoredWeight] = {}
     skipped = 0
     for name in bundle:

@@ -66,8 +66,7 @@ class BadRow:
 
 
 class BadRows:
-    """The bad rows of one reading. A context: at its end the quarantine file is published, on an
-    error it is removed."""
+    """The bad rows of one reading; as a context it closes the quarantine file at its end."""
 
     def __init__(
         self,
@@ -76,8 +75,7 @@ class BadRows:
         *,
         alternatives: str = "skip or quarantine",
     ) -> None:
-        """`quarantine` is the file of the policy quarantine; `alternatives` are the other policies
-        that the user may choose."""
+        """`quarantine`: that policy's file; `alternatives`: policies that the user may choose."""
         if policy == "quarantine" and quarantine is None:
             raise ConfigError(
                 "bad rows are to be copied, and no file for them is named; add --quarantine FILE"

@@ -129,8 +129,7 @@ class Batch:
         multiple: int = PACKED_MULTIPLE,
         draws: bool = False,
     ) -> HostBatch:
-        """Rows end to end, padded to a multiple of `multiple` tokens; at most `fraction` of the
-        tokens are masked."""
+        """Rows end to end; at most `fraction` of the tokens are masked."""
         rows, seq = self.token_ids.shape
         lengths = self.mask.sum(1)
         real = int(lengths.sum())

@@ -35,8 +35,7 @@ _TEXT_BYTES = {"none": 1.0, "gzip": 3.0, "xz": 4.5, "bzip2": 4.5, "zstd": 4.0}
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """How shards are built. Only `workers`, `runner` and `overwrite` may differ when a build is
-    started again."""
+    """Only `workers`, `runner` and `overwrite` may differ when a build is started again."""
 
     corpus: CorpusOptions = field(default_factory=CorpusOptions)
     split: Literal["rules", "lines"] = "rules"
@@ -95,8 +94,7 @@ def build_shards(
     options: BuildOptions | None = None,
     watch: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
-    """Build the shards of `corpus` in the folder `out`, or resume; `watch` is called for each
-    parcel."""
+    """Build `corpus` in the folder `out`, or resume; `watch` is called for each parcel."""
     began = time.monotonic()
     options = options or BuildOptions()
     own = os.path.abspath(Path(out) / QUARANTINE_FILE)  # where `out` lies inside the corpus

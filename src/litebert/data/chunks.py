@@ -78,8 +78,7 @@ def ignored_files(names: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 def _below(folder: str) -> list[str]:
-    """Visible files below `folder`, sorted by their parts, so that a folder's files stay
-    together."""
+    """Visible files below `folder`, sorted by their parts: a folder's files stay together."""
     paths = (path for path in Path(folder).rglob("*") if path.is_file())
     inside = [
         path
@@ -108,8 +107,7 @@ class Chunk:
     data: bytes | list[bytes | None] = b""
     """Bytes of lines; or a parquet file's rows, None for a null."""
     joined: bool = False
-    """Text only: the chunk begins inside a document, so that its first lines belong to the document
-    before."""
+    """Text only: the chunk begins inside a document, so its first lines continue that one."""
     cut: bool = False
     """Text only: the last line continues in the next chunk."""
     damage: str = ""
@@ -184,8 +182,7 @@ def _look_at_opening(data: bytes, damage: str) -> tuple[bytes, str]:
 def _finish_row(
     stream: Unpacked, data: bytes, step: int, limit: int
 ) -> tuple[bytes, bytes, bool, str]:
-    """A row longer than a chunk, read to its end: (row, rest, ended, damage). One over the limit is
-    passed over."""
+    """A row longer than a chunk: (row, rest, ended, damage). One over the limit is left out."""
     blocks, size_read, ended, damage, fits = [data], len(data), False, "", True
     while not ended and b"\n" not in blocks[-1]:
         block, ended, damage = _fill(stream, b"", step)
@@ -206,8 +203,7 @@ def _finish_row(
 
 
 def _place_to_cut(data: bytes, *, whole_rows: bool) -> int:
-    """Where to end a chunk: after a document, else after a line, else, in an endless line, after a
-    sentence or a word."""
+    """After a document, else after a line, else, in an endless line, after a sentence or word."""
     if not whole_rows:
         blank = max(
             data.rfind(b"\n\n", len(data) // 2) + 2, data.rfind(b"\n\r\n", len(data) // 2) + 3

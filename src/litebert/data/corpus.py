@@ -31,8 +31,7 @@ class Document:
     line: int
     """Number of its first line, or of its row, from 1."""
     joined: bool = False
-    """True if it continues the document before: a long document comes in stretches, so that memory
-    stays bounded."""
+    """True if it continues the document before, of which one chunk holds only a stretch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +43,7 @@ class CorpusOptions:
     field: str = "text"
     """Field of a .jsonl row, column of a .parquet file, that holds the text."""
     bad_rows: BadRowPolicy = "error"
-    """What to do with a row that holds no usable text: stop, leave it out, or leave it out and keep
-    a copy."""
+    """A row without usable text: stop, leave it out, or leave it out and keep a copy."""
     chunk_bytes: int = 2**20
     """Bytes read at a time; a longer line of a text file is cut."""
     max_row_bytes: int = MAX_ROW_BYTES
@@ -94,8 +92,7 @@ def read_documents(
     *,
     on_bad: Callable[[BadRow], None] | None = None,
 ) -> Iterator[Document]:
-    """All documents of a corpus. A bad row raises DataError, or with options.bad_rows="skip" is
-    passed to `on_bad`."""
+    """All documents. A bad row raises DataError, or with bad_rows="skip" goes to `on_bad`."""
     options = options or CorpusOptions()
     stop = BadRows("error", alternatives="skip") if options.bad_rows == "error" else None
     begun = False  # a document of which no paragraph has come yet
@@ -129,8 +126,7 @@ def _text_documents(chunk: Chunk, one_document: bool, bad: list[BadRow]) -> Iter
                 paragraphs = []
             joined = False
     if paragraphs or not joined:
-        # Also without a paragraph: the next chunk's first lines belong to this new document, not to
-        # the one before.
+        # also without a paragraph: the next chunk's first lines belong to this new document
         yield Document(paragraphs=paragraphs, path=chunk.path, line=first, joined=joined)
 
 

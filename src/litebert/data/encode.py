@@ -41,8 +41,7 @@ class Parcel:
 def parcels(
     files: list[CorpusFile], options: CorpusOptions, start: CorpusPosition = (0, 0)
 ) -> Iterator[Parcel]:
-    """The corpus from `start` on. Where parcels end does not depend on where among their ends one
-    starts."""
+    """The corpus from `start` on, where a parcel ended; the others end as they would have."""
     chunks: list[Chunk] = []
     numbers: list[int] = []
     size = 0
@@ -92,8 +91,7 @@ class EncoderRecipe:
     rules: TextRules
     options: CorpusOptions
     split: Literal["rules", "lines"]
-    """How a paragraph becomes sentences: by the rules, or each line is one, as in the reference's
-    input."""
+    """Sentences by the rules, or each line is one, as in the reference's input."""
 
     @property
     def sentences(self) -> str:

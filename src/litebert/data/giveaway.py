@@ -27,8 +27,7 @@ or end."""
 def features(
     stream: "Stream", *, epoch: int = 0, limit: int = 200_000
 ) -> tuple[Float[np.ndarray, "n 7"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """What shows of each example, its order label, and its document, for the first `limit` examples
-    of an epoch's order."""
+    """What shows of the first `limit` examples; their order labels and their documents."""
     plan = stream.plan(epoch)
     numbers = plan.order.span(0, min(limit, len(plan)))
     pairs = make_pairs(stream.texts, stream.spec, plan, numbers, seed=stream.seed)
@@ -63,8 +62,7 @@ def accuracy(stream: "Stream", *, limit: int = 200_000) -> float:
 
 
 def expand(inputs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
-    """A constant, the features, and their products in pairs: what depends on both segments together
-    shows too."""
+    """A constant, the features, and their products in pairs."""
     rows, columns = np.triu_indices(inputs.shape[1])
     return np.concatenate(
         [np.ones((len(inputs), 1)), inputs, inputs[:, rows] * inputs[:, columns]], axis=1

@@ -128,8 +128,7 @@ class Journal:
             index.unlink()
 
     def obstacles(self, plan: Record) -> list[str]:
-        """Why the content of the folder does not belong to `plan`; empty if it does, or if there is
-        none."""
+        """Why the folder's content does not belong to `plan`; empty if it does."""
         for path in (self.out / INDEX_FILE, self.folder / _PLAN_FILE):
             if path.exists():
                 try:
@@ -149,8 +148,7 @@ class Journal:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def find(self, number: int, start: CorpusPosition) -> Record | None:
-        """The record of shard `number`, if it begins at `start` and its files are what the record
-        says."""
+        """The record of shard `number`, if it begins at `start` and its files are as recorded."""
         try:
             record: Record = json.loads(read_bytes(self.folder / f"{shard_name(number)}.json"))
             is_complete = tuple(record["start"]) == start and all(

@@ -53,8 +53,7 @@ class Vocabulary(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """[CLS] a [SEP] b [SEP] in each row, then padding. A row with b_sizes 0 has only [CLS] a
-    [SEP]."""
+    """[CLS] a [SEP] b [SEP] and padding; where b_sizes is 0 only [CLS] a [SEP]."""
 
     token_ids: Int[np.ndarray, "batch seq"]
     a_sizes: Int[np.ndarray, " batch"]
@@ -102,8 +101,7 @@ class _Words(NamedTuple):
     """The words of a batch, row after row."""
 
     breaks: Int[np.ndarray, " breaks"]
-    """Flat positions at which a word begins or a special token stands; each word ends where the
-    next break is."""
+    """Flat positions where a word begins or a special token stands; words end at the next."""
     starts: Int[np.ndarray, " words"]
     """Which breaks are words."""
     counts: Int[np.ndarray, " batch"]
@@ -111,8 +109,7 @@ class _Words(NamedTuple):
 
 
 def _find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> _Words:
-    """A word is a token that begins one and those that follow; the first token of a segment always
-    begins one."""
+    """A word is a token that begins one and those that follow; a segment begins with one."""
     batch, seq = rows.token_ids.shape
     line, last = np.arange(batch), rows.sizes - 1
     middle = rows.a_sizes + 1
@@ -150,8 +147,7 @@ def _take_ngrams(
     budgets: Int[np.ndarray, " batch"],
     keys: UInt64[np.ndarray, " batch"],
 ) -> Bool[np.ndarray, " breaks"]:
-    """Which words are masked: all unfinished rows try a candidate, then the next, until none has
-    budget left."""
+    """Which words are masked: all unfinished rows try a candidate, then the next."""
     sizes = _ngram_sizes(words, spec.max_ngram)
     weights = 1 / np.arange(1, spec.max_ngram + 1)
     limits = [np.uint32(share * 2**32) for share in np.cumsum(weights)[:-1] / weights.sum()]
@@ -178,8 +174,7 @@ def _take_ngrams(
 
 
 def _ngram_sizes(words: _Words, max_ngram: int) -> list[Int[np.ndarray, " breaks"]]:
-    """Tokens in the run of 1, 2, … words from each break on; far too many where the segment ends
-    before."""
+    """Tokens in the run of 1, 2, … words from each break on; _TOO_MANY beyond the segment."""
     num = len(words.breaks)
     ends = np.append(words.breaks, np.full(max_ngram, words.breaks[-1] + 1)).astype(np.int32)
     outside = np.full(len(ends), True)
@@ -201,8 +196,7 @@ def _take(
     drawn: UInt32[np.ndarray, " rows"],
     left: Int[np.ndarray, " rows"],
 ) -> Int[np.ndarray, " rows"]:
-    """Take the drawn length, or the longest below it that fits, unless a word of it is taken; how
-    many tokens it cost."""
+    """Take the longest run up to the drawn length that fits, if no word is taken; its tokens."""
     cost = np.zeros_like(left)
     clash = np.full(left.shape, False)
     reaches = []

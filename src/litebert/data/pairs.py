@@ -92,8 +92,7 @@ def _replace(
     *,
     seed: int,
 ) -> Pairs:
-    """Replace b by a segment of another document, as long as b was or, where there was none, as it
-    would have been."""
+    """Replace b by a segment of another document, as long as b was or would have been."""
     chosen = np.flatnonzero(strangers)
     starts, epoch = plan.starts[numbers[chosen]], spec.drawn_epoch(plan.epoch)
     target, share = draw_sizes(spec, cut_keys(seed, epoch, starts))
@@ -122,16 +121,14 @@ def _find_others(
     wanted: Int[np.ndarray, " n"],
     other_keys: np.ndarray,
 ) -> Int[np.ndarray, " n"]:
-    """For each example the number of one of another document, with room for the wanted tokens if
-    possible."""
+    """For each example one of another document, with room for the wanted tokens if possible."""
     tries = below(bits(other_keys[:, None], np.arange(_TRIES)), len(plan))
     own = texts.documents_of(starts)
     away = texts.documents_of(plan.starts[tries.reshape(-1)]).reshape(tries.shape) != own[:, None]
     roomy = away & (plan.rooms[tries] >= wanted[:, None])
     pick = np.where(roomy.any(1), roomy.argmax(1), away.argmax(1))
     others: Int[np.ndarray, " n"] = tries[np.arange(len(starts)), pick]
-    # one document may hold nearly all examples: then take the next document's first, or the
-    # corpus's
+    # one document may hold nearly all: then the next document's first, or the corpus's
     lost = np.flatnonzero(~away.any(1))
     if lost.size:
         owners = texts.documents_of(plan.starts)

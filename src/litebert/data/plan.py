@@ -61,8 +61,7 @@ def cut(
     ends: Int[np.ndarray, " n"],
     keys: UInt64[np.ndarray, " n"],
 ) -> Segments:
-    """Segments of the examples that begin at `starts`; `ends` is where their documents' tokens
-    end."""
+    """Segments of the examples from `starts` on, whose documents' tokens end at `ends`."""
     target, share = draw_sizes(spec, keys)
     if spec.cutting == "last":
         return _cut_last(spec, boundaries, starts, ends, keys, target)
@@ -72,8 +71,7 @@ def cut(
         full, boundaries.at_or_after(np.where(full, middle, starts) + target - share), ends
     )
     rest = np.flatnonzero(~full)
-    # from the middle half: near the ends, a document's first and last sentences would show by their
-    # lengths
+    # from the middle half: near the ends, lengths would show first and last sentences
     middle[rest] = _nearest(
         boundaries, starts[rest], ends[rest], 0.25 + 0.5 * share[rest] / target[rest]
     )
@@ -111,8 +109,7 @@ def _cut_last(
     keys: UInt64[np.ndarray, " n"],
     target: Int[np.ndarray, " n"],
 ) -> Segments:
-    """The plain procedure: sentences until there are enough, split at a random boundary, the last
-    one truncated."""
+    """Sentences until there are enough, split at a random boundary, the last one truncated."""
     end = np.minimum(boundaries.at_or_after(starts + target), ends)
     first = np.searchsorted(boundaries.sentences, starts, side="right")
     count = np.searchsorted(boundaries.sentences, end) - first  # boundaries strictly inside
@@ -142,8 +139,7 @@ class Plan:
 
 
 def is_heldout(documents: Int[np.ndarray, " n"], fraction: float) -> Bool[np.ndarray, " n"]:
-    """Whether a document is held out for evaluation: decided by its number alone, so that no seed
-    mixes the splits."""
+    """Whether a document is held out: by its number alone, so that no seed mixes the splits."""
     return uniform(keys(seeded(0, Purpose.SPLIT), documents)) < fraction
 
 

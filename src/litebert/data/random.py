@@ -75,16 +75,14 @@ def uniform(words: UInt64[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
 def below(
     words: UInt64[np.ndarray, "*shape"], limit: int | Int[np.ndarray, "..."]
 ) -> Int[np.ndarray, "*shape"]:
-    """A whole number in [0, limit), limit < 2**32, from the upper 32 bits (bias below limit /
-    2**32)."""
+    """A whole number in [0, limit), limit < 2**32, from the upper 32 bits."""
     return (
         ((words >> np.uint64(32)) * np.asarray(limit).astype(np.uint64)) >> np.uint64(32)
     ).astype(np.int64)
 
 
 def coin(words: UInt64[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
-    """True for half of the words, from the lowest bit: independent of `uniform` and `below` on the
-    same words."""
+    """True for half of the words, from the lowest bit, which the others here do not use."""
     return (words & np.uint64(1)).astype(bool)
 
 
@@ -111,8 +109,7 @@ class Permutation:
         return numbers.astype(np.int64)
 
     def span(self, start: int, stop: int) -> Int[np.ndarray, " span"]:
-        """Places start … stop - 1; neighbors are computed together and remembered, since a stream
-        asks for them next."""
+        """Places start … stop - 1; a block of neighbors is computed at once and remembered."""
         first, last = start // _BLOCK, -(-stop // _BLOCK)
         numbers = np.concatenate([_block(self, number) for number in range(first, last)])
         return numbers[start - first * _BLOCK : stop - first * _BLOCK]

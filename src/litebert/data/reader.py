@@ -45,8 +45,7 @@ class _Share(NamedTuple):
 
 
 class Reader:
-    """An endless iterator of batches; `position`, where the next one begins, is all that a snapshot
-    stores."""
+    """An endless iterator of batches; a snapshot stores `position`, where the next one begins."""
 
     def __init__(
         self,
@@ -123,8 +122,7 @@ class _Workers:
             pipes.append(ours)
         self._ready: Queue[_Made] = Queue(_PREFETCHED)
         stop = Event()
-        # neither the thread nor the clean-up knows this object, so that a forgotten reader ends its
-        # workers
+        # thread and clean-up do not know this object: a forgotten reader ends its workers
         thread = Thread(target=_collect, args=(processes, pipes, self._ready, stop), daemon=True)
         self.close = weakref.finalize(self, _end, processes, pipes, self._ready, stop, thread)
         """End the workers; safe to call twice, and called at the interpreter's exit."""

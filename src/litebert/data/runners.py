@@ -34,8 +34,7 @@ _BYTES = 2**17
 
 @contextlib.contextmanager
 def open_runner(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]:
-    """A function that encodes a stream of parcels; with one worker of `processes`, in this
-    process."""
+    """A function that encodes a stream of parcels; one worker of `processes` is this process."""
     if name == "processes" and workers == 1:
         encoder = ParcelEncoder(recipe)
         yield lambda parcels: ((parcel, encoder(parcel)) for parcel in parcels)
@@ -47,8 +46,7 @@ def open_runner(name: str, recipe: EncoderRecipe, workers: int) -> Iterator[Run]
 def _in_order(
     parcels: Iterator[Parcel], asks: list[_Ask]
 ) -> Generator[tuple[Parcel, Encoded], None, None]:
-    """A thread for each worker calls it and mostly waits; results come in the order of the
-    parcels."""
+    """A thread for each worker calls it and mostly waits; results are in the parcels' order."""
     idle: queue.SimpleQueue[_Ask] = queue.SimpleQueue()
     for ask in asks:
         idle.put(ask)
@@ -72,8 +70,7 @@ def _in_order(
             first, future = pending.popleft()
             yield first, future.result()
     finally:
-        # Wait: the next pass over the corpus calls the same workers, which must not be
-        # answering still.
+        # the next pass over the corpus calls the same workers, which must have answered
         pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -214,8 +214,7 @@ class _OpenShard:
 
 
 class _GrowingArray:
-    """A one-dimensional .npy file whose length is known only at the end: its header is written
-    last, in place."""
+    """A one-dimensional .npy file of unknown length: its header is written last, in place."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self.path = path

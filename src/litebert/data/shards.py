@@ -33,8 +33,7 @@ _REBUILD = "delete it and run the same `litebert data build` again"
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One shard's arrays. Sentence s is tokens[sentences[s]:sentences[s + 1]]; documents likewise,
-    in sentences."""
+    """Sentence s is tokens[sentences[s]:sentences[s + 1]]; documents likewise, in sentences."""
 
     tokens: UInt[np.ndarray, " tokens"]
     sentences: UInt[np.ndarray, " sentences_and_one"]
@@ -50,8 +49,7 @@ class Shards:
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = False) -> "Shards":
-        """Open a folder; DataError says what is wrong with it. `verify`: read every byte and
-        compare checksums."""
+        """Open a folder; DataError says what is wrong. `verify`: also compare checksums."""
         folder = Path(folder)
         shards = cls(folder, read_index(folder))
         for number in range(len(shards)):
@@ -81,8 +79,7 @@ class Shards:
         return self.folder / TOKENIZER_FOLDER
 
     def tokenizer(self) -> Tokenizer:
-        """The same, loaded; another one in its place is refused, since its ids mean other
-        tokens."""
+        """The same, loaded; another one in its place is refused."""
         tokenizer = Tokenizer.load(self.tokenizer_folder)
         if tokenizer.fingerprint != self.index["tokenizer"]:
             raise DataError(
@@ -98,8 +95,7 @@ class Shards:
 
     @property
     def fingerprint(self) -> str:
-        """A sha256 that two folders have in common where their shards and vocabulary are the
-        same."""
+        """A sha256, the same for folders with the same shards and vocabulary."""
         essence = [self.index["tokenizer"], *(record["sha256"] for record in self.index["shards"])]
         return hashlib.sha256(json.dumps(essence, sort_keys=True).encode()).hexdigest()
 
@@ -151,8 +147,7 @@ class Shards:
         return marks
 
     def _mark(self, number: int, array_name: str) -> list[Any]:
-        """A file's checksum in the index and what changes whenever the file does: ctime cannot be
-        set back."""
+        """A file's checksum and what changes whenever it does: ctime cannot be set back."""
         try:
             stat = self.path(number, array_name).stat()
         except OSError as error:

@@ -82,8 +82,7 @@ class ShownExample:
         }
 
     def render(self) -> Text:
-        """Two segments in two colors between [CLS] and [SEP], masked tokens marked by brackets as
-        well as by color."""
+        """Two segments in two colors; masked tokens are marked by brackets, too."""
         text = Text()
         text.append(f"example {self.number}", style="bold")
         text.append(f" · {self.num_tokens} tokens, {self.num_masked} masked · {self.order}\n")

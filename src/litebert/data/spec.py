@@ -25,8 +25,7 @@ class ExampleSpec:
     max_length: int = 512
     """Tokens in an example, at most, with [CLS] and twice [SEP]."""
     short_probability: float = 0.1
-    """Probability that an example is shorter, its length uniform from 2 tokens of text to
-    max_length - 3."""
+    """Probability of a shorter example: 2 to max_length - 3 tokens of text, uniformly."""
     order: Order = "sop"
     """sop: segments swapped in half of the examples; nsp: the second taken from another document in
     half; none: as is."""
@@ -80,8 +79,7 @@ class ExampleSpec:
         return self.max_length - num_special(True)
 
     def num_to_mask(self, sizes: Int[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
-        """Tokens to predict in rows of these sizes: round(fraction × size), at least 1, at most
-        max_masked."""
+        """Tokens to predict in rows: round(fraction × size), at least 1, at most max_masked."""
         counts = np.maximum(1, np.rint(sizes * self.mask_fraction).astype(np.int64))
         return counts if self.max_masked is None else np.minimum(counts, self.max_masked)
 

@@ -118,8 +118,7 @@ class Stream:
         return plan
 
     def prepare(self, epoch: int) -> None:
-        """Plan an epoch in the background, so that a reader does not have to wait when it gets
-        there."""
+        """Plan an epoch in the background, before a reader gets there."""
         if epoch not in self._plans and epoch != self._prepared:
             self._prepared = epoch
             Thread(target=self.plan, args=(epoch,), daemon=True).start()
@@ -172,8 +171,7 @@ class Stream:
         num_ranks: int = 1,
         workers: int = 0,
     ) -> "Reader":
-        """Batches without end from `position` on; this rank's slice of each global batch of
-        `batch_size` rows."""
+        """Endless batches from `position` on: this rank's rows of each global `batch_size`."""
         from litebert.data.reader import Reader
 
         return Reader(self, batch_size, position, rank=rank, num_ranks=num_ranks, workers=workers)

@@ -19,8 +19,7 @@ _STRETCHES = 8
 
 
 class Boundaries:
-    """The positions in a shard where a segment may begin or end: sentence starts, and cuts inside
-    overlong sentences."""
+    """Where a segment may begin or end: sentence starts, and cuts inside overlong sentences."""
 
     def __init__(self, sentences: Int[np.ndarray, " sentences"], max_text: int) -> None:
         self.sentences = sentences
@@ -55,8 +54,7 @@ def _first(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Text:
-    """One shard, ready for cutting: its arrays as signed integers, its position in the corpus, its
-    boundaries."""
+    """One shard, ready for cutting."""
 
     tokens: UInt[np.ndarray, " tokens"]
     sentences: Int[np.ndarray, " sentences"]

@@ -26,8 +26,7 @@ _BOMB_RATIO = 200
 
 
 def compression_of(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """What a file's name tells: its compression, and its format's suffix in lower case (.tsv of
-    a.TSV.gz)."""
+    """A file's compression by its name, and its format's suffix (.tsv of a.TSV.gz)."""
     stem, last = os.path.splitext(os.path.basename(path).lower())
     if last in COMPRESSIONS:
         return COMPRESSIONS[last], os.path.splitext(stem)[1]
@@ -98,8 +97,7 @@ class Unpacked:
 
 
 def _unpack(raw: io.FileIO, compression: str) -> Callable[[int], bytes]:
-    """A function that reads at most so many bytes, in one go: a longer reading would drop what came
-    before damage."""
+    """Reads at most so many bytes, in one go: more would drop what came before damage."""
     if compression == "gzip":
         return gzip.GzipFile(fileobj=raw).read1
     if compression == "xz":
@@ -110,8 +108,7 @@ def _unpack(raw: io.FileIO, compression: str) -> Callable[[int], bytes]:
 
 
 class _Streams:
-    """Streams of xz or bzip2, one after another. Python's own files take a damaged one, or padding,
-    for the end of the file."""
+    """Streams of xz or bzip2, in turn. Python's own files take damage or padding for the end."""
 
     BITE = 8192
 
@@ -148,8 +145,7 @@ class _Streams:
 
 
 class _ZstdFile:
-    """Zstandard frames, one after another. The package's own reader takes a truncated file for a
-    whole one."""
+    """Zstandard frames, in turn. The package's own reader takes a truncated file for whole."""
 
     # A frame's smallest unit unpacks to 128 KiB out of 4 bytes, so the input is fed in small bites
     # to bound the output.

@@ -33,8 +33,7 @@ def compare_section(runs: Sequence[RunData], lines: LineTable) -> str:
 
 
 def _series(chart: Chart, runs: Sequence[RunData], lines: LineTable) -> list[Series]:
-    """Held-out lines full, training lines faint behind them; training lines full where nothing was
-    held out."""
+    """Held-out lines full, training faint behind them; training full where nothing was held out."""
     series = []
     for i, run in enumerate(runs):
         color, is_faint = i % (2 * _COLORS), bool(chart.heldout)
@@ -127,8 +126,7 @@ def _noise(run: RunData, name: str) -> float | None:
 
 
 def _equal_table(runs: Sequence[RunData]) -> str:
-    """The first measure after as many tokens as the shortest run has read: lengths differ, and a
-    longer run looks better."""
+    """Measures after as many tokens as the shortest run has read: a longer run looks better."""
     names = measure_names([each for run in runs for each in run.evaluations])
     budgets = [
         run.positions([run.evaluations[-1].step])["tokens"][0]

@@ -204,8 +204,7 @@ def _finite(values: Sequence[float]) -> Iterable[list[int]]:
 
 
 def _path(points: Sequence[tuple[int, int]]) -> str:
-    """Lines through points, each relative to the one before; a single point becomes a dash, or it
-    would be invisible."""
+    """Relative lines through points; a single point becomes a dash, or it would be invisible."""
     if len(points) == 1:
         return f"M{points[0][0]} {points[0][1]}h4"
     steps = "".join(f"{x - a} {y - b} " for (a, b), (x, y) in pairwise(points))

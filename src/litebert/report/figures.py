@@ -117,8 +117,7 @@ def evaluations_table(run: RunData) -> str:
 
 
 def _stage_changes(run: RunData) -> list[Event]:
-    """Moments at which sequence length, batch size, mask fraction or depth changed: a curve may
-    jump there for no other reason."""
+    """Where a curve may jump because sequence length, batch size, mask fraction or depth did."""
     changes = []
     for name in STAGE_COLUMNS:
         column = run.columns.get(name, array("d"))
@@ -169,8 +168,7 @@ def _left_out(count: int, total: int) -> str:
 
 
 def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
-    """A measure of each; NaN where sequences had another length than in the last evaluation, since
-    the two are not comparable."""
+    """A measure of each; NaN where sequences had another length than in the last one."""
     length = evaluations[-1].values.get("sequence_length")
     return [
         each.values.get(name, math.nan)

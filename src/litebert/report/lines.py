@@ -26,8 +26,7 @@ class _Bin:
     start: int
     stop: int
     at: int
-    """The record at whose position it is drawn: the first in the first bin, the last in the last,
-    else the middle one."""
+    """The record that it is drawn at: of the first bin the first, of the last the last."""
 
 
 def _make_bins(length: int, most: int) -> list[_Bin]:
@@ -126,8 +125,7 @@ class LineTable:
     _xs: dict[tuple[int, bool], tuple[int, dict[str, list[float]]]] = field(default_factory=dict)
 
     def train(self, run: RunData, index: int, name: str) -> Line | None:
-        """A column of step records, smoothed, with its lowest and highest values; None where the
-        run has no such column."""
+        """A column of step records, smoothed, and its extremes; None where there is none."""
         key, axes = (index, name, False), run.axes
         exists = {"tokens", "seconds"} <= axes.keys() if name == SPEED else name in run.columns
         if key in self._lines or not run.steps_done or not exists:

@@ -53,8 +53,7 @@ class Report:
 
 
 def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -> Report:
-    """Read runs and write their report: to `out`, or into the folder of a single run, or here where
-    there are several."""
+    """Write a report of runs to `out`, or into a single run's folder, or here for several."""
     if not folders:
         raise ConfigError("a report needs the folder of at least one run")
     runs = [read_run(run) for folder in folders for run in _seeds(Path(folder))]
@@ -136,8 +135,7 @@ def _render_with(runs: Sequence[RunData], points: int) -> str:
 
 
 def _switch(runs: Sequence[RunData]) -> str:
-    """The choice of the horizontal axis, without a script: radio buttons before everything that
-    they change."""
+    """Radio buttons for the horizontal axis, before everything that they change; no script."""
     axes = [axis for axis in AXES if any(axis in run.axes for run in runs)]
     words = {"steps": "steps", "tokens": "tokens", "seconds": "time"}
     buttons = "".join(

@@ -101,8 +101,7 @@ class RunData:
     steps_done: "array[int]" = field(default_factory=lambda: array("q"))
     """Steps done after each record: a record's own step, counted from 0, and 1."""
     columns: "dict[str, array[float]]" = field(default_factory=dict)
-    """Numbers by name, one for each record; NaN where a record has none, or one that is not
-    finite."""
+    """Numbers by name, one for each record; NaN where it has none or no finite one."""
     evaluations: list[EvalPoint] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     examples: list[Record] = field(default_factory=list)
@@ -136,8 +135,7 @@ class RunData:
 
     @cached_property
     def axes(self) -> dict[str, list[float]]:
-        """Steps, tokens and seconds of each record, those that the run has; computed once, after
-        the last record."""
+        """Steps, tokens and seconds of each record; computed once, after the last record."""
         axes: dict[str, list[float]] = {"steps": [float(step) for step in self.steps_done]}
         for name in AXES[1:]:
             if self.total(name) > 0:
@@ -230,8 +228,7 @@ _MAX_NUMBER = 1e100
 
 
 def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a record under today's names; NaN for one that is not finite, which JSON has
-    as a string."""
+    """Numbers under today's names; NaN for one that is not finite, a string in JSON."""
     numbers = {}
     for key, value in record.items():
         name = RENAMED.get(key, key)

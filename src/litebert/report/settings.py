@@ -29,8 +29,7 @@ def _flatten(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _settings(recipe: Any) -> dict[str, Any]:
-    """Settings of a recipe file by their current names: what is under `recipe`, then the rest, such
-    as the run's inputs."""
+    """Settings by their current names: what is under `recipe`, then the rest."""
     if isinstance(recipe, dict) and isinstance(recipe.get("recipe"), dict):
         parsed = parse_recipe(recipe)
         own = parsed.to_dict() if parsed else current_names(recipe["recipe"])
@@ -39,8 +38,7 @@ def _settings(recipe: Any) -> dict[str, Any]:
 
 
 def _nearest_recipe(recipe: Any) -> tuple[str, dict[str, Any]] | None:
-    """The named recipe with the fewest differences, and its settings; None for anything but a
-    pretraining recipe."""
+    """The nearest named recipe and its settings; None for anything but a pretraining recipe."""
     parsed = parse_recipe(recipe)
     if parsed is None:
         return None

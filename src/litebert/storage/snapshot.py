@@ -77,8 +77,7 @@ class Snapshot:
 
     @classmethod
     def capture(cls, model: torch.nn.Module, optimizer: Optimizer, **where: Any) -> "Snapshot":
-        """A snapshot of a live run; it shares the run's tensors, so write it before the next step.
-        `where` are the other fields."""
+        """It shares the run's tensors, so write it before the next step; `where`: other fields."""
         return cls(
             model=model.state_dict(),
             optimizer=optimizer.state_dict(),
@@ -87,8 +86,7 @@ class Snapshot:
         )
 
     def restore(self, model: torch.nn.Module, optimizer: Optimizer) -> None:
-        """Load the state into a model and an optimizer made by the same recipe, and into torch's
-        generators."""
+        """Load it into a model and an optimizer of the same recipe, and into torch's generators."""
         _check_model(self.model, model.state_dict())
         current = optimizer.state_dict()
         _check_groups(self.optimizer["param_groups"], current["param_groups"])

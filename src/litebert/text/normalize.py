@@ -15,8 +15,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, kw_only=True)
 class TextRules:
-    """What is done to a text besides SentencePiece itself. Saved with the tokenizer; the defaults
-    are ALBERT's."""
+    """What is done to a text besides SentencePiece itself; the defaults are ALBERT's."""
 
     lowercase: bool = True
     """Lower every letter."""
@@ -73,16 +72,14 @@ def clean_for_ids(text: str) -> str | bytes:
 
 def collapse(text: str) -> str:
     """One space for each run of whitespace, none at either end: collapse(" a\\t b\\n") -> "a b"."""
-    # All whitespace but the space itself is unprintable, so this test is exact, and cheaper than
-    # splitting into words.
+    # exact, since all whitespace but the space is unprintable, and cheaper than splitting
     if text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
         return text
     return " ".join(text.split())
 
 
 def width(char: str, rules: TextRules) -> int:
-    """How many characters `clean` makes of one that is not whitespace: width("ﬁ", rules) -> 2; 0
-    for a dropped mark."""
+    """Characters that `clean` makes of one that is no whitespace: width("ﬁ", rules) -> 2."""
     if rules.lowers_dotless:
         char = _lower_turkic(char)
     if not (rules.keep_accents or char.isascii()):

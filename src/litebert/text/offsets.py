@@ -30,8 +30,7 @@ class _Aligned:
     size: int
     """Number of characters of the normalized text, which the tokens partition."""
     walk: tuple[Places, Places] | None
-    """For each character of the normalized text, the raw characters it starts and ends at. None:
-    raw, after the prefix."""
+    """Raw start and end of each normalized character. None: raw, after the prefix."""
 
 
 class Aligner:
@@ -94,8 +93,7 @@ class Aligner:
     def offsets(
         self, texts: Sequence[str], ids: Ids, bounds: Bounds
     ) -> list[Int[np.ndarray, "_tokens 2"]]:
-        """The (start, end) of every token in its raw text; text i has the ids from bounds[i] to
-        bounds[i + 1]."""
+        """The (start, end) of every token; text i has ids[bounds[i] : bounds[i + 1]]."""
         aligned = [self.align(text) for text in texts]
         sizes = np.array([text.size for text in aligned])
         lengths = self._lengths[ids]
@@ -119,8 +117,7 @@ class Aligner:
     def _measure_unknowns(
         self, texts: Sequence[_Aligned], ids: Ids, lengths: Ids, bounds: Bounds
     ) -> None:
-        """Write the true length of each unknown token into `lengths`: it stands for a run of any
-        length."""
+        """Write into `lengths` the length of the run that each unknown token stands for."""
         unknown = np.flatnonzero(ids == self._unk_id)
         lengths[unknown] = 0
         rows = np.searchsorted(bounds, unknown, side="right") - 1
@@ -132,8 +129,7 @@ class Aligner:
                 lengths[at] = self._unknown_lengths(texts[row].cleaned, len(at))
 
     def _unknown_lengths(self, cleaned: str, count: int) -> list[int]:
-        # An unknown token is a run of characters that are no tokens by themselves, unless a longer
-        # token covers them.
+        # an unknown token: characters that are no tokens, unless a longer one covers them
         runs = self._unknown_run.findall(self._processor.Normalize(cleaned))
         if self._characters_are_tokens and len(runs) == count:
             return [len(run) for run in runs]
@@ -184,8 +180,7 @@ def _cleaned_to_raw(raw: str, size: int, widths: _Widths) -> tuple[Places, Place
 
 
 def _normalized_to_cleaned(cleaned: str, places: Places) -> tuple[Places, Places]:
-    """For each character of the normalized text, the first and the last character of the cleaned
-    text it stands for."""
+    """For each normalized character, the first and last cleaned one it stands for."""
     first = places[:-1]
     # up to the next place that is reached, so that nothing gets lost
     reached = np.append(np.unique(places), len(cleaned))

@@ -76,8 +76,7 @@ _ABBREVIATED = np.sort(
 
 
 def sentence_words(paragraphs: list[str]) -> _SentenceWords:
-    """Sentences of each paragraph and words of each sentence. Paragraphs are lines with text,
-    stripped."""
+    """Sentences of each paragraph, and words of each. Paragraphs are stripped lines."""
     if not paragraphs:
         return _one_by_one([])
     is_ascii = np.fromiter(map(str.isascii, paragraphs), bool, len(paragraphs))
@@ -103,8 +102,7 @@ def _chosen(paragraphs: list[str], mask: np.ndarray) -> list[str]:
 
 
 def _padded(paragraphs: list[str]) -> str:
-    """A text with so many line feeds around that one may look a little before and after any
-    character."""
+    """With line feeds around, so that one may look a little before and after any character."""
     return "\n\n\n\n" + "\n".join(paragraphs) + "\n\n\n\n\n"
 
 
@@ -190,8 +188,7 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
     ends = following[plain]
     doubtful = stops[~plain & ~(spaced & _SMALL[letter])]
 
-    # The rest one after another: what ended before, and where the line begins, is part of the
-    # question.
+    # the rest in turn: what ended before, and where the line begins, is part of the question
     lines = np.concatenate([[0], feeds + 1])
     begins = np.maximum(
         lines[np.searchsorted(lines, doubtful, side="right") - 1], _last_before(ends, doubtful)
@@ -209,8 +206,7 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
 
 
 def _after_plain_word(before: list[np.ndarray]) -> np.ndarray:
-    """Is it a word of two letters or more, not in the tables, that these four characters end, the
-    last one first?"""
+    """Do these four characters, the last one first, end a plain word of two letters or more?"""
     letter = [_LETTER[each] for each in before]
     space = [each == _SPACE for each in before]
     word = letter[0] & letter[1] & ((letter[2] & (letter[3] | space[3])) | space[2])

@@ -149,8 +149,7 @@ def sentence_ends(paragraph: str) -> list[int]:
             break
         following = paragraph[end]
         if following.isupper():
-            # Most stops are decided by what is cheap to ask: a plain word before, a capital letter
-            # after.
+            # most are decided by what is cheap to ask: a plain word before, a capital after
             suffix = paragraph[stop - 4 : stop]
             word = suffix[suffix.rfind(" ") + 1 :]
             if not (
@@ -182,8 +181,7 @@ def end_at(text: str, begin: int, stop: int, limit: int) -> tuple[int, bool]:
 
 
 def _ends(text: str, begin: int, stop: int, end: int) -> bool:
-    """Does the stop at `stop`, followed at `end` by other text, end the sentence that began at
-    `begin`?"""
+    """Does the stop, followed at `end` by other text, end the sentence from `begin` on?"""
     following = text[end]
     if not text[end - 1].isspace():
         return _ends_without_space(text, stop, end)
@@ -203,8 +201,7 @@ def _ends(text: str, begin: int, stop: int, end: int) -> bool:
 
 
 def _full_stop_ends(word: str, following: str, text: str, end: int, *, first: bool) -> bool:
-    """Does a full stop after `word` end the sentence? `first`: the word is all there is of the
-    sentence."""
+    """Does a full stop after `word` end the sentence? `first`: the word is all of it."""
     if first and _LIST_NUMBER.fullmatch(word):  # "1. Introduction"
         return False
     if word in TITLES:
@@ -221,8 +218,7 @@ def _full_stop_ends(word: str, following: str, text: str, end: int, *, first: bo
 
 
 def _ends_without_space(text: str, stop: int, end: int) -> bool:
-    """The same for the stops of scripts without spaces: some closing mark in a word must not count,
-    nor a decimal point."""
+    """The same for scripts without spaces: no closing mark in a word, no decimal point."""
     if not any(mark in UNSPACED_STOPS for mark in text[stop:end]):
         return False
     if text.startswith(_QUOTATIVES, end):

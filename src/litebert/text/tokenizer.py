@@ -68,8 +68,7 @@ class Example:
 
 
 class Tokenizer:
-    """A vocabulary with its rules. Safe to share between threads; other processes load their own by
-    path."""
+    """A vocabulary with its rules. Safe to share between threads."""
 
     def __init__(
         self, model: bytes, rules: TextRules | None = None, *, source: str = "the model"
@@ -152,8 +151,7 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A sha256 of the model's bytes; other rules than ALBERT's give other ids, and so another
-        fingerprint."""
+        """A sha256 of the model's bytes, and of rules that are not ALBERT's."""
         digest = hashlib.sha256(self.model)
         if self.rules != TextRules():
             rules = asdict(self.rules)
@@ -166,8 +164,7 @@ class Tokenizer:
 
     @cached_property
     def word_starts(self) -> Bool[np.ndarray, " vocab"]:
-        """By id: whether this token begins a word, by the reference's rule; True for special
-        tokens."""
+        """By id: whether a token begins a word, by the reference's rule; special ones do."""
         starts = np.array([vocabulary.starts_word(token) for token in self.tokens])
         starts[list(self.special_ids)] = True
         return starts
@@ -177,8 +174,7 @@ class Tokenizer:
         return Aligner(self._processor, self.tokens, self.unk_id, self.rules)
 
     def normalized(self, cleaned: str) -> str:
-        """What SentencePiece's own normalizer makes of a cleaned text: the text that the pieces
-        partition."""
+        """A cleaned text after SentencePiece's own normalizer: what the tokens partition."""
         return str(self._processor.Normalize(cleaned))
 
     def encode(self, text: str) -> list[int]:
@@ -251,8 +247,7 @@ class Tokenizer:
         truncate: Truncate = "error",
         offsets: bool = False,
     ) -> Example:
-        """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], in at most `max_length` tokens; see `Truncate`
-        for what is cut."""
+        """[CLS] a [SEP] or [CLS] a [SEP] b [SEP], cut to `max_length` as `Truncate` says."""
         seconds = None if b is None else [b]
         return self.pairs([a], seconds, max_length=max_length, truncate=truncate, offsets=offsets)[
             0
@@ -313,8 +308,7 @@ class Tokenizer:
 
 
 def make_folder(folder: str | Path) -> Path:
-    """Make the folder that a tokenizer is to be saved in; long work asks for it before it
-    begins."""
+    """Make a tokenizer's folder; long work asks for it before it begins."""
     folder = Path(folder)
     check_local(folder)
     try:

@@ -81,8 +81,7 @@ class VocabularyReport:
     num_lines: int
     """Lines to learn from, before any random choice."""
     num_held_out: int
-    """Lines measured on and not learned from; 0 where the corpus has fewer than a hundred, and was
-    measured on itself."""
+    """Lines measured on and not learned from; 0 where a corpus of few is measured on itself."""
     coverage: float
     """Share of characters, spaces aside, that are not part of an unknown token."""
     tokens_per_word: float

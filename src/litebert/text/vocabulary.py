@@ -163,8 +163,7 @@ class Splits:
                     at += len(self._splits[split])
 
     def apply(self, ids: Ids, bounds: Bounds) -> tuple[Int[np.ndarray, " split_tokens"], Bounds]:
-        """Replace in the ids of many texts, one after another; `bounds` says where each text
-        starts."""
+        """Replace in the ids of many texts, one after another; `bounds` are where texts start."""
         at = np.flatnonzero(self._is_split[ids])
         if not at.size:
             return ids, bounds
