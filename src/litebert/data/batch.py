@@ -86,14 +86,11 @@ class Batch:
         """
         if start == 0 and stop >= len(self):
             return self
-        if (start, stop) not in self._cuts:
-            self._cuts[start, stop] = self._cut(start, stop)
-        return self._cuts[start, stop]
-
-    def _cut(self, start: int, stop: int) -> "Batch":
+        if (start, stop) in self._cuts:
+            return self._cuts[start, stop]
         seq = self.token_ids.shape[1]
         low, high = np.searchsorted(self.masked_positions, [start * seq, stop * seq])
-        return Batch(
+        self._cuts[start, stop] = Batch(
             token_ids=self.token_ids[start:stop],
             segment_ids=self.segment_ids[start:stop],
             mask=self.mask[start:stop],
@@ -104,6 +101,7 @@ class Batch:
             mask_fraction=self.mask_fraction,
             sample_keys=None if self.sample_keys is None else self.sample_keys[start:stop],
         )
+        return self._cuts[start, stop]
 
     def padded(self, *, most_masked: int | None = None, draws: bool = False) -> HostBatch:
         """Rows side by side. With `most_masked`, the most masked tokens in a row, shapes do not

@@ -124,10 +124,10 @@ def build_shards(
             with open_runner(options.runner, recipe, options.workers) as run:
                 records = list(assembler.shards(run))
             _check_unchanged(files, signs)
-            _save_tokenizer(loaded, journal)
+            loaded.save(journal.folder / "tokenizer.tmp")
+            publish(journal.folder / "tokenizer.tmp", folder / TOKENIZER_FOLDER)
             _gather_quarantine(journal, len(records))
-            index = _index(plan, records)
-            write_json(folder / INDEX_FILE, index, indent=1)
+            write_json(folder / INDEX_FILE, _index(plan, records), indent=1)
         journal.end()
     index = Shards.open(folder).index
     return BuildReport(
@@ -162,14 +162,11 @@ def _index(plan: Record, records: list[Record]) -> Record:
     documents: Counter[str] = Counter()
     for record in records:
         documents.update(record["documents_by_file"])
-    described = [
+    corpus = [
         each | {"documents": documents[str(number)]} for number, each in enumerate(plan["corpus"])
     ]
-    return plan | {
-        "corpus": described,
-        **totals,
-        "shards": [record for record in records if record["tokens"]],
-    }
+    filled = [record for record in records if record["tokens"]]
+    return plan | {"corpus": corpus, **totals, "shards": filled}
 
 
 def _check_space(folder: Path, files: list[CorpusFile]) -> None:
@@ -199,12 +196,6 @@ def _check_unchanged(files: list[CorpusFile], signs: list[tuple[int, int]]) -> N
             f"{changed[0]} changed while it was read; start again when it is at rest, with "
             "--overwrite"
         )
-
-
-def _save_tokenizer(tokenizer: Tokenizer, journal: Journal) -> None:
-    aside, final = journal.folder / "tokenizer.tmp", journal.out / TOKENIZER_FOLDER
-    tokenizer.save(aside)
-    publish(aside, final)
 
 
 def _gather_quarantine(journal: Journal, count: int) -> None:

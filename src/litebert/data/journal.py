@@ -50,40 +50,32 @@ def make_plan(
 
 def _describe(file: CorpusFile) -> Record:
     try:
-        return {
-            "file": file.path,
-            "bytes": Path(file.path).stat().st_size,
-            "sha256": sha256(file.path),
-        }
+        size = Path(file.path).stat().st_size
+        return {"file": file.path, "bytes": size, "sha256": sha256(file.path)}
     except OSError as error:
         raise DataError(f"{file.path}: cannot be read ({error.strerror})") from error
 
 
 def _differences(old: Record, new: Record) -> list[str]:
     """What differs between two plans, in words; empty if the build may resume."""
+    before = old | old.get("build", {})
     changes = []
-    for key in ("version", "dtype", "tokenizer", "vocab_size"):
-        if old.get(key) != new[key]:
-            changes.append(f"{key}: was {clip(str(old.get(key)))}, is {new[key]}")
-    before = old.get("build", {})
-    for key, value in new["build"].items():
+    for key in ("version", "dtype", "tokenizer", "vocab_size", *new["build"]):
+        was, value = before.get(key), (new | new["build"])[key]
         # A build that stopped at its first bad row may resume with another policy.
-        if before.get(key) != value and (key, before.get(key)) != ("bad_rows", "error"):
-            changes.append(f"{key}: was {clip(str(before.get(key)))}, is {clip(str(value))}")
-    if [_content(each) for each in old.get("corpus", [])] == [
-        _content(each) for each in new["corpus"]
-    ]:
+        if was != value and (key, was) != ("bad_rows", "error"):
+            changes.append(f"{key}: was {clip(str(was))}, is {clip(str(value))}")
+    corpus = old.get("corpus", [])
+    if [*map(_content, corpus)] == [*map(_content, new["corpus"])]:
         return sorted(changes)  # the same files, maybe by other paths
     ours = {each["file"]: each for each in new["corpus"]}
-    theirs = {each["file"]: each for each in old.get("corpus", [])}
+    theirs = {each["file"]: each for each in corpus}
     changes += [f"{name} is new" for name in ours.keys() - theirs.keys()]
     changes += [f"{name} is gone" for name in theirs.keys() - ours.keys()]
     for name in ours.keys() & theirs.keys():
-        if any(theirs[name][key] != ours[name][key] for key in ("bytes", "sha256")):
-            changes.append(
-                f"{name} has changed ({theirs[name]['bytes']} bytes before, {ours[name]['bytes']} "
-                "now)"
-            )
+        old_bytes, new_bytes = theirs[name]["bytes"], ours[name]["bytes"]
+        if (old_bytes, theirs[name]["sha256"]) != (new_bytes, ours[name]["sha256"]):
+            changes.append(f"{name} has changed ({old_bytes} bytes before, {new_bytes} now)")
     if not changes and list(ours) != list(theirs):
         changes.append("the files come in another order")
     return sorted(changes)
@@ -105,8 +97,8 @@ class Journal:
         """Prepare the work folder for `plan`; refuse files of another plan, unless `overwrite`."""
         wrong = self.obstacles(plan)
         if wrong and not overwrite:
-            more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-            shown = "; ".join(wrong[:5]) + more
+            more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
+            shown = "; ".join([*wrong[:5], *more])
             raise DataError(
                 f"{self.out} holds shards of another build ({shown}); name another folder, or pass "
                 "--overwrite"

@@ -39,12 +39,10 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, *, random_specials: bool = False) -> "Vocabulary":
-        everything = np.arange(tokenizer.vocab_size)
+        excluded = [] if random_specials else list(tokenizer.special_ids)
         return cls(
             word_starts=tokenizer.word_starts,
-            replacements=everything
-            if random_specials
-            else np.setdiff1d(everything, list(tokenizer.special_ids)),
+            replacements=np.setdiff1d(np.arange(tokenizer.vocab_size), excluded),
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,
             mask_id=tokenizer.mask_id,

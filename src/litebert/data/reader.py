@@ -107,12 +107,8 @@ class _Workers:
         processes, pipes = [], []
         for number in range(count):
             ours, theirs = Pipe()
-            command = [
-                sys.executable,
-                "-P",
-                "-c",
-                f"from litebert.data.reader import _run_worker; _run_worker({theirs.fileno()})",
-            ]
+            code = f"from {__name__} import _run_worker; _run_worker({theirs.fileno()})"
+            command = [sys.executable, "-P", "-c", code]
             processes.append(
                 subprocess.Popen(command, pass_fds=[theirs.fileno()], env=worker_environment())
             )

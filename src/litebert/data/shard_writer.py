@@ -104,11 +104,13 @@ class Assembler:
         self.noted += map(str, encoded.bad[: _NOTED_ROWS - len(self.noted)])
         self.encoded_bytes += encoded.text_bytes
         if self._watch:
-            file, offset = parcel.files[-1], parcel.chunks[-1].offset
-            total = tokens + shard.num_tokens
-            self._watch(
-                BuildProgress(file=file, offset=offset, text_bytes=self.encoded_bytes, tokens=total)
+            progress = BuildProgress(
+                file=parcel.files[-1],
+                offset=parcel.chunks[-1].offset,
+                text_bytes=self.encoded_bytes,
+                tokens=tokens + shard.num_tokens,
             )
+            self._watch(progress)
 
 
 class _OpenShard:
@@ -120,12 +122,9 @@ class _OpenShard:
         self._journal, self._number, self._start = journal, number, start
         self._bad = BadRows(policy, journal.quarantine(number))
         name = shard_name(number)
-        dtypes = dict(zip(PARTS, (dtype, "uint64", "uint64"), strict=True))
         self._files = {
-            array_name: _GrowingArray(
-                journal.folder / f"{name}.{array_name}.tmp", dtypes[array_name]
-            )
-            for array_name in PARTS
+            array_name: _GrowingArray(journal.folder / f"{name}.{array_name}.tmp", array_dtype)
+            for array_name, array_dtype in zip(PARTS, (dtype, "uint64", "uint64"), strict=True)
         }
         self._files["sentences"].append(np.zeros(1))
         # first sentence and file of the document that is open
@@ -187,15 +186,14 @@ class _OpenShard:
     def _record(self, end: CorpusPosition, digests: dict[str, str]) -> Record:
         """The shard's entry in the index."""
         counts = ("unknown", "text_bytes", "cut_lines", "bad_rows")
+        by_file = {str(file): count for file, count in sorted(self._documents_by_file.items())}
         return {
             "name": shard_name(self._number),
             "documents": self.num_documents,
             "sentences": self.num_sentences,
             "tokens": self.num_tokens,
             **{key: self._counts[key] for key in counts},
-            "documents_by_file": {
-                str(file): count for file, count in sorted(self._documents_by_file.items())
-            },
+            "documents_by_file": by_file,
             "sha256": digests,
             "start": list(self._start),
             "end": list(end),

@@ -102,23 +102,14 @@ class Shards:
     def arrays(self, number: int) -> Shard:
         """Map shard `number` into memory."""
         record = self._record(number)
-        expected = {
-            "tokens": (int(record["tokens"]), str(self.index["dtype"])),
-            "sentences": (int(record["sentences"]) + 1, "uint64"),
-            "documents": (int(record["documents"]) + 1, "uint64"),
-        }
         shard = Shard(
-            **{
-                array_name: self._map(number, array_name, *shape)
-                for array_name, shape in expected.items()
-            }
+            tokens=self._map(number, "tokens", record["tokens"], self.index["dtype"]),
+            sentences=self._map(number, "sentences", record["sentences"] + 1, "uint64"),
+            documents=self._map(number, "documents", record["documents"] + 1, "uint64"),
         )
         ends = (int(shard.sentences[-1]), int(shard.documents[-1]))
-        if (
-            ends != (record["tokens"], record["sentences"])
-            or shard.sentences[0]
-            or shard.documents[0]
-        ):
+        starts = (shard.sentences[0], shard.documents[0])
+        if ends != (record["tokens"], record["sentences"]) or any(starts):
             raise DataError(
                 f"shard {record['name']} of {self.folder}: the bounds end at {ends[0]} tokens and "
                 f"{ends[1]} sentences, "
@@ -136,11 +127,7 @@ class Shards:
         known: Mapping[str, Any] = verified or {}
         marks: dict[str, Any] = {}
         for number in range(len(self)):
-            names = [self.path(number, array_name).name for array_name in PARTS]
-            before = {
-                name: self._mark(number, array_name)
-                for name, array_name in zip(names, PARTS, strict=True)
-            }
+            before = {self.path(number, part).name: self._mark(number, part) for part in PARTS}
             if any(known.get(name) != mark for name, mark in before.items()):
                 self._verify_shard(number)
             marks |= before
@@ -148,12 +135,11 @@ class Shards:
 
     def _mark(self, number: int, array_name: str) -> list[Any]:
         """A file's checksum and what changes whenever it does: ctime cannot be set back."""
+        path = self.path(number, array_name)
         try:
-            stat = self.path(number, array_name).stat()
+            stat = path.stat()
         except OSError as error:
-            raise DataError(
-                f"{self.path(number, array_name)} cannot be read: {error.strerror}"
-            ) from error
+            raise DataError(f"{path} cannot be read: {error.strerror}") from error
         times = (stat.st_mtime_ns, stat.st_ctime_ns)
         facts = (stat.st_size, *times, stat.st_ino, stat.st_dev, self.index["vocab_size"])
         return [self._record(number)["sha256"][array_name], *facts]
@@ -256,8 +242,6 @@ def _check_index(index: dict[str, Any]) -> None:
         if not (str(record["name"]).isdecimal() and record["sha256"].keys() == set(PARTS)):
             raise ValueError(f"shard {shorten(record['name'])} is not described as expected")
         sizes = [record[array_name] for array_name in ("documents", "sentences", "tokens")]
-        if (
-            not all(type(size) is int for size in sizes)
-            or not 0 <= sizes[0] <= sizes[1] <= sizes[2]
-        ):
+        are_whole = all(type(size) is int for size in sizes)
+        if not are_whole or not 0 <= sizes[0] <= sizes[1] <= sizes[2]:
             raise ValueError(f"shard {record['name']} has {sizes} documents, sentences, tokens")

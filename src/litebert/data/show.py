@@ -22,10 +22,7 @@ LEGEND = "⟦replaced by [MASK]⟧  ⟦masked→random token shown⟧  ⟨masked
 _ORDERS: dict[Order, tuple[str, str]] = {
     "sop": ("in order: b follows a in the text", "swapped: the text has b before a"),
     "nsp": ("next: b follows a in its document", "random: b comes from another document"),
-    "none": (
-        "as in the text; order is not predicted",
-        "as in the text; order is not predicted",
-    ),
+    "none": ("as in the text; order is not predicted",) * 2,
 }
 
 
@@ -65,8 +62,8 @@ class ShownExample:
             "tokens": self.num_tokens,
             "order_label": self.label,
             "order": self.order,
-            "a": _join(token.original for token in self.segments[0]),
-            "b": _join(token.original for token in self.segments[1]),
+            "a": _join(self.segments[0]).strip(),
+            "b": _join(self.segments[1]).strip(),
             "hidden": [
                 {
                     "segment": name,
@@ -97,10 +94,10 @@ class ShownExample:
 
 def _append(text: Text, kind: Kind, run: list[_Token], color: str) -> None:
     if kind == "":
-        text.append(_shown(token.original for token in run), style=color)
+        text.append(escape(_join(run)), style=color)
         return
     for tokens in [[token] for token in run] if kind == "random" else [run]:
-        words = _shown(token.original for token in tokens)
+        words = escape(_join(tokens))
         gap, words = (" ", words[1:]) if words.startswith(" ") else ("", words)
         words = words or "␣"  # SentencePiece has a token for the space alone
         text.append(gap)
@@ -113,14 +110,9 @@ def _append(text: Text, kind: Kind, run: list[_Token], color: str) -> None:
             text.append(f"⟨{words}⟩", style=f"bold underline {color}")
 
 
-def _shown(tokens: Iterable[str]) -> str:
-    """Tokens for a terminal."""
-    return escape("".join(tokens).replace(_UNDERLINE, " "))
-
-
-def _join(tokens: Iterable[str]) -> str:
-    """Tokens as text: the underline of SentencePiece stands for a space."""
-    return "".join(tokens).replace(_UNDERLINE, " ").strip()
+def _join(tokens: Iterable[_Token]) -> str:
+    """The text of tokens: the underline of SentencePiece stands for a space."""
+    return "".join(token.original for token in tokens).replace(_UNDERLINE, " ")
 
 
 def describe(
@@ -134,8 +126,7 @@ def describe(
     examples = []
     for row in range(len(batch)):
         segments: tuple[list[_Token], list[_Token]] = ([], [])
-        sizes = batch.mask[row].sum()
-        for column in range(int(sizes)):
+        for column in range(int(batch.mask[row].sum())):
             now, was = int(batch.token_ids[row, column]), int(originals[row, column])
             kind: Kind = ""
             if row * seq + column in masked:

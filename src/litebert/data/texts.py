@@ -95,7 +95,7 @@ class Texts:
             self.num_documents += len(text.documents) - 1
         self._firsts = np.array([text.first_token for text in self.shards], np.int64)
 
-    def shard_of(self, positions: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    def _shard_of(self, positions: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
         """The shard that each token of the corpus is in."""
         return np.searchsorted(self._firsts, positions, side="right") - 1
 
@@ -103,25 +103,18 @@ class Texts:
         """The document, numbered over the corpus, that each token belongs to."""
         documents = np.zeros_like(positions)
         for shard, chosen in self.grouped(positions):
-            sentence = (
-                np.searchsorted(
-                    shard.sentences, positions[chosen] - shard.first_token, side="right"
-                )
-                - 1
-            )
-            documents[chosen] = (
-                np.searchsorted(shard.documents, sentence, side="right") - 1 + shard.first_document
-            )
+            local = positions[chosen] - shard.first_token
+            sentence = np.searchsorted(shard.sentences, local, side="right") - 1
+            number = np.searchsorted(shard.documents, sentence, side="right") - 1
+            documents[chosen] = number + shard.first_document
         return documents
 
     def grouped(
         self, positions: Int[np.ndarray, " n"]
     ) -> list[tuple[Text, Int[np.ndarray, " _m"]]]:
         """The positions by shard: each shard that has some, with their indices."""
-        owners = self.shard_of(positions)
-        return [
-            (self.shards[owner], np.flatnonzero(owners == owner)) for owner in np.unique(owners)
-        ]
+        owners = self._shard_of(positions)
+        return [(self.shards[each], np.flatnonzero(owners == each)) for each in np.unique(owners)]
 
     def copy(
         self,
@@ -131,7 +124,7 @@ class Texts:
         columns: Int[np.ndarray, " n"],
     ) -> None:
         """Write the tokens of each span into its row of `out`, from its column on."""
-        owners = self.shard_of(starts)
+        owners = self._shard_of(starts)
         sources = [self.shards[owner].tokens for owner in owners.tolist()]
         first = starts - self._firsts[owners]
         to = np.arange(len(starts)) * out.shape[1] + columns
