@@ -60,10 +60,8 @@ def check_local(path: Path | str) -> None:
 
 @contextlib.contextmanager
 def open_atomic(target: Path | str) -> Iterator[IO[bytes]]:
-    """A file to write, which replaces `target` at the end of the block; on an error nothing does.
-
-    A folder, device or pipe in the place of `target` is refused with OSError.
-    """
+    """A file to write, which replaces `target` at the end of the block; on an error nothing does. A
+    folder, device or pipe in its place is refused with OSError."""
     target = Path(target)
     check_local(target)
     if target.exists() and not target.is_file():
@@ -180,11 +178,8 @@ def publish(temporary: Path, target: Path) -> None:
 def write_folder(
     target: Path | str, write: Callable[[Path], None], *, replace: bool = False
 ) -> Path:
-    """Publish at `target` the files that `write` puts into the folder it is called with.
-
-    On any error nothing appears at `target`. With `replace` an existing folder is exchanged in one
-    step where the system can do that (Linux).
-    """
+    """Publish at `target` the files that `write` puts into the folder it is called with, or nothing
+    on an error. With `replace` an existing folder is exchanged in one step (on Linux)."""
     target = Path(target)
     check_local(target)
     if target.exists() and not replace:
@@ -205,11 +200,8 @@ def write_folder(
 
 
 def verify_folder(path: Path | str) -> tuple[str, ...]:
-    """Names of the files that `path` was published with, after checking every byte of them.
-
-    CheckpointError says what is wrong. Files that came later, such as a user's notes, are not in
-    the manifest and are neither checked nor returned.
-    """
+    """Names of the files that `path` was published with, after checking every byte of them; what
+    came later is neither checked nor returned."""
     path = Path(path)
     if not path.is_dir():
         raise CheckpointError(
@@ -277,10 +269,8 @@ def sha256(path: Path | str) -> str:
 
 
 class Lock:
-    """An exclusive lock on an existing file or folder; OSError where another process holds it.
-
-    The system drops it however the process ends.
-    """
+    """An exclusive lock on an existing file or folder; OSError where another process holds it. The
+    system drops it however the process ends."""
 
     def __init__(self, path: Path | str) -> None:
         self._descriptor: int | None = os.open(

@@ -123,10 +123,8 @@ def keep_longest_first(
 def truncated_lengths(
     a_sizes: Lengths, b_sizes: Lengths | None, *, max_length: int | None, truncate: Truncate | str
 ) -> tuple[Lengths, Lengths]:
-    """Tokens that stay of each text, or of each pair; DataError for one that cannot be made to fit.
-
-    Sizes 9 and 4 in 11 tokens: "longest" -> 4, 4; "first" -> 4, 4; "second" -> does not fit.
-    """
+    """Tokens that stay of each text or pair; DataError for one that cannot be made to fit. Sizes 9
+    and 4 in 11 tokens: "longest" -> 4, 4; "first" -> 4, 4; "second" does not fit."""
     special, sizes = num_special(b_sizes is not None), (a_sizes, np.zeros_like(a_sizes))
     if b_sizes is not None:
         sizes = a_sizes, b_sizes
@@ -199,8 +197,8 @@ def unpack_indices(bounds: Bounds, width: int) -> Int[np.ndarray, "rows seq"]:
 
 
 def padding_rows(missing: int, *, longest: int, most: int) -> Lengths:
-    """Lengths of rows that add `missing` tokens, none longer than the others. There are always as
-    many rows, enough for `most` tokens, so that shapes stay the same."""
+    """Lengths of rows that add `missing` tokens, none longer than the others: always as many rows,
+    enough for `most` tokens."""
     return np.diff(np.minimum(np.arange(-(-most // longest) + 1) * longest, missing))
 
 
@@ -226,9 +224,8 @@ def needed_positions(
 
 
 def padding_multiple(hidden_size: int) -> int:
-    """The number that packed tokens are padded to a multiple of. Up to albert-base's width padding
-    costs little and few shapes save more; in wider states it costs more, 3 % of a step of
-    albert-xxlarge."""
+    """What packed tokens are padded to a multiple of. Up to albert-base's width few shapes save
+    more than padding costs; in wider states it costs more, 3 % of a step of albert-xxlarge."""
     finer: int = 2 ** int(math.log2(PACKED_MULTIPLE * 768 / hidden_size))
     return min(max(finer, 256), PACKED_MULTIPLE)
 
@@ -268,11 +265,8 @@ def pad_to(array: np.ndarray, size: int, value: int) -> np.ndarray:
 def budget_batches(
     lengths: Lengths, *, tokens: int, sizes: Lengths | None = None
 ) -> list[Int[np.ndarray, " batch"]]:
-    """Every unit once, sorted by length, at most `tokens` padded tokens in a batch, or one unit;
-    the longest come first.
-
-    `sizes` are the rows of each unit, one where None.
-    """
+    """Every unit once, the longest first, at most `tokens` padded tokens in a batch, or one unit;
+    `sizes` are the rows of each unit, one where None."""
     order = np.argsort(lengths, kind="stable")
     rows = np.ones_like(order) if sizes is None else sizes[order]
     cuts, num_rows = [0], 0

@@ -123,11 +123,8 @@ DECODERS = {"albert": "predictions.decoder", "bert": "cls.predictions.decoder"}
 
 
 def foreign_names(config: ModelConfig, style: Style) -> dict[str, Foreign]:
-    """Each of our parameters with its name in `style`; ConversionError where it has none there.
-
-    Hugging Face's prefix of the encoder (`albert.`, `bert.`), which only classes with heads have,
-    is left out.
-    """
+    """Each of our parameters with its name in `style`, without the prefix of classes with heads
+    (`albert.`, `bert.`); ConversionError where it has none there."""
     if config.encoder.positions == "rotary":
         raise ConversionError(
             f"{_WORLDS[style]} adds position embeddings and cannot rotate queries and keys, so a "

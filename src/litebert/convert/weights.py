@@ -109,8 +109,8 @@ def check_layers(config: ModelConfig, stored: Mapping[str, StoredWeight]) -> Non
 def load_named(
     config: ModelConfig, names: Mapping[str, Foreign], stored: Mapping[str, StoredWeight]
 ) -> dict[str, Tensor]:
-    """The stored weights under our names in float32, all of them checked before any is read;
-    `names` says how each of ours is stored."""
+    """The weights under our names in float32, all checked before any is read; `names` are
+    theirs."""
     _check_names((foreign.name for foreign in names.values()), stored)
     shapes = {name: tuple(tensor.shape) for name, tensor in bare_model(config).state_dict().items()}
     assert shapes.keys() == names.keys(), "the table and the model disagree"

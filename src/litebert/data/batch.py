@@ -79,11 +79,8 @@ class Batch:
         return bool(self.mask.all())
 
     def rows(self, start: int, stop: int) -> "Batch":
-        """Rows start … stop - 1 as a batch of their own: a microbatch, or a rank's slice; this
-        batch itself where it is all.
-
-        The same rows are the same object, by which a prefetched HostBatch is recognized.
-        """
+        """Rows start … stop - 1 as a batch of their own, this batch itself where it is all; the
+        same object each time, by which a prefetched HostBatch is recognized."""
         if start == 0 and stop >= len(self):
             return self
         if (start, stop) in self._cuts:

@@ -158,14 +158,11 @@ def token_dtype(vocab_size: int) -> str:
 
 
 class _SentenceEncoder:
-    """Paragraphs in, token ids and the length of each sentence out; with `split` False each
-    paragraph is one sentence.
-
-    A paragraph is encoded whole, which is faster than sentence by sentence: no token reaches over a
-    space, so a sentence is a run of words, and has as many tokens that begin with ▁ as it has
-    words. Where the words do not come out even (scripts without spaces, white space of other
-    kinds), the paragraph's sentences are encoded one by one.
-    """
+    """Paragraphs in, token ids and the length of each sentence out. A paragraph is encoded whole,
+    which is faster: no token reaches over a space, so a sentence has as many tokens that begin with
+    ▁ as it has words. Where the words do not come out even (scripts without spaces, other white
+    space), the paragraph's sentences are encoded one by one. With `split` False each paragraph is
+    one."""
 
     def __init__(self, tokenizer: Tokenizer, *, split: bool) -> None:
         self._encode = tokenizer.encode_flat
@@ -177,8 +174,7 @@ class _SentenceEncoder:
     ) -> tuple[
         Int[np.ndarray, " tokens"], Int[np.ndarray, " sentences"], Int[np.ndarray, " paragraphs"]
     ]:
-        """Token ids, tokens of each sentence (0 where the clean-up leaves nothing), sentences of
-        each paragraph."""
+        """Token ids, tokens of each sentence (0 for one without), sentences of each paragraph."""
         ids, bounds = self._encode(paragraphs)
         if not self._split:
             return ids, np.diff(bounds), np.ones(len(paragraphs), dtype=np.int64)

@@ -88,11 +88,9 @@ def coin(words: UInt64[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
 
 @dataclass(frozen=True, kw_only=True)
 class Permutation:
-    """A random order of 0 … size - 1 that is computed, not stored: any position costs the same.
-
-    A Feistel network over the fewest bits that hold `size`; what falls outside walks on until it is
-    inside, which keeps the map one to one.
-    """
+    """A random order of 0 … size - 1 that is computed, not stored: a Feistel network over the
+    fewest bits that hold `size`; what falls outside walks on until it is inside, which stays one to
+    one."""
 
     size: int
     """How many numbers are put in order."""

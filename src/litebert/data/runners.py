@@ -154,12 +154,8 @@ def _ray(recipe: EncoderRecipe, workers: int) -> Iterator[list[_Ask]]:
 
 
 def _run_worker(descriptor: int) -> None:
-    """A worker process: recipe in, then parcels in and Encoded out on the connection behind
-    `descriptor`, until it ends.
-
-    It is started by name, not forked, so that it holds nothing of its parent's memory; its
-    connection ends, and so does it, even when its parent is killed.
-    """
+    """A worker process: recipe, then parcels in, and Encoded out, until the connection ends, also
+    because its parent was killed. It is not forked, so it holds nothing of its parent's memory."""
     # The parent decides when to stop; Ctrl-C, or a job's SIGTERM, often reaches all processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -176,14 +172,9 @@ def _run_worker(descriptor: int) -> None:
 
 
 def bound_heap() -> None:
-    """Keep the heap of this process level, so that a long build holds no more memory than a short
-    one. Does nothing without glibc.
-
-    glibc raises, over time, the size from which a block is taken from the system and given back on
-    its own, and keeps a heap for each thread. With buffers of a mebibyte coming and going the heap
-    grows by 15 % from half a gigabyte of text to four. Fixed bounds and one heap cost a few page
-    faults.
-    """
+    """Keep the heap of this process level. By itself glibc raises the size from which a block goes
+    back to the system, and keeps a heap for each thread: from half a gigabyte of text to four the
+    heap grows by 15 %. Fixed bounds and one heap cost a few page faults. Nothing without glibc."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_ARENA_MAX, 1)

@@ -119,11 +119,8 @@ class Shards:
 
     def verify(self, verified: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Read every byte: checksums are those of the index, bounds rise, ids are inside of the
-        vocabulary.
-
-        The result describes each verified file by size, times and inode. Given back as `verified`,
-        files that it describes and that have not changed since are not read again.
-        """
+        vocabulary. The result describes each file by size, times and inode; files that `verified`,
+        an earlier result, describes and that have not changed since are not read again."""
         known: Mapping[str, Any] = verified or {}
         marks: dict[str, Any] = {}
         for number in range(len(self)):

@@ -68,7 +68,7 @@ class Unpacked:
         return self._raw.tell()
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes, fewer at the end. Damage is raised once all that came before it was
+        """Exactly `size` bytes, fewer at the end. Damage is raised once all before it is
         delivered."""
         parts: list[bytes] = []
         missing = size

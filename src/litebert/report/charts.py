@@ -136,11 +136,8 @@ def _columns(runs: Iterable[RunData]) -> set[str]:
 
 
 def lasting_changes(column: Sequence[float]) -> list[int]:
-    """Records from which a stage column has a new value to stay.
-
-    The smaller last batch of an epoch is no stage, nor are batches whose lengths vary with their
-    texts.
-    """
+    """Records from which a stage column has a new value to stay: neither the smaller last batch of
+    an epoch nor lengths that vary with their texts are stages."""
     changes = [
         i
         for i in range(1, len(column))

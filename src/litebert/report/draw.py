@@ -135,12 +135,9 @@ def _make_y_axis(chart: Chart, series: Sequence[Series]) -> _YAxis | None:
 
 
 def _usual(chart: Chart, series: Sequence[Series], finite: list[float]) -> float:
-    """About how high a chart reaches when nothing goes wrong, of sorted finite values.
-
-    A loss that diverges may do so for a long time: it is drawn to the height from which it came.
-    Other measures may rise late and by much (an accuracy after its plateau), so there only a rare
-    value counts as out of the ordinary.
-    """
+    """About how high a chart reaches when nothing goes wrong. A loss that diverges, maybe for long,
+    is drawn to the height from which it came; others may rise late and by much (an accuracy after
+    its plateau), so only a rare value counts as out of the ordinary."""
     if not (chart.train or chart.heldout[0]).endswith("loss"):
         return 2 * finite[int(0.99 * (len(finite) - 1))]
     first = [

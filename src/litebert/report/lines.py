@@ -56,11 +56,8 @@ def half_window(length: int) -> int:
 
 
 def _smooth(values: Sequence[float], bins: list[_Bin]) -> list[float]:
-    """The mean of finite values around each bin's position; NaN where there are none.
-
-    At the start, where a loss falls steeply, the window is symmetric: a one-sided mean would be too
-    low. At the end, where the loss is flat, it is cut on the right.
-    """
+    """The mean of finite values around each bin's position; NaN where there are none. At the start,
+    where a loss falls steeply, the window is symmetric; at the end it is cut on the right."""
     finite = [i for i, value in enumerate(values) if math.isfinite(value)]
     sums = [0.0]
     for i in finite:

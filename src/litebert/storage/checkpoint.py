@@ -72,12 +72,9 @@ class Checkpoint:
     def save(
         self, folder: Path | str, *, replace: bool = False, weights: Storage | Difference = "exact"
     ) -> Path:
-        """Write the folder atomically.
-
-        `weights="bfloat16"` takes half the space, "int8" about a quarter; both leave out
-        tokenizer.json, which follows from spiece.model. A Difference takes a fraction of that and
-        is loaded together with its base.
-        """
+        """Write the folder atomically. "bfloat16" weights take half the space, "int8" about a
+        quarter, without tokenizer.json; a Difference takes a fraction of that and is loaded with
+        its base."""
         if not isinstance(weights, Difference) and weights not in get_args(Storage):
             raise ConfigError(
                 f"weights is one of {', '.join(get_args(Storage))}, or a Difference; got "
@@ -119,10 +116,8 @@ class Checkpoint:
     def load(
         cls, folder: Path | str, *, dtype: torch.dtype = torch.float32, unverified: bool = False
     ) -> "Checkpoint":
-        """Read and verify a folder; CheckpointError says what is missing, damaged or does not fit.
-
-        `unverified` does not compare the files with manifest.json, which may be missing.
-        """
+        """Read and verify a folder; CheckpointError says what is wrong. `unverified`: without
+        comparing the files with manifest.json, which may be missing."""
         folder = Path(folder)
         config, stored = _read_header(folder)
         if not unverified:

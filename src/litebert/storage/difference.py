@@ -54,8 +54,7 @@ class Ranks:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Ranks):
-    """Weights stored as their difference to a base, which must be present when they are loaded, and
-    whose tokenizer they use."""
+    """Weights as their difference to a base, needed to load them, whose tokenizer they use."""
 
     base: Path | str
     """Folder of a checkpoint, or name of an embedded model."""

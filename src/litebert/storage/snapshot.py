@@ -302,10 +302,8 @@ def _set_aside(path: Path) -> Path:
 
 
 def _flatten(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
-    """`value` as JSON; its tensors go into `tensors` by path, such as state.0.first.
-
-    JSON has neither tuples nor integer keys: tuples, dicts and tensors become {kind: content}.
-    """
+    """`value` as JSON; its tensors go into `tensors` by path, such as state.0.first. JSON has
+    neither tuples nor integer keys: tuples, dicts and tensors become {kind: content}."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Tensor):

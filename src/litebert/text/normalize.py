@@ -43,13 +43,9 @@ def clean(text: str, rules: TextRules) -> str:
 
 
 def clean_for_ids(text: str) -> str | bytes:
-    """`clean` with ALBERT's rules, but for runs of whitespace, which SentencePiece collapses as
-    well: made to be fast.
-
-    ASCII comes as str and the rest as UTF-8, which is what SentencePiece takes up fastest. Only for
-    models whose normalizer takes tab, newline, form feed and carriage return for spaces, collapses
-    them, and drops them at both ends.
-    """
+    """`clean` with ALBERT's rules, made to be fast: ASCII as str, the rest as UTF-8, and runs of
+    whitespace left to models whose normalizer takes tab, newline, form feed and carriage return for
+    spaces, collapses them, and drops them at both ends."""
     if text.isascii():
         if "\v" in text or "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
             # to Python, and so to the reference, these are whitespace; SentencePiece drops them
@@ -95,10 +91,8 @@ def dots_of_capitals(text: str) -> list[int]:
 
 
 def _lower_turkic(text: str) -> str:
-    """I and İ; before marks are dropped, since İ is I with a mark.
-
-    I with any mark is i, as Î is î in Turkish: so text lowers alike composed and decomposed.
-    """
+    """I and İ; before marks are dropped, since İ is I with a mark. I with any mark is i, as Î is î
+    in Turkish: so text lowers alike composed and decomposed."""
     text = text.replace("İ", "i")
     if not text.isascii():
         text = _MARKED_CAPITAL.sub(_lower_marked, text)

@@ -171,8 +171,8 @@ def sentence_ends(paragraph: str) -> list[int]:
 
 
 def end_at(text: str, begin: int, stop: int, limit: int) -> tuple[int, bool]:
-    """For the stop at `stop` of a line that ends at `limit`: where its run ends, and whether a
-    sentence does, too."""
+    """Where the run of the stop at `stop` ends, before `limit`, and whether a sentence does,
+    too."""
     match = _CANDIDATE.match(text, stop, limit)
     if match is None:
         return stop, False

@@ -192,8 +192,8 @@ class Tokenizer:
         return rows
 
     def encode_flat(self, texts: Sequence[str], *, num_threads: int = 1) -> tuple[Ids, Bounds]:
-        """As `encode_batch`, in one array: text i has the ids from bounds[i] to bounds[i + 1]. The
-        fastest way."""
+        """As `encode_batch`, in one array: text i has ids[bounds[i] : bounds[i + 1]]. The
+        fastest."""
         if not texts:
             return np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
         arrays = self._processor.Encode(
@@ -208,12 +208,10 @@ class Tokenizer:
         return [clean(text, self.rules) for text in texts]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[Tokens]:
-        """The token ids of many texts, each with its place in the raw text.
-
-        The space before a word is not part of its token; a lone ▁ has an empty place before the
-        next token. Dropped marks belong to the character before them. Where one character becomes
-        several tokens ("½"), all of them have its place.
-        """
+        """The token ids of many texts, each with its place in the raw text, without the space
+        before it; a lone ▁ has an empty place before the next token. Dropped marks belong to the
+        character before them; where one character becomes several tokens ("½"), all have its
+        place."""
         tokens: list[Tokens] = []
         for start in range(0, len(texts), _CHUNK):
             chunk = texts[start : start + _CHUNK]

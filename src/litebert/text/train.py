@@ -217,8 +217,8 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 def _run_worker() -> None:
-    """The process that trains: settings and lines in on stdin, the model or an error out on
-    stdout. It ends with its parent."""
+    """The process that trains: settings and lines in, model or error out. It ends with its
+    parent."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):

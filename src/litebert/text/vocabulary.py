@@ -107,12 +107,9 @@ def special_ids(
 
 
 def starts_word(token: str) -> bool:
-    """Whether a token begins a word when whole words are masked: starts_word("ing") -> False. (the
-    reference's rule)
-
-    Digits, apostrophes and letters beyond a-z always stand alone; "..." hangs on the word before
-    it, "." does not.
-    """
+    """Whether a token begins a word when whole words are masked (the reference's rule): digits,
+    apostrophes and letters beyond a-z stand alone; "ing" and "..." hang on the word before, "."
+    not."""
     if token.startswith((SPACE, "<")) or token in _PUNCTUATION:
         return True
     return not all(char.lower() in _WORD_INNER for char in token)
@@ -122,13 +119,9 @@ def digit_comma_splits(
     processor: sentencepiece.SentencePieceProcessor, tokens: Sequence[str]
 ) -> dict[int, list[int]]:
     """For each token that ends in digit and comma, what replaces it: "▁2010," -> the ids of "▁2010"
-    and ",".
-
-    The reference encodes the number anew and means to take off the ▁ that this puts before a number
-    inside a word, but its test for that never holds under Python 3. All 141 such tokens of ALBERT's
-    own vocabulary begin a word, so both readings agree there; for other vocabularies we do what was
-    meant, since a ▁ too many would change the text.
-    """
+    and ",". The reference means to take off the ▁ that encoding anew puts before a number inside a
+    word, but its test never holds under Python 3. ALBERT's own 141 tokens all begin a word; for
+    other vocabularies we do what was meant."""
     splits = {}
     for index, token in enumerate(tokens):
         if len(token) > 1 and token[-1] == "," and token[-2].isdigit():
