@@ -37,21 +37,13 @@ def load_checkpoint(
         raise CheckpointError(_no_model(str(name)))
     config = path / "config.json"
     kind = read_json(config).get("format") if config.is_file() else None
-    if kind == WEB_FORMAT:
+    if kind in (WEB_FORMAT, EXPORT_FORMAT):
+        use = "for a browser" if kind == WEB_FORMAT else "and can only predict"
         raise CheckpointError(
-            f"{path} was written by litebert export for a browser; give the checkpoint that it "
-            "came from"
+            f"{path} was written by litebert export {use}; give the checkpoint that it came from"
         )
-    if kind == EXPORT_FORMAT:
-        raise CheckpointError(
-            f"{path} was written by litebert export and can only predict; give the checkpoint that "
-            "it came from"
-        )
-    if (
-        (path / "onnx" / "model.onnx").is_file()
-        and not any(path.glob("*.safetensors"))
-        and not any(path.glob("*.bin"))
-    ):
+    has_weights = any(path.glob("*.safetensors")) or any(path.glob("*.bin"))
+    if (path / "onnx" / "model.onnx").is_file() and not has_weights:
         raise CheckpointError(
             f"{path} holds a graph for other programs (litebert export --whole) and no weights; "
             "give the checkpoint that it came from, or export that without --whole"

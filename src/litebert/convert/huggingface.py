@@ -103,11 +103,8 @@ def _class(data: dict[str, Any], folder: Path) -> tuple[Family, str | None]:
     """The family and the class without its family's name; None where the config does not say."""
     kind, classes = data.get("model_type"), data.get("architectures") or []
     names = [name + suffix for name in FAMILIES.values() for suffix in ARCHITECTURES]
-    if (
-        not isinstance(classes, list)
-        or len(classes) > 1
-        or any(name not in names for name in classes)
-    ):
+    is_known = isinstance(classes, list) and all(name in names for name in classes)
+    if not is_known or len(classes) > 1:
         raise ConversionError(
             f"{folder} holds {shorten(classes)}; known classes are {', '.join(names)}"
         )
@@ -144,14 +141,11 @@ def _heads(
 ) -> tuple[HeadKind, ...]:
     """The heads in the weights and those of the class, in our order."""
     class_heads = ARCHITECTURES[architecture] if architecture else ()
-    stored_heads = {
-        kind
-        for kind in ("masked", "order", "span")
-        if any(
-            name.startswith(tuple(f"{getattr(row, family)}." for row in HEADS[kind]))
-            for name in stored
-        )
-    }
+    stored_heads = set()
+    for kind in ("masked", "order", "span"):
+        modules = tuple(f"{getattr(row, family)}." for row in HEADS[kind])
+        if any(name.startswith(modules) for name in stored):
+            stored_heads.add(kind)
     if "classifier.weight" in stored and not {"classify", "tag", "choose"} & set(class_heads):
         named = FAMILIES[family] + architecture if architecture else "no class"
         raise ConversionError(
@@ -169,11 +163,8 @@ def _check_tied(stored: dict[str, StoredWeight], family: Family, data: dict[str,
         ".weight": "embeddings.word_embeddings.weight",
         ".bias": decoder.removesuffix("decoder") + "bias",
     }
-    if (
-        data.get("tie_word_embeddings") is False
-        and twins[".bias"] in stored
-        and f"{decoder}.weight" not in stored
-    ):
+    is_untied = data.get("tie_word_embeddings") is False and twins[".bias"] in stored
+    if is_untied and f"{decoder}.weight" not in stored:
         raise ConversionError(
             f"the config says tie_word_embeddings = false, and {decoder}.weight is missing"
         )
@@ -182,11 +173,8 @@ def _check_tied(stored: dict[str, StoredWeight], family: Family, data: dict[str,
         if second is None or twin not in stored:
             continue
         first = stored[twin]
-        if (
-            first.shape != second.shape
-            or first.dtype != second.dtype
-            or not torch.equal(first.load(), second.load())
-        ):
+        alike = (first.shape, first.dtype) == (second.shape, second.dtype)
+        if not alike or not torch.equal(first.load(), second.load()):
             raise ConversionError(
                 f"{decoder}{suffix} differs from {twin}: this masked head is not tied to the "
                 "embedding, and ours always is"
@@ -197,12 +185,7 @@ def _is_identity(stored: dict[str, StoredWeight], encoder: EncoderConfig) -> boo
     """Whether the mapping is the identity, as litebert writes it for models without one."""
     weight, bias = (stored.get(f"{MAPPING.albert}{suffix}") for suffix in (".weight", ".bias"))
     size = encoder.hidden_size
-    if (
-        encoder.embedding_size != size
-        or weight is None
-        or bias is None
-        or weight.shape != (size, size)
-    ):
+    if weight is None or bias is None or weight.shape != (size, size):
         return False
     matrix: Tensor = weight.load()
     return bool(torch.equal(matrix, torch.eye(size, dtype=matrix.dtype)) and not bias.load().any())

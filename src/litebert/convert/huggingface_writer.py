@@ -18,7 +18,13 @@ from litebert.config import EncoderConfig, HeadConfig, HeadKind, ModelConfig
 from litebert.convert.custom_code import MODEL_TYPE, MODELING_FILE, custom_names, custom_settings
 from litebert.convert.huggingface import FAMILIES
 from litebert.convert.names import Foreign, foreign_names
-from litebert.convert.settings import HEAD_CLASSES, Family, settings_head, write_settings
+from litebert.convert.settings import (
+    HEAD_CLASSES,
+    Family,
+    num_groups,
+    settings_head,
+    write_settings,
+)
 from litebert.storage.checkpoint import write_model
 
 _WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
@@ -98,7 +104,7 @@ def why_custom(config: ModelConfig) -> str | None:
             f"its Albert shares whole layers or none, and this encoder has share = {encoder.share}"
         )
     if _family(encoder) == "albert":
-        groups = encoder.num_groups if encoder.share == "all" else encoder.num_layers
+        groups = num_groups(encoder)
         theirs = replace(encoder, share="all", num_groups=groups, hf_compat=True).plan()
         if theirs != plan:
             return f"its Albert rounds {encoder.num_layers} layers in {groups} groups differently"
@@ -156,12 +162,9 @@ def _renamed(
 ) -> dict[str, Tensor]:
     """The weights under their new names, those of the encoder with `prefix`."""
     assert names.keys() == weights.keys(), "a weight would be left behind"
+    plain = {ours: tensor.detach().cpu().float().contiguous() for ours, tensor in weights.items()}
     return {
-        (prefix if ours.startswith("encoder.") else "") + foreign.name: weights[ours]
-        .detach()
-        .cpu()
-        .float()
-        .contiguous()
+        (prefix if ours.startswith("encoder.") else "") + foreign.name: plain[ours]
         for ours, foreign in names.items()
     }
 
@@ -182,10 +185,7 @@ def _training_notes(encoder: EncoderConfig, head: HeadConfig | None, family: Fam
             f"Hugging Face has one hidden dropout; {encoder.attention_output_dropout:g} of "
             f"{sorted(used)} was written"
         )
-    if (
-        head
-        and head.dropout
-        and (head.kind == "span" or (head.kind == "order" and family == "bert"))
-    ):
+    without = ("span", "order") if family == "bert" else ("span",)
+    if head and head.dropout and head.kind in without:
         notes.append(f"Hugging Face's {head.kind} head has no dropout; {head.dropout:g} is lost")
     return notes

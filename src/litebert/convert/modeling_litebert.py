@@ -522,13 +522,9 @@ class LitebertForSequenceClassification(ModelWithHead):
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self.config.problem_type is None:
-            self.config.problem_type = (
-                "regression"
-                if self.config.num_labels == 1
-                else "multi_label_classification"
-                if labels.is_floating_point()
-                else "single_label_classification"
-            )
+            kind = "multi" if labels.is_floating_point() else "single"
+            is_number = self.config.num_labels == 1
+            self.config.problem_type = "regression" if is_number else f"{kind}_label_classification"
         if self.config.problem_type == "regression":
             return F.mse_loss(logits.squeeze(), labels.squeeze().to(logits.dtype))
         if self.config.problem_type == "multi_label_classification":

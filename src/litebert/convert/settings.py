@@ -39,12 +39,19 @@ HEAD_CLASSES = {frozenset(heads): name for name, heads in ARCHITECTURES.items()}
 }
 """For each set of heads its class."""
 
+_COMMON = {
+    "num_hidden_layers": 12,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+}
 DEFAULTS: dict[Family, dict[str, Any]] = {
-    "albert": {
+    "albert": _COMMON
+    | {
         "vocab_size": 30000,
         "embedding_size": 128,
         "hidden_size": 4096,
-        "num_hidden_layers": 12,
         "num_hidden_groups": 1,
         "num_attention_heads": 64,
         "intermediate_size": 16384,
@@ -52,25 +59,17 @@ DEFAULTS: dict[Family, dict[str, Any]] = {
         "hidden_act": "gelu_new",
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
         "classifier_dropout_prob": 0.1,
     },
-    "bert": {
+    "bert": _COMMON
+    | {
         "vocab_size": 30522,
         "hidden_size": 768,
-        "num_hidden_layers": 12,
         "num_attention_heads": 12,
         "intermediate_size": 3072,
         "hidden_act": "gelu",
         "hidden_dropout_prob": 0.1,
         "attention_probs_dropout_prob": 0.1,
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
         "classifier_dropout": None,
     },
 }
@@ -252,11 +251,9 @@ def write_settings(
     }
     dropout = head.dropout if head else 0.0
     if family == "albert":
-        # Without any sharing each layer is a group of its own.
-        groups = encoder.num_groups if encoder.share == "all" else encoder.num_layers
         data |= {
             "embedding_size": encoder.embedding_size,
-            "num_hidden_groups": groups,
+            "num_hidden_groups": num_groups(encoder),
             "inner_group_num": encoder.layers_per_group,
             "classifier_dropout_prob": dropout,
             "bos_token_id": 2,
@@ -265,6 +262,11 @@ def write_settings(
     else:
         data |= {"num_hidden_layers": len(encoder.plan()), "classifier_dropout": dropout}
     return data | label_settings(head)
+
+
+def num_groups(encoder: EncoderConfig) -> int:
+    """Of Hugging Face's Albert: without any sharing each layer is a group of its own."""
+    return encoder.num_groups if encoder.share == "all" else encoder.num_layers
 
 
 def label_settings(head: HeadConfig | None) -> dict[str, Any]:

@@ -188,15 +188,12 @@ def _files(folder: Path, name: str) -> list[Path]:
     if not index.is_file():
         return []
     weight_map = read_object(index).get("weight_map")
-    if (
-        not isinstance(weight_map, dict)
-        or not weight_map
-        or not all(isinstance(file, str) for file in weight_map.values())
-    ):
+    named = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    if not named or not all(isinstance(file, str) for file in named):
         raise ConversionError(
             f"{index} should map names of weights to files under 'weight_map'; it does not"
         )
-    files = sorted(set(weight_map.values()))
+    files = sorted(set(named))
     for file in files:
         if PurePath(file).name != file or file in ("", ".."):
             raise ConversionError(
