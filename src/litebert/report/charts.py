@@ -94,27 +94,19 @@ def choose_charts(runs: Iterable[RunData]) -> list[Chart]:
     if [chart.title for chart in charts[:2]] == ["Masked-token loss", "Loss"]:
         charts.append(replace(charts.pop(1), title="Sum of the losses"))
     for name in sorted(columns | names):
-        heldout = (name,) if name in names else ()
-        charts.append(
-            Chart(title=_title(name), train=name if name in columns else None, heldout=heldout)
-        )
+        train, heldout = name if name in columns else None, (name,) if name in names else ()
+        charts.append(Chart(title=_title(name), train=train, heldout=heldout))
     return charts[:_MAX_CHARTS]
 
 
 def one_measure_each(charts: Iterable[Chart]) -> list[Chart]:
     """For a comparison: one measure a chart, since colors tell runs apart there."""
-    return [
-        each
-        for chart in charts
-        for each in (
-            [
-                replace(chart, title=_title(name), train=None, heldout=(name,))
-                for name in chart.heldout
-            ]
-            if len(chart.heldout) > 1
-            else [chart]
-        )
-    ]
+    split: list[Chart] = []
+    for chart in charts:
+        names = chart.heldout if len(chart.heldout) > 1 else ()
+        of_names = [replace(chart, title=_title(n), train=None, heldout=(n,)) for n in names]
+        split += of_names or [chart]
+    return split
 
 
 def _columns(runs: Iterable[RunData]) -> set[str]:

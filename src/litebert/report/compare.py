@@ -83,13 +83,11 @@ def _last_table(runs: Sequence[RunData]) -> str:
             row.append(cell(value, "best" if best[name] == i else ""))
         rows.append(row)
     head = ["run", "state", "steps", "tokens", "time", "tokens/s", *map(spaced, names)]
-    note = (
-        '<p class="quiet">Bold: ahead of the others by more than twice the noise between '
-        "evaluations.</p>"
-        if any(each is not None for each in best.values())
-        else ""
+    note = "Bold: ahead of the others by more than twice the noise between evaluations."
+    has_best = any(each is not None for each in best.values())
+    return f"<h3>Last numbers, measured on held-out text</h3>{table(head, rows)}" + (
+        f'<p class="quiet">{note}</p>' if has_best else ""
     )
-    return f"<h3>Last numbers, measured on held-out text</h3>{table(head, rows)}{note}"
 
 
 def _best_beyond_noise(runs: Sequence[RunData], name: str, values: Sequence[float]) -> int | None:
@@ -97,9 +95,7 @@ def _best_beyond_noise(runs: Sequence[RunData], name: str, values: Sequence[floa
     runs' last evaluations around a straight line; None where it does not, or is not known to."""
     best = best_index(name, values)
     noises = [noise for run in runs if (noise := _noise(run, name)) is not None]
-    others = [
-        value for number, value in enumerate(values) if number != best and math.isfinite(value)
-    ]
+    others = [value for i, value in enumerate(values) if i != best and math.isfinite(value)]
     if best is None or not others or not noises:
         return None
     lead = min(abs(values[best] - value) for value in others)

@@ -167,32 +167,24 @@ def _body(wrong: Wrong, prediction: Prediction) -> str:
 def _excerpt(example: AnswerExample, prediction: SpanPrediction) -> str:
     """The context around the true and the predicted answer, both marked."""
     predicted = [(prediction.best.start, prediction.best.end, "wrong")] if prediction.best else []
-    true = [
-        (answer.start, answer.start + len(answer.text), "right")
-        for answer in (example.answers or ())[:1]
-    ]
+    answers = (example.answers or ())[:1]
+    true = [(each.start, each.start + len(each.text), "right") for each in answers]
     spans = sorted(chain(true, predicted)) or [(0, 0, "")]
     at = _word_start(example.context, spans[0][0] - _AROUND)
     parts = ["… " if at else ""]
     for start, end, kind in spans:
         start = max(start, at)
         if start - at > 2 * _AROUND:
-            stop, next_at = (
-                _word_start(example.context, at + _AROUND),
-                _word_start(example.context, start - _AROUND),
-            )
+            stop = _word_start(example.context, at + _AROUND)
             parts.append(f"{escape(example.context[at:stop])}… ")
-            at = next_at
+            at = _word_start(example.context, start - _AROUND)
         parts.append(escape(example.context[at:start]))
         if end > start:
             parts.append(f'<span class="slot {kind}">{escape(example.context[start:end])}</span>')
         at = max(at, end)
     stop = _word_start(example.context, at + _AROUND)
-    return (
-        "".join(parts)
-        + escape(example.context[at:stop])
-        + ("…" if stop < len(example.context) else "")
-    )
+    more = "…" if stop < len(example.context) else ""
+    return "".join(parts) + escape(example.context[at:stop]) + more
 
 
 def _word_start(context: str, index: int) -> int:

@@ -110,14 +110,13 @@ def _figure(
         across = min(max(point[0] / most, 0.0), 1.0)
         return round(WIDTH * across), round(HEIGHT * (1 - (point[1] - low) / (high - low)))
 
-    levels = [low + (high - low) * part / 4 for part in range(5)]
-    grid = "".join(
-        f'<path class="grid" d="M0 {place((0, level))[1]}H{WIDTH}"/>' for level in levels
-    )
-    tops = [place((0, level))[1] * 100 / HEIGHT for level in levels]
+    levels = {
+        level: place((0, level))[1] for level in (low + (high - low) * i / 4 for i in range(5))
+    }
+    grid = "".join(f'<path class="grid" d="M0 {y}H{WIDTH}"/>' for y in levels.values())
     scale = "".join(
-        f'<span style="top:{top:.1f}%">{printed(name, level)}</span>'
-        for top, level in zip(tops, levels, strict=True)
+        f'<span style="top:{y * 100 / HEIGHT:.1f}%">{printed(name, level)}</span>'
+        for level, y in levels.items()
     )
     drawn = "".join(
         f'<g class="c{color}">{_curve([place(point) for point in sorted(points)])}</g>'

@@ -129,10 +129,8 @@ class LineTable:
             return self._lines.get(key)
         bins = self._bins.setdefault(index, _make_bins(len(run.steps_done), self.max_points))
         if key[::2] not in self._xs:
-            self._add_xs(
-                key[::2],
-                {axis: [column[each.at] for each in bins] for axis, column in axes.items()},
-            )
+            xs = {axis: [column[each.at] for each in bins] for axis, column in axes.items()}
+            self._add_xs(key[::2], xs)
         if name == SPEED:
             return self._add(run, key, _speeds(axes["tokens"], axes["seconds"], bins))
         column = run.columns[name]
