@@ -125,9 +125,8 @@ def truncated_lengths(
 ) -> tuple[Lengths, Lengths]:
     """Tokens that stay of each text or pair; DataError for one that cannot be made to fit. Sizes 9
     and 4 in 11 tokens: "longest" -> 4, 4; "first" -> 4, 4; "second" does not fit."""
-    special, sizes = num_special(b_sizes is not None), (a_sizes, np.zeros_like(a_sizes))
-    if b_sizes is not None:
-        sizes = a_sizes, b_sizes
+    special = num_special(b_sizes is not None)
+    sizes = (a_sizes, np.zeros_like(a_sizes) if b_sizes is None else b_sizes)
     if truncate not in get_args(Truncate):
         raise ConfigError(
             f"truncate is {shorten(truncate)}, expected one of {', '.join(get_args(Truncate))}"
@@ -270,9 +269,8 @@ def budget_batches(
     order = np.argsort(lengths, kind="stable")
     rows = np.ones_like(order) if sizes is None else sizes[order]
     cuts, num_rows = [0], 0
-    for number, (length, size) in enumerate(
-        zip(lengths[order].tolist(), rows.tolist(), strict=True)
-    ):
+    units = zip(lengths[order].tolist(), rows.tolist(), strict=True)
+    for number, (length, size) in enumerate(units):
         if num_rows and (num_rows + size) * length > tokens:
             cuts.append(number)
             num_rows = 0
@@ -310,13 +308,11 @@ class HostBatch:
     @cached_property
     def slices(self) -> dict[str, slice]:
         """The bytes of each array in `flat`."""
-        ends = row_bounds(
-            np.array([round_up(array.nbytes, _ALIGNMENT) for array in self.arrays.values()])
-        ).tolist()
-        return {
-            name: slice(start, start + array.nbytes)
-            for (name, array), start in zip(self.arrays.items(), ends, strict=False)
-        }
+        slices, start = {}, 0
+        for name, array in self.arrays.items():
+            slices[name] = slice(start, start + array.nbytes)
+            start += round_up(array.nbytes, _ALIGNMENT)
+        return slices
 
     def flat(self) -> UInt8[np.ndarray, " bytes"]:
         """All arrays in one buffer, which is one copy to a device."""

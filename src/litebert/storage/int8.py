@@ -69,13 +69,13 @@ def pack(
 
 def unpack(stored: Mapping[str, Tensor], group_size: int) -> dict[str, Tensor]:
     """The inverse of `pack`, in float32."""
-    return {
-        name: dequantize(tensor, stored[name + SCALES], group_size)
-        if name + SCALES in stored
-        else tensor.float()
-        for name, tensor in stored.items()
-        if not name.endswith(SCALES)
-    }
+    restored: dict[str, Tensor] = {}
+    for name, tensor in stored.items():
+        if name + SCALES in stored:
+            restored[name] = dequantize(tensor, stored[name + SCALES], group_size)
+        elif not name.endswith(SCALES):
+            restored[name] = tensor.float()
+    return restored
 
 
 def layout(shapes: Mapping[str, Shape], group_size: int, *, min_rows: int = MIN_ROWS) -> Layout:

@@ -91,11 +91,9 @@ class Snapshot:
         current = optimizer.state_dict()
         _check_groups(self.optimizer["param_groups"], current["param_groups"])
         model.load_state_dict(dict(self.model))
+        pairs = zip(self.optimizer["param_groups"], current["param_groups"], strict=True)
         groups = [
-            saved | {key: group[key] for key in _KERNELS if key in group}
-            for saved, group in zip(
-                self.optimizer["param_groups"], current["param_groups"], strict=True
-            )
+            saved | {key: group[key] for key in _KERNELS if key in group} for saved, group in pairs
         ]
         optimizer.load_state_dict({"state": self.optimizer["state"], "param_groups": groups})
         _restore_random_states(self.random)
@@ -112,10 +110,7 @@ class Snapshot:
         header = {
             "format": FORMAT,
             "version": VERSION,
-            "step": self.step,
-            "epoch": self.epoch,
-            "index": self.index,
-            "recipe": self.recipe,
+            **{name: getattr(self, name) for name in ("step", "epoch", "index", "recipe")},
             "run": dict(self.run),
             "metrics_offset": self.metrics_offset,
             "extra": _flatten(self.extra, {}),
@@ -177,10 +172,9 @@ class SnapshotStore:
                 snapshot, f"it needs {needed / 1e6:.1f} MB and {free / 1e6:.1f} MB are free"
             )
             return None
+        path = self.folder / f"step-{snapshot.step:08d}"
         try:
-            path = write_folder(
-                self.folder / f"step-{snapshot.step:08d}", snapshot.write, replace=True
-            )
+            write_folder(path, snapshot.write, replace=True)
         except OSError as error:
             if error.errno in DISK_FULL:
                 self._disk_full(snapshot, str(error.strerror))
