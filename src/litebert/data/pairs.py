@@ -9,12 +9,12 @@ nsp: b is taken from another document for half (label 1). none: as the text has 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from litebert.data.plan import Plan, Segments, cut, cut_keys, draw_sizes
 from litebert.data.random import Purpose, below, bits, coin, keys, seeded
 from litebert.data.spec import ExampleSpec
-from litebert.data.texts import Texts
+from litebert.data.texts import Ints, Texts
 
 _TRIES = 8
 """Examples tried for a segment of another document that is long enough."""
@@ -23,16 +23,14 @@ _TRIES = 8
 class Pairs(NamedTuple):
     """Segments a and b of some examples, as spans of the corpus."""
 
-    a_start: Int[np.ndarray, " n"]
-    a_size: Int[np.ndarray, " n"]
-    b_start: Int[np.ndarray, " n"]
-    b_size: Int[np.ndarray, " n"]
-    labels: Int[np.ndarray, " n"]
+    a_start: Ints
+    a_size: Ints
+    b_start: Ints
+    b_size: Ints
+    labels: Ints
 
 
-def make_pairs(
-    texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndarray, " n"], *, seed: int
-) -> Pairs:
+def make_pairs(texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Ints, *, seed: int) -> Pairs:
     """The pairs of examples `numbers` of the plan."""
     epoch = spec.drawn_epoch(plan.epoch)
     starts = plan.starts[numbers]
@@ -56,7 +54,7 @@ def make_pairs(
 
 
 def cut_everywhere(
-    texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Int[np.ndarray, " n"], *, seed: int
+    texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Ints, *, seed: int
 ) -> Segments:
     """The segments of examples of any shards, in positions of the corpus."""
     starts, rooms = plan.starts[numbers], plan.rooms[numbers]
@@ -86,7 +84,7 @@ def _replace(
     texts: Texts,
     spec: ExampleSpec,
     plan: Plan,
-    numbers: Int[np.ndarray, " n"],
+    numbers: Ints,
     pairs: Pairs,
     strangers: Bool[np.ndarray, " n"],
     *,
@@ -115,19 +113,15 @@ def _replace(
 
 
 def _find_others(
-    texts: Texts,
-    plan: Plan,
-    starts: Int[np.ndarray, " n"],
-    wanted: Int[np.ndarray, " n"],
-    other_keys: np.ndarray,
-) -> Int[np.ndarray, " n"]:
+    texts: Texts, plan: Plan, starts: Ints, wanted: Ints, other_keys: np.ndarray
+) -> Ints:
     """For each example one of another document, with room for the wanted tokens if possible."""
     tries = below(bits(other_keys[:, None], np.arange(_TRIES)), len(plan))
     own = texts.documents_of(starts)
     away = texts.documents_of(plan.starts[tries.reshape(-1)]).reshape(tries.shape) != own[:, None]
     roomy = away & (plan.rooms[tries] >= wanted[:, None])
     pick = np.where(roomy.any(1), roomy.argmax(1), away.argmax(1))
-    others: Int[np.ndarray, " n"] = tries[np.arange(len(starts)), pick]
+    others: Ints = tries[np.arange(len(starts)), pick]
     # one document may hold nearly all: then the next document's first, or the corpus's
     lost = np.flatnonzero(~away.any(1))
     if lost.size:

@@ -22,8 +22,9 @@ from jaxtyping import Bool, Float, Int, UInt64
 
 from litebert.data.random import Permutation, Purpose, below, bits, coin, keys, seeded, uniform
 from litebert.data.spec import ExampleSpec, Split
-from litebert.data.texts import Boundaries, Text, Texts
+from litebert.data.texts import Boundaries, Ints, Text, Texts
 
+_Keys = UInt64[np.ndarray, " n"]
 STRETCH = 1 << 16
 """Tokens after which a document is divided, at the next sentence; bounds the number of turns."""
 
@@ -31,22 +32,20 @@ STRETCH = 1 << 16
 class Segments(NamedTuple):
     """Two spans of tokens for each example, in text order, and where the next example begins."""
 
-    a_start: Int[np.ndarray, " n"]
-    a_size: Int[np.ndarray, " n"]
-    b_start: Int[np.ndarray, " n"]
-    b_size: Int[np.ndarray, " n"]
+    a_start: Ints
+    a_size: Ints
+    b_start: Ints
+    b_size: Ints
     """0 where there is only one segment."""
-    next: Int[np.ndarray, " n"]
+    next: Ints
 
 
-def cut_keys(seed: int, epoch: int, starts: Int[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
+def cut_keys(seed: int, epoch: int, starts: Ints) -> _Keys:
     """One key for the cuts of each example, which begins at token `starts` of the corpus."""
     return keys(seeded(seed, Purpose.CUT, epoch), starts)
 
 
-def draw_sizes(
-    spec: ExampleSpec, keys: UInt64[np.ndarray, " n"]
-) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+def draw_sizes(spec: ExampleSpec, keys: _Keys) -> tuple[Ints, Ints]:
     """Target length of each example in tokens of text, and how many of them its first segment gets:
     1 … target - 1, uniformly."""
     short = uniform(bits(keys, 0)) < spec.short_probability
@@ -55,11 +54,7 @@ def draw_sizes(
 
 
 def cut(
-    spec: ExampleSpec,
-    boundaries: Boundaries,
-    starts: Int[np.ndarray, " n"],
-    ends: Int[np.ndarray, " n"],
-    keys: UInt64[np.ndarray, " n"],
+    spec: ExampleSpec, boundaries: Boundaries, starts: Ints, ends: Ints, keys: _Keys
 ) -> Segments:
     """Segments of the examples from `starts` on, whose documents' tokens end at `ends`."""
     target, share = draw_sizes(spec, keys)
@@ -87,11 +82,8 @@ def cut(
 
 
 def _nearest(
-    boundaries: Boundaries,
-    starts: Int[np.ndarray, " n"],
-    ends: Int[np.ndarray, " n"],
-    shares: Float[np.ndarray, " n"],
-) -> Int[np.ndarray, " n"]:
+    boundaries: Boundaries, starts: Ints, ends: Ints, shares: Float[np.ndarray, " n"]
+) -> Ints:
     """The boundary inside (start, end) nearest to the share; `end` itself where there is none."""
     positions = starts + np.maximum(1, np.rint(shares * (ends - starts)).astype(np.int64))
     above = boundaries.at_or_after(positions)
@@ -102,12 +94,7 @@ def _nearest(
 
 
 def _cut_last(
-    spec: ExampleSpec,
-    boundaries: Boundaries,
-    starts: Int[np.ndarray, " n"],
-    ends: Int[np.ndarray, " n"],
-    keys: UInt64[np.ndarray, " n"],
-    target: Int[np.ndarray, " n"],
+    spec: ExampleSpec, boundaries: Boundaries, starts: Ints, ends: Ints, keys: _Keys, target: Ints
 ) -> Segments:
     """Sentences until there are enough, split at a random boundary, the last one truncated."""
     end = np.minimum(boundaries.at_or_after(starts + target), ends)
@@ -138,7 +125,7 @@ class Plan:
         return len(self.starts)
 
 
-def is_heldout(documents: Int[np.ndarray, " n"], fraction: float) -> Bool[np.ndarray, " n"]:
+def is_heldout(documents: Ints, fraction: float) -> Bool[np.ndarray, " n"]:
     """Whether a document is held out: by its number alone, so that no seed mixes the splits."""
     return uniform(keys(seeded(0, Purpose.SPLIT), documents)) < fraction
 
@@ -163,7 +150,7 @@ def plan_epoch(
 
 def _plan_text(
     text: Text, spec: ExampleSpec, *, seed: int, epoch: int, split: Split
-) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+) -> tuple[Ints, Ints]:
     """Starts and rooms of one shard."""
     start, end = _stretches(text, spec, split)
     starts, rooms = [start[:0]], [start[:0]]
@@ -182,9 +169,7 @@ def _plan_text(
     return first[order] + text.first_token, room[order].astype(np.int32)
 
 
-def _stretches(
-    text: Text, spec: ExampleSpec, split: Split
-) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+def _stretches(text: Text, spec: ExampleSpec, split: Split) -> tuple[Ints, Ints]:
     """Where documents of the split begin and end in tokens, the very long ones divided."""
     bounds = text.sentences[text.documents]
     start, end = np.asarray(bounds[:-1]), np.asarray(bounds[1:])

@@ -13,6 +13,8 @@ from jaxtyping import Int, UInt
 
 from litebert.data.shards import Shard
 
+Ints = Int[np.ndarray, " n"]
+"""A number for each of some examples, tokens or documents."""
 _BEYOND = np.iinfo(np.int64).max
 _STRETCHES = 8
 """A sentence longer than an example is divided into stretches of this fraction of an example."""
@@ -29,11 +31,11 @@ class Boundaries:
         spans = [np.arange(sentences[s] + stretch, sentences[s + 1], stretch) for s in long]
         self.cuts: Int[np.ndarray, " cuts"] = np.concatenate([np.zeros(0, np.int64), *spans])
 
-    def at_or_after(self, positions: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    def at_or_after(self, positions: Ints) -> Ints:
         boundary = _first(self.sentences, positions)
         return np.minimum(boundary, _first(self.cuts, positions)) if self.cuts.size else boundary
 
-    def before(self, positions: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    def before(self, positions: Ints) -> Ints:
         """The last boundary strictly before each position (positions are after the first)."""
         boundary = self.sentences[np.searchsorted(self.sentences, positions) - 1]
         if self.cuts.size:
@@ -43,9 +45,7 @@ class Boundaries:
         return boundary
 
 
-def _first(
-    boundaries: Int[np.ndarray, " m"], positions: Int[np.ndarray, " n"]
-) -> Int[np.ndarray, " n"]:
+def _first(boundaries: Int[np.ndarray, " m"], positions: Ints) -> Ints:
     """The first boundary at or after each position; the largest int64 beyond the last."""
     index = np.searchsorted(boundaries, positions)
     boundary = boundaries[np.minimum(index, len(boundaries) - 1)]
@@ -95,11 +95,11 @@ class Texts:
             self.num_documents += len(text.documents) - 1
         self._firsts = np.array([text.first_token for text in self.shards], np.int64)
 
-    def _shard_of(self, positions: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    def _shard_of(self, positions: Ints) -> Ints:
         """The shard that each token of the corpus is in."""
         return np.searchsorted(self._firsts, positions, side="right") - 1
 
-    def documents_of(self, positions: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    def documents_of(self, positions: Ints) -> Ints:
         """The document, numbered over the corpus, that each token belongs to."""
         documents = np.zeros_like(positions)
         for shard, chosen in self.grouped(positions):
@@ -109,20 +109,12 @@ class Texts:
             documents[chosen] = number + shard.first_document
         return documents
 
-    def grouped(
-        self, positions: Int[np.ndarray, " n"]
-    ) -> list[tuple[Text, Int[np.ndarray, " _m"]]]:
+    def grouped(self, positions: Ints) -> list[tuple[Text, Int[np.ndarray, " _m"]]]:
         """The positions by shard: each shard that has some, with their indices."""
         owners = self._shard_of(positions)
         return [(self.shards[each], np.flatnonzero(owners == each)) for each in np.unique(owners)]
 
-    def copy(
-        self,
-        starts: Int[np.ndarray, " n"],
-        sizes: Int[np.ndarray, " n"],
-        out: Int[np.ndarray, "n seq"],
-        columns: Int[np.ndarray, " n"],
-    ) -> None:
+    def copy(self, starts: Ints, sizes: Ints, out: Int[np.ndarray, "n seq"], columns: Ints) -> None:
         """Write the tokens of each span into its row of `out`, from its column on."""
         owners = self._shard_of(starts)
         sources = [self.shards[owner].tokens for owner in owners.tolist()]
