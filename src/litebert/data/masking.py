@@ -20,6 +20,7 @@ from litebert.data.spec import ExampleSpec
 from litebert.packing import ranges, row_lengths
 from litebert.text.tokenizer import Tokenizer
 
+_Keys = UInt64[np.ndarray, " batch"]
 _TURNS = 8
 """Turns whose random bits are drawn together, and after which finished rows are put aside."""
 _TOO_MANY = 2**30
@@ -69,11 +70,7 @@ class MaskedRows(NamedTuple):
 
 
 def mask_rows(
-    spec: ExampleSpec,
-    vocabulary: Vocabulary,
-    rows: Rows,
-    choose_keys: UInt64[np.ndarray, " batch"],
-    replace_keys: UInt64[np.ndarray, " batch"],
+    spec: ExampleSpec, vocabulary: Vocabulary, rows: Rows, choose_keys: _Keys, replace_keys: _Keys
 ) -> MaskedRows:
     """Choose n-grams and replace them; the rows' own array is written to."""
     positions = _choose_positions(spec, vocabulary.word_starts, rows, choose_keys)
@@ -127,10 +124,7 @@ def _find_words(word_starts: Bool[np.ndarray, " vocab"], rows: Rows) -> _Words:
 
 
 def _choose_positions(
-    spec: ExampleSpec,
-    word_starts: Bool[np.ndarray, " vocab"],
-    rows: Rows,
-    keys: UInt64[np.ndarray, " batch"],
+    spec: ExampleSpec, word_starts: Bool[np.ndarray, " vocab"], rows: Rows, keys: _Keys
 ) -> Int[np.ndarray, " num_masked"]:
     """Flat positions of the tokens to mask, ascending."""
     words = _find_words(word_starts, rows)
@@ -140,10 +134,7 @@ def _choose_positions(
 
 
 def _take_ngrams(
-    spec: ExampleSpec,
-    words: _Words,
-    budgets: Int[np.ndarray, " batch"],
-    keys: UInt64[np.ndarray, " batch"],
+    spec: ExampleSpec, words: _Words, budgets: Int[np.ndarray, " batch"], keys: _Keys
 ) -> Bool[np.ndarray, " breaks"]:
     """Which words are masked: all unfinished rows try a candidate, then the next."""
     sizes = _ngram_sizes(words, spec.max_ngram)

@@ -93,6 +93,7 @@ class Reader:
 
 
 _Made = tuple[Batch, Position] | LitebertError
+_Process = subprocess.Popen[bytes]
 
 
 class _Workers:
@@ -107,11 +108,10 @@ class _Workers:
         processes, pipes = [], []
         for number in range(count):
             ours, theirs = Pipe()
-            code = f"from {__name__} import _run_worker; _run_worker({theirs.fileno()})"
+            end = theirs.fileno()
+            code = f"from {__name__} import _run_worker; _run_worker({end})"
             command = [sys.executable, "-P", "-c", code]
-            processes.append(
-                subprocess.Popen(command, pass_fds=[theirs.fileno()], env=worker_environment())
-            )
+            processes.append(subprocess.Popen(command, pass_fds=[end], env=worker_environment()))
             theirs.close()
             ours.send((str(stream.folder), stream.spec, stream.seed, stream.split))
             ours.send((share, position, number, count))
@@ -133,10 +133,7 @@ class _Workers:
 
 
 def _collect(
-    processes: list["subprocess.Popen[bytes]"],
-    pipes: list[Connection],
-    ready: Queue[_Made],
-    stop: Event,
+    processes: list[_Process], pipes: list[Connection], ready: Queue[_Made], stop: Event
 ) -> None:
     """Take batches out of the workers' pipes, in turn, until `stop` is set or a worker ends."""
     for process, pipe in itertools.cycle(zip(processes, pipes, strict=True)):
@@ -153,7 +150,7 @@ def _collect(
 
 
 def _end(
-    processes: list["subprocess.Popen[bytes]"],
+    processes: list[_Process],
     pipes: list[Connection],
     ready: Queue[_Made],
     stop: Event,
