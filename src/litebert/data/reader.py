@@ -1,7 +1,7 @@
-"""Batches one after another, item here or prefetched by worker processes. In: a stream, a position.
+"""Batches one after another, made here or prefetched by worker processes. In: a stream, a position.
 Out: batches.
 
-With workers, batch k is item by worker k mod workers and taken from it in turn: the order is that
+With workers, batch k is made by worker k mod workers and taken from it in turn: the order is that
 of workers=0, and each worker is at most a batch ahead. Workers are fresh interpreters that import
 numpy and no torch (0.3 s to start; nothing is forked, and the caller's script is not imported
 again). A worker ends when its pipe does: when the reader is closed, and also when the parent is
