@@ -118,11 +118,8 @@ class Chunk:
     @property
     def size(self) -> int:
         """Bytes of text."""
-        return (
-            len(self.data)
-            if isinstance(self.data, bytes)
-            else sum(len(row or b"") for row in self.data)
-        )
+        rows = [self.data] if isinstance(self.data, bytes) else self.data
+        return sum(len(row or b"") for row in rows)
 
 
 def line_chunks(file: CorpusFile, *, chunk_bytes: int, max_row_bytes: int) -> Iterator[Chunk]:
@@ -194,20 +191,15 @@ def _finish_row(
         ended, damage = False, ""
     if fits and sum(map(len, blocks)) + len(before) <= limit:
         return b"".join([*blocks, before, newline]), rest, ended, damage
-    return (
-        b"",
-        rest,
-        ended,
-        damage or f"the row is longer than {limit} bytes; cut the document, or raise max_row_bytes",
-    )
+    too_long = f"the row is longer than {limit} bytes; cut the document, or raise max_row_bytes"
+    return b"", rest, ended, damage or too_long
 
 
 def _place_to_cut(data: bytes, *, whole_rows: bool) -> int:
     """After a document, else after a line, else, in an endless line, after a sentence or word."""
     if not whole_rows:
-        blank = max(
-            data.rfind(b"\n\n", len(data) // 2) + 2, data.rfind(b"\n\r\n", len(data) // 2) + 3
-        )
+        half = len(data) // 2
+        blank = max(data.rfind(b"\n\n", half) + 2, data.rfind(b"\n\r\n", half) + 3)
         if blank > 3:
             return blank
     newline = data.rfind(b"\n") + 1

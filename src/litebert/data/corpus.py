@@ -74,11 +74,10 @@ class CorpusOptions:
         """The documents and bad rows of one chunk. The last document may have no paragraph yet:
         what is joined to it then begins a document."""
         bad: list[BadRow] = []
-        documents = list(
-            _text_documents(chunk, self.documents == "files", bad)
-            if chunk.kind == "text"
-            else _row_documents(chunk, self.field, bad)
-        )
+        if chunk.kind == "text":
+            documents = list(_text_documents(chunk, self.documents == "files", bad))
+        else:
+            documents = list(_row_documents(chunk, self.field, bad))
         if chunk.damage:
             data = chunk.data
             rows = data.count(b"\n") if isinstance(data, bytes) else len(data)

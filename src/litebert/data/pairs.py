@@ -39,18 +39,14 @@ def make_pairs(texts: Texts, spec: ExampleSpec, plan: Plan, numbers: Ints, *, se
     pairs = Pairs(*segments[:4], np.zeros(len(starts), np.int32))
     if spec.order == "sop":
         pairs = _swap(pairs, flips & (pairs.b_size > 0))
-    strangers = (
-        pairs.b_size == 0
-        if spec.order != "none" and spec.one_segment == "random"
-        else np.full(len(starts), False)
-    )
+    strangers = np.full(len(starts), False)
+    if spec.order != "none" and spec.one_segment == "random":
+        strangers |= pairs.b_size == 0
     if spec.order == "nsp":
-        strangers = strangers | flips
-    return (
-        _replace(texts, spec, plan, numbers, pairs, strangers, seed=seed)
-        if strangers.any()
-        else pairs
-    )
+        strangers |= flips
+    if not strangers.any():
+        return pairs
+    return _replace(texts, spec, plan, numbers, pairs, strangers, seed=seed)
 
 
 def cut_everywhere(

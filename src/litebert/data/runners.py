@@ -116,11 +116,9 @@ class _Child:
             return cast(Encoded, self._connection.recv())
         except (EOFError, OSError) as error:
             code = self._process.wait()
-            how = (
-                f"was killed by signal {-code}, often for want of memory"
-                if code < 0
-                else f"ended with code {code}"
-            )
+            how = f"ended with code {code}"
+            if code < 0:
+                how = f"was killed by signal {-code}, often for want of memory"
             raise LitebertError(
                 f"a worker process {how}; finished shards are kept, the same command resumes"
             ) from error

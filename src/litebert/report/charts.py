@@ -117,11 +117,7 @@ def _columns(runs: Iterable[RunData]) -> set[str]:
             names.add(SPEED)
         for name, column in run.columns.items():
             finite = [value for value in column if math.isfinite(value)]
-            changes = (
-                bool(lasting_changes(column))
-                if name in STAGE_COLUMNS
-                else bool(finite) and min(finite) < max(finite)
-            )
+            changes = lasting_changes(column) if name in STAGE_COLUMNS else len(set(finite)) > 1
             if name not in _AXIS_COLUMNS and finite and (name in _KNOWN_COLUMNS or changes):
                 names.add(name)
     return names

@@ -156,10 +156,10 @@ def events_table(run: RunData) -> str:
     again = (
         f"<p>{run.num_repeated:,} steps were repeated after a return to a snapshot; the curves "
         "show the last time.</p>"
-        if run.num_repeated
-        else ""
     )
-    return again + (table(["steps", "event", "what"], rows, numbers=False) + note if rows else "")
+    return (again if run.num_repeated else "") + (
+        table(["steps", "event", "what"], rows, numbers=False) + note if rows else ""
+    )
 
 
 def _left_out(count: int, total: int) -> str:
@@ -169,13 +169,10 @@ def _left_out(count: int, total: int) -> str:
 
 def _comparable(evaluations: Sequence[EvalPoint], name: str) -> list[float]:
     """A measure of each; NaN where sequences had another length than in the last one."""
-    length = evaluations[-1].values.get("sequence_length")
-    return [
-        each.values.get(name, math.nan)
-        if each.values.get("sequence_length") == length
-        else math.nan
-        for each in evaluations
-    ]
+    rows = [each.values for each in evaluations]
+    length = rows[-1].get("sequence_length")
+    is_alike = [row.get("sequence_length") == length for row in rows]
+    return [row.get(name, math.nan) if is_alike[i] else math.nan for i, row in enumerate(rows)]
 
 
 def _best(evaluations: Sequence[EvalPoint], name: str, *, is_running: bool) -> str:

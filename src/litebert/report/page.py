@@ -115,9 +115,8 @@ def _render_with(runs: Sequence[RunData], points: int) -> str:
     several = len(runs) > 1
     body = compare_section(runs, lines) if several else ""
     body += "".join(_run_section(run, i, lines, several=several) for i, run in enumerate(runs))
-    title = (
-        runs[0].name if not several else f"{len(runs)} runs: " + ", ".join(run.name for run in runs)
-    )
+    title = ", ".join(run.name for run in runs)
+    title = f"{len(runs)} runs: {title}" if several else title
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -156,9 +155,8 @@ def _run_section(run: RunData, index: int, lines: LineTable, *, several: bool) -
     """One run, from its name to its environment."""
     state = run.state
     about = _STATES.get(state, "").format(silent=_ago(run.idle_seconds or 0))
-    about = "; ".join(
-        filter(None, [about, str(run.status.get("reason", "")), f"read from {run.folder}"])
-    )
+    parts = (about, str(run.status.get("reason", "")), f"read from {run.folder}")
+    about = "; ".join(filter(None, parts))
     kind = state if state in _STATES else "unknown"
     head = (
         f'<header><h1>{escape(run.name)} <span class="state {kind}">{escape(state, 40)}</span></h1>'

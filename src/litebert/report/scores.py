@@ -53,11 +53,10 @@ def slices_section(dev: DevResults) -> str:
     html = ""
     for by, slices in evaluation.slices.items():
         body = _slices(evaluation.task.scores, evaluation.scores, slices)
-        html += (
-            f"<h3>{_SLICE_TITLES[by]}</h3>{body}"
-            if len(slices) <= _OPEN_SLICES
-            else fold(f"{_SLICE_TITLES[by]}: {len(slices)}", body)
-        )
+        if len(slices) <= _OPEN_SLICES:
+            html += f"<h3>{_SLICE_TITLES[by]}</h3>{body}"
+        else:
+            html += fold(f"{_SLICE_TITLES[by]}: {len(slices)}", body)
     return html + _confusion(dev)
 
 

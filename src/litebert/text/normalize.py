@@ -153,11 +153,8 @@ def _encode(text: str, handler: str) -> bytes:
 @lru_cache(maxsize=1 << 13)
 def _without_marks(run: str) -> bytes:
     decomposed = unicodedata.normalize("NFKD", run)
-    return (
-        "".join([char for char in decomposed if not unicodedata.combining(char)])
-        .translate(_SURROGATES)
-        .encode()
-    )
+    letters = "".join([char for char in decomposed if not unicodedata.combining(char)])
+    return letters.translate(_SURROGATES).encode()
 
 
 @lru_cache(maxsize=1 << 13)

@@ -133,11 +133,8 @@ class Aligner:
         runs = self._unknown_run.findall(self._processor.Normalize(cleaned))
         if self._characters_are_tokens and len(runs) == count:
             return [len(run) for run in runs]
-        pairs = zip(
-            self._processor.Encode(cleaned),
-            self._processor.Encode(cleaned, out_type=str),
-            strict=True,
-        )
+        surfaces = self._processor.Encode(cleaned, out_type=str)
+        pairs = zip(self._processor.Encode(cleaned), surfaces, strict=True)
         return [len(surface) for index, surface in pairs if index == self._unk_id]
 
 

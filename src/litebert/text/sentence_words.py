@@ -180,11 +180,8 @@ def _ends_inside(codes: np.ndarray, feeds: np.ndarray, text: str) -> np.ndarray:
     following = stops + 2 + _CLOSER[data[stops + 1]]
     spaced = data[following - 1] == _SPACE
     letter = data[following + _OPENER[data[following]]]  # perhaps behind an opening mark
-    plain = (
-        spaced
-        & _CAPITAL[letter]
-        & _after_plain_word([codes[stops + 3 - back] for back in range(4)])
-    )
+    before = [codes[stops + 3 - back] for back in range(4)]
+    plain = spaced & _CAPITAL[letter] & _after_plain_word(before)
     ends = following[plain]
     doubtful = stops[~plain & ~(spaced & _SMALL[letter])]
 

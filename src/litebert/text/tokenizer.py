@@ -93,12 +93,10 @@ class Tokenizer:
         ids = vocabulary.special_ids(self._processor, source)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self.special_ids = frozenset(ids)
-        self.splits: dict[int, list[int]] = (
-            vocabulary.digit_comma_splits(self._processor, self.tokens)
-            if self.rules.split_digit_commas
-            else {}
-        )
+        self.splits: dict[int, list[int]] = {}
         """For each id that is never given out, the ids that replace it."""
+        if self.rules.split_digit_commas:
+            self.splits = vocabulary.digit_comma_splits(self._processor, self.tokens)
         self._splits = vocabulary.Splits(self.splits, self.vocab_size)
         spaces = self._processor.Normalize("a\tb\nc\fd\re  f ")
         collapses = spaces.removeprefix(SPACE) == SPACE.join("abcdef")
@@ -119,11 +117,8 @@ class Tokenizer:
                 f"model file ({error.strerror}); "
                 "give another path, or train one with `litebert tokenizer train`"
             ) from None
-        return cls(
-            model,
-            _read_rules(file.parent / CONFIG_FILE) if path.is_dir() else None,
-            source=str(file),
-        )
+        rules = _read_rules(file.parent / CONFIG_FILE) if path.is_dir() else None
+        return cls(model, rules, source=str(file))
 
     def save(self, folder: str | Path, *, for_huggingface: bool = True) -> None:
         """Write spiece.model, tokenizer_config.json and, which is the largest and follows from
@@ -281,11 +276,8 @@ class Tokenizer:
         spans = [_NOWHERE, a.offsets[:size_a], _NOWHERE]
         if b is not None:
             spans += [b.offsets[:size_b], _NOWHERE]
-        return Example(
-            token_ids=token_ids,
-            segment_ids=segment_ids,
-            offsets=np.concatenate(spans) if offsets else None,
-        )
+        places = np.concatenate(spans) if offsets else None
+        return Example(token_ids=token_ids, segment_ids=segment_ids, offsets=places)
 
     def _tokens(self, texts: Sequence[str], offsets: bool) -> list[Tokens]:
         if offsets:

@@ -101,12 +101,9 @@ def train_tokenizer(
     feed = _Feed(lines, config.rules)
     model = _train(feed, config, on_progress)
     tokenizer = Tokenizer(model, config.rules, source="the new vocabulary")
-    return tokenizer, measure(
-        tokenizer,
-        feed.held_out or feed.first,
-        num_lines=feed.num_lines,
-        num_held_out=len(feed.held_out),
-    )
+    sample, num_held_out = feed.held_out or feed.first, len(feed.held_out)
+    report = measure(tokenizer, sample, num_lines=feed.num_lines, num_held_out=num_held_out)
+    return tokenizer, report
 
 
 def measure(
@@ -143,10 +140,8 @@ class _Feed:
 
     def __iter__(self) -> Iterator[str]:
         for index, line in enumerate(self._lines):
-            if (
-                index % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
-                and len(self.held_out) < _HELD_OUT_MOST
-            ):
+            is_last = index % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
+            if is_last and len(self.held_out) < _HELD_OUT_MOST:
                 self.held_out.append(line)
                 continue
             if len(self.first) < _HELD_OUT_EVERY:
