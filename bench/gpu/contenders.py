@@ -17,6 +17,7 @@ the strides are ordinary and a fused kernel reads it.
 import copy
 import time
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,7 @@ class Theirs:
         recipe = case.recipe(rows, rows)
         stream = Stream.open(data, example_spec(recipe), seed=recipe.seed)
         with stream.read(rows) as reader:
-            batches = reader.take(RECENT)
+            batches = list(islice(reader, RECENT))
         vocab_size = Tokenizer.load(Shards.open(data).tokenizer_folder).vocab_size
         self.encoder = replace(recipe.encoder, vocab_size=vocab_size)
         torch.manual_seed(0)

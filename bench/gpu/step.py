@@ -34,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +185,11 @@ class Bench(Meter):
         recipe, count = case.recipe(rows, rows), 10 if self.options.tiny else 60
         stream = Stream.open(self.options.data, example_spec(recipe), seed=0)
         with stream.read(rows, workers=self.options.workers) as reader:
-            reader.take(2 * self.options.workers + 2)  # what was ready before the clock ran
+            list(
+                islice(reader, 2 * self.options.workers + 2)
+            )  # what was ready before the clock ran
             began = time.monotonic()
-            batches = reader.take(count)
+            batches = list(islice(reader, count))
             seconds = time.monotonic() - began
         real, positions = (
             sum(batch.num_tokens for batch in batches),

@@ -80,7 +80,7 @@ def test_the_tokenizer_and_the_shards_are_read() -> None:
     sentences = (FIXTURES / "corpus.txt").read_text().split("\n\n")[0].splitlines()
     ids = [token for sentence in sentences for token in tokenizer.encode(sentence)]
     assert first.tokens[: len(ids)].tolist() == ids
-    assert shards.num_documents == 40
+    assert shards.index["documents"] == 40
 
 
 def test_the_shards_are_built_again_bit_for_bit(folder: Path) -> None:

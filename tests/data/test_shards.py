@@ -42,9 +42,10 @@ def test_what_is_built_opens(built: Path) -> None:
     shards = Shards.open(built, verify=True)
     arrays = [shards.arrays(number) for number in range(len(shards))]
     assert len(shards) > 1
-    assert shards.num_tokens == sum(len(each.tokens) for each in arrays)
-    assert shards.num_sentences == sum(len(each.sentences) - 1 for each in arrays)
-    assert shards.num_documents == sum(len(each.documents) - 1 for each in arrays) == 120
+    index = shards.index
+    assert index["tokens"] == sum(len(each.tokens) for each in arrays)
+    assert index["sentences"] == sum(len(each.sentences) - 1 for each in arrays)
+    assert index["documents"] == sum(len(each.documents) - 1 for each in arrays) == 120
     assert (shards.tokenizer_folder / "spiece.model").exists()
     assert all(
         isinstance(each.tokens, np.memmap) and each.tokens.dtype == np.uint16 for each in arrays

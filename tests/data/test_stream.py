@@ -8,12 +8,14 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from litebert.data.batch import Batch
+from litebert.data.batch import Batch, make_batch
 from litebert.data.spec import ExampleSpec
 from litebert.data.stream import Position, Stream
 from litebert.errors import ConfigError, DataError, LitebertError
@@ -31,6 +33,18 @@ SPEC = ExampleSpec(max_length=64)
 
 def make(spec: ExampleSpec = SPEC, **settings) -> Stream:
     return Stream([SHARD], vocabulary_of(SHARD), spec, **({"split": "all"} | settings))
+
+
+def examples(stream: Stream, epoch: int, numbers: Sequence[int]) -> Batch:
+    """By their number in the epoch's plan: what `Batch.indices` holds."""
+    chosen = [(stream.plan(epoch), np.asarray(numbers))]
+    return make_batch(stream.texts, stream.vocabulary, stream.spec, chosen, seed=stream.seed)
+
+
+def once(stream: Stream, size: int, epoch: int = 0) -> list[Batch]:
+    """Every example of an epoch; the last batch may be smaller."""
+    count = stream.num_examples(epoch)
+    return [stream.batch(epoch, at, min(size, count - at)) for at in range(0, count, size)]
 
 
 def same(one: Batch, two: Batch) -> bool:
@@ -53,12 +67,12 @@ def test_an_example_is_the_same_alone_and_in_company() -> None:
     fresh = make()
     for row in (29, 0, 13):
         assert same(full.rows(row, row + 1), fresh.batch(2, 10 + row, 1))
-    assert same(full, make().examples(2, full.indices))
+    assert same(full, examples(make(), 2, full.indices))
 
 
 def test_an_epoch_shows_every_example_once() -> None:
     stream = make()
-    batches = list(stream.once(32, epoch=1))
+    batches = once(stream, 32, epoch=1)
     indices = np.concatenate([batch.indices for batch in batches])
     assert sorted(indices) == list(range(stream.num_examples(1)))
     assert (indices != np.sort(indices)).any()
@@ -81,12 +95,12 @@ def test_seed_and_epoch_change_everything_and_static_copies_repeat() -> None:
     assert not same(first, make().batch(1, 0, 16))
     assert not same(first, make(seed=1).batch(0, 0, 16))
     static = make(dataclasses.replace(SPEC, copies=3))
-    once, again = (static.examples(epoch, range(16)) for epoch in (1, 4))
+    first, again = (examples(static, epoch, range(16)) for epoch in (1, 4))
     # a generator, which changes, samples anew
-    assert not np.array_equal(once.sample_keys, again.sample_keys)
-    assert same(once, dataclasses.replace(again, sample_keys=once.sample_keys))
-    assert same(static.examples(2, range(16)), make().examples(2, range(16)))
-    assert not same(static.examples(0, range(16)), static.examples(1, range(16)))
+    assert not np.array_equal(first.sample_keys, again.sample_keys)
+    assert same(first, dataclasses.replace(again, sample_keys=first.sample_keys))
+    assert same(examples(static, 2, range(16)), examples(make(), 2, range(16)))
+    assert not same(examples(static, 0, range(16)), examples(static, 1, range(16)))
 
 
 def test_masks_are_dynamic() -> None:
@@ -95,7 +109,7 @@ def test_masks_are_dynamic() -> None:
     stream = Stream(
         [shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all"
     )
-    one, two = stream.examples(0, range(50)), stream.examples(1, range(50))
+    one, two = (examples(stream, epoch, range(50)) for epoch in (0, 1))
     assert (one.mask == two.mask).all()
     assert not np.array_equal(one.masked_positions, two.masked_positions)
     assert (one.order_labels != two.order_labels).any()
@@ -104,10 +118,10 @@ def test_masks_are_dynamic() -> None:
 def test_a_reader_goes_on_where_a_snapshot_says() -> None:
     stream = make()
     reader = stream.read(24, Position(0, stream.num_examples(0) - 50))
-    first = reader.take(2)
+    first = list(islice(reader, 2))
     position = reader.position
-    rest = reader.take(3)
-    again = make().read(24, Position(position.epoch, position.index)).take(3)
+    rest = list(islice(reader, 3))
+    again = islice(make().read(24, Position(position.epoch, position.index)), 3)
     assert all(same(one, two) for one, two in zip(rest, again, strict=True))
     assert position.epoch == 0
     assert reader.position.epoch == 1
@@ -118,11 +132,11 @@ def test_a_reader_goes_on_where_a_snapshot_says() -> None:
 def test_ranks_share_the_batch_of_one(num_ranks: int) -> None:
     """Also across the end of an epoch."""
     start = Position(0, make().num_examples(0) - 30)
-    full = make().read(24, start).take(3)
+    full = list(islice(make().read(24, start), 3))
     for rank in range(num_ranks):
         rows = 24 // num_ranks
         for mine, all_of_it in zip(
-            make().read(24, start, rank=rank, num_ranks=num_ranks).take(3), full, strict=True
+            islice(make().read(24, start, rank=rank, num_ranks=num_ranks), 3), full, strict=True
         ):
             assert same(mine, all_of_it.rows(rank * rows, (rank + 1) * rows))
 
@@ -153,7 +167,7 @@ def test_full_rows_need_no_mask() -> None:
     stream = Stream(
         [shard], vocabulary_of(shard), ExampleSpec(max_length=64, short_probability=0), split="all"
     )
-    assert sum(batch.is_full for batch in stream.once(1)) >= stream.num_examples() - 1
+    assert sum(batch.is_full for batch in once(stream, 1)) >= stream.num_examples() - 1
 
 
 def test_plans_in_use_are_kept() -> None:
@@ -177,7 +191,7 @@ def test_workers_change_nothing(folder: Path, workers: int) -> None:
     start = Position(0, stream.num_examples(0) - 70)
     inline = stream.read(16, start)
     with Stream.open(folder, SPEC, seed=5).read(16, start, workers=workers) as reader:
-        for expected in inline.take(9):
+        for expected in islice(inline, 9):
             assert same(expected, next(reader))
     assert reader.position == inline.position
     assert inline.position.epoch == 1
@@ -233,7 +247,7 @@ def test_a_dead_worker_is_said(folder: Path) -> None:
     for process in reader._workers.close.peek()[2][0]:
         process.kill()
     with pytest.raises(LitebertError, match="a data worker ended with status -9"):
-        reader.take(100)
+        list(islice(reader, 100))
 
 
 def test_a_workers_own_error_reaches_the_caller(folder: Path) -> None:

@@ -76,10 +76,6 @@ class Reader:
             batch, self.position = self._share.make(self._stream, self.position)
         return batch
 
-    def take(self, count: int) -> list[Batch]:
-        """The next `count` batches."""
-        return [next(self) for _ in range(count)]
-
     def close(self) -> None:
         """End the workers; also done at the end of a `with` block, and when collected."""
         if self._workers is not None:

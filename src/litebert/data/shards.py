@@ -62,18 +62,6 @@ class Shards:
         return len(self.index["shards"])
 
     @property
-    def num_tokens(self) -> int:
-        return sum(int(record["tokens"]) for record in self.index["shards"])
-
-    @property
-    def num_sentences(self) -> int:
-        return sum(int(record["sentences"]) for record in self.index["shards"])
-
-    @property
-    def num_documents(self) -> int:
-        return sum(int(record["documents"]) for record in self.index["shards"])
-
-    @property
     def tokenizer_folder(self) -> Path:
         """The tokenizer that the shards were built with."""
         return self.folder / TOKENIZER_FOLDER

@@ -7,22 +7,17 @@ iterator over them.
         ...                                                  # reader.position is where to resume
     longer = stream.at(max_length=512)                       # begin it at a new epoch
     fewer = stream.at(mask_fraction=0.15)                    # the same examples, other masks
-    for batch in Stream.open("data/mine", spec, split="heldout").once(64):
-        ...                                                  # the last batch may be smaller
 
 Epochs follow each other without a seam: a batch that begins near the end of one ends in the next. A
 batch is a function of (seed, epoch, index) alone; ranks take slices of it, so that one rank and two
 see the same examples in the same order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, get_args
-
-import numpy as np
-from jaxtyping import Int
 
 from litebert.checks import shorten
 from litebert.data.batch import Batch, make_batch
@@ -147,20 +142,11 @@ class Stream:
         while size > 0:
             here = self.locate(Position(epoch, start))
             epoch, start = here.epoch, here.index
-            count = min(size, self.num_examples(epoch) - start)
-            chosen.append((epoch, self.plan(epoch).order.span(start, start + count)))
+            plan = self.plan(epoch)
+            count = min(size, len(plan) - start)
+            chosen.append((plan, plan.order.span(start, start + count)))
             start, size = start + count, size - count
-        return self._make(chosen)
-
-    def examples(self, epoch: int, numbers: Sequence[int]) -> Batch:
-        """Examples by their number in the epoch's plan: what `Batch.indices` holds."""
-        return self._make([(epoch, np.asarray(numbers, np.int64))])
-
-    def once(self, batch_size: int, *, epoch: int = 0) -> Iterator[Batch]:
-        """Every example of one epoch once; the last batch may be smaller."""
-        count = self.num_examples(epoch)
-        for start in range(0, count, batch_size):
-            yield self.batch(epoch, start, min(batch_size, count - start))
+        return make_batch(self.texts, self.vocabulary, self.spec, chosen, seed=self.seed)
 
     def read(
         self,
@@ -175,10 +161,6 @@ class Stream:
         from litebert.data.reader import Reader
 
         return Reader(self, batch_size, position, rank=rank, num_ranks=num_ranks, workers=workers)
-
-    def _make(self, chosen: list[tuple[int, Int[np.ndarray, " _n"]]]) -> Batch:
-        planned = [(self.plan(epoch), numbers) for epoch, numbers in chosen]
-        return make_batch(self.texts, self.vocabulary, self.spec, planned, seed=self.seed)
 
     def _check(self, plan: Plan) -> None:
         where = "" if self.folder is None else f" in {self.folder}"
