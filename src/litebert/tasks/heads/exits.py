@@ -7,7 +7,6 @@ targets alone.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,31 +21,9 @@ from litebert.tasks.decode.outputs import Outputs, Query
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.heads.head import TaskSums, to_numpy, without_padding
-from litebert.tasks.heads.heads import run_batches, targets_of
-from litebert.tasks.heads.labels import Classify, MultiLabel, Regress
+from litebert.tasks.heads.heads import HEADS, run_batches, targets_of
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard
-
-
-class ExitLoss(Protocol):
-    """What a head that may have exits can do."""
-
-    def sums(
-        self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
-    ) -> TaskSums:
-        """Sums over the batch of these logits."""
-
-    def divergence(
-        self, logits: Tensor, teacher: Tensor, temperature: float
-    ) -> Float[Tensor, " units"]:
-        """The distance of logits from the teacher's."""
-
-
-EXIT_LOSSES: dict[str, ExitLoss] = {
-    "classify": Classify(),
-    "multilabel": MultiLabel(),
-    "regress": Regress(),
-}
 
 
 def exit_losses(
@@ -61,7 +38,7 @@ def exit_losses(
     divergence. `correct` is the last depth's."""
     assert batch.head is not None
     targets = targets_of(batch)
-    head, logits = EXIT_LOSSES[batch.head], exit_logits(model, batch)
+    head, logits = HEADS[batch.head], exit_logits(model, batch)
     teacher, last = logits[-1].detach(), len(logits)
     full = head.sums(batch, logits[-1], targets, class_weights)
     total = last * full.loss

@@ -3,7 +3,6 @@ mean of predictions over models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -28,9 +27,10 @@ class TaskSums(Sums):
     """Targets predicted correctly; 0 in regress, which has no right or wrong."""
 
 
-class Head(Protocol):
-    """One entry of HEADS."""
+class Head:
+    """One entry of HEADS: from logits in float32, whatever the dtype of the states, to sums."""
 
+    kind: str
     dtype: torch.dtype
     """Of targets: int64 for class ids, options, columns and tags; float32 for numbers and for
     multilabel's rows of 0 and 1."""
@@ -41,16 +41,37 @@ class Head(Protocol):
         batch: DeviceBatch,
         states: States,
         targets: Tensor,
-        weights: Tensor | None = None,
+        weights: Tensor | None,
     ) -> TaskSums:
-        """Sums over the batch, in float32 whatever the dtype of the states. `weights`, one for each
-        label, are for heads of labels; with several labels they weigh the positive ones."""
+        """`weights`, one for each label, are for heads of labels; with several labels they weigh
+        the positive ones."""
+        return self.sums(batch, self.logits(model, batch, states), targets, weights)
+
+    def logits(
+        self, model: Model, batch: DeviceBatch, states: States
+    ) -> Float[Tensor, "..."]:
+        """What the loss is of."""
+        return model.logits(self.kind, states).float()
+
+    def sums(
+        self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
+    ) -> TaskSums:
+        """The loss of logits, of the last layer or of an exit."""
+        raise NotImplementedError
+
+    def divergence(
+        self, logits: Tensor, teacher: Tensor, temperature: float
+    ) -> Float[Tensor, " units"]:
+        """The distance of an exit's logits from those of the last layer (EXIT_HEADS alone)."""
+        raise NotImplementedError
 
     def outputs(self, model: Model, batch: DeviceBatch, states: States) -> Outputs:
         """What predictions are decoded from (tasks/decode)."""
+        return Outputs(logits=to_numpy(model.logits(self.kind, states)))
 
     def average(self, predictions: Sequence[Prediction]) -> Prediction:
         """One prediction from those of several models for one example (ALBERT §4.9)."""
+        raise NotImplementedError
 
 
 def without_padding(batch: DeviceBatch, losses: Float[Tensor, " units"]) -> Float[Tensor, " units"]:

@@ -156,14 +156,13 @@ def run_batches(
     tokens = batch_tokens or default_batch_tokens(device)
     plan = budget_batches(inputs.lengths, tokens=tokens, sizes=inputs.num_rows)
     longest = length_bucket(int(inputs.lengths.max(initial=1)), model.config.encoder.max_positions)
-    with _evaluating(model):
+    with _evaluating(model), torch.no_grad():
         is_packed = can_pack(model, longest)
 
-    def prepare(units: np.ndarray) -> HostBatch:
-        batch = inputs.batch(units)
-        return batch.packed(longest=longest) if is_packed else batch.padded()
+        def prepare(units: np.ndarray) -> HostBatch:
+            batch = inputs.batch(units)
+            return batch.packed(longest=longest) if is_packed else batch.padded()
 
-    with _evaluating(model), torch.no_grad():
         ready = prepare(plan[0]) if plan else None
         for number, units in enumerate(plan):
             pause()

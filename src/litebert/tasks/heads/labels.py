@@ -15,7 +15,7 @@ from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.tasks.decode.outputs import Outputs
 from litebert.tasks.examples import only
-from litebert.tasks.heads.head import TaskSums, to_numpy, without_padding
+from litebert.tasks.heads.head import Head, TaskSums, to_numpy, without_padding
 from litebert.tasks.predictions import (
     ChoicePrediction,
     LabelPrediction,
@@ -26,36 +26,7 @@ from litebert.tasks.predictions import (
 )
 
 
-class _RowHead:
-    """A head with a row of logits for each row of the batch."""
-
-    kind: str
-
-    def _logits(
-        self, model: Model, batch: DeviceBatch, states: States
-    ) -> Float[Tensor, "targets outputs"]:
-        return model.logits(self.kind, states).float()
-
-    def loss(
-        self,
-        model: Model,
-        batch: DeviceBatch,
-        states: States,
-        targets: Tensor,
-        weights: Tensor | None = None,
-    ) -> TaskSums:
-        return self.sums(batch, self._logits(model, batch, states), targets, weights)
-
-    def sums(
-        self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
-    ) -> TaskSums:
-        raise NotImplementedError
-
-    def outputs(self, model: Model, batch: DeviceBatch, states: States) -> Outputs:
-        return Outputs(logits=to_numpy(model.logits(self.kind, states)))
-
-
-class Classify(_RowHead):
+class Classify(Head):
     """One label for each unit: softmax and cross-entropy. Targets are class ids."""
 
     kind, dtype = "classify", torch.int64
@@ -79,7 +50,7 @@ class Classify(_RowHead):
         return LabelPrediction(label=max(mean, key=mean.__getitem__), probabilities=mean)
 
 
-class MultiLabel(_RowHead):
+class MultiLabel(Head):
     """Any number of labels for each unit: sigmoid and binary cross-entropy, the mean over the
     labels. Targets are a row of 0 and 1 for each unit."""
 
@@ -116,7 +87,7 @@ class MultiLabel(_RowHead):
         )
 
 
-class Regress(_RowHead):
+class Regress(Head):
     """One number for each unit: squared error on the raw numbers. Targets are numbers."""
 
     kind, dtype = "regress", torch.float32
@@ -145,7 +116,7 @@ class Choose(Classify):
 
     kind = "choose"
 
-    def _logits(
+    def logits(
         self, model: Model, batch: DeviceBatch, states: States
     ) -> Float[Tensor, "targets outputs"]:
         """Options side by side; the lowest number where a unit has fewer."""
@@ -164,14 +135,14 @@ class Tag(Classify):
 
     kind = "tag"
 
-    def _logits(
+    def logits(
         self, model: Model, batch: DeviceBatch, states: States
     ) -> Float[Tensor, "targets outputs"]:
         logits: Tensor = model.head(self.kind)(states.flatten(0, 1)[batch.head_inputs["words"]])
         return logits.float()
 
     def outputs(self, model: Model, batch: DeviceBatch, states: States) -> Outputs:
-        return Outputs(logits=to_numpy(self._logits(model, batch, states)))
+        return Outputs(logits=to_numpy(self.logits(model, batch, states)))
 
     def average(self, predictions: Sequence[Prediction]) -> Prediction:
         """Each model votes for its tag with its probability."""

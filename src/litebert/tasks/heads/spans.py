@@ -18,32 +18,35 @@ from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.tasks.decode.outputs import Outputs
 from litebert.tasks.examples import only
-from litebert.tasks.heads.head import TaskSums, to_numpy, without_padding
+from litebert.tasks.heads.head import Head, TaskSums, to_numpy, without_padding
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction
 
 _NULL_WEIGHT = 0.5
 """Weight of the answerability loss beside start and end."""
 
 
-class PlainSpan:
+class PlainSpan(Head):
     """Start and end, independent of each other. Targets are columns (start, end), 0 for no
     answer."""
 
-    dtype = torch.int64
+    kind, dtype = "span", torch.int64
 
-    def loss(
-        self,
-        model: Model,
-        batch: DeviceBatch,
-        states: States,
-        targets: Tensor,
-        weights: Tensor | None = None,
+    def logits(
+        self, model: Model, batch: DeviceBatch, states: States
+    ) -> Float[Tensor, "2 rows seq"]:
+        """Start's and end's, the lowest number where an answer cannot stand."""
+        logits = model.logits(self.kind, states).float().permute(2, 0, 1)
+        return logits.masked_fill(~batch.head_inputs["allowed"], torch.finfo(logits.dtype).min)
+
+    def sums(
+        self, batch: DeviceBatch, logits: Tensor, targets: Tensor, weights: Tensor | None
     ) -> TaskSums:
-        start, end = self._logits(model, batch, states)
-        return _span_loss(start, end, targets)
-
-    def outputs(self, model: Model, batch: DeviceBatch, states: States) -> Outputs:
-        return Outputs(logits=to_numpy(model.logits("span", states)))
+        losses = [
+            F.cross_entropy(each, columns, reduction="sum")
+            for each, columns in zip(logits, targets.unbind(1), strict=True)
+        ]
+        correct = (logits.argmax(-1) == targets.T).all(0)
+        return TaskSums(loss=torch.stack(losses).sum() / 2, correct=correct.sum().float())
 
     def average(self, predictions: Sequence[Prediction]) -> Prediction:
         """Means of the scores of every span that a model names, and of the null scores, each
@@ -75,13 +78,6 @@ class PlainSpan:
             null_threshold=None if always_answers else 0.0,
         )
 
-    def _logits(
-        self, model: Model, batch: DeviceBatch, states: States
-    ) -> Float[Tensor, "2 rows seq"]:
-        """Start's and end's, the lowest number where an answer cannot stand."""
-        logits = model.logits("span", states).float().permute(2, 0, 1)
-        return logits.masked_fill(~batch.head_inputs["allowed"], torch.finfo(logits.dtype).min)
-
 
 class JointSpan(PlainSpan):
     """Start, end given start, and answerability."""
@@ -92,12 +88,12 @@ class JointSpan(PlainSpan):
         batch: DeviceBatch,
         states: States,
         targets: Tensor,
-        weights: Tensor | None = None,
+        weights: Tensor | None,
     ) -> TaskSums:
         head = _joint_head(model)
         # padding has no start: any will do
         logits = head(states, batch.head_inputs["allowed"], targets[:, 0].clamp(min=0))
-        sums = _span_loss(logits.start.float(), logits.end.float(), targets)
+        sums = self.sums(batch, torch.stack([logits.start, logits.end]).float(), targets, weights)
         is_null = (targets[:, 0] == 0).float()
         null = F.binary_cross_entropy_with_logits(
             logits.unanswerable.float(), is_null, reduction="none"
@@ -125,12 +121,3 @@ def _joint_head(model: Model) -> JointSpanHead:
     head = model.head("joint_span")
     assert isinstance(head, JointSpanHead)
     return head
-
-
-def _span_loss(start: Tensor, end: Tensor, targets: Tensor) -> TaskSums:
-    losses = [
-        F.cross_entropy(logits, columns, reduction="sum")
-        for logits, columns in zip((start, end), targets.unbind(1), strict=True)
-    ]
-    correct = (start.argmax(-1) == targets[:, 0]) & (end.argmax(-1) == targets[:, 1])
-    return TaskSums(loss=torch.stack(losses).sum() / 2, correct=correct.sum().float())
