@@ -2,14 +2,14 @@
 heads whose logits are labels, numbers or options: classify, multilabel, regress, choose and tag
 (ALBERT A.3)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
 from litebert.packing import row_bounds
-from litebert.shapes import Float, Int
-from litebert.tasks.decode.outputs import Outputs, Query
+from litebert.shapes import Float
+from litebert.tasks.decode.outputs import Query
 from litebert.tasks.decode.spans import joint_span, span
 from litebert.tasks.encode.inputs import within
 from litebert.tasks.predictions import (
@@ -22,28 +22,25 @@ from litebert.tasks.predictions import (
 )
 
 
-class _Depths:
-    """The depth at which each unit left; None for all of them where none could."""
-
-    def __init__(self, query: Query) -> None:
-        self._depths: list[int | None] = [None] * len(query.inputs)
-
-    def add(self, units: Int[np.ndarray, " units"], outputs: Outputs) -> None:
+def _logits(
+    query: Query, width: int
+) -> tuple[Float[np.ndarray, "units outputs"], list[int | None]]:
+    """The logits of each unit, and the depth at which it left; None where none could leave."""
+    rows = np.zeros((len(query.inputs), width), np.float32)
+    depths: list[int | None] = [None] * len(rows)
+    for units, _, outputs in query.batches:
+        rows[units] = outputs.logits
         if outputs.depths is not None:
             for unit, depth in zip(units.tolist(), outputs.depths.tolist(), strict=True):
-                self._depths[unit] = depth
-
-    def __iter__(self) -> Iterator[int | None]:
-        return iter(self._depths)
+                depths[unit] = depth
+    return rows, depths
 
 
-def classify(query: Query) -> list[Prediction]:
+def _classify(query: Query) -> list[Prediction]:
     """One label for each unit."""
-    labels, temperature = query.card.task.labels, query.card.temperature
-    rows, depths = np.zeros((len(query.inputs), len(labels)), np.float32), _Depths(query)
-    for units, _, outputs in query.batches:
-        rows[units] = softmax(outputs.logits / temperature)
-        depths.add(units, outputs)
+    labels = query.card.task.labels
+    logits, depths = _logits(query, len(labels))
+    rows = softmax(logits / query.card.temperature)
     best = rows.argmax(1).tolist()
     return [
         LabelPrediction(
@@ -53,34 +50,28 @@ def classify(query: Query) -> list[Prediction]:
     ]
 
 
-def multilabel(query: Query) -> list[Prediction]:
+def _multilabel(query: Query) -> list[Prediction]:
     """Any number of labels for each unit."""
     labels, threshold = query.card.task.labels, query.card.label_threshold
-    rows, depths = np.zeros((len(query.inputs), len(labels)), np.float32), _Depths(query)
-    for units, _, outputs in query.batches:
-        rows[units] = sigmoid(outputs.logits)
-        depths.add(units, outputs)
+    logits, depths = _logits(query, len(labels))
     return [
         MultiLabelPrediction(
             probabilities=dict(zip(labels, row, strict=True)), threshold=threshold, depth=depth
         )
-        for row, depth in zip(rows.tolist(), depths, strict=True)
+        for row, depth in zip(sigmoid(logits).tolist(), depths, strict=True)
     ]
 
 
-def regress(query: Query) -> list[Prediction]:
+def _regress(query: Query) -> list[Prediction]:
     """One number for each unit."""
-    values, depths = np.zeros(len(query.inputs), np.float32), _Depths(query)
-    for units, _, outputs in query.batches:
-        values[units] = outputs.logits[:, 0]
-        depths.add(units, outputs)
+    rows, depths = _logits(query, 1)
     return [
         NumberPrediction(value=value, depth=depth)
-        for value, depth in zip(values.tolist(), depths, strict=True)
+        for (value,), depth in zip(rows.tolist(), depths, strict=True)
     ]
 
 
-def choose(query: Query) -> list[Prediction]:
+def _choose(query: Query) -> list[Prediction]:
     """One of a unit's options; they may be more or fewer from unit to unit."""
     sizes = query.inputs.num_rows
     rows = np.zeros((len(sizes), int(sizes.max(initial=1))), np.float32)
@@ -95,7 +86,7 @@ def choose(query: Query) -> list[Prediction]:
     return [ChoicePrediction(index=int(np.argmax(row)), probabilities=row) for row in options_of]
 
 
-def tag(query: Query) -> list[Prediction]:
+def _tag(query: Query) -> list[Prediction]:
     """A label for each word, at its first token."""
     inputs, labels = query.inputs, query.card.task.labels
     assert inputs.sizes is not None
@@ -126,16 +117,16 @@ def sigmoid(logits: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return shares
 
 
-DECODERS: dict[str, Callable[[Query], list[Prediction]]] = {
-    "classify": classify,
-    "multilabel": multilabel,
-    "regress": regress,
-    "choose": choose,
+_DECODERS: dict[str, Callable[[Query], list[Prediction]]] = {
+    "classify": _classify,
+    "multilabel": _multilabel,
+    "regress": _regress,
+    "choose": _choose,
     "span": span,
     "joint_span": joint_span,
-    "tag": tag,
+    "tag": _tag,
 }
 
 
 def decode(query: Query) -> list[Prediction]:
-    return DECODERS[query.card.task.head](query)
+    return _DECODERS[query.card.task.head](query)

@@ -19,12 +19,12 @@ those of the calibration.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
-from litebert.checks import shorten
+from litebert.checks import is_number, shorten
 from litebert.config import HeadKind
 from litebert.errors import ConfigError
 from litebert.shapes import Bool, Float, Int
@@ -32,11 +32,11 @@ from litebert.tasks.decode.decode import sigmoid, softmax
 
 Criterion = Literal["patience", "confidence", "cumulative"]
 CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
-CHANGED = 0.005
+_CHANGED = 0.005
 """Largest rate of changed answers."""
-CERTAIN = 0.95
+_CERTAIN = 0.95
 """Confidence with which the rate is no larger."""
-TOLERANCE = 0.1
+_TOLERANCE = 0.1
 """Standard deviations of the full depth's numbers within which a number counts as unchanged."""
 _CONFIDENCES = (
     *(0.9999, 0.9995, 0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9),
@@ -70,9 +70,8 @@ class ExitRule:
             raise ConfigError(
                 f"exit is one of {', '.join(CRITERIA)}; got {shorten(self.criterion)}"
             )
-        is_number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
         low, high = (1.0, 1e6) if self.criterion == "patience" else (0.0, 1.0)
-        if not is_number or not low <= self.threshold <= high:
+        if not is_number(self.threshold) or not low <= self.threshold <= high:
             expected = "depths, at least 1" if self.criterion == "patience" else "from 0 to 1"
             raise ConfigError(
                 f"the threshold of {self.criterion} is {expected}; got {shorten(self.threshold)}"
@@ -118,18 +117,18 @@ def judge(
         return leaves, memory
     memory = memory.copy()
     if rule.criterion == "patience":
-        answers = answers_of(head, logits, rule.label_threshold)
-        same = agree(answers, memory[:, 2:], rule.tolerance)
+        answers = _answers_of(head, logits, rule.label_threshold)
+        same = _agree(answers, memory[:, 2:], rule.tolerance)
         memory[:, 0] = np.where(same, memory[:, 0] + 1, 0)
         memory[:, 2:] = answers
         leaves = memory[:, 0] >= rule.threshold
     else:
-        memory[:, 1] *= 1 - above_chance(head, logits)
+        memory[:, 1] *= 1 - _above_chance(head, logits)
         leaves = 1 - memory[:, 1] >= rule.threshold
     return leaves, memory
 
 
-def answers_of(
+def _answers_of(
     head: HeadKind, logits: Logits, label_threshold: float = 0.5
 ) -> Float[np.ndarray, "rows answers"]:
     """What is predicted: the label's number, 0 or 1 for each label, or the number itself."""
@@ -140,7 +139,7 @@ def answers_of(
     return numbers.astype(np.float64)
 
 
-def agree(
+def _agree(
     answers: Float[np.ndarray, "rows answers"],
     others: Float[np.ndarray, "rows answers"],
     tolerance: float,
@@ -159,7 +158,7 @@ def confidence(head: HeadKind, logits: Logits) -> Float[np.ndarray, " rows"]:
     return certain
 
 
-def above_chance(head: HeadKind, logits: Logits) -> Float[np.ndarray, " rows"]:
+def _above_chance(head: HeadKind, logits: Logits) -> Float[np.ndarray, " rows"]:
     """Confidence from 0 for a guess among all labels to 1 for certainty."""
     chance = 1 / logits.shape[1] if head == "classify" else 0.5
     if chance == 1:
@@ -203,20 +202,15 @@ class Calibrated:
     """Rate of changed answers that is not exceeded, with 95 % confidence."""
     mean_depth: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def calibrate(
     head: HeadKind,
     logits: Float[np.ndarray, "depths rows outputs"],
     *,
     label_threshold: float = 0.5,
-    most: float = CHANGED,
-    certain: float = CERTAIN,
 ) -> dict[Criterion, Calibrated]:
     """By criterion the loosest threshold that passes; none where the strictest fails already."""
-    full, rows = answers_of(head, logits[-1], label_threshold), logits.shape[1]
+    full, rows = _answers_of(head, logits[-1], label_threshold), logits.shape[1]
     tolerance = tolerance_of(head, logits[-1])
     chosen: dict[Criterion, Calibrated] = {}
     for criterion, thresholds in grids(head, len(logits)).items():
@@ -228,10 +222,10 @@ def calibrate(
                 label_threshold=label_threshold,
             )
             depths = exit_depths(rule, head, logits)
-            answers = answers_of(head, at_depths(logits, depths), label_threshold)
-            changed = rows - int(agree(answers, full, tolerance).sum())
-            bound = upper_bound(changed, rows, certain=certain)
-            if bound > most:
+            answers = _answers_of(head, at_depths(logits, depths), label_threshold)
+            changed = rows - int(_agree(answers, full, tolerance).sum())
+            bound = upper_bound(changed, rows)
+            if bound > _CHANGED:
                 break
             chosen[criterion] = Calibrated(
                 threshold=threshold,
@@ -246,7 +240,7 @@ def calibrate(
 
 def tolerance_of(head: HeadKind, logits: Logits) -> float:
     """The distance within which numbers of the full depth count as the same; 0 for labels."""
-    return TOLERANCE * float(logits.std(dtype=np.float64)) if head == "regress" else 0.0
+    return _TOLERANCE * float(logits.std(dtype=np.float64)) if head == "regress" else 0.0
 
 
 def grids(head: HeadKind, depths: int) -> Mapping[Criterion, tuple[float, ...]]:
@@ -257,9 +251,9 @@ def grids(head: HeadKind, depths: int) -> Mapping[Criterion, tuple[float, ...]]:
     return {"patience": patience, "confidence": _CONFIDENCES, "cumulative": _CUMULATIVES}
 
 
-def upper_bound(count: int, total: int, *, certain: float = CERTAIN) -> float:
+def upper_bound(count: int, total: int) -> float:
     """The rate that `count` of `total` do not speak against (Clopper & Pearson 1934, one-sided):
-    the p at which so few are seen with probability 1 − certain."""
+    the p at which so few are seen with probability 1 − _CERTAIN."""
     if count >= total:
         return 1.0
     ways = [
@@ -277,5 +271,5 @@ def upper_bound(count: int, total: int, *, certain: float = CERTAIN) -> float:
             if 0 < rate < 1
             else float(rate == 0)
         )
-        low, high = (rate, high) if at_most > 1 - certain else (low, rate)
+        low, high = (rate, high) if at_most > 1 - _CERTAIN else (low, rate)
     return high
