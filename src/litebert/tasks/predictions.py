@@ -136,7 +136,6 @@ _CLASSES: dict[HeadKind, tuple[type[TaskExample], type[Prediction]]] = {
     "tag": (TagExample, TagPrediction),
 }
 _NESTED = {"answers": Answer, "spans": Span}
-_ERRORS = "surrogatepass"  # in files of the first release
 
 
 def save_predictions(
@@ -150,7 +149,10 @@ def save_predictions(
 
         write({"task": asdict(task)})
         for example, prediction in zip(examples, predictions, strict=True):
-            write({"example": asdict(example), "prediction": _plain(prediction)})
+            values = asdict(prediction)
+            if values.get("depth", 0) is None:  # nothing could leave early
+                del values["depth"]
+            write({"example": asdict(example), "prediction": values})
 
 
 def check_numbers(predictions: Sequence[Prediction]) -> Sequence[Prediction]:
@@ -182,7 +184,8 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
     number = 1
     try:
         check_regular(path)
-        with path.open(encoding="utf-8", errors=_ERRORS) as file:
+        # lone surrogates are in files of the first release
+        with path.open(encoding="utf-8", errors="surrogatepass") as file:
             header = json.loads(file.readline())
             task = TaskCard.from_dict({"task": header["task"], "max_length": 512}).task
             example_class, prediction_class = _CLASSES[task.head]
@@ -210,21 +213,12 @@ def load_predictions(path: Path | str) -> tuple[Task, list[TaskExample], list[Pr
     return task, examples, predictions
 
 
-def _plain(prediction: Prediction) -> dict[str, Any]:
-    """Its fields; the depth where there is one."""
-    return {
-        name: value
-        for name, value in asdict(prediction).items()
-        if name != "depth" or value is not None
-    }
-
-
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """Lists become tuples, and objects in them answers and spans."""
-    values = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-    }
-    return {
-        name: tuple(_NESTED[name](**each) for each in value) if name in _NESTED and value else value
-        for name, value in values.items()
-    }
+    values = dict(data)
+    for name, value in data.items():
+        if name in _NESTED and value:
+            values[name] = tuple(_NESTED[name](**each) for each in value)
+        elif isinstance(value, list):
+            values[name] = tuple(value)
+    return values

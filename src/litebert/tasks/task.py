@@ -127,7 +127,6 @@ class TaskCard:
                 raise ConfigError(
                     f"columns are lists of names by role; got {shorten(self.columns)}"
                 )
-
         _check_cut(self.cut)
         _check_exits(self.exits)
 
@@ -246,7 +245,7 @@ class EmbedCard:
 
 def is_embed_card(task: Mapping[str, Any] | None) -> bool:
     """Whether a task.json is of a model tuned for embeddings."""
-    return bool(task) and isinstance(task, Mapping) and task.get("task") == {"name": "embed"}
+    return isinstance(task, Mapping) and task.get("task") == {"name": "embed"}
 
 
 def shown(labels: tuple[str, ...], most: int = 8) -> str:
