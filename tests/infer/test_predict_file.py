@@ -25,8 +25,8 @@ from litebert.infer.files import PredictOptions, predict_file
 from litebert.infer.output import ResumableFile
 from litebert.infer.predictor import Predictor, load
 from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.tables.memory import PEEK
 from litebert.tasks.tables.rows import read_rows
-from litebert.tasks.tables.table import PEEK
 from litebert.tasks.task import Task, TaskCard
 from tests.helpers.models import LABELS, save_model, texts
 
@@ -524,7 +524,7 @@ def test_no_more_than_a_window_is_read_ahead(
             read[0] += 1
             yield each
 
-    monkeypatch.setattr("litebert.infer.files.read_rows", counted)
+    monkeypatch.setattr("litebert.tasks.tables.memory.read_rows", counted)
     seen: list[tuple[int, int]] = []
     predict_file(
         labeller,

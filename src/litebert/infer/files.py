@@ -30,8 +30,7 @@ from litebert.infer.verbs import Verb, check_verb, encode_masked, num_characters
 from litebert.tasks.examples import Kind, TaskExample, TextExample
 from litebert.tasks.tables.columns import Columns, TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
-from litebert.tasks.tables.rows import read_rows
-from litebert.tasks.tables.table import PEEK
+from litebert.tasks.tables.memory import open_rows
 
 _TARGET_COLUMNS: dict[str, Any] = dict.fromkeys(
     ("label", "answer", "answer_start", "tags", "slice", "key")
@@ -185,12 +184,11 @@ class _Inputs:
         self._rows = chain(first, self._rows)
 
     def _read(self) -> Iterator[_InputRow]:
-        rows = read_rows(self._source, bad=self._bad_rows, encoding=self._options.table.encoding)
-        peeked = list(islice(rows, PEEK))
-        if not peeked:
+        names, rows = open_rows(self._source, self._bad_rows, self._options.table.encoding)
+        if names is None:
             return
-        columns = self._find_columns(list(dict.fromkeys(name for _, row in peeked for name in row)))
-        for location, row in chain(peeked, rows):
+        columns = self._find_columns(names)
+        for location, row in rows:
             try:
                 input_row = self._to_input(location, row, columns)
             except BadRowError as error:

@@ -40,14 +40,13 @@ def open_task(
     the model to be scored: they tell whether an own row has one label or several, and where."""
     check_known("task", name, (*BENCHMARKS, *OWN))
     options = options or TableOptions()
-    if not isinstance(data, str | os.PathLike):
-        if name not in OWN:
-            raise DataError(
-                f"{name} is read from its official files; data in memory are for {', '.join(OWN)}"
-            )
-        return open_table(cast(Kind, name), to_tables(data), options, splits, head, columns)
-    if not Path(data).exists():
+    path = Path(data) if isinstance(data, str | os.PathLike) else None
+    if path and not path.exists():
         raise DataError(f"{data}: no such file or folder; expected the data of {name}")
     if name in OWN:
-        return open_table(cast(Kind, name), Path(data), options, splits, head, columns)
-    return open_benchmark(BENCHMARKS[name], Path(data), options, splits)
+        return open_table(cast(Kind, name), path or to_tables(data), options, splits, head, columns)
+    if path is None:
+        raise DataError(
+            f"{name} is read from its official files; data in memory are for {', '.join(OWN)}"
+        )
+    return open_benchmark(BENCHMARKS[name], path, options, splits)

@@ -47,9 +47,7 @@ class Head:
         the positive ones."""
         return self.sums(batch, self.logits(model, batch, states), targets, weights)
 
-    def logits(
-        self, model: Model, batch: DeviceBatch, states: States
-    ) -> Float[Tensor, "..."]:
+    def logits(self, model: Model, batch: DeviceBatch, states: States) -> Float[Tensor, "..."]:
         """What the loss is of."""
         return model.logits(self.kind, states).float()
 

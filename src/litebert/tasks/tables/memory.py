@@ -1,15 +1,22 @@
 """Tables in memory: a list of dicts, a pandas DataFrame, a datasets.Dataset or a pyarrow Table, or
 a dict of them by split, in; rows as files have them out. None of these libraries is imported.
+`open_rows` reads a file or a table in memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from litebert.checks import list_names
 from litebert.data.bad_rows import BadRows, Location
 from litebert.errors import DataError
+from litebert.tasks.tables.rows import Row, read_rows
 from litebert.tasks.tables.split import STEMS
+
+PEEK = 20
+"""Rows that are read to know the columns: of JSON, not every row has to have them all."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +60,28 @@ class MemoryTable:
         return data
 
 
-def to_tables(data: Any) -> dict[str, MemoryTable]:
+Source = Path | MemoryTable
+
+
+def open_rows(
+    source: Source, bad: BadRows, encoding: str
+) -> tuple[list[str] | None, Iterator[tuple[Location, Row]]]:
+    """The columns of a table, None where it has no row; and its rows."""
+    rows = (
+        read_rows(source, bad=bad, encoding=encoding)
+        if isinstance(source, Path)
+        else source.rows(bad)
+    )
+    first = list(islice(rows, PEEK))
+    names = list(dict.fromkeys(name for _, row in first for name in row))
+    return names if first else None, chain(first, rows)
+
+
+def to_tables(data: Any) -> dict[str, Sequence[Source]]:
     """The table of each split; `data` that is not a dict of splits is train."""
     if not isinstance(data, Mapping):
-        return {"train": MemoryTable("rows", data)}
-    tables: dict[str, MemoryTable] = {}
+        return {"train": [MemoryTable("rows", data)]}
+    tables: dict[str, Sequence[Source]] = {}
     for name, rows in data.items():
         split = next((split for split, names in STEMS.items() if name in names), None)
         if split is None or split in tables:
@@ -65,7 +89,7 @@ def to_tables(data: Any) -> dict[str, MemoryTable]:
                 f"a dict of data has the splits train, dev (or validation) and test as keys, each "
                 f"once; got: {list_names(data)}; rows are a list of dicts"
             )
-        tables[split] = MemoryTable(str(name), rows)
+        tables[split] = [MemoryTable(str(name), rows)]
     return tables
 
 

@@ -4,7 +4,6 @@ texts (units.py), and scored pairs for dev out."""
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,10 @@ from litebert.files import check_regular
 from litebert.tasks.examples import TextExample
 from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
-from litebert.tasks.tables.memory import MemoryTable, to_tables
+from litebert.tasks.tables.memory import Source, open_rows, to_tables
 from litebert.tasks.tables.rows import FORMATS, read_rows
 from litebert.tasks.tables.split import find_splits
 from litebert.tasks.tables.units import Table, Units, read_units
-
-_PEEK = 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,13 +97,10 @@ def open_teacher(vectors: str | os.PathLike[str], texts: str | os.PathLike[str])
     )
 
 
-_Source = Path | MemoryTable
-
-
-def _sources(data: Any) -> Mapping[str, Sequence[_Source]]:
+def _sources(data: Any) -> Mapping[str, Sequence[Source]]:
     """The tables of each split."""
     if not isinstance(data, str | os.PathLike):
-        return {split: [table] for split, table in to_tables(data).items()}
+        return to_tables(data)
     path = Path(data)
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; expected a table of texts")
@@ -115,27 +109,21 @@ def _sources(data: Any) -> Mapping[str, Sequence[_Source]]:
     return find_splits("pair", path)
 
 
-def _tables(sources: Sequence[_Source], bad: BadRows, options: TableOptions) -> Iterator[Table]:
+def _tables(sources: Sequence[Source], bad: BadRows, options: TableOptions) -> Iterator[Table]:
     for source in sources:
-        rows = (
-            read_rows(source, bad=bad, encoding=options.encoding)
-            if isinstance(source, Path)
-            else source.rows(bad)
-        )
-        first_rows = list(islice(rows, _PEEK))
-        if not first_rows:
+        names, rows = open_rows(source, bad, options.encoding)
+        if names is None:
             raise DataError(f"{source}: there is no row")
-        names = list(dict.fromkeys(name for _, row in first_rows for name in row))
-        yield str(source.name), names, chain(first_rows, rows)
+        yield source.name, names, rows
 
 
-def _first(data: Any) -> Sequence[_Source]:
+def _first(data: Any) -> Sequence[Source]:
     """The only table, or that of the first split."""
     return next(iter(_sources(data).values()))
 
 
 def _open_scored(
-    sources: Sequence[_Source], options: TableOptions
+    sources: Sequence[Source], options: TableOptions
 ) -> tuple[list[TextExample], tuple[str, ...]]:
     pairs, notes = list[TextExample](), list[str]()
     with BadRows(options.bad_rows, options.quarantine) as bad:

@@ -6,12 +6,11 @@ split. Where there is none for dev, some of train becomes dev.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
 from pathlib import Path
 
 from litebert.checks import shorten
 from litebert.config import HeadKind
-from litebert.data.bad_rows import BadRowError, BadRows, Location
+from litebert.data.bad_rows import BadRowError, BadRows
 from litebert.data.unpack import compression_of
 from litebert.errors import DataError
 from litebert.tasks.benchmarks.squad import read_squad
@@ -19,13 +18,11 @@ from litebert.tasks.examples import AnswerExample, Kind, TaskExample
 from litebert.tasks.tables.columns import TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
 from litebert.tasks.tables.labels import Labels
-from litebert.tasks.tables.memory import MemoryTable
-from litebert.tasks.tables.rows import TABLES, Row, read_rows
+from litebert.tasks.tables.memory import Source, open_rows
+from litebert.tasks.tables.rows import TABLES
 from litebert.tasks.tables.split import STEMS, cut_missing, find_splits, overlap_notes
 from litebert.tasks.task import HEADS, Task, TaskData
 
-PEEK = 20
-"""Rows that are read to know the columns: of JSON, not every row has to have them all."""
 _SCORES: Mapping[Kind, tuple[str, ...]] = {
     "classify": ("accuracy", "macro_f1", "matthews"),
     "pair": ("accuracy", "macro_f1", "matthews"),
@@ -38,7 +35,7 @@ _SCORES: Mapping[Kind, tuple[str, ...]] = {
 
 def open_table(
     kind: Kind,
-    data: Path | Mapping[str, MemoryTable],
+    data: Path | Mapping[str, Sequence[Source]],
     options: TableOptions,
     splits: Sequence[str] | None,
     head: HeadKind | None = None,
@@ -46,10 +43,8 @@ def open_table(
 ) -> TaskData:
     """Read own data; `splits` selects some splits, which then must be there; `head` and `columns`
     are those of the model to be scored."""
-    files: dict[str, Sequence[Path | MemoryTable]] = (
-        dict(find_splits(kind, data))
-        if isinstance(data, Path)
-        else {split: [table] for split, table in data.items()}
+    files: Mapping[str, Sequence[Source]] = (
+        find_splits(kind, data) if isinstance(data, Path) else data
     )
     is_test = splits is not None and list(splits) == ["test"] and not options.test_fraction
     if is_test and list(files) == ["train"] and not (isinstance(data, Path) and data.is_dir()):
@@ -87,14 +82,6 @@ def open_table(
     )
 
 
-def _rows(
-    source: Path | MemoryTable, bad: BadRows, options: TableOptions
-) -> Iterator[tuple[Location, Row]]:
-    if isinstance(source, Path):
-        return read_rows(source, bad=bad, encoding=options.encoding)
-    return source.rows(bad)
-
-
 class _Reader:
     """Reads files into examples, and notes what it recognized."""
 
@@ -113,9 +100,7 @@ class _Reader:
         self._has_learned = False
         self._num_examples = 0
 
-    def read(
-        self, sources: Sequence[Path | MemoryTable], split: str, bad: BadRows
-    ) -> list[TaskExample]:
+    def read(self, sources: Sequence[Source], split: str, bad: BadRows) -> list[TaskExample]:
         examples = [
             example for source in sources for example in self._read_table(source, split, bad)
         ]
@@ -135,25 +120,25 @@ class _Reader:
             self._has_learned = True
         return examples
 
-    def _read_table(
-        self, source: Path | MemoryTable, split: str, bad: BadRows
-    ) -> Iterator[TaskExample]:
+    def _read_table(self, source: Source, split: str, bad: BadRows) -> Iterator[TaskExample]:
         if isinstance(source, Path) and compression_of(source)[1] == ".json":
             yield from read_squad(True, source, split, bad, self.options)
             return
-        labeled = split != "test"
-        rows = _rows(source, bad, self.options)
-        where = source.name
-        first_rows = list(islice(rows, PEEK))
-        if not first_rows:
+        names, rows = open_rows(source, bad, self.options.encoding)
+        if names is None:
             return
-        names = list(dict.fromkeys(name for _, row in first_rows for name in row))
+        labeled = split != "test"
         columns, note = find_columns(
-            self.kind, names, self.options, where=where, labeled=labeled, remembered=self.columns
+            self.kind,
+            names,
+            self.options,
+            where=source.name,
+            labeled=labeled,
+            remembered=self.columns,
         )
         self.columns = self.columns or columns.by_role()
         self.notes += [note] if note else []
-        for number, (location, row) in enumerate(chain(first_rows, rows)):
+        for number, (location, row) in enumerate(rows):
             try:
                 example = row_to_example(
                     self.kind, row, columns, key=str(number), where=str(location), labeled=labeled
