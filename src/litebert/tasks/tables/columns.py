@@ -7,7 +7,7 @@ tells what was recognized.
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from litebert.checks import check_choice, check_number, check_whole, list_names, shorten
@@ -114,18 +114,6 @@ class TableOptions:
 
 CUT = ("dev_fraction", "test_fraction", "split_dev", "cut_seed")
 """Options that decide which rows are dev."""
-_ROLES = (
-    "text",
-    "second",
-    "label",
-    "context",
-    "question",
-    "options",
-    "answer",
-    "answer_start",
-    "words",
-    "tags",
-)
 _ALWAYS = {"slice": "slice", "key": "id key guid"}  # roles of any kind
 _ONE = (
     "text sentence review comment content body document tweet message utterance headline title "
@@ -169,12 +157,9 @@ _NAMES: Mapping[Kind, Mapping[str, str]] = {
 """For each kind its roles and the names of their columns, the likelier first; a column has one role
 only."""
 _OPTIONAL: Mapping[Kind, tuple[str, ...]] = {
-    "classify": (),
-    "pair": (),
     "regress": ("second",),
     "choose": ("context", "question"),
     "answer": ("answer_start",),
-    "tag": (),
 }
 TRUTH: Mapping[Kind, str] = {
     "classify": "label",
@@ -207,11 +192,10 @@ class Columns:
 
     def by_role(self) -> dict[str, tuple[str, ...]]:
         """The columns that there are, of the roles that a model is trained on."""
-        values = {role: getattr(self, role) for role in _ROLES}
         return {
             role: (value,) if isinstance(value, str) else tuple(value)
-            for role, value in values.items()
-            if value
+            for role, value in vars(self).items()
+            if value and role not in _ALWAYS
         }
 
 
@@ -233,7 +217,9 @@ def find_columns(
     options = options or TableOptions()
     usual = _NAMES[kind]
     named_by_user = {
-        role: value for role in (*_ROLES, *_ALWAYS) if (value := getattr(options, role)) is not None
+        each.name: value
+        for each in fields(Columns)
+        if (value := getattr(options, each.name)) is not None
     }
     for role in named_by_user:
         if role not in usual and role not in _ALWAYS:
@@ -245,7 +231,7 @@ def find_columns(
         if not labeled and is_target and not set(chosen) & set(names):
             continue  # named for train, and not there where nothing is to be learned
         for name in chosen:
-            _expect(name, role, names, where)
+            expect_column(name, role, names, where)
         named[role] = chosen
     known = {
         role: columns
@@ -257,7 +243,9 @@ def find_columns(
     }
     named |= known
     needed = [
-        role for role in usual if role not in _OPTIONAL[kind] and (labeled or role != TRUTH[kind])
+        role
+        for role in usual
+        if role not in _OPTIONAL.get(kind, ()) and (labeled or role != TRUTH[kind])
     ]
     recognized = {
         role: columns
@@ -293,7 +281,9 @@ def _recognize(
     kind: Kind, names: Sequence[str], named: Mapping[str, tuple[str, ...]], needed: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """The roles that the user did not name, each by the likeliest name among the columns left."""
-    plain = {_plain(name): name for name in reversed(names)}  # of two that look alike, the first
+    plain = {
+        plain_name(name): name for name in reversed(names)
+    }  # of two that look alike, the first
     free = {
         look: name
         for look, name in plain.items()
@@ -328,11 +318,13 @@ def _series(free: Mapping[str, str]) -> list[str]:
     return [look for _, look in max(runs, key=len)] if runs else []
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A column's name by which it is recognized: "Sentence A" -> sentence_a."""
     return re.sub(r"[\s\-.]+", "_", name.strip().lower())
 
 
-def _expect(name: str, role: str, names: Sequence[str], where: str) -> None:
+def expect_column(name: str, role: str, names: Sequence[str], where: str) -> None:
+    """DataError where the table has no such column."""
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1)
         meant = f"did you mean {shorten(close[0])}? " if close else ""

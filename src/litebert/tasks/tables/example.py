@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from string import ascii_uppercase
 from typing import Any
 
@@ -52,16 +53,12 @@ def _text_example(
     row: Row,
     columns: Columns,
     about: dict[str, str],
-    target: Callable[[Any, str], str | float | tuple[str, ...] | None] | None = None,
+    *,
+    read: Callable[[Any, str], str | float | tuple[str, ...] | None],
 ) -> TextExample:
     second = None if columns.second is None else _text(row, columns.second)
-    read = target or _labels
     label = read(_value(row, columns.label), columns.label) if columns.label else None
     return TextExample(first=_text(row, columns.text), second=second, label=label, **about)
-
-
-def _number_example(row: Row, columns: Columns, about: dict[str, str]) -> TextExample:
-    return _text_example(row, columns, about, _number)
 
 
 def _choice_example(row: Row, columns: Columns, about: dict[str, str]) -> ChoiceExample:
@@ -159,16 +156,6 @@ def _tag_example(row: Row, columns: Columns, about: dict[str, str]) -> TagExampl
         if not all(tags):
             raise BadRowError(f"tag {_empty(tags)} is empty")
     return TagExample(words=words, tags=tags, **about)
-
-
-_MAKERS: Mapping[Kind, Callable[[Row, Columns, dict[str, str]], TaskExample]] = {
-    "classify": _text_example,
-    "pair": _text_example,
-    "regress": _number_example,
-    "choose": _choice_example,
-    "answer": _answer_example,
-    "tag": _tag_example,
-}
 
 
 def _empty(texts: tuple[str, ...]) -> int:
@@ -288,3 +275,13 @@ def _parsed(text: str) -> Any:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+_MAKERS: Mapping[Kind, Callable[[Row, Columns, dict[str, str]], TaskExample]] = {
+    "classify": partial(_text_example, read=_labels),
+    "pair": partial(_text_example, read=_labels),
+    "regress": partial(_text_example, read=_number),
+    "choose": _choice_example,
+    "answer": _answer_example,
+    "tag": _tag_example,
+}

@@ -48,9 +48,9 @@ class Labels:
         have learned."""
         if isinstance(example, TextExample):
             example = self._as_decided(self._split(example))
-        for label in _labels_of(example) if self.names else ():
-            if label not in (self.names or ()):
-                names = self.names or ()
+        names = self.names or ()
+        for label in _labels_of(example) if names else ():
+            if label not in names:
                 raise BadRowError(
                     f"the label {shorten(label)} is unknown; known are: {list_names(names)}"
                 )

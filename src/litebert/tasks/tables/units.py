@@ -19,7 +19,7 @@ from litebert.data.bad_rows import BadRowError, BadRows, Location
 from litebert.errors import DataError
 from litebert.packing import row_bounds
 from litebert.shapes import Float, Int
-from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.tables.columns import TableOptions, expect_column, plain_name
 from litebert.tasks.tables.rows import Row
 
 Relation = Literal["contrast", "score", "teacher"]
@@ -110,14 +110,11 @@ class _Roles:
 
     @classmethod
     def of(cls, names: Sequence[str], options: TableOptions, where: str) -> "_Roles":
-        looks = {re.sub(r"[\s\-.]+", "_", name.strip().lower()): name for name in reversed(names)}
+        looks = {plain_name(name): name for name in reversed(names)}
 
         def find(role: str, wanted: str | None, usual: str) -> str | None:
-            if wanted is not None and wanted not in names:
-                raise DataError(
-                    f"{where}: there is no column {shorten(wanted)} for {role}; the table has: "
-                    f"{list_names(names, show=repr)}"
-                )
+            if wanted is not None:
+                expect_column(wanted, role, names, where)
             return wanted or next((looks[look] for look in usual.split() if look in looks), None)
 
         second = find("second", options.second, _SECOND)
