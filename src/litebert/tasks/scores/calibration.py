@@ -54,12 +54,6 @@ class Calibration:
         if not pairs or len(pairs) < len(examples):
             return None
         confidence, is_right = np.array(pairs, np.float64).T
-        return cls.binned(confidence, is_right)
-
-    @classmethod
-    def binned(
-        cls, confidence: Float[np.ndarray, " examples"], is_right: Float[np.ndarray, " examples"]
-    ) -> "Calibration":
         numbers = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
         bins = tuple(
             Bin(

@@ -32,7 +32,6 @@ from litebert.tasks.scores.metrics import entities, entity_type
 from litebert.tasks.scores.score import SliceScores, by_slice, intervals, score
 from litebert.tasks.task import Task
 
-_LEVEL = 0.95
 _MAX_LABELS = 20
 """Labels up to which each is a slice."""
 _MAX_CONFUSED = 100
@@ -119,7 +118,7 @@ def evaluate(
         num_examples=len(examples),
         scores=score(task, examples, predictions),
         confusion=_confusion(task, examples, predictions),
-        intervals=intervals(task, examples, predictions, samples=samples, level=_LEVEL),
+        intervals=intervals(task, examples, predictions, samples=samples),
         slices={by: scores for by, scores in slices.items() if scores},
         worst=worst(task, examples, predictions, count=count),
         calibration=Calibration.of(examples, predictions),

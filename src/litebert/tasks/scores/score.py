@@ -41,9 +41,12 @@ from litebert.tasks.task import Task
 LESS_IS_BETTER = frozenset({"mean_squared_error"})
 CELLS = 4_000_000
 """Weights in memory at once: resamples × examples."""
-MAX_SLICES = 200
+_MAX_SLICES = 200
 """Slices that are scored: nobody would read more."""
+_Examples = Sequence[TaskExample]
+_Predictions = Sequence[Prediction]
 _Measure = Callable[[Weights], Scores]
+_Measures = Mapping[str, _Measure]
 _FLAT = 1e-12
 """A spread of resamples up to this size is rounding error."""
 
@@ -70,9 +73,7 @@ class SliceScores:
     """Those that are defined there: a correlation is not where all labels are the same."""
 
 
-def score(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> dict[str, float]:
+def score(task: Task, examples: _Examples, predictions: _Predictions) -> dict[str, float]:
     """Every score of the task by name, in the task's order; 1 is perfect (mean_squared_error: 0).
 
     An undefined score, such as a correlation with a constant, is 0, as in scikit-learn; an
@@ -89,8 +90,8 @@ def score(
 
 def bootstrap(
     task: Task,
-    examples: Sequence[TaskExample],
-    predictions: Sequence[Prediction],
+    examples: _Examples,
+    predictions: _Predictions,
     *,
     samples: int = 1000,
     seed: int = 0,
@@ -108,57 +109,40 @@ def bootstrap(
             f"{level}"
         )
     measures = _measures(task, examples, predictions)
-    values: dict[str, list[np.ndarray]] = {name: [] for name in measures}
-    draw = np.random.default_rng(seed)
-    rows = max(CELLS // len(examples), 1)
-    groups = _groups(examples)
-    for start in range(0, samples, rows):
-        weights = _resamples(draw, min(rows, samples - start), groups)
-        for name, measure in measures.items():
-            values[name].append(measure(weights))
-    edges = [(1 - level) / 2, (1 + level) / 2]
-    return {name: _interval(np.concatenate(chunks), edges) for name, chunks in values.items()}
+    return _bootstrap(measures, examples, samples=samples, seed=seed, level=level)
 
 
 def bootstrap_loss(
     task: Task,
-    examples: Sequence[TaskExample],
-    predictions: Sequence[Prediction],
-    others: Sequence[Prediction],
+    examples: _Examples,
+    predictions: _Predictions,
+    others: _Predictions,
     *,
     samples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
 ) -> tuple[float, float]:
-    """Confidence interval of how much lower the first score of `others` is than that of
+    """95 % confidence interval of how much lower the first score of `others` is than that of
     `predictions`: both are scored on the same resamples."""
     name = task.scores[0]
     ours, theirs = (_measures(task, examples, each)[name] for each in (predictions, others))
-    draw, groups = np.random.default_rng(seed), _groups(examples)
-    rows, lost = max(CELLS // len(examples), 1), []
-    for start in range(0, samples, rows):
-        weights = _resamples(draw, min(rows, samples - start), groups)
-        lost.append(ours(weights) - theirs(weights))
-    return _interval(np.concatenate(lost), [(1 - level) / 2, (1 + level) / 2])
+    lost: dict[str, _Measure] = {name: lambda weights: ours(weights) - theirs(weights)}
+    return _bootstrap(lost, examples, samples=samples, seed=0, level=0.95)[name]
 
 
 def intervals(
     task: Task,
-    examples: Sequence[TaskExample],
-    predictions: Sequence[Prediction],
+    examples: _Examples,
+    predictions: _Predictions,
     *,
     samples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
 ) -> dict[str, tuple[float, float]]:
-    """Confidence interval of each score: Wilson's for a proportion of independent examples, by
+    """95 % confidence interval of each score: Wilson's for a proportion of independent examples, by
     bootstrap for the others.
 
     A bootstrap whose resamples all agree, as where every prediction is right, does not tell how
     far the score might be off. A proportion then has Wilson's interval for as many trials as there
     are groups of examples, every other score none.
     """
-    drawn = bootstrap(task, examples, predictions, samples=samples, seed=seed, level=level)
+    drawn = bootstrap(task, examples, predictions, samples=samples)
     groups = _groups(examples)
     result = {}
     for name, measure in _measures(task, examples, predictions).items():
@@ -168,7 +152,7 @@ def intervals(
             counted = measure.counted > 0
             trials = len(np.unique(groups[counted]))
             if trials and (is_flat or trials == counted.sum()):
-                result[name] = wilson(float(measure.correct[counted].mean()), trials, level=level)
+                result[name] = wilson(float(measure.correct[counted].mean()), trials)
                 continue
         if not is_flat:
             result[name] = low, high
@@ -187,16 +171,16 @@ def wilson(proportion: float, trials: int | float, *, level: float = 0.95) -> tu
 
 def by_slice(
     task: Task,
-    examples: Sequence[TaskExample],
-    predictions: Sequence[Prediction],
+    examples: _Examples,
+    predictions: _Predictions,
     *,
     slice_of: Callable[[TaskExample], str] = lambda example: example.slice,
 ) -> list[SliceScores]:
-    """Scores of each slice, the largest first, at most MAX_SLICES; none where all examples are of
+    """Scores of each slice, the largest first, at most _MAX_SLICES; none where all examples are of
     one slice."""
     names = [slice_of(example) for example in examples]
     sizes = Counter(names)
-    slices = sorted(sizes, key=lambda name: (-sizes[name], name))[:MAX_SLICES]
+    slices = sorted(sizes, key=lambda name: (-sizes[name], name))[:_MAX_SLICES]
     if len(sizes) < 2:
         return []
     numbers = {name: number for number, name in enumerate(slices)}
@@ -236,15 +220,13 @@ def group_of(example: TaskExample, number: int) -> int:
     return number
 
 
-def _groups(examples: Sequence[TaskExample]) -> Int[np.ndarray, " examples"]:
+def _groups(examples: _Examples) -> Int[np.ndarray, " examples"]:
     """The number of each example's group, from 0."""
     names = [group_of(example, number) for number, example in enumerate(examples)]
     return np.unique(names, return_inverse=True)[1]
 
 
-def _measures(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> dict[str, _Measure]:
+def _measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     """The task's scores in its order; where a question may have no answer, also those of either
     half."""
     if len(examples) != len(predictions):
@@ -264,9 +246,7 @@ def _measures(
     return {name: known[name] for name in dict.fromkeys([*task.scores, *halves])}
 
 
-def _label_measures(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> Mapping[str, _Measure]:
+def _label_measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     numbers = {label: number for number, label in enumerate(task.labels)}
     true, predicted = np.zeros((2, len(examples)), np.int64)
     pairs = zip(only(examples, TextExample), only(predictions, LabelPrediction), strict=True)
@@ -287,9 +267,7 @@ def _label_measures(
     return measures | ({"f1": over(LabelCounts.f1)} if len(task.labels) == 2 else {})
 
 
-def _multilabel_measures(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> Mapping[str, _Measure]:
+def _multilabel_measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     numbers = {label: number for number, label in enumerate(task.labels)}
     true, predicted = np.zeros((2, len(examples), len(numbers)), bool)
     pairs = zip(only(examples, TextExample), only(predictions, MultiLabelPrediction), strict=True)
@@ -317,9 +295,7 @@ def _unknown_label(task: Task, example: TextExample, label: object) -> DataError
     )
 
 
-def _number_measures(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> Mapping[str, _Measure]:
+def _number_measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     true = np.array([example.number() for example in only(examples, TextExample)])
     predicted = np.array([each.value for each in only(predictions, NumberPrediction)])
     return {
@@ -329,17 +305,13 @@ def _number_measures(
     }
 
 
-def _choice_measures(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> Mapping[str, _Measure]:
+def _choice_measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     pairs = zip(only(examples, ChoiceExample), only(predictions, ChoicePrediction), strict=True)
     correct = np.array([guess.index == example.truth() for example, guess in pairs])
     return {"accuracy": _proportion(correct)}
 
 
-def _answer_measures(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> Mapping[str, _Measure]:
+def _answer_measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     spans = [prediction.best for prediction in only(predictions, SpanPrediction)]
     texts = [span.text if span else "" for span in spans]
     exact, f1, answerable = answer_scores(
@@ -360,9 +332,7 @@ def _answer_measures(
     return measures
 
 
-def _tag_measures(
-    task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
-) -> Mapping[str, _Measure]:
+def _tag_measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     pairs = zip(only(examples, TagExample), only(predictions, TagPrediction), strict=True)
     counts = [TagCounts.of(example.truth(), prediction.tags) for example, prediction in pairs]
     correct, true, predicted, correct_words, words = (
@@ -377,7 +347,7 @@ def _tag_measures(
     }
 
 
-_MEASURES: Mapping[str, Callable[..., Mapping[str, _Measure]]] = {
+_MEASURES: Mapping[str, Callable[[Task, _Examples, _Predictions], _Measures]] = {
     "classify": _label_measures,
     "multilabel": _multilabel_measures,
     "regress": _number_measures,
@@ -400,6 +370,26 @@ def _resamples(
     size = int(groups.max()) + 1
     drawn = [np.bincount(draw.integers(0, size, size), minlength=size)[groups] for _ in range(rows)]
     return np.stack(drawn).astype(np.float64)
+
+
+def _bootstrap(
+    measures: _Measures,
+    examples: _Examples,
+    *,
+    samples: int,
+    seed: int,
+    level: float,
+) -> dict[str, tuple[float, float]]:
+    """By name the middle `level` of a measure over resamples of the examples."""
+    values: dict[str, list[np.ndarray]] = {name: [] for name in measures}
+    draw, groups = np.random.default_rng(seed), _groups(examples)
+    rows = max(CELLS // len(examples), 1)
+    for start in range(0, samples, rows):
+        weights = _resamples(draw, min(rows, samples - start), groups)
+        for name, measure in measures.items():
+            values[name].append(measure(weights))
+    edges = [(1 - level) / 2, (1 + level) / 2]
+    return {name: _interval(np.concatenate(chunks), edges) for name, chunks in values.items()}
 
 
 def _interval(values: Float[np.ndarray, " samples"], edges: list[float]) -> tuple[float, float]:
