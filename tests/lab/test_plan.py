@@ -1,6 +1,7 @@
 """What a study runs, read from its commands: starts, ensembles, budgets of time, probes; and what
 is trained again because weights are gone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,9 @@ def test_more_data_is_asked_for_and_has_the_same_vocabulary(
 
 def test_costs_grow_with_what_is_trained() -> None:
     study = STUDIES["depth"]
-    assert study_flops(study, "cpu", seeds=4) == 2 * study_flops(study, "cpu", seeds=2)
+    twice = replace(study, scales={"cpu": replace(study.scale("cpu"), seeds=4)})
+    assert study.scale("cpu").seeds == 2
+    assert study_flops(twice, "cpu") == 2 * study_flops(study, "cpu")
     assert study_flops(STUDIES["parameters"], "cpu") == 0
     recipe = study.recipe(study.rows[-1], "gpu-hour")
     assert study_bytes(study, "gpu-hour") == training_bytes(recipe)

@@ -2,7 +2,7 @@
 with their spread."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from litebert.lab.plot import plot
 from litebert.lab.probes import layer_distances
 from litebert.lab.results import RowResult, collect
 from litebert.lab.run import open_study, write_study_file
-from litebert.lab.study import Row, Scale, Study, load_study, read_study, with_tokens, write_study
+from litebert.lab.study import Row, Scale, Study, load_study, read_study, with_tokens
 from litebert.lab.table import page, table
 from litebert.model.count import count_encoder
 from litebert.model.model import Model
@@ -91,7 +91,7 @@ def test_shapes_of_the_paper(name: str, shapes: list[tuple[int, int]]) -> None:
 
 
 def test_a_study_survives_json() -> None:
-    assert read_study(json.loads(json.dumps(write_study(TWO)))) == TWO
+    assert read_study(json.loads(json.dumps(asdict(TWO)))) == TWO
 
 
 def test_settings_of_row_and_scale_are_joined() -> None:

@@ -39,8 +39,8 @@ _GLOVE_MOST, _GLOVE_POWER = 100.0, 0.75
 _GLOVE_STEPS, _GLOVE_ROWS = 30, 512
 _GLOVE_BYTES = 8 * 2**30
 _INFER_STEPS = 50
-Table = Float[Tensor, "_rows size"]
-Tokens = Int[Tensor, " tokens"]
+_Table = Float[Tensor, "_rows size"]
+_Tokens = Int[Tensor, " tokens"]
 
 
 class Corpus:
@@ -58,8 +58,8 @@ class Corpus:
             tokens.append(np.asarray(shard.tokens).astype(np.int32))
             documents.append(np.repeat(np.arange(first, first + len(lengths)), lengths))
             first += len(lengths)
-        self.tokens: Tokens = torch.from_numpy(np.concatenate(tokens)).to(device)
-        self.documents: Tokens = torch.from_numpy(np.concatenate(documents).astype(np.int32)).to(
+        self.tokens: _Tokens = torch.from_numpy(np.concatenate(tokens)).to(device)
+        self.documents: _Tokens = torch.from_numpy(np.concatenate(documents).astype(np.int32)).to(
             device
         )
         self.num_documents = first
@@ -70,7 +70,7 @@ class Corpus:
         """How much a token counts."""
 
 
-def word2vec(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Table]:
+def _word2vec(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, _Table]:
     """A vector of each token that tells the tokens around it from others."""
 
     def batch(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,7 +86,7 @@ def word2vec(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Table]:
     return {"token": vectors}
 
 
-def doc2vec(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Table]:
+def _doc2vec(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, _Table]:
     """A vector of each document that tells its tokens from others; new texts get theirs by
     `infer_documents`."""
 
@@ -103,7 +103,7 @@ def doc2vec(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Table]:
     return {"output": outputs, "noise": corpus.noise[:, None]}
 
 
-def glove(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Table]:
+def glove(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, _Table]:
     """Vectors whose products are the logarithms of how often tokens stand near each other."""
     size, width = corpus.size, recipe.encoder.hidden_size
     if 4 * size**2 > _GLOVE_BYTES:
@@ -118,7 +118,7 @@ def glove(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Table]:
         counts.index_add_(0, left * size + right, same)
         counts.index_add_(0, right * size + left, same)
     counts = counts.view(size, size)
-    generator = _generator(recipe.seed, corpus.device)
+    generator = torch.Generator(corpus.device).manual_seed(recipe.seed)
     tables = [_table(size, width, generator) for _ in range(2)]
     biases = [torch.zeros(size, device=corpus.device, requires_grad=True) for _ in range(2)]
     optimizer = torch.optim.Adagrad([*tables, *biases], lr=0.05)
@@ -136,10 +136,10 @@ def glove(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Table]:
 
 
 def infer_documents(
-    texts: Sequence[Sequence[int]], outputs: Table, noise: Float[Tensor, " vocab"]
-) -> Table:
+    texts: Sequence[Sequence[int]], outputs: _Table, noise: Float[Tensor, " vocab"]
+) -> _Table:
     """The vectors of new texts: those that best tell their tokens from others."""
-    device, generator = outputs.device, _generator(0, outputs.device)
+    device, generator = outputs.device, torch.Generator(outputs.device).manual_seed(0)
     longest = max(1, *(len(text) for text in texts))
     ids = torch.zeros((len(texts), longest), dtype=torch.int64)
     mask = torch.zeros((len(texts), longest))
@@ -165,10 +165,10 @@ def _train(
     corpus: Corpus,
     rows: int,
     batch: Callable[[torch.Generator], tuple[Tensor, Tensor, Tensor]],
-) -> tuple[Table, Table]:
+) -> tuple[_Table, _Table]:
     """Negative sampling: a table for what predicts and one for the predicted tokens, over as many
     predicting tokens as the recipe reads."""
-    generator = _generator(recipe.seed, corpus.device)
+    generator = torch.Generator(corpus.device).manual_seed(recipe.seed)
     inputs = _table(rows, recipe.encoder.hidden_size, generator)
     outputs = torch.zeros((corpus.size, recipe.encoder.hidden_size), device=corpus.device)
     outputs.requires_grad_()
@@ -200,15 +200,9 @@ def _draw(high: int, shape: tuple[int, ...], generator: torch.Generator) -> Tens
     return torch.randint(high, shape, generator=generator, device=generator.device)
 
 
-def _generator(seed: int, device: torch.device) -> torch.Generator:
-    generator = torch.Generator(device)
-    generator.manual_seed(seed)
-    return generator
-
-
-VECTORS: dict[str, Callable[[PretrainRecipe, Corpus], dict[str, Table]]] = {
-    "word2vec": word2vec,
-    "doc2vec": doc2vec,
+_METHODS: dict[str, Callable[[PretrainRecipe, Corpus], dict[str, _Table]]] = {
+    "word2vec": _word2vec,
+    "doc2vec": _doc2vec,
     "glove": glove,
 }
 
@@ -222,7 +216,7 @@ def _train_baseline(
     if method == "causal":
         train_causal(recipe, corpus.tokens, corpus.tokenizer, final, device)
     else:
-        tables = VECTORS[method](recipe, corpus)
+        tables = _METHODS[method](recipe, corpus)
         record["parameters"] = sum(table.numel() for table in tables.values())
         corpus.tokenizer.save(final, for_huggingface=False)
         save_file(
@@ -234,7 +228,7 @@ def _train_baseline(
 def main(args: Sequence[str] | None = None) -> None:
     """python -m litebert.lab.baselines --method word2vec --recipe FILE --data SHARDS --out RUN"""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--method", choices=[*VECTORS, "causal"], required=True)
+    parser.add_argument("--method", choices=[*_METHODS, "causal"], required=True)
     parser.add_argument("--recipe", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

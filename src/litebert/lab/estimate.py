@@ -58,13 +58,14 @@ def training_bytes(recipe: PretrainRecipe) -> float:
     return _PROCESS_BYTES + weights + saved + logits
 
 
-def study_flops(study: Study, scale: str, *, seeds: int | None = None) -> float:
+def study_flops(study: Study, scale: str) -> float:
     """Of all pretraining runs of a study; 0 where nothing is trained."""
     if study.kind != "pretrain":
         return 0.0
-    count = study.scale(scale).seeds if seeds is None else seeds
     trained = [row for row in study.rows if not row.members]
-    return count * sum(training_flops(study.recipe(row, scale)) for row in trained)
+    return study.scale(scale).seeds * sum(
+        training_flops(study.recipe(row, scale)) for row in trained
+    )
 
 
 def study_bytes(study: Study, scale: str) -> float:

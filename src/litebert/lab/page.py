@@ -38,7 +38,8 @@ def _render(study: Study, scale: str, rows: Sequence[RowResult], folder: Path) -
     )
     source = f"<p>The paper's numbers: {escape(study.source)}.</p>" if study.source else ""
     picture = _picture(study, rows)
-    runs = "".join(f"<li>{escape(path.parent.name)}</li>" for path in _results(folder))
+    finished = sorted(folder.glob(f"*-seed*/{RESULT}"))
+    runs = "".join(f"<li>{escape(path.parent.name)}</li>" for path in finished)
     style = files("litebert.report").joinpath("page.css").read_text(encoding="utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
     return (
@@ -68,7 +69,3 @@ def _picture(study: Study, rows: Sequence[RowResult]) -> str:
         '<section><h2>Picture</h2><img style="max-width:100%;background:white" '
         f'alt="{escape(study.title)}" src="data:image/svg+xml;base64,{data}"></section>'
     )
-
-
-def _results(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*-seed*/{RESULT}"))

@@ -5,8 +5,8 @@ model, then `litebert finetune` for each task. A row that starts from another wa
 ensemble waits for its members; weights that are needed and gone are trained again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,8 @@ from litebert.lab.results import (
 )
 from litebert.lab.study import Row, Study
 from litebert.recipes import PretrainRecipe
+from litebert.tasks.benchmarks.glue import GLUE
 
-_TASK_FOLDERS = {
-    "cola": "CoLA",
-    "sst2": "SST-2",
-    "mrpc": "MRPC",
-    "stsb": "STS-B",
-    "qqp": "QQP",
-    "mnli": "MNLI",
-    "qnli": "QNLI",
-    "rte": "RTE",
-    "wnli": "WNLI",
-}
 _CLI = "litebert.cli"
 
 
@@ -59,8 +49,6 @@ class StudyInputs:
     device: str = "auto"
     workers: int = 1
     """Processes that prefetch batches, for each run."""
-    frequent: dict[Path, float] = field(default_factory=dict)
-    """Shares of the most frequent token, by folder of shards."""
 
     def shards_of(self, row: Row) -> Path:
         if row.data == "":
@@ -78,11 +66,6 @@ class StudyInputs:
                 "do not compare; build both with one tokenizer"
             )
         return self.more_data
-
-    def frequent_share(self, shards: Path) -> float:
-        if shards not in self.frequent:
-            self.frequent[shards] = most_frequent_share(shards)
-        return self.frequent[shards]
 
 
 def plan_study(
@@ -102,7 +85,9 @@ def find_tasks(names: Sequence[str], folder: Path | None) -> dict[str, str]:
     """Those tasks whose files are in `folder`: GLUE's (also in glue/), squad/, race/, blimp/."""
     places = {}
     for name in names:
-        inside = _TASK_FOLDERS.get(name, name if name in ("race", "blimp") else "squad")
+        inside = name if name in ("race", "blimp") else "squad"
+        if name in GLUE:
+            inside = GLUE[name].folders[0]
         for path in (folder / "glue" / inside, folder / inside) if folder else ():
             if path.is_dir():
                 places[name] = str(path)
@@ -176,7 +161,7 @@ class _Planner:
         def finish(job: Job) -> None:
             if weights_only and has_result:
                 return
-            share = self.inputs.frequent_share(shards)
+            share = most_frequent_share(shards)
             result = measure(self.study, folder, row=row.name, seed=seed, frequent=share)
             write_json(folder / RESULT, result | {"flops": cost, "wall_seconds": job.seconds})
 
@@ -288,13 +273,11 @@ class _Planner:
 
 def _shape(recipe: PretrainRecipe) -> list[str]:
     """Flags that keep the recipe's own shape beside --init, whose shape would be taken."""
-    settings: Mapping[str, Any] = dict(recipe.overrides)
-    pairs = [f"{name}={_written(value)}" for name, value in settings.items()]
+    pairs = [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in dict(recipe.overrides).items()
+    ]
     return ["--preset", recipe.preset, *(["--encoder", *pairs] if pairs else [])]
-
-
-def _written(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_measured(path: Path) -> bool:

@@ -17,7 +17,7 @@ from litebert.files import read_json
 from litebert.lab.study import MEASURES, Row, Study
 from litebert.model.count import count_encoder
 
-LEARNED_TIMES, LEARNED_POINTS = 3.0, 0.05
+_LEARNED_TIMES, _LEARNED_POINTS = 3.0, 0.05
 NOT_LEARNED = "not learned"
 STUDY, RESULT, RECIPE, LOG = "study.json", "result.json", "recipe.json", "log.txt"
 ENVIRONMENT = "environment.json"
@@ -30,7 +30,6 @@ FROZEN = " (frozen)"
 """After a task's name: a linear model of frozen vectors."""
 _FACTS = ("seconds", "tokens", "touched", "tokens_per_second", "two_ranks")
 """Measures that hold whether a model has learned or not."""
-_SHARED_NAMES = {"all", "attention", "ffn"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +71,9 @@ class RowResult:
 
 def collect(study: Study, scale: str, folder: Path) -> list[RowResult]:
     """The rows of a study's folder that have a finished run."""
-    results: dict[str, list[dict[str, Any]]] = {row.name: [] for row in study.rows}
     if study.kind == "count":
         return _counted(study, scale)
+    results: dict[str, list[dict[str, Any]]] = {row.name: [] for row in study.rows}
     for path in sorted(folder.glob(f"*-seed*/{RESULT}")):
         result = read_json(path)
         results.setdefault(result["row"], []).append(result | {"folder": path.parent})
@@ -102,30 +101,24 @@ def is_clear(cell: Cell, control: Cell) -> bool:
 
 def _counted(study: Study, scale: str) -> list[RowResult]:
     """Exact counts: nothing is trained."""
-    parts = {row.name: count_encoder(study.recipe(row, scale).encoder) for row in study.rows}
-    totals = {name: sum(counts.values()) for name, counts in parts.items()}
-    numbers: dict[str, dict[str, float]] = {}
+    control = sum(count_encoder(study.recipe(study.reference, scale).encoder).values())
+    rows = []
     for row in study.rows:
-        name, total = row.name, totals[row.name]
-        numbers[name] = {
-            "smaller": totals[study.reference.name] / total,
-            "embedding": parts[name]["embedding"] / total,
+        encoder = study.recipe(row, scale).encoder
+        parts = count_encoder(encoder)
+        total = sum(parts.values())
+        numbers = {
+            "smaller": control / total,
+            "embedding": parts["embedding"] / total,
             "gradient_bytes": 4 * total / 1e6,
             "optimizer_bytes": 8 * total / 1e6,
         }
-        encoder = study.recipe(row, scale).encoder
-        if encoder.share in _SHARED_NAMES:
+        if encoder.share != "none":
             unshared = replace(encoder, share="none", num_groups=1)
-            numbers[name]["saved"] = 1 - total / sum(count_encoder(unshared).values())
-    return [
-        RowResult(
-            row=row,
-            parameters=totals[row.name],
-            seeds=1,
-            cells={name: Cell(values=(value,)) for name, value in numbers[row.name].items()},
-        )
-        for row in study.rows
-    ]
+            numbers["saved"] = 1 - total / sum(count_encoder(unshared).values())
+        cells = {name: Cell(values=(value,)) for name, value in numbers.items()}
+        rows.append(RowResult(row=row, parameters=total, seeds=1, cells=cells))
+    return rows
 
 
 def _relative(study: Study, rows: Sequence[RowResult]) -> list[RowResult]:
@@ -201,10 +194,10 @@ def _encoder(study: Study, scale: str, row: Row, runs: Sequence[dict[str, Any]])
 
 def _has_learned(run: Mapping[str, Any]) -> bool:
     accuracy = run["scores"].get("masked_accuracy")
-    return accuracy is None or bool(accuracy >= LEARNED_TIMES * run["most_frequent_share"])
+    return accuracy is None or bool(accuracy >= _LEARNED_TIMES * run["most_frequent_share"])
 
 
 def _is_over_chance(name: str, values: Iterable[float]) -> bool:
     if name not in ("sop_accuracy", "nsp_accuracy", "sop_probe", "nsp_probe", "agreement"):
         return True
-    return statistics.fmean(values) >= 0.5 + LEARNED_POINTS
+    return statistics.fmean(values) >= 0.5 + _LEARNED_POINTS

@@ -5,7 +5,7 @@ task, log.txt and result.json.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from litebert.data.shards import Shards
@@ -16,7 +16,7 @@ from litebert.lab.plan import StudyInputs, find_tasks, plan_study
 from litebert.lab.pool import Pool, PoolLimits, Say
 from litebert.lab.results import ENVIRONMENT, STUDY
 from litebert.lab.runners import RunnerName, open_runner
-from litebert.lab.study import Row, Scale, Study, read_study, write_study
+from litebert.lab.study import Row, Scale, Study, read_study
 from litebert.train.folder import environment
 
 Chosen = tuple[Study, str, Path]
@@ -101,7 +101,7 @@ def write_study_file(study: Study, scale: str, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if not (out / ENVIRONMENT).exists():
         write_json(out / ENVIRONMENT, environment())
-    write_json(out / STUDY, {"study": write_study(study), "scale": scale})
+    write_json(out / STUDY, {"study": asdict(study), "scale": scale})
 
 
 def _shared(study: Study, scale: str) -> Scale:

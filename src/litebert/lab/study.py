@@ -265,7 +265,7 @@ def load_study(path: Path | str) -> Study:
 
 
 def read_study(data: Mapping[str, Any]) -> Study:
-    """The inverse of `write_study`; an unknown field is refused with the nearest known one."""
+    """The inverse of `asdict`; an unknown field is refused with the nearest known one."""
     settings = dict(_known("study setting", Study, data))
     for name, kind in (("rows", list), ("scales", Mapping)):
         if not isinstance(settings.get(name), kind):
@@ -278,15 +278,6 @@ def read_study(data: Mapping[str, Any]) -> Study:
         for name, scale in settings.pop("scales").items()
     }
     return Study(rows=rows, scales=scales, **_tuples(settings))
-
-
-def write_study(study: Study) -> dict[str, Any]:
-    """JSON types only."""
-    own = {each.name: getattr(study, each.name) for each in fields(study)}
-    return own | {
-        "rows": [dict(vars(row)) for row in study.rows],
-        "scales": {name: dict(vars(scale)) for name, scale in study.scales.items()},
-    }
 
 
 def _known(what: str, kind: type, data: Any) -> dict[str, Any]:

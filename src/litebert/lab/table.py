@@ -12,7 +12,6 @@ from litebert.lab.headlines import headlines, interaction
 from litebert.lab.results import FROZEN, NOT_LEARNED, Cell, RowResult, columns, is_clear
 from litebert.lab.study import MEASURES, Study
 
-FORMATS = ("markdown", "csv", "latex")
 _DIGITS = {
     "masked_loss": 3,
     "text_loss": 3,
@@ -26,7 +25,7 @@ _WHOLE = ("seconds", "tokens_per_second", "gradient_bytes", "optimizer_bytes")
 
 
 def table(study: Study, rows: Sequence[RowResult], *, form: str = "markdown") -> str:
-    """The table in one of FORMATS."""
+    """The table as markdown, csv or latex."""
     heads, lines = table_cells(study, rows, marks=form == "markdown")
     return _WRITERS[form](heads, lines)
 
