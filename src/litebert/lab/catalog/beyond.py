@@ -8,7 +8,6 @@ BEYOND = (
         name="positions",
         title="Learned, sinusoidal and rotary positions",
         question="How much does a shared encoder gain from rotary positions?",
-        measures=("masked_loss", "masked_accuracy"),
         rows=(
             Row(name="learned", settings=encoder(positions="learned")),
             Row(name="sinusoidal", settings=encoder(positions="sinusoidal")),
@@ -20,7 +19,6 @@ BEYOND = (
         name="masking",
         title="How much to mask, and in what spans",
         question="Which share of tokens, and n-grams of which length, teach most?",
-        measures=("masked_loss", "masked_accuracy"),
         rows=(
             *(
                 Row(name=f"{share} %, n-grams", settings={"mask_fraction": share / 100})

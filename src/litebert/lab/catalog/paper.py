@@ -119,6 +119,19 @@ def _depth_rows() -> Iterable[Row]:
         start = name
 
 
+_ORDER_CELLS = {
+    "none": (54.9, 52.4, 53.3, "88.6 78.1 81.5 89.9 61.7 79.0"),
+    "nsp": (54.5, 90.5, 52.0, "88.4 77.2 81.6 91.1 62.3 79.2"),
+    "sop": (54.0, 78.9, 86.5, "89.3 80.0 82.0 90.3 64.0 80.1"),
+}
+
+
+def _order_rows() -> Iterable[Row]:
+    for order, (masked, nsp, sop, numbers) in _ORDER_CELLS.items():
+        own = {"MLM": masked, "NSP": nsp, "SOP": sop}
+        yield Row(name=order, settings={"order": order}, paper=own | cells(numbers))
+
+
 _STARTS = "Each row but the first starts from the weights of the one before."
 _ORDER_LENGTH = {"sequence_length": 64, "batch_size": 256}
 
@@ -183,38 +196,7 @@ PAPER = (
             "masked_loss",
         ),
         probes=("order",),
-        rows=(
-            Row(
-                name="none",
-                settings={"order": "none"},
-                paper={
-                    "MLM": 54.9,
-                    "NSP": 52.4,
-                    "SOP": 53.3,
-                    **cells("88.6 78.1 81.5 89.9 61.7 79.0"),
-                },
-            ),
-            Row(
-                name="nsp",
-                settings={"order": "nsp"},
-                paper={
-                    "MLM": 54.5,
-                    "NSP": 90.5,
-                    "SOP": 52.0,
-                    **cells("88.4 77.2 81.6 91.1 62.3 79.2"),
-                },
-            ),
-            Row(
-                name="sop",
-                settings={"order": "sop"},
-                paper={
-                    "MLM": 54.0,
-                    "NSP": 78.9,
-                    "SOP": 86.5,
-                    **cells("89.3 80.0 82.0 90.3 64.0 80.1"),
-                },
-            ),
-        ),
+        rows=tuple(_order_rows()),
         control="none",
         scales=scales(
             gpu=_ORDER_LENGTH | {"tokens": 200_000_000},
