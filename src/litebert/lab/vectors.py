@@ -126,10 +126,7 @@ def _predict(
     targets = [numbers[str(example.truth())] for example in train]
     logits = LinearProbe.logistic(rows, targets, len(numbers)).outputs(dev_rows)
     return [
-        LabelPrediction(
-            label=task.labels[int(row.argmax())],
-            probabilities=dict(zip(task.labels, row.tolist(), strict=True)),
-        )
+        LabelPrediction.of(dict(zip(task.labels, row.tolist(), strict=True)))
         for row in logits.softmax(1)
     ]
 

@@ -38,6 +38,12 @@ class LabelPrediction:
     depth: int | None = None
     """Layers after which it was predicted, where rows may leave early."""
 
+    @classmethod
+    def of(cls, probabilities: dict[str, float], depth: int | None = None) -> "LabelPrediction":
+        """Of equal probabilities the first is the likeliest."""
+        label = max(probabilities, key=probabilities.__getitem__)
+        return cls(label=label, probabilities=probabilities, depth=depth)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiLabelPrediction:

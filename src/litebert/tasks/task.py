@@ -248,10 +248,10 @@ def is_embed_card(task: Mapping[str, Any] | None) -> bool:
     return isinstance(task, Mapping) and task.get("task") == {"name": "embed"}
 
 
-def shown(labels: tuple[str, ...], most: int = 8) -> str:
+def shown(labels: tuple[str, ...]) -> str:
     """Labels for a message; not all of them where they are many."""
-    some = ", ".join(map(repr, labels[:most]))
-    return f"{some} and {len(labels) - most} more" if len(labels) > most else some or "none"
+    some = ", ".join(map(repr, labels[:8]))
+    return f"{some} and {len(labels) - 8} more" if len(labels) > 8 else some or "none"
 
 
 def _check_cut(cut: Mapping[str, float]) -> None:

@@ -41,12 +41,9 @@ def _classify(query: Query) -> list[Prediction]:
     labels = query.card.task.labels
     logits, depths = _logits(query, len(labels))
     rows = softmax(logits / query.card.temperature)
-    best = rows.argmax(1).tolist()
     return [
-        LabelPrediction(
-            label=labels[number], probabilities=dict(zip(labels, row, strict=True)), depth=depth
-        )
-        for number, row, depth in zip(best, rows.tolist(), depths, strict=True)
+        LabelPrediction.of(dict(zip(labels, row, strict=True)), depth)
+        for row, depth in zip(rows.tolist(), depths, strict=True)
     ]
 
 

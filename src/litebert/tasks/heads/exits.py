@@ -6,7 +6,7 @@ counts most. Every earlier depth also learns from the answer of the last, which 
 targets alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -65,7 +65,6 @@ def depth_logits(
     *,
     device: torch.device | str = "cpu",
     batch_tokens: int | None = None,
-    pause: Callable[[], None] = lambda: None,
 ) -> Float[np.ndarray, "depths units outputs"]:
     """The logits of every depth for encoded examples."""
     head = model.config.heads[0]
@@ -78,7 +77,6 @@ def depth_logits(
         lambda batch, logits: to_numpy(torch.stack(logits)),
         device=device,
         batch_tokens=batch_tokens,
-        pause=pause,
     )
     for units, _, logits in computed:
         rows[:, units] = logits

@@ -81,16 +81,11 @@ def predict(
     *,
     device: torch.device | str = "cpu",
     batch_tokens: int | None = None,
-    pause: Callable[[], None] = lambda: None,
 ) -> list[Prediction]:
-    """One prediction for each example; `pause` is called between batches and may raise.
-
-    `batch_tokens` is the most padded tokens in a batch, by default what suits the device.
-    """
+    """One prediction for each example; `batch_tokens` is the most padded tokens in a batch, by
+    default what suits the device."""
     inputs = encode(card, examples, tokenizer)
-    return predict_inputs(
-        model, card, inputs, examples, device=device, batch_tokens=batch_tokens, pause=pause
-    )
+    return predict_inputs(model, card, inputs, examples, device=device, batch_tokens=batch_tokens)
 
 
 def predict_inputs(
@@ -103,7 +98,8 @@ def predict_inputs(
     batch_tokens: int | None = None,
     pause: Callable[[], None] = lambda: None,
 ) -> list[Prediction]:
-    """`predict` for examples that are encoded already."""
+    """`predict` for examples that are encoded already; `pause` is called between batches and may
+    raise."""
     card.check_fits(model.config)
     head = HEADS[card.task.head]
     computed = run_batches(

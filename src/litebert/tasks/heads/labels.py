@@ -46,8 +46,8 @@ class Classify(Head):
 
     def average(self, predictions: Sequence[Prediction]) -> Prediction:
         """The mean probability of each label."""
-        mean = _mean([each.probabilities for each in only(predictions, LabelPrediction)])
-        return LabelPrediction(label=max(mean, key=mean.__getitem__), probabilities=mean)
+        models = only(predictions, LabelPrediction)
+        return LabelPrediction.of(_mean([each.probabilities for each in models]))
 
 
 class MultiLabel(Head):

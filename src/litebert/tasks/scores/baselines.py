@@ -71,10 +71,7 @@ def majority(
         ]
     counts = Counter(str(example.truth()) for example in only(train, TextExample))
     shares = {label: counts[label] / counts.total() for label in task.labels}
-    return [
-        LabelPrediction(label=max(shares, key=shares.__getitem__), probabilities=dict(shares))
-        for _ in dev
-    ]
+    return [LabelPrediction.of(dict(shares)) for _ in dev]
 
 
 def bag_of_words(
@@ -104,17 +101,14 @@ def bag_of_words(
         model = LinearModel.multilabel(rows, sets)
         return [
             MultiLabelPrediction(probabilities=dict(zip(task.labels, row.tolist(), strict=True)))
-            for row in model.outputs(dev_rows).sigmoid().numpy()
+            for row in model.outputs(dev_rows).sigmoid()
         ]
     numbers = {label: number for number, label in enumerate(task.labels)}
     targets = [numbers[str(example.truth())] for example in texts]
     model = LinearModel.logistic(rows, targets, len(numbers))
     return [
-        LabelPrediction(
-            label=task.labels[int(row.argmax())],
-            probabilities=dict(zip(task.labels, row.tolist(), strict=True)),
-        )
-        for row in model.outputs(dev_rows).softmax(1).numpy()
+        LabelPrediction.of(dict(zip(task.labels, row.tolist(), strict=True)))
+        for row in model.outputs(dev_rows).softmax(1)
     ]
 
 

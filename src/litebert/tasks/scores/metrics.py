@@ -78,9 +78,9 @@ class LabelCounts:
         """Share of the examples whose label was predicted."""
         return divide(self.correct.sum(1), self.true.sum(1))
 
-    def f1(self, label: int = 1) -> Scores:
-        """Harmonic mean of precision and recall of one label."""
-        return self._f1_by_label()[:, label]
+    def f1(self) -> Scores:
+        """Harmonic mean of precision and recall of the second label."""
+        return self._f1_by_label()[:, 1]
 
     def macro_f1(self) -> Scores:
         """Mean F1 over the labels that occur, as truth or as prediction."""

@@ -47,11 +47,9 @@ def recall(ranking: Sequence[int], relevant: Mapping[int, float], *, cut: int = 
 MEASURES = {"ndcg_at_10": ndcg, "mrr_at_10": reciprocal_rank, "recall_at_100": recall}
 
 
-def interval(
-    values: Float[np.ndarray, " queries"], *, samples: int, seed: int = 0
-) -> tuple[float, float]:
+def interval(values: Float[np.ndarray, " queries"], *, samples: int) -> tuple[float, float]:
     """95 % interval of a mean over queries, by bootstrap."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     weights = draw.multinomial(len(values), np.full(len(values), 1 / len(values)), size=samples)
     low, high = np.quantile(mean(values, weights.astype(np.float64)), [0.025, 0.975]).tolist()
     return low, high
