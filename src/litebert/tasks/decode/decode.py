@@ -104,14 +104,12 @@ def _tag(query: Query) -> list[Prediction]:
 
 def softmax(logits: Float[np.ndarray, "*rows outputs"]) -> Float[np.ndarray, "*rows outputs"]:
     powers = np.exp(logits - logits.max(-1, keepdims=True))
-    shares: np.ndarray = powers / powers.sum(-1, keepdims=True)
-    return shares
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
 def sigmoid(logits: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     powers = np.exp(-np.abs(logits))  # never overflows
-    shares: np.ndarray = np.where(logits >= 0, 1, powers) / (1 + powers)
-    return shares
+    return np.asarray(np.where(logits >= 0, 1, powers) / (1 + powers))
 
 
 _DECODERS: dict[str, Callable[[Query], list[Prediction]]] = {

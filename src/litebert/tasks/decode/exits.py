@@ -111,10 +111,8 @@ def judge(
     rule: ExitRule, head: HeadKind, logits: Logits, memory: Memory
 ) -> tuple[Bool[np.ndarray, " rows"], Memory]:
     """Which rows leave by the logits of one more depth, and what is remembered of them all."""
-    leaves: np.ndarray
     if rule.criterion == "confidence":
-        leaves = confidence(head, logits) >= rule.threshold
-        return leaves, memory
+        return confidence(head, logits) >= rule.threshold, memory
     memory = memory.copy()
     if rule.criterion == "patience":
         answers = _answers_of(head, logits, rule.label_threshold)
@@ -133,9 +131,8 @@ def _answers_of(
 ) -> Float[np.ndarray, "rows answers"]:
     """What is predicted: the label's number, 0 or 1 for each label, or the number itself."""
     if head == "classify":
-        best: np.ndarray = logits.argmax(1)[:, None]
-        return best.astype(np.float64)
-    numbers: np.ndarray = sigmoid(logits) >= label_threshold if head == "multilabel" else logits
+        return np.asarray(logits.argmax(1)[:, None].astype(np.float64))
+    numbers = sigmoid(logits) >= label_threshold if head == "multilabel" else logits
     return numbers.astype(np.float64)
 
 
@@ -145,17 +142,14 @@ def _agree(
     tolerance: float,
 ) -> Bool[np.ndarray, " rows"]:
     """Whether answers are the same: exactly, or within the tolerance for numbers."""
-    same: np.ndarray = (np.abs(answers - others) <= tolerance).all(1)
-    return same
+    return np.asarray((np.abs(answers - others) <= tolerance).all(1))
 
 
 def confidence(head: HeadKind, logits: Logits) -> Float[np.ndarray, " rows"]:
     """The probability of the answer; of several labels the least certain one's."""
     if head == "classify":
-        highest: np.ndarray = softmax(logits.astype(np.float64)).max(1)
-        return highest
-    certain: np.ndarray = sigmoid(np.abs(logits.astype(np.float64))).min(1)
-    return certain
+        return np.asarray(softmax(logits.astype(np.float64)).max(1))
+    return np.asarray(sigmoid(np.abs(logits.astype(np.float64))).min(1))
 
 
 def _above_chance(head: HeadKind, logits: Logits) -> Float[np.ndarray, " rows"]:
@@ -163,8 +157,7 @@ def _above_chance(head: HeadKind, logits: Logits) -> Float[np.ndarray, " rows"]:
     chance = 1 / logits.shape[1] if head == "classify" else 0.5
     if chance == 1:
         return np.ones(len(logits))
-    scaled: np.ndarray = (confidence(head, logits) - chance) / (1 - chance)
-    return scaled.clip(0, 1)
+    return np.clip((confidence(head, logits) - chance) / (1 - chance), 0, 1)
 
 
 def exit_depths(
@@ -184,8 +177,7 @@ def at_depths(
     logits: Float[np.ndarray, "depths rows outputs"], depths: Int[np.ndarray, " rows"]
 ) -> Logits:
     """The logits with which rows leave."""
-    chosen: np.ndarray = logits[depths - 1, np.arange(logits.shape[1])]
-    return chosen
+    return np.asarray(logits[depths - 1, np.arange(logits.shape[1])])
 
 
 @dataclass(frozen=True, kw_only=True)

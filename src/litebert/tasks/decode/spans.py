@@ -115,8 +115,7 @@ def _beam_spans(
 
 def _log_softmax(logits: Float[np.ndarray, "*rows seq"]) -> Float[np.ndarray, "*rows seq"]:
     shifted = logits - logits.max(-1, keepdims=True)
-    logs: np.ndarray = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return logs
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 
 
 def _predict(query: Query, search: _Search) -> list[Prediction]:

@@ -81,5 +81,4 @@ def without_padding(batch: DeviceBatch, losses: Float[Tensor, " units"]) -> Floa
 
 def to_numpy(logits: Float[Tensor, "..."]) -> Float[np.ndarray, "..."]:
     """In float32 on the CPU."""
-    array: np.ndarray = logits.float().cpu().numpy()
-    return array
+    return np.asarray(logits.float().cpu().numpy())
