@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError
@@ -140,13 +141,9 @@ def infer_documents(
 ) -> _Table:
     """The vectors of new texts: those that best tell their tokens from others."""
     device, generator = outputs.device, torch.Generator(outputs.device).manual_seed(0)
-    longest = max(1, *(len(text) for text in texts))
-    ids = torch.zeros((len(texts), longest), dtype=torch.int64)
-    mask = torch.zeros((len(texts), longest))
-    for number, text in enumerate(texts):
-        ids[number, : len(text)] = torch.tensor(list(text), dtype=torch.int64)
-        mask[number, : len(text)] = 1.0
-    ids, mask = ids.to(device), mask.to(device)
+    rows = [torch.tensor(list(text), dtype=torch.int64, device=device) for text in texts]
+    ids = pad_sequence(rows, batch_first=True)
+    mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
     vectors = torch.zeros((len(texts), outputs.shape[1]), device=device, requires_grad=True)
     optimizer = torch.optim.Adam([vectors], lr=0.05)
     for _ in range(_INFER_STEPS):

@@ -38,9 +38,12 @@ def plot(study: Study, rows: Sequence[RowResult], folder: Path) -> list[Path]:
 
     with pyplot.rc_context(_STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
-        figure = pyplot.figure(figsize=_size(study, rows), layout=layout)
+        is_list = study.kind == "count" or study.chart == "points"
+        height = max(1.6 + 0.42 * len(rows), 3.4) if is_list else 5.5
+        figure = pyplot.figure(figsize=(11, height), layout=layout)
+        draw = _draw_counts if study.kind == "count" else _DRAW[study.chart]
         try:
-            _drawer(study)(figure, study, rows)
+            draw(figure, study, rows)
             figure.suptitle(study.title, x=0.01, ha="left", fontweight="bold")
             paths = [folder / "plot.svg", folder / "plot.png"]
             for path in paths:
@@ -49,15 +52,6 @@ def plot(study: Study, rows: Sequence[RowResult], folder: Path) -> list[Path]:
         finally:
             pyplot.close(figure)
     return paths
-
-
-def _size(study: Study, rows: Sequence[RowResult]) -> tuple[float, float]:
-    is_list = study.kind == "count" or study.chart == "points"
-    return (11, max(1.6 + 0.42 * len(rows), 3.4)) if is_list else (11, 5.5)
-
-
-def _drawer(study: Study) -> Callable[[Any, Study, Sequence[RowResult]], None]:
-    return _draw_counts if study.kind == "count" else _DRAW[study.chart]
 
 
 def _draw_counts(figure: Any, study: Study, rows: Sequence[RowResult]) -> None:

@@ -101,7 +101,7 @@ def touched_rows(subject: Subject) -> float:
 
 
 @torch.inference_mode()
-def masked_loss(subject: Subject, split: Split) -> float:
+def _masked_loss(subject: Subject, split: Split) -> float:
     """On a sample of a split, masked alike."""
     stream = subject.stream(split, "none")
     count = min(max(_TOKENS // subject.length, 1), stream.num_examples())
@@ -114,11 +114,6 @@ def masked_loss(subject: Subject, split: Split) -> float:
         total += float(losses.numbers()["masked"])
         masked += batch.num_masked
     return total / masked
-
-
-def _generalization_gap(subject: Subject) -> float:
-    """Masked loss on held-out minus on training text."""
-    return masked_loss(subject, "heldout") - masked_loss(subject, "train")
 
 
 def _order_probes(subject: Subject) -> dict[str, float]:
@@ -160,7 +155,9 @@ def _first_states(
 
 _MEASUREMENTS: dict[str, Callable[[Subject], Any]] = {
     "order": _order_probes,
-    "gap": lambda subject: {"gap": _generalization_gap(subject)},
+    "gap": lambda subject: {
+        "gap": _masked_loss(subject, "heldout") - _masked_loss(subject, "train")
+    },
     "rows": lambda subject: {"touched": touched_rows(subject)},
 }
 

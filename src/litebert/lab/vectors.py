@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from litebert.errors import ConfigError
 from litebert.files import read_json, to_json
@@ -23,6 +24,7 @@ from litebert.lab.probes import choose_device
 from litebert.lab.results import METHOD
 from litebert.model.heads import mean_pooled
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TextExample, only
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
 from litebert.tasks.registry import open_task
@@ -75,15 +77,10 @@ def _states(checkpoint: Path, *, is_causal: bool, device: torch.device) -> Embed
 
     @torch.inference_mode()
     def embed(texts: Sequence[str]) -> Tensor:
-        examples = tokenizer.pairs(texts, max_length=longest, truncate="longest")
-        width = max(len(example.token_ids) for example in examples)
-        ids = torch.zeros((len(texts), width), dtype=torch.int64)
-        mask = torch.zeros((len(texts), width), dtype=torch.bool)
-        for row, example in enumerate(examples):
-            ids[row, : len(example.token_ids)] = torch.tensor(list(example.token_ids))
-            mask[row, : len(example.token_ids)] = True
-        ids, mask = ids.to(device), mask.to(device)
-        states = model.encoder(token_ids=ids, mask=mask)
+        encoded = encode_texts(tokenizer, texts, max_length=longest)
+        rows = [torch.from_numpy(row).long().to(device) for row in encoded]
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True).bool()
+        states = model.encoder(token_ids=pad_sequence(rows, batch_first=True), mask=mask)
         return mean_pooled(states, mask).float().cpu()
 
     return _in_chunks(embed)

@@ -27,7 +27,7 @@ from litebert.packing import (
 )
 from litebert.shapes import Bool, Int, Num
 
-POOL = 32
+_POOL = 32
 """Batches whose units are sorted by length together: enough to leave little padding, few enough to
 stay mixed."""
 _COLUMNS = 64  # unpacked rows are padded to a multiple of this
@@ -175,7 +175,7 @@ def epoch_batches(
     shuffled."""
     draw = np.random.default_rng((seed, epoch))
     order = draw.permutation(len(lengths))
-    pools = [order[at : at + POOL * batch_size] for at in range(0, len(order), POOL * batch_size)]
+    pools = [order[at : at + _POOL * batch_size] for at in range(0, len(order), _POOL * batch_size)]
     ranked = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
     batches = [ranked[at : at + batch_size] for at in range(0, len(ranked), batch_size)]
     return [batches[number] for number in draw.permutation(len(batches))]

@@ -16,7 +16,7 @@ from litebert.checks import shorten
 from litebert.errors import DataError
 from litebert.packing import keep_longest_first, num_special
 from litebert.shapes import Int
-from litebert.tasks.encode.inputs import Inputs, Slices, pool_texts
+from litebert.tasks.encode.inputs import Inputs, pool_texts
 from litebert.tasks.encode.windows import encode_answers, encode_tags
 from litebert.tasks.examples import (
     AnswerExample,
@@ -68,18 +68,16 @@ def fill_in(question: str, option: str) -> str:
 
 
 def _encode_texts(card: TaskCard, examples: Sequence[TextExample], tokenizer: Tokenizer) -> Inputs:
-    """One row for each example."""
+    """One row for each example, shortened token by token: of two texts the longer, at its end."""
     texts = [example.first for example in examples]
-    pairs = np.array(
-        [number for number, example in enumerate(examples) if example.second is not None],
-        dtype=np.int64,
-    )
-    pool, slices = pool_texts(
-        [*texts, *(example.second for example in examples if example.second is not None)], tokenizer
-    )
+    seconds = [example.second for example in examples if example.second is not None]
+    is_pair = np.array([example.second is not None for example in examples], bool)
+    pool, slices = pool_texts([*texts, *seconds], tokenizer)
     first, second = slices[: len(texts)].copy(), np.full((len(texts), 2), -1)
-    second[pairs] = slices[len(texts) :]
-    _truncate_longest(first, second, card.max_length)
+    second[is_pair] = slices[len(texts) :]
+    room = card.max_length - num_special(False) - is_pair
+    sizes = keep_longest_first(first[:, 1] - first[:, 0], second[:, 1] - second[:, 0], room)
+    first[:, 1], second[:, 1] = first[:, 0] + sizes[0], second[:, 0] + sizes[1]
     return Inputs(
         head=card.task.head,
         special_ids=(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id),
@@ -89,13 +87,6 @@ def _encode_texts(card: TaskCard, examples: Sequence[TextExample], tokenizer: To
         examples=np.arange(len(examples)),
         targets=_text_targets(card, examples),
     )
-
-
-def _truncate_longest(first: Slices, second: Slices, max_length: int) -> None:
-    """Shorten in place, token by token the longer of the two from its end."""
-    room = max_length - num_special(False) - (second[:, 0] >= 0)
-    sizes = keep_longest_first(first[:, 1] - first[:, 0], second[:, 1] - second[:, 0], room)
-    first[:, 1], second[:, 1] = first[:, 0] + sizes[0], second[:, 0] + sizes[1]
 
 
 def _text_targets(card: TaskCard, examples: Sequence[TextExample]) -> np.ndarray | None:

@@ -25,7 +25,7 @@ _NO_SPAN = (-1, -1)  # of a question without an answer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Windows:
+class _Windows:
     """All windows of all texts, one after another; positions are tokens of the text."""
 
     texts: Int[np.ndarray, " windows"]
@@ -36,7 +36,7 @@ class Windows:
     """From and up to which token each window predicts; together every token once."""
 
 
-def windows(lengths: _Numbers, rooms: _Numbers, stride: int) -> Windows:
+def windows(lengths: _Numbers, rooms: _Numbers, stride: int) -> _Windows:
     """Windows of `rooms[i]` tokens over a text of `lengths[i]`, `stride` apart, or half a window
     where that is less.
 
@@ -51,7 +51,7 @@ def windows(lengths: _Numbers, rooms: _Numbers, stride: int) -> Windows:
     cores = np.stack([starts, stops], 1)
     after = np.flatnonzero(numbers > 0)
     cores[after, 0] = cores[after - 1, 1] = (starts[after] + stops[after - 1]) // 2
-    return Windows(texts=texts, starts=starts, stops=stops, cores=cores)
+    return _Windows(texts=texts, starts=starts, stops=stops, cores=cores)
 
 
 def encode_answers(
