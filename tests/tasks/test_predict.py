@@ -13,7 +13,7 @@ import torch
 from litebert.errors import ConfigError
 from litebert.model.batch import DeviceBatch
 from litebert.model.heads import JointSpanHead
-from litebert.tasks.decode.spans import N_BEST, NO_SPAN
+from litebert.tasks.decode.decode import N_BEST, NO_SPAN
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import AnswerExample, TagExample
 from litebert.tasks.heads.heads import predict, predict_inputs

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from litebert.tasks.encode.batch import TaskBatch, epoch_batches
 from litebert.tasks.encode.encode import encode
+from litebert.tasks.encode.inputs import TaskBatch, epoch_batches
 from litebert.text.tokenizer import Tokenizer
 from tests.helpers.task_examples import CASES, made_card, made_examples
 

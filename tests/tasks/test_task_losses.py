@@ -11,8 +11,8 @@ from torch import Tensor
 from litebert.errors import DataError
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
-from litebert.tasks.encode.batch import TaskBatch
 from litebert.tasks.encode.encode import encode
+from litebert.tasks.encode.inputs import TaskBatch
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import task_losses
 from litebert.text.tokenizer import Tokenizer

@@ -19,8 +19,7 @@ from litebert.infer.depthwise import Depthwise, Done, Failed, Row, can_step
 from litebert.infer.predictor import Predictor
 from litebert.infer.verbs import Verb, encode_masked
 from litebert.packing import HostBatch
-from litebert.tasks.decode.decode import decode
-from litebert.tasks.decode.outputs import Outputs, Query
+from litebert.tasks.decode.decode import Outputs, Query, decode
 from litebert.tasks.encode.encode import encode, encode_texts
 
 

@@ -21,8 +21,8 @@ from litebert.infer.batches import Columns, Row
 from litebert.infer.verbs import Guess, encode_masked
 from litebert.packing import HostBatch
 from litebert.shapes import Bool, Float, Int
+from litebert.tasks.decode.decode import Outputs
 from litebert.tasks.decode.exits import ExitRule
-from litebert.tasks.decode.outputs import Outputs
 from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction

@@ -15,9 +15,8 @@ from litebert.errors import ConfigError
 from litebert.infer.engine import Engine
 from litebert.packing import HostBatch, budget_batches
 from litebert.shapes import Bool
-from litebert.tasks.decode.decode import decode
+from litebert.tasks.decode.decode import Batches, Outputs, Query, decode
 from litebert.tasks.decode.exits import CRITERIA, ExitRule, Leaving
-from litebert.tasks.decode.outputs import Batches, Outputs, Query
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction

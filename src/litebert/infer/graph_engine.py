@@ -32,8 +32,7 @@ from litebert.infer.plan import (
 )
 from litebert.packing import HostBatch, budget_batches
 from litebert.shapes import Bool, Float, Int
-from litebert.tasks.decode.decode import decode, softmax
-from litebert.tasks.decode.outputs import Batches, Outputs, Query
+from litebert.tasks.decode.decode import Batches, Outputs, Query, decode, softmax
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.predictions import Prediction

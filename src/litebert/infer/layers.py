@@ -20,9 +20,8 @@ from litebert.infer.exits import make_rule
 from litebert.infer.formats import DIGITS, to_dict
 from litebert.packing import HostBatch, budget_batches
 from litebert.shapes import Bool, Float, Int
-from litebert.tasks.decode.decode import decode
+from litebert.tasks.decode.decode import Outputs, Query, decode
 from litebert.tasks.decode.exits import ExitRule, exit_depths
-from litebert.tasks.decode.outputs import Outputs, Query
 from litebert.tasks.encode.encode import encode, encode_texts
 from litebert.tasks.examples import TextExample
 from litebert.tasks.predictions import Prediction

@@ -35,7 +35,7 @@ from litebert.model.heads import POOLINGS
 from litebert.objective.masked import needed_states
 from litebert.packing import HostBatch
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.decode.outputs import Outputs
+from litebert.tasks.decode.decode import Outputs
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.heads import heads
 from litebert.tasks.heads.head import to_numpy

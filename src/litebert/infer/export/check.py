@@ -18,8 +18,7 @@ from litebert.infer.export.whole import EXACT
 from litebert.infer.torch_engine import TorchEngine
 from litebert.packing import HostBatch, budget_batches
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.decode.decode import decode
-from litebert.tasks.decode.outputs import Batches, Outputs, Query
+from litebert.tasks.decode.decode import Batches, Outputs, Query, decode
 from litebert.tasks.encode.encode import encode, encode_texts
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample
 from litebert.tasks.predictions import Prediction

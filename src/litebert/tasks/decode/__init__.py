@@ -1,5 +1,1 @@
-"""What a head computed in; predictions out. numpy only: every engine predicts through it.
-
-decode.py lists the heads and reads labels, numbers and options; spans.py reads spans; exits.py
-decides where a row leaves early.
-"""
+"""What a head computed in; predictions out (decode.py), or whether rows leave early (exits.py)."""

@@ -16,8 +16,7 @@ from torch import Tensor
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.packing import HostBatch
-from litebert.tasks.decode.decode import decode
-from litebert.tasks.decode.outputs import Outputs, Query
+from litebert.tasks.decode.decode import Outputs, Query, decode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample
 from litebert.tasks.heads.head import TaskSums, to_numpy, without_padding

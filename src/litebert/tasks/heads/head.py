@@ -13,7 +13,7 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.objective.sums import Sums
-from litebert.tasks.decode.outputs import Outputs
+from litebert.tasks.decode.decode import Outputs
 from litebert.tasks.predictions import Prediction
 
 

@@ -22,8 +22,7 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.packing import HostBatch, budget_batches, length_bucket
-from litebert.tasks.decode.decode import decode
-from litebert.tasks.decode.outputs import Query
+from litebert.tasks.decode.decode import Query, decode
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample

@@ -13,7 +13,7 @@ from torch import Tensor
 from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
-from litebert.tasks.decode.outputs import Outputs
+from litebert.tasks.decode.decode import Outputs
 from litebert.tasks.examples import only
 from litebert.tasks.heads.head import Head, TaskSums, to_numpy, without_padding
 from litebert.tasks.predictions import (

@@ -16,7 +16,7 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.heads import JointSpanHead
 from litebert.model.layers import States
 from litebert.model.model import Model
-from litebert.tasks.decode.outputs import Outputs
+from litebert.tasks.decode.decode import Outputs
 from litebert.tasks.examples import only
 from litebert.tasks.heads.head import Head, TaskSums, to_numpy, without_padding
 from litebert.tasks.predictions import Prediction, Span, SpanPrediction

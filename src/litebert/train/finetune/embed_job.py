@@ -39,8 +39,8 @@ from litebert.packing import (
     unpack_indices,
 )
 from litebert.recipes.embed import EmbedRecipe
-from litebert.tasks.encode.batch import epoch_batches
 from litebert.tasks.encode.encode import Row, encode_texts
+from litebert.tasks.encode.inputs import epoch_batches
 from litebert.tasks.tables.units import Units
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.job import even_share

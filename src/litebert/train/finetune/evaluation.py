@@ -20,8 +20,7 @@ from litebert.errors import CheckpointError, DivergedError
 from litebert.files import publish
 from litebert.model.model import Model, bare_model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.encode.batch import TaskBatch
-from litebert.tasks.encode.inputs import Inputs
+from litebert.tasks.encode.inputs import Inputs, TaskBatch
 from litebert.tasks.examples import AnswerExample
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import predict_inputs

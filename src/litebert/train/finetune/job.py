@@ -20,8 +20,7 @@ from litebert.optim.schedule import learning_rate_at
 from litebert.packing import HostBatch
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.recipes.pretrain import Compile
-from litebert.tasks.encode.batch import TaskBatch, epoch_batches
-from litebert.tasks.encode.inputs import Inputs
+from litebert.tasks.encode.inputs import Inputs, TaskBatch, epoch_batches
 from litebert.tasks.heads.exits import exit_losses
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import task_losses
@@ -46,7 +45,7 @@ class _Draw:
 
 
 class FinetuneJob:
-    """A task's examples, by a recipe; with `pack`, rows end to end (tasks/encode/batch.py)."""
+    """A task's examples, by a recipe; with `pack`, rows end to end (tasks/encode/inputs.py)."""
 
     def __init__(
         self,

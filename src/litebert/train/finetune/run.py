@@ -17,7 +17,7 @@ from litebert.kernels.gate import can_pack
 from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.encode.batch import TaskBatch
+from litebert.tasks.encode.inputs import TaskBatch
 from litebert.tasks.heads.exits import depth_logits
 from litebert.tasks.heads.head import TaskSums
 from litebert.tasks.heads.heads import label_logits, predict_inputs
