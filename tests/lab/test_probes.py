@@ -14,10 +14,10 @@ from litebert.errors import ConfigError
 from litebert.files import write_json
 from litebert.lab import baselines, probes, vectors
 from litebert.lab.causal import causal_layer, next_token_loss
-from litebert.lab.linear import LinearProbe
 from litebert.lab.measure import half_depth_scores
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.scores.linear import LinearProbe, logistic, ridge
 from litebert.testing import tiny_recipe, tiny_shards, tiny_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretrain.run import model_config
@@ -53,13 +53,13 @@ def test_a_linear_probe_equals_scikit_learn() -> None:
     labels = (rows[:, 0] + rows[:, 1] / 10 > 0).astype(int) + (rows[:, 2] > 50)
     scaled = StandardScaler().fit_transform(rows)
     truth = LogisticRegression(tol=1e-8, max_iter=1000).fit(scaled, labels)
-    probe = LinearProbe.logistic(inputs, labels.tolist(), 3)
+    probe = LinearProbe.fit(inputs, logistic(labels.tolist(), 3))
     ours = probe.outputs(inputs).softmax(1)
     assert np.abs(ours.numpy() - truth.predict_proba(scaled)).max() < 5e-3
     numbers = rows[:, 0] * 2 + 3
-    ridge = LinearProbe.ridge(inputs, numbers.tolist())
+    regression = LinearProbe.fit(inputs, ridge(numbers.tolist()))
     expected = Ridge(alpha=1.0).fit(scaled, numbers).predict(scaled)
-    assert np.abs(ridge.outputs(inputs)[:, 0].numpy() - expected).max() < 5e-3
+    assert np.abs(regression.outputs(inputs)[:, 0].numpy() - expected).max() < 5e-3
 
 
 def test_probes_of_an_untrained_model(

@@ -26,7 +26,7 @@ from litebert.tasks.predictions import (
     TagPrediction,
 )
 from litebert.tasks.scores.baselines import bag_of_words, majority, word_features
-from litebert.tasks.scores.linear import LinearModel
+from litebert.tasks.scores.linear import LinearModel, logistic, ridge
 from litebert.tasks.scores.score import score
 from tests.helpers.predictions import TASKS, made
 
@@ -66,7 +66,7 @@ def test_words_are_weighed_as_by_scikit_learn(labels: int) -> None:
     theirs = LogisticRegression(C=2.0 if labels == 2 else 1.0, tol=1e-8, max_iter=1000).fit(
         columns.fit_transform(rows), targets
     )
-    chances = LinearModel.logistic(rows, targets, labels).outputs(rows[:50]).softmax(1).numpy()
+    chances = LinearModel.fit(rows, logistic(targets, labels)).outputs(rows[:50]).softmax(1).numpy()
     assert chances == pytest.approx(theirs.predict_proba(columns.transform(rows[:50])), abs=1e-4)
 
 
@@ -82,7 +82,7 @@ def test_numbers_are_guessed_as_by_scikit_learn() -> None:
         .fit(columns.fit_transform(rows), targets)
         .predict(columns.transform(rows[:50]))
     )
-    assert LinearModel.ridge(rows, targets).outputs(rows[:50])[:, 0].numpy() == pytest.approx(
+    assert LinearModel.fit(rows, ridge(targets)).outputs(rows[:50])[:, 0].numpy() == pytest.approx(
         theirs, abs=1e-3
     )
 

@@ -24,13 +24,13 @@ from litebert.data.spec import Split
 from litebert.data.stream import Stream
 from litebert.errors import DataError
 from litebert.files import to_json
-from litebert.lab.linear import LinearProbe
 from litebert.model.batch import DeviceBatch
 from litebert.model.model import Model
 from litebert.objective import pretrain_losses
 from litebert.recipes import PretrainRecipe
 from litebert.recipes.pretrain import Order
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.scores.linear import LinearProbe, logistic
 from litebert.terminal import write_line
 from litebert.train.pretrain.run import example_spec
 
@@ -126,7 +126,7 @@ def _order_probes(subject: Subject) -> dict[str, float]:
             heldout, truth = _first_states(subject, "heldout", order, _EXAMPLES // 2)
         except DataError:  # a corpus of one document has no other to take a segment from
             continue
-        probe = LinearProbe.logistic(train, labels, 2)
+        probe = LinearProbe.fit(train, logistic(labels, 2))
         scores[f"{order}_probe"] = float((probe.outputs(heldout).argmax(1) == truth).float().mean())
     return scores
 

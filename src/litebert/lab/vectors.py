@@ -19,7 +19,6 @@ from litebert.errors import ConfigError
 from litebert.files import read_json, to_json
 from litebert.lab.baselines import VECTOR_FILE, infer_documents
 from litebert.lab.causal import causal_layer
-from litebert.lab.linear import LinearProbe
 from litebert.lab.probes import choose_device
 from litebert.lab.results import METHOD
 from litebert.model.heads import mean_pooled
@@ -28,6 +27,7 @@ from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TextExample, only
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
 from litebert.tasks.registry import open_task
+from litebert.tasks.scores.linear import LinearProbe, logistic, ridge
 from litebert.tasks.scores.score import score
 from litebert.tasks.task import Task
 from litebert.terminal import write_line
@@ -117,14 +117,13 @@ def _predict(
     task: Task, train: Sequence[TextExample], rows: Tensor, dev_rows: Tensor
 ) -> list[Prediction]:
     if task.head == "regress":
-        ridge = LinearProbe.ridge(rows, [example.number() for example in train])
-        return [NumberPrediction(value=float(row[0])) for row in ridge.outputs(dev_rows)]
-    numbers = {label: number for number, label in enumerate(task.labels)}
-    targets = [numbers[str(example.truth())] for example in train]
-    logits = LinearProbe.logistic(rows, targets, len(numbers)).outputs(dev_rows)
+        probe = LinearProbe.fit(rows, ridge([example.number() for example in train]))
+        return [NumberPrediction(value=float(row[0])) for row in probe.outputs(dev_rows)]
+    targets = [task.labels.index(str(example.truth())) for example in train]
+    probe = LinearProbe.fit(rows, logistic(targets, len(task.labels)))
     return [
         LabelPrediction.of(dict(zip(task.labels, row.tolist(), strict=True)))
-        for row in logits.softmax(1)
+        for row in probe.outputs(dev_rows).softmax(1)
     ]
 
 

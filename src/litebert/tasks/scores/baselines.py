@@ -89,23 +89,24 @@ def bag_of_words(
         )
     if task.kind == "tag":
         return list(_tags_of_words(only(train, TagExample), only(dev, TagExample)))
-    from litebert.tasks.scores.linear import LinearModel  # imports torch
+    from litebert.tasks.scores import linear  # imports torch
 
     texts = only(train, TextExample)
     rows, dev_rows = map(word_features, texts), map(word_features, only(dev, TextExample))
     if task.kind == "regress":
-        model = LinearModel.ridge(rows, [example.number() for example in texts])
+        numbers = [example.number() for example in texts]
+        model = linear.LinearModel.fit(rows, linear.ridge(numbers))
         return [NumberPrediction(value=float(row[0])) for row in model.outputs(dev_rows)]
     if task.head == "multilabel":
         sets = [[float(label in example.labels()) for label in task.labels] for example in texts]
-        model = LinearModel.multilabel(rows, sets)
+        model = linear.LinearModel.fit(rows, linear.multilabel(sets))
         return [
             MultiLabelPrediction(probabilities=dict(zip(task.labels, row.tolist(), strict=True)))
             for row in model.outputs(dev_rows).sigmoid()
         ]
-    numbers = {label: number for number, label in enumerate(task.labels)}
-    targets = [numbers[str(example.truth())] for example in texts]
-    model = LinearModel.logistic(rows, targets, len(numbers))
+    label_ids = {label: number for number, label in enumerate(task.labels)}
+    targets = [label_ids[str(example.truth())] for example in texts]
+    model = linear.LinearModel.fit(rows, linear.logistic(targets, len(task.labels)))
     return [
         LabelPrediction.of(dict(zip(task.labels, row.tolist(), strict=True)))
         for row in model.outputs(dev_rows).softmax(1)

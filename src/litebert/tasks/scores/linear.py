@@ -1,4 +1,5 @@
-"""Linear models over sparse features, for baselines: rows of named numbers and targets in.
+"""Linear models: rows and targets in; outputs for other rows out. LinearModel is a baseline over
+sparse features, LinearProbe reads frozen vectors.
 
 The loss is convex and L-BFGS finds its minimum: no seed, no learning rate, no stopping rule.
 Regularization is that of scikit-learn's defaults, with which tests compare.
@@ -7,6 +8,7 @@ Regularization is that of scikit-learn's defaults, with which tests compare.
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +16,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 _Row = Mapping[str, float]
-_STEPS = 200
 _PENALTY = 1.0  # of half the squared weights, beside the sum of the losses of all rows
 
 
@@ -62,9 +63,42 @@ class _Sparse:
         )
 
 
+class Objective(NamedTuple):
+    """What a linear model learns."""
+
+    loss: Callable[[Tensor], Tensor]
+    """Of outputs, the sum over all rows."""
+    num_outputs: int
+    start: float = 0.0
+    """Of the biases."""
+
+
+def logistic(targets: Sequence[int] | Int[Tensor, " rows"], num_labels: int) -> Objective:
+    """Multinomial logistic regression: its outputs are logits."""
+    labels = torch.as_tensor(targets)
+    return Objective(lambda outputs: F.cross_entropy(outputs, labels, reduction="sum"), num_labels)
+
+
+def multilabel(targets: Sequence[Sequence[float]]) -> Objective:
+    """A binary logistic regression for each label; targets are 0 or 1. Outputs are logits."""
+    matrix = torch.tensor(targets, dtype=torch.float64)
+    return Objective(
+        lambda outputs: F.binary_cross_entropy_with_logits(outputs, matrix, reduction="sum"),
+        matrix.shape[1],
+    )
+
+
+def ridge(targets: Sequence[float]) -> Objective:
+    """Ridge regression: half the squared error."""
+    numbers = torch.tensor(targets, dtype=torch.float64)
+    return Objective(
+        lambda outputs: ((outputs[:, 0] - numbers) ** 2).sum() / 2, 1, start=float(numbers.mean())
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinearModel:
-    """Weights of each feature for each output."""
+    """Weights of each named feature for each output."""
 
     names: dict[str, int]
     """Number of each feature."""
@@ -72,69 +106,66 @@ class LinearModel:
     bias: Float[Tensor, " outputs"]
 
     @classmethod
-    def logistic(
-        cls, rows: Iterable[_Row], targets: Sequence[int], num_labels: int
-    ) -> "LinearModel":
-        """Multinomial logistic regression: its outputs are logits."""
-        labels = torch.tensor(targets)
-        return cls._fit(
-            rows, num_labels, lambda outputs: F.cross_entropy(outputs, labels, reduction="sum")
-        )
-
-    @classmethod
-    def multilabel(cls, rows: Iterable[_Row], targets: Sequence[Sequence[float]]) -> "LinearModel":
-        """A binary logistic regression for each label; targets are 0 or 1. Outputs are logits."""
-        matrix = torch.tensor(targets, dtype=torch.float64)
-        return cls._fit(
-            rows,
-            matrix.shape[1],
-            lambda outputs: F.binary_cross_entropy_with_logits(outputs, matrix, reduction="sum"),
-        )
-
-    @classmethod
-    def ridge(cls, rows: Iterable[_Row], targets: Sequence[float]) -> "LinearModel":
-        """Ridge regression: half the squared error."""
-        numbers = torch.tensor(targets, dtype=torch.float64)
-        return cls._fit(
-            rows,
-            1,
-            lambda outputs: ((outputs[:, 0] - numbers) ** 2).sum() / 2,
-            start=float(numbers.mean()),
-        )
-
-    @classmethod
-    def _fit(
-        cls,
-        rows: Iterable[_Row],
-        num_outputs: int,
-        loss: Callable[[Tensor], Tensor],
-        *,
-        start: float = 0.0,
-    ) -> "LinearModel":
+    def fit(cls, rows: Iterable[_Row], objective: Objective) -> "LinearModel":
         names: dict[str, int] = {}
         sparse = _Sparse.of(rows, names, grow=True)
         by_feature = sparse.transposed(len(names))
-        weight = torch.zeros((len(names), num_outputs), dtype=torch.float64)
-        bias = torch.full((num_outputs,), start, dtype=torch.float64)
-        optimizer = torch.optim.LBFGS(
-            [weight, bias],
-            max_iter=_STEPS,
-            tolerance_grad=1e-5,
-            tolerance_change=1e-10,
-            history_size=20,
-            line_search_fn="strong_wolfe",
-        )
-
-        def closure() -> Tensor:
-            outputs = (sparse.times(weight) + bias).requires_grad_()
-            total = loss(outputs)
-            (gradient,) = torch.autograd.grad(total, outputs)
-            weight.grad, bias.grad = by_feature.times(gradient) + _PENALTY * weight, gradient.sum(0)
-            return total.detach() + _PENALTY / 2 * (weight**2).sum()
-
-        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        weight = torch.zeros((len(names), objective.num_outputs), dtype=torch.float64)
+        bias = torch.full((objective.num_outputs,), objective.start, dtype=torch.float64)
+        _minimize(objective.loss, weight, bias, sparse.times, by_feature.times)
         return cls(names=names, weight=weight, bias=bias)
 
     def outputs(self, rows: Iterable[_Row]) -> Float[Tensor, "rows outputs"]:
         """Outputs of rows; features that were not in training are ignored."""
         return _Sparse.of(rows, self.names).times(self.weight) + self.bias
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearProbe:
+    """Weights of each column for each output. Columns are standardized by the training rows, so
+    that one penalty serves vectors of every scale."""
+
+    mean: Float[Tensor, " features"]
+    scale: Float[Tensor, " features"]
+    weight: Float[Tensor, "features outputs"]
+    bias: Float[Tensor, " outputs"]
+
+    @classmethod
+    def fit(cls, rows: Float[Tensor, "rows features"], objective: Objective) -> "LinearProbe":
+        mean, scale = rows.mean(0), rows.std(0, correction=0).clamp(min=1e-6)
+        inputs = (rows - mean) / scale
+        weight = torch.zeros((rows.shape[1], objective.num_outputs))
+        bias = torch.full((objective.num_outputs,), objective.start)
+        _minimize(objective.loss, weight, bias, inputs.matmul, inputs.T.matmul)
+        return cls(mean=mean, scale=scale, weight=weight, bias=bias)
+
+    def outputs(self, rows: Float[Tensor, "rows features"]) -> Float[Tensor, "rows outputs"]:
+        return (rows - self.mean) / self.scale @ self.weight + self.bias
+
+
+def _minimize(
+    loss: Callable[[Tensor], Tensor],
+    weight: Tensor,
+    bias: Tensor,
+    times: Callable[[Tensor], Tensor],
+    transposed_times: Callable[[Tensor], Tensor],
+) -> None:
+    """Find the weights and biases, in place; `times` and `transposed_times` are matmuls with the
+    rows."""
+    optimizer = torch.optim.LBFGS(
+        [weight, bias],
+        max_iter=200,
+        tolerance_grad=1e-5,
+        tolerance_change=1e-10,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        outputs = (times(weight) + bias).requires_grad_()
+        total = loss(outputs)
+        (gradient,) = torch.autograd.grad(total, outputs)
+        weight.grad, bias.grad = transposed_times(gradient) + _PENALTY * weight, gradient.sum(0)
+        return total.detach() + _PENALTY / 2 * (weight**2).sum()
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
