@@ -147,6 +147,26 @@ SAME_FOLDER = "[[rows]]\nname='lr 1e-3'\n[[rows]]\nname='lr: 1e_3'\nsettings={se
         ("[[rows]]\nname='a'\nmethod='lstm'\n[scales.cpu]", "method is one of encoder, word2vec"),
         ("[[rows]]\nname='a'\nmembers=['b']\n[scales.cpu]", "row 'b'"),
         ("[[rows]]\nname='a'\ndata='less'\n[scales.cpu]", "data is one of"),
+        ("[[rows]]\nsettings={}\n[scales.cpu]", "each row has a name; got {'settings': {}}"),
+        ("[[rows]]\nname=3\n[scales.cpu]", "setting of a row name is a text; got 3"),
+        ("[[rows]]\nname='a'\nsettings=3\n[scales.cpu]", "settings is a table; got 3"),
+        ("[[rows]]\nname='a'\nsettings={encoder=3}\n[scales.cpu]", "encoder is a table of its"),
+        (
+            "[[rows]]\nname='a'\nat={cpu=3}\n[scales.cpu]",
+            "row at is a table, each a table; got {'cpu': 3}",
+        ),
+        ("[[rows]]\nname='a'\nmembers=3\n[scales.cpu]", "members is a list, each a text; got 3"),
+        ("[[rows]]\nname='a'\n[scales.cpu]\nseeds='x'", "seeds is a whole number; got 'x'"),
+        ("[[rows]]\nname='a'\n[scales.cpu]\nminutes='x'", "minutes is a number; got 'x'"),
+        (
+            "[[rows]]\nname='a'\n[scales.cpu]\nfinetune={epochs=3}",
+            "finetune is a table, each a text; got {'epochs': 3}",
+        ),
+        (
+            "measures='gap'\n[[rows]]\nname='a'\n[scales.cpu]",
+            "measures is a list, each a text; got 'gap'",
+        ),
+        ("rows=[3]\n[scales.cpu]", "a setting of a row is name = value; got 3"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_nearest_name(

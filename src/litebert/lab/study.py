@@ -6,11 +6,12 @@ A name of the catalog or a TOML file in; a Study out. No torch.
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from litebert.checks import check_choice, check_known
+from litebert.checks import check_choice, check_known, is_number, shorten
 from litebert.errors import ConfigError
 from litebert.files import check_regular
 from litebert.recipes import PretrainRecipe, named
@@ -214,10 +215,13 @@ class Study:
         layers: list[Mapping[str, Any]] = [base.settings, row.settings, row.at.get(scale, {})]
         settings: dict[str, Any] = {"seed": seed}
         for changes in layers:
-            settings |= {
-                **changes,
-                "encoder": {**settings.get("encoder", {}), **changes.get("encoder", {})},
-            }
+            own = changes.get("encoder", {})
+            if not isinstance(own, Mapping):
+                raise ConfigError(
+                    f"study {self.name}, row {row.name!r}: encoder is a table of its settings; got "
+                    f"{shorten(own)}"
+                )
+            settings |= {**changes, "encoder": {**settings.get("encoder", {}), **own}}
         try:
             return named(base.recipe).changed(PretrainRecipe.read_settings(settings))
         except ConfigError as error:
@@ -266,30 +270,58 @@ def load_study(path: Path | str) -> Study:
 
 def read_study(data: Mapping[str, Any]) -> Study:
     """The inverse of `asdict`; an unknown field is refused with the nearest known one."""
-    settings = dict(_known("study setting", Study, data))
+    settings = dict(data)
     for name, kind in (("rows", list), ("scales", Mapping)):
         if not isinstance(settings.get(name), kind):
             raise ConfigError(f"a study has {name}: [[rows]] and [scales.cpu] in TOML")
-    rows = tuple(
-        Row(**_tuples(_known("setting of a row", Row, row))) for row in settings.pop("rows")
-    )
-    scales = {
-        name: Scale(**_tuples(_known("setting of a scale", Scale, scale)))
-        for name, scale in settings.pop("scales").items()
+    settings["rows"] = [Row(**_read("setting of a row", Row, row)) for row in settings["rows"]]
+    settings["scales"] = {
+        name: Scale(**_read("setting of a scale", Scale, scale))
+        for name, scale in settings["scales"].items()
     }
-    return Study(rows=rows, scales=scales, **_tuples(settings))
+    return Study(**_read("study setting", Study, settings))
 
 
-def _known(what: str, kind: type, data: Any) -> dict[str, Any]:
+def _read(what: str, kind: type, data: Any) -> dict[str, Any]:
+    """The fields of a dataclass from JSON or TOML, each of its type; lists become tuples."""
     if not isinstance(data, Mapping):
-        raise ConfigError(f"a {what} is name = value; got {data!r}")
-    names = [each.name for each in fields(kind)]
-    for name in data:
-        check_known(what, name, names)
-    return dict(data)
+        raise ConfigError(f"a {what} is name = value; got {shorten(data)}")
+    hints, values = get_type_hints(kind), {}
+    for name, value in data.items():
+        check_known(what, name, hints)
+        values[name] = tuple(value) if isinstance(value, list) else value
+        if not _fits(values[name], hints[name]):
+            raise ConfigError(
+                f"the {what} {name} is {_expected(hints[name])}; got {shorten(value)}"
+            )
+    if "name" in hints and "name" not in values:
+        raise ConfigError(f"each row has a name; got {shorten(dict(data))}")
+    return values
 
 
-def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-    }
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; which literals there are, the dataclass checks."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any or origin is Literal:
+        return True
+    if origin is UnionType:
+        return any(_fits(value, each) for each in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(each, inner[0]) for each in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(each, inner[1]) for each in value.values())
+    if hint in (int, float):
+        return is_number(value) and (hint is float or isinstance(value, int))
+    return isinstance(value, hint)
+
+
+def _expected(hint: Any) -> str:
+    """A type in words."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return _expected(inner[0])
+    if origin is tuple:
+        return f"a list, each {_expected(inner[0])}"
+    if origin is Mapping:
+        return "a table" if inner[1] is Any else f"a table, each {_expected(inner[1])}"
+    return {int: "a whole number", float: "a number"}.get(hint, "a text")
