@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.data.shards import Shards
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, LitebertError
 from litebert.files import read_json, write_file, write_json
 from litebert.lab.estimate import training_bytes, training_flops
 from litebert.lab.measure import measure, most_frequent_share
@@ -283,5 +283,5 @@ def _shape(recipe: PretrainRecipe) -> list[str]:
 def _is_measured(path: Path) -> bool:
     try:
         return "tokens_per_second" in read_json(path)
-    except Exception:
+    except LitebertError:
         return False

@@ -79,8 +79,12 @@ def collect(study: Study, scale: str, folder: Path) -> list[RowResult]:
         results.setdefault(result["row"], []).append(result | {"folder": path.parent})
     if not any(results.values()):
         raise ConfigError(f"{folder} has no finished run yet; litebert lab run trains them")
-    done = [row for row in study.rows if results[row.name]]
-    rows = [_row(study, scale, row, results[row.name], _trained(row, results)) for row in done]
+    rows = []
+    for row in study.rows:
+        if results[row.name]:
+            # an ensemble has learned where its members have
+            trained = [run for name in row.members or (row.name,) for run in results[name]]
+            rows.append(_row(study, scale, row, results[row.name], trained))
     return _relative(study, rows) if study.kind == "speed" else rows
 
 
@@ -136,11 +140,6 @@ def _relative(study: Study, rows: Sequence[RowResult]) -> list[RowResult]:
         else row
         for row in rows
     ]
-
-
-def _trained(row: Row, results: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The runs whose learning counts: a row's own, or those of an ensemble's members."""
-    return [run for name in row.members or (row.name,) for run in results.get(name, [])]
 
 
 def _row(

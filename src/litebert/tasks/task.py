@@ -152,19 +152,14 @@ class TaskCard:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        task = asdict(self.task) | {
-            "labels": list(self.task.labels),
-            "scores": list(self.task.scores),
-        }
-        data = {each.name: getattr(self, each.name) for each in fields(self)} | {"task": task}
+        data = asdict(self)
+        data["task"] |= {name: list(data["task"][name]) for name in ("labels", "scores")}
         data["columns"] = {role: list(names) for role, names in self.columns.items()}
         # earlier versions do not know these, and need not where they say nothing
         if self.task.head != "multilabel":
             del data["label_threshold"]
         if self.temperature == 1:
             del data["temperature"]
-        data["exits"] = {name: dict(numbers) for name, numbers in self.exits.items()}
-        data["cut"] = dict(self.cut)
         for name in ("columns", "stratified", "cut", "exits"):
             if not data[name]:
                 del data[name]
@@ -229,8 +224,7 @@ class EmbedCard:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {"task": {"name": "embed"}} | own | {"dimensions": list(self.dimensions)}
+        return {"task": {"name": "embed"}} | asdict(self) | {"dimensions": list(self.dimensions)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EmbedCard":

@@ -14,6 +14,8 @@ from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.split import cut
 from litebert.tasks.task import Task, TaskData
 
+_SUFFIXES = ("", *COMPRESSIONS)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
@@ -50,7 +52,7 @@ class Benchmark:
             for pattern in self.splits[split] if folder.is_dir() else ():
                 paths = sorted(
                     path
-                    for suffix in ("", *COMPRESSIONS)
+                    for suffix in _SUFFIXES
                     for path in folder.glob(pattern + suffix)
                     if not self.not_ours or self.not_ours not in path.name
                 )
@@ -61,8 +63,7 @@ class Benchmark:
     def _split_of(self, path: Path) -> str:
         """Which split a single file is, by its name; dev where that does not tell."""
         for split, patterns in self.splits.items():
-            suffixes = ("", *COMPRESSIONS)
-            if any(path.match(pattern + suffix) for pattern in patterns for suffix in suffixes):
+            if any(path.match(pattern + suffix) for pattern in patterns for suffix in _SUFFIXES):
                 return split
         return "dev" if "dev" in self.splits else next(iter(self.splits))
 
