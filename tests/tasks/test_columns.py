@@ -112,6 +112,13 @@ def test_columns_are_recognized(kind: Kind, names: str, columns: Columns) -> Non
         ),
         ("choose", "options answer", {}, DataError, "recognized as the question of choose"),
         (
+            "choose",
+            f"question option{'1' * 5000} label z",
+            {},
+            DataError,
+            "as the options of choose",
+        ),
+        (
             "answer",
             "question answer_start context",
             {},
@@ -282,6 +289,13 @@ def test_rows_become_examples(
             "the right option is 'D', expected a letter A to C, a number 0 to 2, or an option",
         ),
         ("choose", C, {**ABC, "l": 3}, "the right option is '3'"),
+        ("choose", C, {**ABC, "l": "9" * 5000}, r"the right option is '999.*\(5,000 characters\)"),
+        (
+            "choose",
+            C,
+            {**ABC, "o": ["x", "y"] * 20, "l": 40},
+            "expected a letter A to Z, a number 0",
+        ),
         (
             "choose",
             C,

@@ -127,6 +127,8 @@ def test_values_of_numpy_and_missing_ones_are_read() -> None:
 
 
 def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(DataError, match="a dict without splits; rows are a list of dicts"):
+        open_task("classify", {})
     with pytest.raises(DataError, match=r"rows: expected a list of dicts, .*; got int"):
         open_task("classify", 3)
     with pytest.raises(DataError, match=r"has the splits .* as keys.*got: text, label; rows are"):

@@ -107,6 +107,7 @@ def test_a_folder_with_dev(tmp_path: Path) -> None:
         ),
         ([{"text_a": "a", "text_b": "b", "score": "x"}], "score is 'x', expected a number"),
         ([{"text_a": "a", "text_b": "b", "score": 1}], "all scores are 1"),
+        ([{"text_a": "a", "text_b": "b", "score": 10**400}], "score is 1000.*expected a number"),
         ([{"premise": "a", "hypothesis": "b", "label": "neutral"}], "no row to train on"),
     ],
 )

@@ -170,7 +170,7 @@ TRUTH: Mapping[Kind, str] = {
     "tag": "tags",
 }
 """The role of the target: a test split may be without it."""
-_SERIES = re.compile(r"(?:option|choice|ending|answer|candidate)?_?([a-z]|\d+)")
+_SERIES = re.compile(r"(?:option|choice|ending|answer|candidate)?_?([a-z]|\d{1,9})")
 
 
 @dataclass(frozen=True, kw_only=True)

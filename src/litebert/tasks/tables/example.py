@@ -88,9 +88,10 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
         return None
     is_text = not isinstance(value, int)
     meant = {number for number, option in enumerate(options) if is_text and option.strip() == text}
-    if len(text) == 1 and text.upper() in ascii_uppercase[: len(options)]:
-        meant.add(ascii_uppercase.index(text.upper()))
-    if text.isdecimal() and int(text) < len(options):
+    letters = ascii_uppercase[: len(options)]
+    if len(text) == 1 and text.upper() in letters:
+        meant.add(letters.index(text.upper()))
+    if text.isdecimal() and len(text) < 20 and int(text) < len(options):
         meant.add(int(text))
     if len(meant) == 1:
         return meant.pop()
@@ -99,10 +100,9 @@ def _choice(value: Any, name: str, options: tuple[str, ...]) -> int | None:
             f"the right option {shorten(text)} may be option "
             f"{' or '.join(map(str, sorted(meant)))}, counted from 0"
         )
-    last = len(options) - 1
     raise BadRowError(
-        f"the right option is {shorten(text)}, expected a letter A to {ascii_uppercase[last]}, a "
-        f"number 0 to {last}, or an option"
+        f"the right option is {shorten(text)}, expected a letter A to {letters[-1]}, a number 0 to "
+        f"{len(options) - 1}, or an option"
     )
 
 

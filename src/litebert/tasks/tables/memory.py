@@ -90,6 +90,8 @@ def to_tables(data: Any) -> dict[str, Sequence[Source]]:
                 f"once; got: {list_names(data)}; rows are a list of dicts"
             )
         tables[split] = [MemoryTable(str(name), rows)]
+    if not tables:
+        raise DataError("the data is a dict without splits; rows are a list of dicts")
     return tables
 
 

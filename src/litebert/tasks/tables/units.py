@@ -199,7 +199,7 @@ def _read_row(row: Row, roles: _Roles, builder: _Builder, premises: "_Premises")
     elif roles.score is not None:
         try:
             score = float(row.get(roles.score, ""))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             score = float("nan")
         if not np.isfinite(score):
             raise BadRowError(
