@@ -32,7 +32,6 @@ _USUAL: dict[str, tuple[EncoderConfig, int]] = {
 
 
 def training_flops(recipe: PretrainRecipe) -> float:
-    """Of a pretraining run."""
     return recipe.tokens_in(recipe.total_steps) * flops_per_token(
         recipe.encoder,
         seq=max(recipe.sequence_length.values),

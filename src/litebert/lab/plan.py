@@ -39,7 +39,6 @@ class StudyInputs:
     """What runs read, and where."""
 
     data: Path
-    """Folder of shards."""
     more_data: Path | None = None
     """Folder of shards in the same vocabulary, for rows that are trained on more."""
     tasks: Path | None = None
@@ -48,7 +47,6 @@ class StudyInputs:
     """A file that every model is scored on as well."""
     device: str = "auto"
     workers: int = 1
-    """Processes that prefetch batches, for each run."""
 
     def shards_of(self, row: Row) -> Path:
         if row.data == "":
@@ -96,13 +94,10 @@ def find_tasks(names: Sequence[str], folder: Path | None) -> dict[str, str]:
 
 
 def run_folder(row: Row, seed: int) -> str:
-    """The name of a run's folder."""
     return f"{row.slug}-seed{seed}"
 
 
 class _Planner:
-    """Jobs by row and seed."""
-
     def __init__(
         self, study: Study, scale: str, out: Path, inputs: StudyInputs, seeds: int
     ) -> None:

@@ -73,7 +73,6 @@ class PoolLimits:
     memory: float = float("inf")
     """Bytes of the device, for all of them."""
     minutes: float | None = None
-    """Time limit."""
 
 
 class Pool:
@@ -133,7 +132,6 @@ class Pool:
                 self._start(job)
 
     def _fits(self, job: Job) -> bool:
-        """Whether there is memory and time for a job."""
         used = sum(other.memory for other in self.running)
         if self.running and used + job.memory > self.limits.memory:
             return False

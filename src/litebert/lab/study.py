@@ -116,9 +116,7 @@ class Study:
     """A table to make: rows × seeds at a scale."""
 
     name: str
-    """As on the command line."""
     title: str
-    """Headline of its table."""
     question: str = ""
     """What it asks, in one sentence."""
     source: str = ""
@@ -137,7 +135,6 @@ class Study:
     control: str = ""
     """The row that others are compared with; the first one where this is empty."""
     rows: tuple[Row, ...]
-    """The rows of the table."""
     scales: Mapping[str, Scale]
     """By name: cpu, gpu-hour, paper."""
 
@@ -210,7 +207,6 @@ class Study:
         return self.scales[name]
 
     def recipe(self, row: Row, scale: str, *, seed: int = 0) -> PretrainRecipe:
-        """The recipe of one run."""
         base = self.scale(scale)
         layers: list[Mapping[str, Any]] = [base.settings, row.settings, row.at.get(scale, {})]
         settings: dict[str, Any] = {"seed": seed}

@@ -12,7 +12,6 @@ from litebert.lab.catalog.paper import PAPER
 from litebert.lab.study import Study
 
 STUDIES: dict[str, Study] = {study.name: study for study in (*COUNTS, *PAPER, *BEYOND)}
-"""By name."""
 
 
 def find_study(name: str) -> Study:

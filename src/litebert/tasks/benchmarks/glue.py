@@ -53,7 +53,6 @@ class _Layout:
 def _read_glue(
     layout: _Layout, task: Task, path: Path, split: str, bad: BadRows, options: TableOptions
 ) -> Iterator[TaskExample]:
-    """The examples of one file."""
     labeled = split in ("train", "dev", "dev_mismatched")
     header = layout.header if labeled else None
     columns: Mapping[str, str | None] = {}

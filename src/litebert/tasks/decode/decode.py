@@ -83,7 +83,6 @@ def _logits(
 
 
 def _classify(query: Query) -> list[Prediction]:
-    """One label for each unit."""
     labels = query.card.task.labels
     logits, depths = _logits(query, len(labels))
     rows = softmax(logits / query.card.temperature)
@@ -94,7 +93,6 @@ def _classify(query: Query) -> list[Prediction]:
 
 
 def _multilabel(query: Query) -> list[Prediction]:
-    """Any number of labels for each unit."""
     labels, threshold = query.card.task.labels, query.card.label_threshold
     logits, depths = _logits(query, len(labels))
     return [
@@ -106,7 +104,6 @@ def _multilabel(query: Query) -> list[Prediction]:
 
 
 def _regress(query: Query) -> list[Prediction]:
-    """One number for each unit."""
     rows, depths = _logits(query, 1)
     return [
         NumberPrediction(value=value, depth=depth)

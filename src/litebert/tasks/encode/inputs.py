@@ -55,7 +55,6 @@ class TaskBatch:
     """Units padded to the longest row."""
 
     head: HeadKind
-    """What reads them."""
     token_ids: Int[np.ndarray, "rows seq"]
     segment_ids: Int[np.ndarray, "rows seq"]
     mask: Bool[np.ndarray, "rows seq"] | None
@@ -190,7 +189,6 @@ class Inputs:
     """Units to draw from."""
 
     head: HeadKind
-    """What reads them."""
     special_ids: tuple[int, int, int]
     """Of [CLS], [SEP] and padding."""
     pool: Ids
@@ -238,7 +236,6 @@ class Inputs:
 
     @property
     def num_rows(self) -> Int[np.ndarray, " units"]:
-        """Rows of each unit."""
         return np.diff(self.row_bounds)
 
     @cached_property

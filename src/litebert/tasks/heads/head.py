@@ -48,7 +48,6 @@ class Head:
         return self.sums(batch, self.logits(model, batch, states), targets, weights)
 
     def logits(self, model: Model, batch: DeviceBatch, states: States) -> Float[Tensor, "..."]:
-        """What the loss is of."""
         return model.logits(self.kind, states).float()
 
     def sums(

@@ -106,7 +106,6 @@ class Regress(Head):
         return (logits[:, 0] - teacher[:, 0]).square()
 
     def average(self, predictions: Sequence[Prediction]) -> Prediction:
-        """The mean."""
         values = [each.value for each in only(predictions, NumberPrediction)]
         return NumberPrediction(value=float(np.mean(values)))
 

@@ -78,7 +78,6 @@ def _normalize(text: str) -> str:
 
 
 def _accepted(answers: Sequence[str], *, has_null: bool) -> list[str]:
-    """The accepted answers, normalized."""
     texts = [_normalize(answer) for answer in answers]
     return [text for text in texts if text] or [""] if has_null else texts or [""]
 

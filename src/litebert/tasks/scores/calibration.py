@@ -28,7 +28,6 @@ class Bin:
     confidence: float
     """Mean probability of the predicted label."""
     accuracy: float
-    """Fraction of them that are right."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,6 @@ def evaluate(
 def _confusion(
     task: Task, examples: Sequence[TaskExample], predictions: Sequence[Prediction]
 ) -> dict[str, dict[str, int]]:
-    """The counts of `Evaluation.confusion`."""
     if task.kind == "tag":
         return _confused_words(task, examples, predictions)
     if task.kind not in ("classify", "pair") or len(task.labels) > _MAX_CONFUSED:

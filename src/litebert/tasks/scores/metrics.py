@@ -141,7 +141,6 @@ class TagCounts:
 
     @classmethod
     def of(cls, true: Sequence[str], predicted: Sequence[str]) -> "TagCounts":
-        """Compare the tags of one text."""
         ours, theirs = entities(predicted), entities(true)
         return cls(
             correct=len(ours & theirs),

@@ -67,7 +67,6 @@ class Units:
 
     @property
     def fingerprint(self) -> str:
-        """A sha256 of all of it."""
         digest = hashlib.sha256(self.relation.encode())
         for text in self.texts:
             digest.update(text.encode(errors="surrogatepass") + b"\0")
