@@ -74,7 +74,7 @@ def plan_study(
         study, scale, out, inputs, study.scale(scale).seeds if seeds is None else seeds
     )
     for row in study.rows:
-        for number in planner.seeds_of(row):
+        for number in range(1 if row.members and row.together == "all" else planner.seeds):
             planner.add(row, number)
     return list(planner.jobs.values())
 
@@ -106,9 +106,6 @@ class _Planner:
         self.tasks = find_tasks(self.scale.tasks, inputs.tasks)
         self.blimp = find_tasks(("blimp",), inputs.tasks).get("blimp")
         self.jobs: dict[tuple[str, int], Job] = {}
-
-    def seeds_of(self, row: Row) -> range:
-        return range(1 if row.members and row.together == "all" else self.seeds)
 
     def add(self, row: Row, seed: int) -> None:
         """The job of a run whose result is missing, or that averages more runs by now."""
