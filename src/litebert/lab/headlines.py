@@ -11,67 +11,50 @@ from litebert.lab.study import Study
 
 def headlines(rows: Sequence[RowResult]) -> list[str]:
     """The claims that these rows can be held against."""
-    by_name = {row.row.name: row for row in rows}
-    return [*_of_parameters(by_name), *_of_speed(by_name)]
+    cells = {(row.row.name, name): cell.mean for row in rows for name, cell in row.cells.items()}
 
+    def means(column: str, *names: str) -> list[float]:
+        """The column's numbers of these rows; none unless all have one."""
+        there = [cells[name, column] for name in names if (name, column) in cells]
+        return there if len(there) == len(names) else []
 
-def _of_parameters(rows: dict[str, RowResult]) -> list[str]:
-    counts = {name: row.parameters for name, row in rows.items()}
     claims = []
-    if _are_counted(rows, "bert-large", "albert-large-v2"):
-        times = counts["bert-large"] / counts["albert-large-v2"]
+    larges = ("albert-large-v2", "bert-large")
+    if smaller := means("smaller", *larges):
         claims.append(
-            f"“18 × fewer parameters than BERT-large” (albert-large): {times:.1f} × by exact count."
+            "“18 × fewer parameters than BERT-large” (albert-large): "
+            f"{smaller[0] / smaller[1]:.1f} × by exact count."
         )
-    if _are_counted(rows, "bert-base", "albert-base-v2"):
-        share = counts["albert-base-v2"] / counts["bert-base"]
+    if smaller := means("smaller", "albert-base-v2", "bert-base"):
         claims.append(
             "“About 10 % of BERT-base's parameters” (albert-base): "
-            f"{100 * share:.1f} % by exact count."
+            f"{100 * smaller[1] / smaller[0]:.1f} % by exact count."
         )
-    base = rows.get("albert-base-v2")
-    if base is not None and "saved" in base.cells:
+    for saved in means("saved", "albert-base-v2"):
         claims.append(
             "“Over 80 % saved by sharing all layers” (albert-base, E 128): "
-            f"{100 * base.cells['saved'].mean:.1f} % by exact count."
+            f"{100 * saved:.1f} % by exact count."
         )
-    names = ("bert-large", "albert-large-v2")
-    if all(name in rows and "gradient_bytes" in rows[name].cells for name in names):
-        ours, theirs = (rows[name].cells for name in reversed(names))
+    if sizes := [*means("gradient_bytes", *larges), *means("optimizer_bytes", *larges)]:
         claims.append(
             "In a data-parallel step each rank of albert-large exchanges "
-            f"{ours['gradient_bytes'].mean:,.0f} MB of gradients and keeps "
-            f"{ours['optimizer_bytes'].mean:,.0f} MB of moments; bert-large "
-            f"{theirs['gradient_bytes'].mean:,.0f} MB and {theirs['optimizer_bytes'].mean:,.0f} MB."
+            f"{sizes[0]:,.0f} MB of gradients and keeps {sizes[2]:,.0f} MB of moments; bert-large "
+            f"{sizes[1]:,.0f} MB and {sizes[3]:,.0f} MB."
         )
-    return claims
-
-
-def _are_counted(rows: dict[str, RowResult], *names: str) -> bool:
-    return all(name in rows and "smaller" in rows[name].cells for name in names)
-
-
-def _of_speed(rows: dict[str, RowResult]) -> list[str]:
-    speeds = {name: row.cells["speed"].mean for name, row in rows.items() if "speed" in row.cells}
-    claims = []
-    if "albert-large-v2" in speeds:
+    for speed in means("speed", "albert-large-v2"):
         claims.append(
-            "“1.7 × faster than BERT-large” (albert-large): "
-            f"{speeds['albert-large-v2']:.1f} × on this device."
+            f"“1.7 × faster than BERT-large” (albert-large): {speed:.1f} × on this device."
         )
-    if "albert-xxlarge-v2" in speeds:
-        speed = speeds["albert-xxlarge-v2"]
+    for speed in means("speed", "albert-xxlarge-v2"):
         verdict = "slower, as in the paper" if speed < 1 else "not slower"
         claims.append(
             f"“About 3 × slower than BERT-large” (albert-xxlarge, 0.3 ×): {speed:.2f} × on this "
             f"device, {verdict}."
         )
-    ratios = {n: row.cells["two_ranks"].mean for n, row in rows.items() if "two_ranks" in row.cells}
-    if {"bert-large", "albert-large-v2"} <= ratios.keys():
+    if ratios := means("two_ranks", *larges):
         claims.append(
-            "Two ranks train albert-large at "
-            f"{ratios['albert-large-v2']:.2f} × the speed of one, bert-large at "
-            f"{ratios['bert-large']:.2f} ×."
+            f"Two ranks train albert-large at {ratios[0]:.2f} × the speed of one, bert-large at "
+            f"{ratios[1]:.2f} ×."
         )
     return claims
 
