@@ -24,9 +24,6 @@ _STUDY_FILES = (
     "plot.png",
     "report.html",
 )
-_RUN_FILES = (RECIPE, RESULT)
-_PRETRAINED_FILES = {"metrics.jsonl": "metrics.jsonl", ENVIRONMENT: ENVIRONMENT}
-"""Of a run's pretraining, by their names in the pack."""
 _TIME = 1_577_836_800
 """Of every file in an archive, so that equal results are equal archives."""
 
@@ -85,14 +82,14 @@ def _results(folder: Path, metrics: bool) -> Iterator[tuple[str, Path]]:
             yield name, folder / name
     for result in sorted(folder.glob(f"*-seed*/{RESULT}")):
         run = result.parent
-        for name in _RUN_FILES:
+        for name in (RECIPE, RESULT):
             if (run / name).is_file():
                 yield f"{run.name}/{name}", run / name
-        for name, packed in _PRETRAINED_FILES.items():
+        for name in ("metrics.jsonl", ENVIRONMENT) if metrics else (ENVIRONMENT,):
             path = run / PRETRAINED / name
-            path = path if path.is_file() else run / packed  # of a pack that is continued
-            if path.is_file() and (metrics or name != "metrics.jsonl"):
-                yield f"{run.name}/{packed}", path
+            path = path if path.is_file() else run / name  # of a pack that is continued
+            if path.is_file():
+                yield f"{run.name}/{name}", path
 
 
 def _archive(files: dict[Path, Path]) -> bytes:

@@ -16,6 +16,7 @@ from litebert.errors import DataError
 from litebert.tasks.benchmarks.benchmark import Benchmark
 from litebert.tasks.examples import Answer, AnswerExample, TaskExample
 from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.tables.example import find_answers
 from litebert.tasks.tables.rows import read_json
 from litebert.tasks.task import Task
 
@@ -83,18 +84,13 @@ def _example(
 
 
 def _answers(question: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
+    """SQuAD's list of {text, answer_start}; None where it is not there."""
     if question.get("is_impossible"):
         return ()
     if question.get("answers") is None:
         return None
-    return _read_answers(question["answers"], context)
-
-
-def _read_answers(objects: Any, context: str) -> tuple[Answer, ...]:
-    """SQuAD's list of {text, answer_start}, each answer once and where the context has it."""
-    answers: dict[Answer, None] = {}
     try:
-        stated = [(each["text"], each.get("answer_start")) for each in objects]
+        stated = [(each["text"], each.get("answer_start")) for each in question["answers"]]
     except (KeyError, TypeError, AttributeError) as error:
         raise BadRowError(
             "the answers are not a list of objects with text and answer_start"
@@ -105,13 +101,7 @@ def _read_answers(objects: Any, context: str) -> tuple[Answer, ...]:
                 f"an answer is {shorten(text)} from {shorten(start)}, expected a text and a whole "
                 "number"
             )
-        if not text.strip():
-            continue
-        answer = Answer.find(context, text, start)
-        if answer is None:
-            raise BadRowError(f"the answer {shorten(text)} is not in the context")
-        answers[answer] = None
-    return tuple(answers)
+    return find_answers(context, [each for each in stated if each[0].strip()])
 
 
 def _group(example: TaskExample) -> tuple[str, ...]:

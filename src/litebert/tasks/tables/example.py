@@ -4,7 +4,7 @@ not."""
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from string import ascii_uppercase
 from typing import Any
@@ -130,13 +130,21 @@ def _answers(value: Any, row: Row, columns: Columns, context: str) -> tuple[Answ
         texts = [each.get("text") for each in objects]
         starts = [each.get("answer_start") for each in objects] if start is None else _listed(start)
     starts = starts if len(starts) == len(texts) else [None] * len(texts)
-    answers: dict[Answer, None] = {}
+    stated: list[tuple[str, int | None]] = []
     for text, first in zip(texts, starts, strict=True):
         if text is None or text == "":
             continue
         if not isinstance(text, str):
             raise BadRowError(f"an answer is {type(text).__name__}, expected text")
-        answer = Answer.find(context, text, None if first in (None, "") else _whole(first))
+        stated.append((text, None if first in (None, "") else _whole(first)))
+    return find_answers(context, stated)
+
+
+def find_answers(context: str, stated: Iterable[tuple[str, int | None]]) -> tuple[Answer, ...]:
+    """Answers, each once and where the context has it, by their texts and starts."""
+    answers: dict[Answer, None] = {}
+    for text, start in stated:
+        answer = Answer.find(context, text, start)
         if answer is None:
             raise BadRowError(f"the answer {shorten(text)} is not in the context")
         answers[answer] = None
