@@ -1,6 +1,6 @@
 """Questions that the paper left open."""
 
-from litebert.lab.catalog.parts import SMALL_NOTE, TASKS, encoder, scales
+from litebert.lab.catalog.parts import SMALL_NOTE, encoder, scales
 from litebert.lab.study import Row, Study
 
 BEYOND = (
@@ -13,7 +13,7 @@ BEYOND = (
             Row(name="sinusoidal", settings=encoder(positions="sinusoidal")),
             Row(name="rotary", settings=encoder(positions="rotary")),
         ),
-        scales=scales(),
+        scales=scales(tasks=()),
     ),
     Study(
         name="masking",
@@ -31,7 +31,7 @@ BEYOND = (
             ),
         ),
         control="15 %, n-grams",
-        scales=scales(cpu={"max_ngram": 3}),
+        scales=scales(cpu={"max_ngram": 3}, tasks=()),
     ),
     Study(
         name="plans",
@@ -55,7 +55,7 @@ BEYOND = (
             Row(name="adapters of rank 32", settings=encoder(adapter_rank=32)),
             Row(name="nothing shared", settings=encoder(share="none")),
         ),
-        scales=scales(cpu={"depth": None, "encoder": {"num_layers": 4}}),
+        scales=scales(cpu={"depth": None, "encoder": {"num_layers": 4}}, tasks=()),
     ),
     Study(
         name="objective",
@@ -70,7 +70,7 @@ BEYOND = (
                 at={"gpu-hour": {"tokens": 42_000_000}},
             ),
         ),
-        scales=scales(tasks=TASKS),
+        scales=scales(),
     ),
     Study(
         name="optimizer",
@@ -82,7 +82,7 @@ BEYOND = (
             Row(name="AdamW", settings={"optimizer": "adamw", "learning_rate": 1e-3}),
             Row(name="LAMB", settings={"optimizer": "lamb", "learning_rate": 2.5e-3}),
         ),
-        scales={name: scale for name, scale in scales().items() if name != "paper"},
+        scales={name: scale for name, scale in scales(tasks=()).items() if name != "paper"},
     ),
     Study(
         name="exits",
@@ -118,7 +118,7 @@ BEYOND = (
             Row(name="feed-forward shared", settings=encoder(share="ffn")),
             Row(name="nothing shared", settings=encoder(share="none")),
         ),
-        scales=scales(pairs=50, paper_tasks=()),
+        scales=scales(pairs=50, tasks=(), paper_tasks=()),
     ),
     Study(
         name="baselines",
@@ -135,7 +135,6 @@ BEYOND = (
             Row(name="GloVe-like", method="glove"),
         ),
         scales=scales(
-            tasks=TASKS,
             paper_tasks=("mnli", "sst2"),
             note=f"{SMALL_NOTE} Baselines have vectors of the same width, or the same layers, and "
             "read as many tokens. Frozen: a linear model of mean vectors.",

@@ -7,7 +7,6 @@ from litebert.lab.catalog.parts import (
     CPU_NOTE,
     MINI_NOTE,
     SMALL_NOTE,
-    TASKS,
     cells,
     encoder,
     scales,
@@ -159,7 +158,7 @@ PAPER = (
         ),
         rows=tuple(_embedding_rows()),
         control="all shared, E = H/6",
-        scales=scales(tasks=TASKS),
+        scales=scales(),
     ),
     Study(
         name="sharing",
@@ -178,7 +177,6 @@ PAPER = (
         control="E = H/6, all shared",
         scales=scales(
             cpu={"depth": None, "encoder": {"num_layers": 6}},
-            tasks=TASKS,
             cpu_note=CPU_NOTE.replace("3 layers", "6 layers"),
         ),
     ),
@@ -200,7 +198,6 @@ PAPER = (
         control="none",
         scales=scales(
             gpu=_ORDER_LENGTH | {"tokens": 200_000_000},
-            tasks=TASKS,
             note=SMALL_NOTE.replace("60 M", "200 M").replace("of 128", "of 64"),
         ),
     ),
@@ -215,7 +212,6 @@ PAPER = (
         scales=scales(
             gpu={"preset": "litebert-mini"},
             preset="albert-large-v2",
-            tasks=TASKS,
             note=f"{MINI_NOTE} {_STARTS}",
             cpu_note=f"{CPU_NOTE} {_STARTS}",
         ),
@@ -231,7 +227,6 @@ PAPER = (
         scales=scales(
             gpu={"preset": "litebert-mini"},
             preset="albert-large-v2",
-            tasks=TASKS,
             note=MINI_NOTE.replace("12 layers", "3 layers").replace(
                 "of width 256", "of 1 to 6 × 256"
             ),
@@ -261,7 +256,6 @@ PAPER = (
         ),
         scales=scales(
             preset="albert-xxlarge-v2",
-            tasks=TASKS,
             note=SMALL_NOTE.replace("262 G tokens in", "about 1 M steps of"),
             paper_note="albert-xxlarge-v2, the paper's recipe of 125,000 steps: for a cluster. The "
             "paper's rows had about 1 M steps.",
@@ -292,7 +286,6 @@ PAPER = (
         ),
         scales=scales(
             preset="bert-large",
-            tasks=TASKS,
             note="in place of bert-large and bert-xlarge: 12 unshared layers of width 384 and of "
             "width 768, pre-norm, rotary positions, 60 M tokens in sequences of 128.",
             cpu_note="in place of bert-large and bert-xlarge: 3 unshared layers of width 128 and "
@@ -311,7 +304,7 @@ PAPER = (
             Row(name="all shared", settings=encoder(share="all")),
             Row(name="nothing shared", settings=encoder(share="none")),
         ),
-        scales=scales(preset="albert-large-v2"),
+        scales=scales(preset="albert-large-v2", tasks=()),
     ),
     Study(
         name="data",
@@ -328,7 +321,6 @@ PAPER = (
             ),
         ),
         scales=scales(
-            tasks=TASKS,
             note=f"{SMALL_NOTE} Both rows read as many tokens. Their own held-out texts differ: "
             "only the columns of --text and of tasks compare.",
             cpu_note=f"{CPU_NOTE} Only the columns of --text and of tasks compare.",
@@ -360,7 +352,6 @@ PAPER = (
             gpu={"preset": "litebert-base", "learning_rate": 4e-3},
             cpu={"encoder": {"hidden_size": 256, "num_attention_heads": 8, "ffn_size": 1024}},
             preset="albert-xxlarge-v2",
-            tasks=TASKS,
             note=SMALL_NOTE.replace("small (12 layers of width 384", "base (12 or 24 of width 768"),
             cpu_note=CPU_NOTE.replace("3 layers of width 128", "3 or 6 layers of width 256"),
         ),
@@ -389,7 +380,6 @@ PAPER = (
             ),
         ),
         scales=scales(
-            tasks=TASKS,
             minutes=(2.0, 2.0, 2040.0),
             note="12 unshared layers of width 384, and 12 shared ones of width 768, pre-norm, "
             "rotary positions, both trained for 2 minutes; run one at a time.",
@@ -428,7 +418,6 @@ PAPER = (
         ),
         control="third checkpoint",
         scales=scales(
-            tasks=TASKS,
             note=SMALL_NOTE.replace("60 M tokens", "40, 60 and 80 M tokens")
             + " A checkpoint starts from the one before; ensembles average all members.",
         ),

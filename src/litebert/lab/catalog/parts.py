@@ -5,7 +5,7 @@ from typing import Any
 
 from litebert.lab.study import Scale
 
-TASKS = ("cola", "mrpc", "rte", "stsb", "sst2")
+_TASKS = ("cola", "mrpc", "rte", "stsb", "sst2")
 """Those of GLUE whose train split is small or at hand."""
 _PAPER_TASKS = ("squad1", "squad2", "mnli", "sst2", "race")
 SMALL_NOTE = (
@@ -28,7 +28,7 @@ def scales(
     *,
     gpu: Mapping[str, Any] | None = None,
     cpu: Mapping[str, Any] | None = None,
-    tasks: tuple[str, ...] = (),
+    tasks: tuple[str, ...] = _TASKS,
     paper_tasks: tuple[str, ...] = _PAPER_TASKS,
     finetune: Mapping[str, str] | None = None,
     pairs: int | None = None,
