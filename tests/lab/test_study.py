@@ -236,6 +236,13 @@ def test_a_folder_takes_more_rows_and_seeds(tmp_path: Path) -> None:
     assert open_study(tmp_path) == (study, "cpu")
 
 
+@pytest.mark.parametrize("text", ["{}", '{"study": {}}', "[]", '{"study": 3, "scale": "cpu"}'])
+def test_a_file_that_holds_no_study(tmp_path: Path, text: str) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"is no folder of a study|a study has rows"):
+        open_study(tmp_path)
+
+
 def test_only_differences_beyond_the_spread_are_marked(tmp_path: Path) -> None:
     write_results(
         tmp_path, {"2 heads": [5.0, 5.1, 5.2], "4 heads": [4.0, 4.1, 4.2], "8 heads": [5.1, 4.9, 5]}

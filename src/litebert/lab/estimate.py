@@ -104,12 +104,11 @@ def describe_costs(
                 "flops": flops,
                 "memory_bytes": study_bytes(study, scale),
             }
-            rate = stored_rate(runs / f"{study.name}-{scale}")
+            own, rate = study.scale(scale), stored_rate(runs / f"{study.name}-{scale}")
             if flops and rate is not None:
                 cost |= {"seconds": flops * rate, "timed_by": "runs"}
-            elif study.scale(scale).minutes is not None:
-                own = study.scale(scale)
-                seconds = 60 * (own.minutes or 0) * own.seeds * len(study.rows)
+            elif own.minutes is not None:
+                seconds = 60 * own.minutes * own.seeds * len(study.rows)
                 cost |= {"seconds": seconds, "timed_by": "set"}
             elif flops and probe:
                 # the paper's models would take minutes to probe on a CPU

@@ -79,11 +79,12 @@ def open_study(folder: Path) -> tuple[Study, str]:
     """The study in a folder, and its scale."""
     try:
         record = read_json(folder / STUDY)
-    except CheckpointError as error:
+        settings, scale = record["study"], record["scale"]
+    except (CheckpointError, KeyError) as error:
         raise ConfigError(
             f"{folder} is no folder of a study ({error}); litebert lab run makes one"
         ) from error
-    return read_study(record["study"]), record["scale"]
+    return read_study(settings), scale
 
 
 def write_study_file(study: Study, scale: str, out: Path) -> None:

@@ -266,7 +266,7 @@ def load_study(path: Path | str) -> Study:
 
 def read_study(data: Mapping[str, Any]) -> Study:
     """The inverse of `asdict`; an unknown field is refused with the nearest known one."""
-    settings = dict(data)
+    settings = dict(data) if isinstance(data, Mapping) else {}
     for name, kind in (("rows", list), ("scales", Mapping)):
         if not isinstance(settings.get(name), kind):
             raise ConfigError(f"a study has {name}: [[rows]] and [scales.cpu] in TOML")
