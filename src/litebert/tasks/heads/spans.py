@@ -43,7 +43,7 @@ class PlainSpan(Head):
     ) -> TaskSums:
         losses = [
             F.cross_entropy(each, columns, reduction="sum")
-            for each, columns in zip(logits, targets.unbind(1), strict=True)
+            for each, columns in zip(logits.unbind(), targets.unbind(1), strict=True)
         ]
         correct = (logits.argmax(-1) == targets.T).all(0)
         return TaskSums(loss=torch.stack(losses).sum() / 2, correct=correct.sum().float())
