@@ -70,10 +70,10 @@ def measure(study: Study, folder: Path, *, row: str, seed: int, frequent: float)
     minimal_pairs, text = _optional(folder / BLIMP), _optional(folder / TEXT)
     if minimal_pairs:
         scores["blimp"] = minimal_pairs["overall"]["accuracy"]
-        if _AGREEMENT in minimal_pairs["terms"]:
-            scores["agreement"] = minimal_pairs["terms"][_AGREEMENT]["accuracy"]
         terms = minimal_pairs["terms"].items()
         result["blimp"] = {name: each["accuracy"] for name, each in terms}
+        if _AGREEMENT in result["blimp"]:
+            scores["agreement"] = result["blimp"][_AGREEMENT]
     if text:
         scores["text_loss"] = text["scores"]["loss"]
         scores["text_accuracy"] = text["scores"]["accuracy"]

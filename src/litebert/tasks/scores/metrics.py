@@ -8,6 +8,7 @@ then, as scikit-learn does, and tables leave it out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -52,13 +53,8 @@ class LabelCounts:
         num_labels: int,
     ) -> "LabelCounts":
         """Count the labels of every resample; labels are numbers from 0."""
-        one_hot = np.eye(num_labels)
-        correct = one_hot[true] * (true == predicted)[:, None]
-        return cls(
-            correct=weights @ correct,
-            true=weights @ one_hot[true],
-            predicted=weights @ one_hot[predicted],
-        )
+        one_hot = np.eye(num_labels, dtype=bool)
+        return cls.of_sets(one_hot[true], one_hot[predicted], weights)
 
     @classmethod
     def of_sets(
@@ -128,8 +124,7 @@ def mean_squared_error(true: Numbers, predicted: Numbers, weights: Weights) -> S
     return mean((true - predicted) ** 2, weights)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TagCounts:
+class TagCounts(NamedTuple):
     """Entities and words of one text; scores are ratios of their sums."""
 
     correct: int

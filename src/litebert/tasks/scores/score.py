@@ -335,10 +335,7 @@ def _answer_measures(task: Task, examples: _Examples, predictions: _Predictions)
 def _tag_measures(task: Task, examples: _Examples, predictions: _Predictions) -> _Measures:
     pairs = zip(only(examples, TagExample), only(predictions, TagPrediction), strict=True)
     counts = [TagCounts.of(example.truth(), prediction.tags) for example, prediction in pairs]
-    correct, true, predicted, correct_words, words = (
-        np.array([getattr(each, name) for each in counts], float)
-        for name in ("correct", "true", "predicted", "correct_words", "words")
-    )
+    correct, true, predicted, correct_words, words = np.array(counts, float).T
     return {
         "f1": lambda weights: divide(2 * weights @ correct, weights @ (true + predicted)),
         "precision": lambda weights: divide(weights @ correct, weights @ predicted),
