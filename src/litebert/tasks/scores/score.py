@@ -103,13 +103,8 @@ def bootstrap(
     It tells how far another set of examples of this size might move the score, and nothing about
     another training seed. Questions about one text are drawn together: they are not independent.
     """
-    if samples < 1 or not 0 < level < 1:
-        raise ConfigError(
-            f"a bootstrap takes samples from 1 and a level between 0 and 1; got {samples} and "
-            f"{level}"
-        )
     measures = _measures(task, examples, predictions)
-    return _bootstrap(measures, examples, samples=samples, seed=seed, level=level)
+    return _bootstrap(measures, examples, samples, seed=seed, level=level)
 
 
 def bootstrap_loss(
@@ -125,7 +120,7 @@ def bootstrap_loss(
     name = task.scores[0]
     ours, theirs = (_measures(task, examples, each)[name] for each in (predictions, others))
     lost: dict[str, _Measure] = {name: lambda weights: ours(weights) - theirs(weights)}
-    return _bootstrap(lost, examples, samples=samples, seed=0, level=0.95)[name]
+    return _bootstrap(lost, examples, samples)[name]
 
 
 def intervals(
@@ -142,10 +137,10 @@ def intervals(
     far the score might be off. A proportion then has Wilson's interval for as many trials as there
     are groups of examples, every other score none.
     """
-    drawn = bootstrap(task, examples, predictions, samples=samples)
-    groups = _groups(examples)
+    measures = _measures(task, examples, predictions)
+    drawn, groups = _bootstrap(measures, examples, samples), _groups(examples)
     result = {}
-    for name, measure in _measures(task, examples, predictions).items():
+    for name, measure in measures.items():
         low, high = drawn[name]
         is_flat = high - low < _FLAT
         if isinstance(measure, _Proportion):
@@ -372,12 +367,17 @@ def _resamples(
 def _bootstrap(
     measures: _Measures,
     examples: _Examples,
-    *,
     samples: int,
-    seed: int,
-    level: float,
+    *,
+    seed: int = 0,
+    level: float = 0.95,
 ) -> dict[str, tuple[float, float]]:
     """By name the middle `level` of a measure over resamples of the examples."""
+    if samples < 1 or not 0 < level < 1:
+        raise ConfigError(
+            f"a bootstrap takes samples from 1 and a level between 0 and 1; got {samples} and "
+            f"{level}"
+        )
     values: dict[str, list[np.ndarray]] = {name: [] for name in measures}
     draw, groups = np.random.default_rng(seed), _groups(examples)
     rows = max(CELLS // len(examples), 1)
