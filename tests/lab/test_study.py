@@ -16,15 +16,14 @@ from litebert.errors import ConfigError
 from litebert.lab.catalog import STUDIES, find_study
 from litebert.lab.measure import measure
 from litebert.lab.plot import plot
-from litebert.lab.probes import layer_distances
+from litebert.lab.probes import Subject, layer_distances
 from litebert.lab.results import RowResult, collect
 from litebert.lab.run import open_study, write_study_file
 from litebert.lab.study import Row, Scale, Study, load_study, read_study, with_tokens
 from litebert.lab.table import page, table
 from litebert.model.count import count_encoder
 from litebert.model.model import Model
-from litebert.storage.checkpoint import Checkpoint
-from litebert.testing import tiny_shards
+from litebert.testing import tiny_recipe, tiny_shards
 
 TWO = Study(
     name="heads",
@@ -437,8 +436,7 @@ def test_distances_are_of_every_application(tmp_path: Path, reversible: bool) ->
     shape = {"num_layers": 2, "layers_per_group": 2, "max_positions": 16, "norm": "pre"}
     config = replace(PRESETS["tiny"], reversible=reversible, **shape)  # type: ignore[arg-type]
     model = Model(ModelConfig(encoder=config)).eval()
-    Checkpoint(model=model).save(tmp_path / "model")
-    distances = layer_distances(tmp_path / "model", shards)
+    distances = layer_distances(Subject(model, shards, tiny_recipe(), torch.device("cpu")))
     assert [len(values) for values in distances.values()] == [4, 4]
     tokens = torch.tensor(Shards.open(shards).arrays(0).tokens[: 64 * 16].astype("int64"))
     states = model.encoder.all_states(token_ids=tokens.view(64, 16))

@@ -72,15 +72,13 @@ class Subject:
 
 
 @torch.inference_mode()
-def layer_distances(
-    checkpoint: Path, data: Path, device: torch.device | str = "cpu"
-) -> dict[str, list[float]]:
+def layer_distances(subject: Subject) -> dict[str, list[float]]:
     """By application, the mean over tokens of the first shard, read in rows of up to 128 tokens."""
-    model = Checkpoint.load(checkpoint).model.eval().to(device)
+    model = subject.model
     length = min(_LENGTH, model.config.encoder.max_positions)
-    tokens = Shards.open(data).arrays(0).tokens
+    tokens = Shards.open(subject.data).arrays(0).tokens
     rows = min(_ROWS, len(tokens) // length)
-    token_ids = torch.tensor(tokens[: rows * length].astype("int64"), device=device)
+    token_ids = torch.tensor(tokens[: rows * length].astype("int64"), device=subject.device)
     distances: dict[str, list[float]] = {"l2": [], "cosine": []}
     before = model.encoder.embedding(token_ids.view(rows, length))
     for _, after in model.encoder.walk(before):
@@ -153,12 +151,13 @@ def _first_states(
     return torch.cat(states), torch.cat(labels)
 
 
-_MEASUREMENTS: dict[str, Callable[[Subject], Any]] = {
+_MEASUREMENTS: dict[str, Callable[[Subject], dict[str, Any]]] = {
     "order": _order_probes,
     "gap": lambda subject: {
         "gap": _masked_loss(subject, "heldout") - _masked_loss(subject, "train")
     },
     "rows": lambda subject: {"touched": touched_rows(subject)},
+    "distances": lambda subject: {"distances": layer_distances(subject)},
 }
 
 
@@ -168,21 +167,15 @@ def main(args: Sequence[str] | None = None) -> None:
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--device", default="auto")
-    parser.add_argument(
-        "--measure", nargs="+", choices=[*_MEASUREMENTS, "distances"], required=True
-    )
+    parser.add_argument("--measure", nargs="+", choices=list(_MEASUREMENTS), required=True)
     options = parser.parse_args(args)
     device = choose_device(options.device)
-    checkpoint = options.run / "final"
     recipe = PretrainRecipe.load(options.run / "recipe.json")
-    model = Checkpoint.load(checkpoint).model.eval().to(device)
+    model = Checkpoint.load(options.run / "final").model.eval().to(device)
     subject = Subject(model, options.data, recipe, device)
     numbers: dict[str, Any] = {}
     for name in options.measure:
-        if name == "distances":
-            numbers[name] = layer_distances(checkpoint, options.data, device)
-        else:
-            numbers |= _MEASUREMENTS[name](subject)
+        numbers |= _MEASUREMENTS[name](subject)
     write_line(to_json(numbers))
 
 
