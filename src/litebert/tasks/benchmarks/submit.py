@@ -51,23 +51,25 @@ def write_submission(
             f"there are {len(examples):,} examples of {split} and {len(predictions):,} "
             "predictions; each needs one"
         )
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    pairs = list(zip(examples, predictions, strict=True))
+    notes: tuple[str, ...] = ()
     if task.kind == "answer":
-        return _squad(task, split, examples, predictions, folder)
-    if (task.name, split) not in GLUE_FILES:
+        texts = _squad_files(task, split, pairs)
+    elif (task.name, split) in GLUE_FILES:
+        name, rows = GLUE_FILES[task.name, split]
+        lines = [f"{example.key}\t{_glue_value(prediction)}" for example, prediction in pairs]
+        texts = {name: "\n".join(["index\tprediction", *lines]) + "\n"}
+        if len(lines) != rows:
+            notes = (f"{name} has {len(lines):,} rows, GLUE's server expects {rows:,}",)
+    else:
         known = ", ".join(f"{name} {of}" for name, of in GLUE_FILES)
         raise DataError(
             f"no submission is defined for {split} of {task.name}, only for: {known}, and for SQuAD"
         )
-    name, rows = GLUE_FILES[task.name, split]
-    lines = [
-        f"{example.key}\t{_glue_value(prediction)}"
-        for example, prediction in zip(examples, predictions, strict=True)
-    ]
-    file = write_file(folder / name, "\n".join(["index\tprediction", *lines]) + "\n")
-    short = f"{name} has {len(lines):,} rows, GLUE's server expects {rows:,}"
-    return Submission(files=(file,), notes=() if len(lines) == rows else (short,))
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = tuple(write_file(folder / name, text) for name, text in texts.items())
+    return Submission(files=files, notes=notes)
 
 
 def _glue_value(prediction: Prediction) -> str:
@@ -79,31 +81,21 @@ def _glue_value(prediction: Prediction) -> str:
     return f"{min(max(prediction.value, 0.0), 5.0):.3f}"
 
 
-def _squad(
-    task: Task,
-    split: str,
-    examples: Sequence[TaskExample],
-    predictions: Sequence[Prediction],
-    folder: Path,
-) -> Submission:
+def _squad_files(
+    task: Task, split: str, pairs: Sequence[tuple[TaskExample, Prediction]]
+) -> dict[str, str]:
     """The answer by id, "" where there is none; for SQuAD 2 also how likely that is, as its
     evaluation reads it."""
     answers: dict[str, str] = {}
     nulls: dict[str, float] = {}
-    for example, prediction in zip(examples, predictions, strict=True):
+    for example, prediction in pairs:
         assert isinstance(prediction, SpanPrediction)
         answers[example.key] = prediction.best.text if prediction.best else ""
         # the score over its threshold, between 0 and 1: above a half there is no answer
         nulls[example.key] = 0.5 + 0.5 * math.tanh(
             (prediction.null_score - (prediction.null_threshold or 0.0)) / 2
         )
-    files = [
-        write_file(
-            folder / f"{task.name}-{split}.json", json.dumps(answers, ensure_ascii=False) + "\n"
-        )
-    ]
+    texts = {f"{task.name}-{split}.json": json.dumps(answers, ensure_ascii=False) + "\n"}
     if task.has_null:
-        files.append(
-            write_file(folder / f"{task.name}-{split}-no-answer.json", json.dumps(nulls) + "\n")
-        )
-    return Submission(files=tuple(files))
+        texts[f"{task.name}-{split}-no-answer.json"] = json.dumps(nulls) + "\n"
+    return texts
