@@ -32,17 +32,13 @@ def table(study: Study, rows: Sequence[RowResult], *, form: str = "markdown") ->
 
 def page(study: Study, scale: str, rows: Sequence[RowResult]) -> str:
     """table.md: headline, question, model, table and how to read it."""
-    head = [f"# {study.title}", "", *([study.question, ""] if study.question else [])]
-    source = [f"The paper's numbers: {study.source}.", ""] if study.source else []
-    return "\n".join(
-        [
-            *head,
-            *source,
-            table(study, rows),
-            *[f"- {note}" for note in footnotes(study, scale, rows)],
-            "",
-        ]
-    )
+    lines = [f"# {study.title}", ""]
+    if study.question:
+        lines += [study.question, ""]
+    if study.source:
+        lines += [f"The paper's numbers: {study.source}.", ""]
+    notes = [f"- {note}" for note in footnotes(study, scale, rows)]
+    return "\n".join([*lines, table(study, rows), *notes, ""])
 
 
 def footnotes(study: Study, scale: str, rows: Sequence[RowResult]) -> list[str]:

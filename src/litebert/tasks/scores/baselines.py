@@ -50,14 +50,14 @@ def majority(
     numbers the mean."""
     _check(task, train)
     if task.kind == "answer":
-        return list(_frequent_answers(task, only(train, AnswerExample), only(dev, AnswerExample)))
+        return _frequent_answers(task, only(train, AnswerExample), only(dev, AnswerExample))
     if task.kind == "regress":
         mean = float(np.mean([example.number() for example in only(train, TextExample)]))
         return [NumberPrediction(value=mean) for _ in dev]
     if task.head == "multilabel":
-        return list(_frequent_labels(task, only(train, TextExample), len(dev)))
+        return _frequent_labels(task, only(train, TextExample), len(dev))
     if task.kind == "choose":
-        return list(_frequent_options(only(train, ChoiceExample), only(dev, ChoiceExample)))
+        return _frequent_options(only(train, ChoiceExample), only(dev, ChoiceExample))
     if task.kind == "tag":
         tags = Counter(tag for example in only(train, TagExample) for tag in example.truth())
         tag, count = _most_common(tags)
@@ -84,11 +84,9 @@ def bag_of_words(
     if task.kind == "choose":
         return [_choose_by_overlap(example) for example in only(dev, ChoiceExample)]
     if task.kind == "answer":
-        return list(
-            _overlapping_answers(task, only(train, AnswerExample), only(dev, AnswerExample))
-        )
+        return _overlapping_answers(task, only(train, AnswerExample), only(dev, AnswerExample))
     if task.kind == "tag":
-        return list(_tags_of_words(only(train, TagExample), only(dev, TagExample)))
+        return _tags_of_words(only(train, TagExample), only(dev, TagExample))
     from litebert.tasks.scores import linear  # imports torch
 
     texts = only(train, TextExample)
@@ -145,9 +143,7 @@ def word_features(example: TextExample) -> dict[str, float]:
     }
 
 
-def _frequent_labels(
-    task: Task, train: Sequence[TextExample], count: int
-) -> list[MultiLabelPrediction]:
+def _frequent_labels(task: Task, train: Sequence[TextExample], count: int) -> list[Prediction]:
     """Every label that at least half of train has; the most frequent one where there is none."""
     counts = Counter(label for example in train for label in example.labels())
     shares = {label: counts[label] / len(train) for label in task.labels}
@@ -159,9 +155,9 @@ def _frequent_labels(
 
 def _frequent_options(
     train: Sequence[ChoiceExample], dev: Sequence[ChoiceExample]
-) -> list[ChoicePrediction]:
+) -> list[Prediction]:
     counts = Counter(example.truth() for example in train)
-    predictions = []
+    predictions = list[Prediction]()
     for example in dev:
         shares = np.array([counts[number] for number in range(len(example.options))]) + 1e-9
         probabilities = tuple((shares / shares.sum()).tolist())
@@ -173,13 +169,13 @@ def _frequent_options(
 
 def _frequent_answers(
     task: Task, train: Sequence[AnswerExample], dev: Sequence[AnswerExample]
-) -> list[SpanPrediction]:
+) -> list[Prediction]:
     """No answer where there may be none; else the most frequent answer of train that this context
     has, or its first word."""
     counts = Counter(answer.text for example in train for answer in example.truth())
     frequent = [text for text, _ in counts.most_common(_FREQUENT)]
     threshold = 0.0 if task.has_null else None
-    predictions = []
+    predictions = list[Prediction]()
     for example in dev:
         word = _TOKEN.search(example.context)
         text = next((text for text in frequent if text in example.context), word[0] if word else "")
@@ -191,15 +187,16 @@ def _frequent_answers(
 
 def _overlapping_answers(
     task: Task, train: Sequence[AnswerExample], dev: Sequence[AnswerExample]
-) -> list[SpanPrediction]:
+) -> list[Prediction]:
     """Answers by overlap, with the null threshold that is best on train."""
     predictions = list(map(_answer_by_overlap, dev))
     if not task.has_null:
-        return predictions
-    return at_threshold(predictions, best_threshold(train, list(map(_answer_by_overlap, train))))
+        return [*predictions]
+    threshold = best_threshold(train, list(map(_answer_by_overlap, train)))
+    return [*at_threshold(predictions, threshold)]
 
 
-def _tags_of_words(train: Sequence[TagExample], dev: Sequence[TagExample]) -> list[TagPrediction]:
+def _tags_of_words(train: Sequence[TagExample], dev: Sequence[TagExample]) -> list[Prediction]:
     """A word that train does not have gets the tag most frequent among words that occur once."""
     seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for example in train:
@@ -207,7 +204,7 @@ def _tags_of_words(train: Sequence[TagExample], dev: Sequence[TagExample]) -> li
             seen[word][tag] += 1
     rare = sum((counts for counts in seen.values() if counts.total() == 1), Counter[str]())
     unknown = rare or sum(seen.values(), Counter[str]())
-    predictions = []
+    predictions = list[Prediction]()
     for example in dev:
         counts = [seen.get(word, unknown) for word in example.words]
         best = [_most_common(each) for each in counts]
