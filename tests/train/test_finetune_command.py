@@ -14,6 +14,7 @@ import torch
 from litebert import cli
 from litebert.config import ModelConfig
 from litebert.convert.folder import convert_folder
+from litebert.errors import ConfigError
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.examples import (
@@ -26,6 +27,7 @@ from litebert.tasks.examples import (
 from litebert.tasks.registry import BENCHMARKS, OWN
 from litebert.testing import tiny_task
 from litebert.train.finetune.prepare import unknown_tokens
+from litebert.train.finetune.seeds import run_finetuning
 from tests.helpers.finetuning import source
 from tests.helpers.launch import finish, start_command, state, wait_for_step
 
@@ -526,3 +528,17 @@ def test_many_unknown_tokens_are_named(model: Path, example: TaskExample) -> Non
     known = TextExample(key="0", first="the sailor sails home")
     assert unknown_tokens([known] * 1200, tokenizer) == []
     assert unknown_tokens([], tokenizer) == []
+
+
+def test_one_of_several_ranks_says_the_notes(
+    model: Path,
+    rte: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for rank, count in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(ConfigError, match="batch_size is a whole number from 1"):
+            run_finetuning("rte", model, rte, tmp_path / "run", settings={"batch_size": 0})
+        assert capsys.readouterr().err.count("note: the paper starts rte") == count

@@ -191,10 +191,8 @@ class Recipe(ABC):
         settings = data.get("recipe", data) if isinstance(data, dict) else data
         if not isinstance(settings, dict):
             raise ConfigError(f"{path} holds no recipe; {wanted}")
-        optimizer = settings.get("optimizer")
-        names = {*settings, *(optimizer if isinstance(optimizer, dict) else ())}
-        overrides = settings.get("overrides")
-        names |= {*(overrides if isinstance(overrides, dict) else ())}
+        inner = [settings.get(name) for name in ("optimizer", "overrides")]
+        names = {*settings}.union(*(each for each in inner if isinstance(each, dict)))
         renamed = [
             f"{old} is now {new}"
             for old, new in (RENAMED | RENAMED_ENCODER).items()

@@ -21,7 +21,7 @@ from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of, unk
 from litebert.train.finetune.run import Finetuning, result_of
 from litebert.train.folder import RunFolder, read_record, stored_threads
 from litebert.train.run import RunResult, Say, to_stderr
-from litebert.train.runtime import Place, Runtime
+from litebert.train.runtime import Place, Runtime, is_main_rank
 
 
 def run_finetuning(
@@ -50,7 +50,7 @@ def run_finetuning(
     source, loading_notes = load_checkpoint(model, unverified=unverified)
     unknown = unknown_tokens(examples.splits.get("train", ()), tokenizer_of(source, model))
     notes = (*examples.notes, *loading_notes, *_advice(examples.task.name, source), *unknown)
-    for note in notes if progress else ():
+    for note in notes if progress and is_main_rank() else ():
         to_stderr(f"note: {note}")
     changes = dict(settings or {})
     if recipe is None:
@@ -105,12 +105,12 @@ def train_seeds(
     out = Path(out)
     if RunFolder(out).recipe.exists():
         raise ConfigError(f"{out} holds a run of one seed; choose another --out for several")
+    say = say if runtime.is_main else lambda message: None
     results: list[dict[str, Any]] = []
     diverged: DivergedError | None = None
     for number in range(seeds):
         folder, seed = out / f"seed-{number}", recipe.seed + number
-        if runtime.is_main:
-            say(f"seed {seed}, {number + 1} of {seeds}")
+        say(f"seed {seed}, {number + 1} of {seeds}")
         run = Finetuning(replace(recipe, seed=seed), prepared, source, runtime, say=say)
         try:
             result = run.train(folder, tensorboard=tensorboard, progress=progress)
