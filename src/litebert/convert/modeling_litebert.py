@@ -547,29 +547,19 @@ class LitebertForMultipleChoice(ModelWithHead):
     def width(self, config: LitebertConfig) -> int:
         return 1
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        return_dict: bool | None = None,
-        **options: Any,
-    ) -> Any:
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": options.pop("position_ids", None),
-            "inputs_embeds": options.pop("inputs_embeds", None),
-        }
-        inputs = {name: tensor for name, tensor in inputs.items() if tensor is not None}
-        questions, choices = next(iter(inputs.values())).shape[:2]
-        flat = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
-        encoded = self.encode(**flat, **options)
-        logits = self.logits(encoded).view(questions, choices)
-        loss = None if labels is None else self.loss(logits, labels)
-        return self.result(self.output_class, encoded, return_dict, loss=loss, logits=logits)
+    def encode(self, *inputs: Any, **options: Any) -> BaseModelOutputWithPooling:
+        """Pooled states of (questions, options)."""
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        options = dict(zip(names, inputs, strict=True)) | options
+        tensors = {name: each for name, each in options.items() if isinstance(each, Tensor)}
+        flat = {name: tensor.flatten(0, 1) for name, tensor in tensors.items()}
+        encoded = super().encode(**options | flat)
+        shape = next(iter(tensors.values())).shape[:2]
+        encoded.pooler_output = encoded.pooler_output.unflatten(0, shape)
+        return encoded
+
+    def logits(self, encoded: BaseModelOutputWithPooling) -> Tensor:
+        return super().logits(encoded).flatten(1)
 
 
 class JointSpanHead(nn.Module):
