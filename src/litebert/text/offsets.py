@@ -68,7 +68,7 @@ class Aligner:
             self._processor.Normalize(cleaned) == self._prefix + cleaned.replace(" ", SPACE)
         )
 
-    def align(self, raw: str) -> _Aligned:
+    def _align(self, raw: str) -> _Aligned:
         """Clean one text and map it back to the raw text."""
         cleaned = clean(raw, self._rules)
         if not cleaned:
@@ -94,7 +94,7 @@ class Aligner:
         self, texts: Sequence[str], ids: Ids, bounds: Bounds
     ) -> list[Int[np.ndarray, "_tokens 2"]]:
         """The (start, end) of every token; text i has ids[bounds[i] : bounds[i + 1]]."""
-        aligned = [self.align(text) for text in texts]
+        aligned = [self._align(text) for text in texts]
         sizes = np.array([text.size for text in aligned])
         lengths = self._lengths[ids]
         self._measure_unknowns(aligned, ids, lengths, bounds)
