@@ -173,10 +173,16 @@ def _whitespace() -> str:
 def _character_class(codes: Iterable[int]) -> str:
     """A regular expression for these characters, as ranges: [0x61, 0x62, 0x64] ->
     "[\\x{61}-\\x{62}\\x{64}-\\x{64}]"."""
+    ranges = (f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in code_ranges(codes))
+    return "[" + "".join(ranges) + "]"
+
+
+def code_ranges(codes: Iterable[int]) -> list[list[int]]:
+    """The first and last of consecutive codes: [1, 2, 4] -> [[1, 2], [4, 4]]."""
     ranges: list[list[int]] = []
     for code in codes:
         if ranges and code == ranges[-1][1] + 1:
             ranges[-1][1] = code
         else:
             ranges.append([code, code])
-    return "[" + "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges) + "]"
+    return ranges

@@ -79,7 +79,7 @@ def width(char: str, rules: TextRules) -> int:
     if rules.lowers_dotless:
         char = _lower_turkic(char)
     if not (rules.keep_accents or char.isascii()):
-        char = _without_marks(char).decode()
+        char = without_marks(char)
     return len(char.lower() if rules.lowercase else char)
 
 
@@ -150,11 +150,15 @@ def _encode(text: str, handler: str) -> bytes:
     return b"".join([chunk.encode("ascii", handler) for chunk in chunks])
 
 
+def without_marks(text: str) -> str:
+    """Compatibility forms decomposed, combining marks dropped: without_marks("Çﬁ") -> "Cfi"."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join([char for char in decomposed if not unicodedata.combining(char)])
+
+
 @lru_cache(maxsize=1 << 13)
 def _without_marks(run: str) -> bytes:
-    decomposed = unicodedata.normalize("NFKD", run)
-    letters = "".join([char for char in decomposed if not unicodedata.combining(char)])
-    return letters.translate(_SURROGATES).encode()
+    return without_marks(run).translate(_SURROGATES).encode()
 
 
 @lru_cache(maxsize=1 << 13)

@@ -7,12 +7,12 @@ no version changes, are left out. Σ alone depends on its neighbors: it becomes 
 (Unicode 3.13, Final_Sigma), which the two character classes decide.
 """
 
-import unicodedata
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from litebert.text.normalize import TextRules
+from litebert.text.huggingface import code_ranges
+from litebert.text.normalize import TextRules, without_marks
 
 _HANGUL = range(0xAC00, 0xD7A4)
 _SURROGATES = range(0xD800, 0xE000)
@@ -28,17 +28,12 @@ _ONE_TO_ONE = _CHARACTERS.replace(_TWO_LOWERED, "")
 def cleanup_tables(rules: TextRules) -> dict[str, Any]:
     """JSON values: `decomposed` and `lowered` by character, and `cased` and `ignorable`, each the
     inside of a character class of a regular expression."""
-    decomposed = {} if rules.keep_accents else _changes(_without_marks)
+    decomposed = {} if rules.keep_accents else _changes(without_marks)
     if not rules.lowercase:
         return {"decomposed": decomposed, "lowered": {}, "cased": "", "ignorable": ""}
     cased, ignorable = _sigma_classes()
     lowered = {char: low for char, low in _changes(str.lower).items() if char != "Σ"}
     return {"decomposed": decomposed, "lowered": lowered, "cased": cased, "ignorable": ignorable}
-
-
-def _without_marks(char: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", char)
-    return "".join(each for each in decomposed if not unicodedata.combining(each))
 
 
 @cache
@@ -74,10 +69,7 @@ def _sigma_classes() -> tuple[str, str]:
 
 def _class(codes: list[int]) -> str:
     """[65, 66, 67, 97] -> "\\\\u{41}-\\\\u{43}\\\\u{61}"."""
-    parts, start = [], 0
-    for at in range(1, len(codes) + 1):
-        if at == len(codes) or codes[at] != codes[at - 1] + 1:
-            first, last = codes[start], codes[at - 1]
-            parts.append(f"\\u{{{first:x}}}" + (f"-\\u{{{last:x}}}" if last > first else ""))
-            start = at
-    return "".join(parts)
+    return "".join(
+        f"\\u{{{first:x}}}" + (f"-\\u{{{last:x}}}" if last > first else "")
+        for first, last in code_ranges(codes)
+    )
