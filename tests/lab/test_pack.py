@@ -66,6 +66,8 @@ def test_a_folder_for_the_repository(study: Path, tmp_path: Path) -> None:
 def test_what_is_no_study_and_no_pack_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no folder of a study"):
         pack_studies([tmp_path], tmp_path / "a.tar.gz")
+    with pytest.raises(DataError, match=r"none.tar.gz cannot be unpacked: No such file"):
+        unpack_studies(tmp_path / "none.tar.gz", tmp_path)
     (tmp_path / "b.tar.gz").write_bytes(b"nothing")
     with pytest.raises(DataError, match="cannot be unpacked"):
         unpack_studies(tmp_path / "b.tar.gz", tmp_path)

@@ -68,7 +68,8 @@ def unpack_studies(archive: Path, out: Path) -> list[Path]:
                 written.append(name)
             return written
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise DataError(f"{archive} cannot be unpacked: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{archive} cannot be unpacked: {reason}") from error
 
 
 def _is_archive(out: Path) -> bool:
