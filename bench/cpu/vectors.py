@@ -31,7 +31,7 @@ from litebert.infer.predictor import Predictor, load
 from litebert.tasks.examples import TextExample
 from litebert.tasks.predictions import NumberPrediction
 from litebert.tasks.scores.score import score
-from litebert.tasks.scores.similarity import SIMILARITY, cosines
+from litebert.tasks.scores.vectors import SIMILARITY, cosines
 from litebert.tasks.tables.pairs import open_scored_pairs
 
 GRAPHS = {

@@ -23,8 +23,8 @@ from bench.common.results import begin, publish
 from bench.common.tables import markdown
 from litebert.infer.predictor import Predictor, load
 from litebert.infer.vector_scores import score_retrieval, score_similarity
-from litebert.tasks.scores.retrieval import words
-from litebert.tasks.scores.similarity import score_similarity as score_vectors
+from litebert.tasks.scores.vectors import score_similarity as score_vectors
+from litebert.tasks.scores.vectors import words
 from litebert.tasks.tables.pairs import open_scored_pairs
 
 

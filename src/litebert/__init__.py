@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         TagPrediction,
     )
     from litebert.tasks.scores.evaluation import Evaluation
-    from litebert.tasks.scores.similarity import SimilarityScores
+    from litebert.tasks.scores.vectors import SimilarityScores
     from litebert.tasks.tables.columns import TableOptions
     from litebert.text.tokenizer import Tokenizer
 
@@ -119,7 +119,7 @@ _MODULES = {
         "TagPrediction",
     ),
     "litebert.tasks.scores.evaluation": ("Evaluation",),
-    "litebert.tasks.scores.similarity": ("SimilarityScores",),
+    "litebert.tasks.scores.vectors": ("SimilarityScores",),
     "litebert.tasks.tables.columns": ("TableOptions",),
     "litebert.text.tokenizer": ("Tokenizer",),
 }

@@ -22,7 +22,7 @@ from litebert.recipes.pretrain import shape_settings
 from litebert.storage.checkpoint import read_config
 from litebert.tasks.registry import TableOptions
 from litebert.tasks.scores.evaluation import Evaluation
-from litebert.tasks.scores.similarity import SimilarityScores
+from litebert.tasks.scores.vectors import SimilarityScores
 from litebert.train import run
 from litebert.train.evaluate import run_evaluation
 from litebert.train.finetune.embed_run import run_embed_finetuning

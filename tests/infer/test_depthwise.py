@@ -173,7 +173,7 @@ def test_rows_leave_where_they_leave_in_a_direct_call(
     tmp_path: Path, head: Any, exits: str, encoder: dict[str, Any], criterion: Any, engine: str
 ) -> None:
     from litebert.tasks.encode.encode import encode
-    from litebert.tasks.heads.exits import depth_logits
+    from litebert.tasks.heads.heads import depth_logits
     from litebert.tasks.task import TaskCard
 
     checkpoint = checkpoint_of(tmp_path, head, exits, **encoder)

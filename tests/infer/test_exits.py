@@ -19,7 +19,7 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.decode.exits import ExitRule, exit_depths
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.examples import TextExample
-from litebert.tasks.heads.exits import depth_logits
+from litebert.tasks.heads.heads import depth_logits
 from litebert.tasks.task import Task, TaskCard
 from tests.helpers.models import LABELS, texts
 from tests.infer.test_export import model_of

@@ -16,8 +16,7 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.count import count_model
 from litebert.model.model import Model
 from litebert.tasks.encode.encode import encode
-from litebert.tasks.heads.exits import decoded, depth_logits, exit_losses
-from litebert.tasks.heads.heads import predict
+from litebert.tasks.heads.heads import decoded, depth_logits, exit_losses, predict
 from litebert.text.tokenizer import Tokenizer
 from tests.helpers.task_examples import made_card, made_examples, made_model
 

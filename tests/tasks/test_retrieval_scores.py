@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from litebert.tasks.scores.retrieval import (
+from litebert.tasks.scores.vectors import (
     WordIndex,
     interval,
     ndcg,

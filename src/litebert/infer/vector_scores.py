@@ -14,9 +14,8 @@ from litebert.checks import list_names, shorten
 from litebert.config import Pooling
 from litebert.errors import ConfigError, DataError
 from litebert.infer.predictor import Predictor
-from litebert.tasks.scores.retrieval import DEPTH, MEASURES, WordIndex, interval
-from litebert.tasks.scores.similarity import SimilarityScores
-from litebert.tasks.scores.similarity import score_similarity as score_vectors
+from litebert.tasks.scores.vectors import DEPTH, MEASURES, SimilarityScores, WordIndex, interval
+from litebert.tasks.scores.vectors import score_similarity as score_vectors
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.pairs import open_scored_pairs
 from litebert.tasks.tables.rows import read_rows

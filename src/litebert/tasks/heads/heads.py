@@ -1,5 +1,5 @@
-"""The table of heads, and what is done with it: losses of a batch, predictions for examples, and
-averages of predictions over models.
+"""The table of heads, and what is done with it: losses of a batch, after the last layer or over all
+depths that have exits; predictions for examples, and averages of predictions over models.
 
 Predictions are computed in batches of at most `batch_tokens` padded tokens whose units have like
 lengths; on a GPU in bfloat16 rows are packed and nothing is padded. Neither changes a prediction.
@@ -22,11 +22,11 @@ from litebert.model.batch import DeviceBatch
 from litebert.model.layers import States
 from litebert.model.model import Model
 from litebert.packing import HostBatch, budget_batches, length_bucket
-from litebert.tasks.decode.decode import Query, decode
+from litebert.tasks.decode.decode import Outputs, Query, decode
 from litebert.tasks.encode.encode import encode
 from litebert.tasks.encode.inputs import Inputs
 from litebert.tasks.examples import TaskExample
-from litebert.tasks.heads.head import Head, TaskSums
+from litebert.tasks.heads.head import Head, TaskSums, to_numpy, without_padding
 from litebert.tasks.heads.labels import Choose, Classify, MultiLabel, Regress, Tag
 from litebert.tasks.heads.spans import JointSpan, PlainSpan
 from litebert.tasks.predictions import Prediction
@@ -51,6 +51,44 @@ def task_losses(model: Model, batch: DeviceBatch, class_weights: Tensor | None =
     assert batch.head is not None
     targets, states = targets_of(batch), task_states(model, batch)
     return HEADS[batch.head].loss(model, batch, states, targets, class_weights)
+
+
+def exit_losses(
+    model: Model,
+    batch: DeviceBatch,
+    class_weights: Tensor | None = None,
+    *,
+    distillation: float,
+    temperature: float,
+) -> TaskSums:
+    """The loss over all depths, which is PABEE's (Zhou et al. 2020): each depth weighs as much as
+    it is deep, so that the last counts most. Every earlier depth also learns from the answer of the
+    last, which learns from the targets alone.
+
+    Σ k (loss_k + distillation · divergence_k) / Σ k over the depths k; the last has no divergence.
+    `correct` is the last depth's.
+    """
+    assert batch.head is not None
+    targets = targets_of(batch)
+    head, logits = HEADS[batch.head], exit_logits(model, batch)
+    teacher, last = logits[-1].detach(), len(logits)
+    full = head.sums(batch, logits[-1], targets, class_weights)
+    total = last * full.loss
+    for depth, each in enumerate(logits[:-1], start=1):
+        loss = head.sums(batch, each, targets, class_weights).loss
+        apart = without_padding(batch, head.divergence(each, teacher, temperature)).sum()
+        total = total + depth * (loss + distillation * apart)
+    return TaskSums(loss=total / (last * (last + 1) // 2), correct=full.correct)
+
+
+def exit_logits(model: Model, batch: DeviceBatch) -> list[Float[Tensor, "rows outputs"]]:
+    """The logits of every depth, in float32."""
+    assert batch.head is not None
+    states = batch.exit_states(model.encoder)
+    return [
+        model.exit_logits(batch.head, depth, each.flatten(0, 1)[:, None]).float()
+        for depth, each in enumerate(states, start=1)
+    ]
 
 
 def targets_of(batch: DeviceBatch) -> Tensor:
@@ -134,6 +172,42 @@ def label_logits(
     for units, _, outputs in computed:
         rows[units] = outputs.logits
     return rows
+
+
+def depth_logits(
+    model: Model,
+    inputs: Inputs,
+    *,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+) -> Float[np.ndarray, "depths units outputs"]:
+    """The logits of every depth for encoded examples."""
+    head = model.config.heads[0]
+    shape = (len(model.encoder.plan), len(inputs), len(head.labels) or 1)
+    rows = np.zeros(shape, np.float32)
+    computed = run_batches(
+        model,
+        inputs,
+        exit_logits,
+        lambda batch, logits: to_numpy(torch.stack(logits)),
+        device=device,
+        batch_tokens=batch_tokens,
+    )
+    for units, _, logits in computed:
+        rows[:, units] = logits
+    return rows
+
+
+def decoded(
+    card: TaskCard,
+    inputs: Inputs,
+    examples: Sequence[TaskExample],
+    logits: Float[np.ndarray, "units outputs"],
+) -> list[Prediction]:
+    """The predictions that logits stand for."""
+    batch = HostBatch(arrays={}, longest=0, most_needed=1, head=card.task.head)
+    batches = [(np.arange(len(inputs)), batch, Outputs(logits=logits))]
+    return decode(Query(card=card, inputs=inputs, examples=examples, batches=batches))
 
 
 def run_batches(

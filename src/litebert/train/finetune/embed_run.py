@@ -24,7 +24,7 @@ from litebert.recipes.embed import EmbedRecipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TextExample
-from litebert.tasks.scores.similarity import score_similarity
+from litebert.tasks.scores.vectors import score_similarity
 from litebert.tasks.tables.columns import TableOptions
 from litebert.tasks.tables.pairs import (
     EmbedData,

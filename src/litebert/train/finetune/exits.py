@@ -16,7 +16,7 @@ from litebert.tasks.decode.exits import (
     grids,
     tolerance_of,
 )
-from litebert.tasks.heads.exits import decoded
+from litebert.tasks.heads.heads import decoded
 from litebert.tasks.scores.score import bootstrap_loss, score
 from litebert.tasks.task import TaskCard
 from litebert.train.finetune.prepare import EncodedSplit

@@ -21,9 +21,8 @@ from litebert.packing import HostBatch
 from litebert.recipes import FinetuneRecipe, OptimizerSpec
 from litebert.recipes.pretrain import Compile
 from litebert.tasks.encode.inputs import Inputs, TaskBatch, epoch_batches
-from litebert.tasks.heads.exits import exit_losses
 from litebert.tasks.heads.head import TaskSums
-from litebert.tasks.heads.heads import task_losses
+from litebert.tasks.heads.heads import exit_losses, task_losses
 from litebert.train.learner import examples_named
 from litebert.train.runtime import Runtime
 

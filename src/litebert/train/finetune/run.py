@@ -18,9 +18,8 @@ from litebert.optim.groups import make_optimizer
 from litebert.recipes import FinetuneRecipe
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.encode.inputs import TaskBatch
-from litebert.tasks.heads.exits import depth_logits
 from litebert.tasks.heads.head import TaskSums
-from litebert.tasks.heads.heads import label_logits, predict_inputs
+from litebert.tasks.heads.heads import depth_logits, label_logits, predict_inputs
 from litebert.tasks.predictions import save_predictions
 from litebert.tasks.scores.calibration import Calibration, fit_temperature
 from litebert.tasks.scores.score import score
