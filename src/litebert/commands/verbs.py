@@ -380,7 +380,7 @@ def _read_texts(texts: Sequence[str]) -> list[str]:
         raise ConfigError(
             "no text was given; write it behind the command, or send lines to standard input"
         )
-    # Only a line feed ends a line, as in files (tasks/tables/lines.py): other line separators are
+    # Only a line feed ends a line, as in files (tasks/tables/rows.py): other line separators are
     # part of texts.
     lines = [line.removesuffix("\r") for line in _read_input().split("\n") if line.strip()]
     if not lines:
