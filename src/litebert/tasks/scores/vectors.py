@@ -37,6 +37,7 @@ class SimilarityScores:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
+        """For --json."""
         return asdict(self)
 
 
