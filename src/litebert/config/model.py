@@ -66,6 +66,7 @@ class HeadConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` reads them back."""
         data = asdict(self) | {"labels": list(self.labels)}
         # earlier versions do not know exits, and need not where there are none
         return {name: value for name, value in data.items() if (name, value) != ("exits", "none")}
@@ -97,6 +98,7 @@ class GeneratorConfig:
         check_choices(self)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` reads them back."""
         return {"encoder": self.encoder.to_dict(), "tie": self.tie}
 
     @classmethod
@@ -205,6 +207,7 @@ class ModelConfig:
         return self if self.generator is None else ModelConfig(encoder=self.encoder)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` reads them back."""
         generator = {} if self.generator is None else {"generator": self.generator.to_dict()}
         heads = [head.to_dict() for head in self.heads]
         return {"encoder": self.encoder.to_dict(), "heads": heads} | generator
