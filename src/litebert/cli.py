@@ -19,7 +19,7 @@ from typing import Any
 from litebert import __version__
 from litebert.checks import clip, shorten
 from litebert.errors import LitebertError
-from litebert.terminal import write_line
+from litebert.terminal import write_stderr
 
 _INTERRUPTED = 75
 
@@ -134,14 +134,14 @@ def run(args: list[str]) -> int:
     try:
         _call(name, rest)
     except LitebertError as error:
-        write_line(f"litebert {name}: {_clipped(str(error), args)}", file=sys.stderr)
+        write_stderr(f"litebert {name}: {_clipped(str(error), args)}")
         return error.exit_code
     except KeyboardInterrupt:
-        write_line(f"litebert {name}: interrupted; the same command again resumes", file=sys.stderr)
+        write_stderr(f"litebert {name}: interrupted; the same command again resumes")
         return _INTERRUPTED
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            write_line(f"litebert {name}: {_too_long(error.filename)}", file=sys.stderr)
+            write_stderr(f"litebert {name}: {_too_long(error.filename)}")
             return 2
         if not isinstance(error, BrokenPipeError):
             raise
@@ -217,13 +217,12 @@ def _unknown_command(args: list[str]) -> int:
     name = args[0]
     family = [command for command in COMMANDS if command.split()[0] == name]
     if family:
-        write_line(f"litebert {name}: choose one of: {', '.join(family)}", file=sys.stderr)
+        write_stderr(f"litebert {name}: choose one of: {', '.join(family)}")
     else:
         close = difflib.get_close_matches(name, [command.split()[0] for command in COMMANDS], n=1)
         meant = f"did you mean {shorten(close[0])}? " if close else ""
-        write_line(
-            f"litebert: there is no command {shorten(name)}; {meant}litebert --help lists them",
-            file=sys.stderr,
+        write_stderr(
+            f"litebert: there is no command {shorten(name)}; {meant}litebert --help lists them"
         )
     return 2
 

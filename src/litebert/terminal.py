@@ -30,6 +30,10 @@ def write_line(text: str, *, file: TextIO | None = None) -> None:
     print(escape(text) if stream.isatty() else text, file=stream)
 
 
+def write_stderr(text: str) -> None:
+    write_line(text, file=sys.stderr)
+
+
 class Progress:
     """A line on stderr every few seconds: of the seconds so far, and of what is reported."""
 
@@ -41,4 +45,4 @@ class Progress:
         now = time.monotonic()
         if now - self._printed >= self._every:
             self._printed = now
-            write_line(self._line(now - self._began, done), file=sys.stderr)
+            write_stderr(self._line(now - self._began, done))

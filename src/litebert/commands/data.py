@@ -2,7 +2,6 @@
 shards in, some examples as a person reads them out."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from litebert.data.stream import Stream
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes.pretrain import Order
-from litebert.terminal import Progress, escape, write_line
+from litebert.terminal import Progress, escape, write_line, write_stderr
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -169,7 +168,7 @@ def _summary(report: BuildReport) -> dict[str, Any]:
 
 
 def _note(text: str) -> None:
-    write_line(f"litebert data build: {text}", file=sys.stderr)
+    write_stderr(f"litebert data build: {text}")
 
 
 def _print_summary(facts: dict[str, Any]) -> None:

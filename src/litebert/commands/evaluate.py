@@ -1,7 +1,6 @@
 """litebert evaluate: a fine-tuned model and a task's files in; official scores, intervals, slices
 and worst examples out. litebert ensemble: the same for several models, averaged."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from litebert.files import check_own, open_atomic, to_json
 from litebert.infer.verbs import EngineChoice
 from litebert.tasks.decode.exits import Criterion
 from litebert.tasks.tables.columns import TableOptions
-from litebert.terminal import write_line
+from litebert.terminal import write_line, write_stderr
 
 if TYPE_CHECKING:
     from litebert.infer.exit_scores import ExitScores
@@ -163,7 +162,7 @@ def evaluate(
         best = f"{facts['best_threshold']:.4g} would give f1 {100 * facts['best_f1']:.1f}"
         write_line(f"threshold for no answer, {used}; the best for this split, {best}")
     for path in [*([out] if out else []), *facts.get("submission", [])]:
-        write_line(f"written: {path}", file=sys.stderr)
+        write_stderr(f"written: {path}")
 
 
 def ensemble(
@@ -250,7 +249,7 @@ def ensemble(
     print_scores(loaded.task, rows, {list(rows)[-3 if everyone else -2]: evaluation.intervals})
     write_line(f"members: {', '.join(names)}")
     for path in written:
-        write_line(f"written: {path}", file=sys.stderr)
+        write_stderr(f"written: {path}")
 
 
 def _is_exported(model: str, engine: EngineChoice) -> bool:
@@ -282,7 +281,7 @@ def _score_exits(
         )
         with _writing(curve), open_atomic(curve) as file:
             file.write(to_json(curves(many), indent=2).encode() + b"\n")
-        write_line(f"written: {curve}", file=sys.stderr)
+        write_stderr(f"written: {curve}")
     return scores
 
 

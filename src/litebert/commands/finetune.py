@@ -1,7 +1,6 @@
 """litebert finetune, finetune embed: a pretrained model and a task's files, or related texts, in; a
 run folder with metrics, predictions and a checkpoint out."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ from litebert.commands.marks import (
 from litebert.files import to_json
 from litebert.recipes import EmbedRecipe, FinetuneRecipe
 from litebert.tasks.tables.columns import TableOptions
-from litebert.terminal import write_line
+from litebert.terminal import write_line, write_stderr
 
 _BY_TASK = frozenset(
     {"steps", "batch_size", "max_length", "encoder_dropout", "learning_rate", "warmup"}
@@ -199,9 +198,8 @@ def embed(
     for name, value in result.scores.items():
         write_line(f"{name:<20}{100 * value:>7.1f}")
     scored = "scores on dev" if result.scores else "no dev was given, so the last weights are saved"
-    write_line(
-        f"{scored}; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}",
-        file=sys.stderr,
+    write_stderr(
+        f"{scored}; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}"
     )
 
 
@@ -228,20 +226,15 @@ def _print_scores(result: dict[str, Any], out: Path) -> None:
             f"most {each['bound']:.2%} with 95 % confidence"
         )
     if "depth_scores" in result and not result["exits"]:
-        write_line(
+        write_stderr(
             "no threshold of early exit is stored: too few texts were kept aside to show that at "
-            "most 0.5 % of the answers change (598 are needed), or the depths differ too often",
-            file=sys.stderr,
+            "most 0.5 % of the answers change (598 are needed), or the depths differ too often"
         )
     failed = result.get("failed", int(not result.get("left_chance", True)))
     if failed:
         runs = f"{failed} of {len(result['seeds'])} runs" if "seeds" in result else "the run"
-        write_line(
-            f"{runs} did not beat the majority baseline: see the events in metrics.jsonl",
-            file=sys.stderr,
-        )
+        write_stderr(f"{runs} did not beat the majority baseline: see the events in metrics.jsonl")
     curves = out / "seed-*" if "seeds" in result else out
-    write_line(
-        f"scores on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}",
-        file=sys.stderr,
+    write_stderr(
+        f"scores on dev; the checkpoint is {out / 'final'}, the curves: litebert report {curves}"
     )

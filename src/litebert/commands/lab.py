@@ -1,7 +1,6 @@
 """litebert lab: studies, the paper's tables among them. A study and shards in; run folders, a table
 and a picture out."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -24,7 +23,7 @@ from litebert.lab.runners import RunnerName
 from litebert.lab.study import ScaleName, Study, load_study, with_tokens
 from litebert.lab.table import page
 from litebert.lab.table import table as write_table
-from litebert.terminal import write_line
+from litebert.terminal import write_line, write_stderr
 
 _Folder = Annotated[str, Positional, arg(metavar="STUDY_FOLDER")]
 _Folders = Annotated[tuple[str, ...], Positional, arg(metavar="STUDY_FOLDER…")]
@@ -174,7 +173,7 @@ def run(
             jobs=jobs,
             minutes=minutes,
             runner=runner,
-            say=lambda line: write_line(line, file=sys.stderr),
+            say=write_stderr,
         )
         if failures:
             raise LitebertError(
@@ -182,9 +181,7 @@ def run(
                 + "; ".join(failures)
             )
     for _, _, folder in chosen:
-        write_line(
-            f"finished; litebert lab table {folder}, litebert lab plot {folder}", file=sys.stderr
-        )
+        write_stderr(f"finished; litebert lab table {folder}, litebert lab plot {folder}")
 
 
 def pack(folders: _Folders, /, *, out: str, metrics: bool = True) -> None:
@@ -199,7 +196,7 @@ def pack(folders: _Folders, /, *, out: str, metrics: bool = True) -> None:
     if not folders:
         raise ConfigError("name the folders of studies to pack")
     names = pack_studies([Path(each) for each in folders], Path(out), metrics=metrics)
-    write_line(f"{len(names)} files in {out}", file=sys.stderr)
+    write_stderr(f"{len(names)} files in {out}")
 
 
 def unpack(
@@ -213,7 +210,7 @@ def unpack(
         out: Folder that holds studies' folders.
     """
     names = unpack_studies(Path(archive), Path(out))
-    write_line(f"{len(names)} files in {out}", file=sys.stderr)
+    write_stderr(f"{len(names)} files in {out}")
 
 
 def table(folder: _Folder, /, *, format: Literal["markdown", "csv", "latex"] = "markdown") -> None:

@@ -8,7 +8,6 @@ that nobody could misread. Anything else, help and mistakes included, is left to
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import NoneType
@@ -16,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from litebert.infer.verbs import DType, EngineChoice
 from litebert.tasks.decode.exits import Criterion
-from litebert.terminal import write_line
+from litebert.terminal import write_stderr
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ _NUMBERS: dict[Any, str] = {int: r"\d{1,9}", float: r"\d{1,9}(?:\.\d{1,17})?"}
 def note(*texts: str) -> None:
     """Tell the user something beside the result."""
     for text in texts:
-        write_line(f"note: {text}", file=sys.stderr)
+        write_stderr(f"note: {text}")
 
 
 def read_plain(

@@ -1,7 +1,6 @@
 """litebert predict: a file of rows and a model in; a file of predictions out, in order, in constant
 memory, restartable."""
 
-import sys
 import time
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -27,7 +26,7 @@ from litebert.files import to_json
 from litebert.infer.verbs import Verb
 from litebert.models.index import default_model
 from litebert.tasks.tables.columns import TableOptions
-from litebert.terminal import write_line
+from litebert.terminal import write_line, write_stderr
 
 _Names = Annotated[tuple[str, ...], arg(metavar="COLUMN…")]
 _LINE_SECONDS = 5.0
@@ -159,9 +158,8 @@ def predict(
         return
     earlier = f", {report.rows_before:,} of them by an earlier run" if report.rows_before else ""
     new = report.rows - report.rows_before
-    write_line(
-        f"{out}: {report.rows:,} predictions{earlier}; {new / max(seconds, 1e-9):,.0f} a second",
-        file=sys.stderr,
+    write_stderr(
+        f"{out}: {report.rows:,} predictions{earlier}; {new / max(seconds, 1e-9):,.0f} a second"
     )
 
 
@@ -177,4 +175,4 @@ class _Progress:
         elif now - self._printed >= _LINE_SECONDS:
             self._printed = now
             speed = (rows - self._first) / max(now - self._began, 1e-9)
-            write_line(f"litebert predict: {rows:,} rows, {speed:,.0f} a second", file=sys.stderr)
+            write_stderr(f"litebert predict: {rows:,} rows, {speed:,.0f} a second")

@@ -1,7 +1,6 @@
 """litebert pretrain: a folder of shards in; a run folder with metrics, snapshots and a checkpoint
 out."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +19,7 @@ from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.recipes import NAMED, PretrainRecipe, named
 from litebert.recipes.pretrain import shape_settings
-from litebert.terminal import write_line
+from litebert.terminal import write_line, write_stderr
 
 _DEFAULT = "affordable"
 
@@ -104,7 +103,6 @@ def pretrain(
         for name, value in dry_run_lines(result).items():
             write_line(f"{name:<16}{value}")
     else:
-        write_line(
-            f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}",
-            file=sys.stderr,
+        write_stderr(
+            f"finished; the checkpoint is {Path(out) / 'final'}, the curves: litebert report {out}"
         )

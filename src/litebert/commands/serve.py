@@ -8,7 +8,7 @@ from tyro.conf import UseAppendAction, arg
 from litebert.commands.marks import BatchTokens, ExitLoading, note
 from litebert.errors import ConfigError, MissingExtraError
 from litebert.infer.engines import check_engine_name
-from litebert.terminal import write_line
+from litebert.terminal import write_line, write_stderr
 
 _MAX_PORT = 65535
 _ModelNames = Annotated[
@@ -125,10 +125,7 @@ def serve(
     server = Server(service, load)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listener.getsockname()[1]}"
-    write_line(
-        f"litebert serve: {address} loads {', '.join(each.name for each in chosen)}",
-        file=sys.stderr,
-    )
+    write_stderr(f"litebert serve: {address} loads {', '.join(each.name for each in chosen)}")
 
     def announce() -> None:
         served = service.models.served.values()
@@ -146,4 +143,4 @@ def serve(
 
     server.on_ready = announce
     server.run_at(listener)
-    write_line("litebert serve: stopped, all accepted requests were answered", file=sys.stderr)
+    write_stderr("litebert serve: stopped, all accepted requests were answered")

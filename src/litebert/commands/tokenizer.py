@@ -1,6 +1,5 @@
 """litebert tokenizer train: corpus files in, a tokenizer's folder and a few figures out."""
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Annotated, Literal
@@ -12,7 +11,7 @@ from litebert.data.bad_rows import BadRow
 from litebert.data.corpus import CorpusOptions, read_documents
 from litebert.errors import DataError
 from litebert.files import Lock, to_json
-from litebert.terminal import Progress, write_line
+from litebert.terminal import Progress, write_line, write_stderr
 from litebert.text.languages import Language, detect, language_of, rules_of
 from litebert.text.tokenizer import make_folder
 from litebert.text.train import VocabularyConfig, train_tokenizer
@@ -73,9 +72,8 @@ def train(
         if chosen is None:
             chosen = _detected(_paragraphs(corpus, options))
         rules = rules_of(chosen, lowercase=lowercase, keep_accents=keep_accents)
-        write_line(
-            f"training a vocabulary of {vocab_size:,} tokens; a large corpus takes minutes",
-            file=sys.stderr,
+        write_stderr(
+            f"training a vocabulary of {vocab_size:,} tokens; a large corpus takes minutes"
         )
         tokenizer, report = train_tokenizer(
             _paragraphs(corpus, options, bad.append),
@@ -84,7 +82,7 @@ def train(
         )
         tokenizer.save(out)
     if bad:
-        write_line(f"{len(bad)} bad rows left out, the first: {bad[0]}", file=sys.stderr)
+        write_stderr(f"{len(bad)} bad rows left out, the first: {bad[0]}")
     if json:
         facts = {"out": out, "fingerprint": tokenizer.fingerprint, "rules": asdict(rules)}
         write_line(to_json(asdict(report) | facts))

@@ -35,7 +35,7 @@ from litebert.tasks.examples import (
     TaskExample,
     TextExample,
 )
-from litebert.terminal import write_line
+from litebert.terminal import write_line, write_stderr
 from litebert.text.vocabulary import SPACE
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def embed(
             raise DataError(
                 f"{out} cannot be written ({error.strerror}); choose another --out"
             ) from error
-        write_line(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}", file=sys.stderr)
+        write_stderr(f"{out}: {vectors.shape[0]} vectors of {vectors.shape[1]}")
         if not json:
             return
     rows: list[_Row] = [

@@ -8,7 +8,6 @@ one sentence. Nothing that a client sent is logged.
 import asyncio
 import contextlib
 import math
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -42,7 +41,7 @@ from litebert.serve.scheduler import (
     Scheduler,
 )
 from litebert.serve.verbs import VERBS, Work, items_field, read_work
-from litebert.terminal import write_line
+from litebert.terminal import write_stderr
 
 PAGE = Path(__file__).parent / "page"
 """Static files of the page at /."""
@@ -409,7 +408,7 @@ def log_error(error: BaseException, identifier: str = "") -> None:
     if trace is not None:
         where = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
     request = identifier and f", request {identifier}"
-    write_line(f"litebert serve: {type(error).__name__}{where}{request}", file=sys.stderr)
+    write_stderr(f"litebert serve: {type(error).__name__}{where}{request}")
 
 
 async def _disconnected(receive: Receive) -> None:
