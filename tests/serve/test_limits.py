@@ -21,7 +21,7 @@ from litebert.errors import ConfigError, LitebertError
 from litebert.infer.predictor import Predictor
 from litebert.serve.access import Access
 from litebert.serve.app import Limits, count_values
-from litebert.serve.models import Models, ServedModel
+from litebert.serve.models import Models, ServedModel, sources
 from tests.helpers.serving import HANGS, Answer, Running, serving, wait_for
 
 TEXT = "the baker sings"
@@ -448,6 +448,12 @@ def test_the_service_imports_no_torch() -> None:
     program = "import sys, litebert.serve.server; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "False\n", done
+
+
+def test_without_a_model_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("litebert.serve.models.embedded_models", lambda: ())
+    with pytest.raises(ConfigError, match="no embedded model yet; give a folder with --model"):
+        sources(())
 
 
 def test_the_command_serves_and_exits_with_0_after_sigterm(folder: Path) -> None:

@@ -46,7 +46,10 @@ class Source:
 def sources(models: Sequence[str]) -> list[Source]:
     """From `--model M` and `--model NAME=M`; without any, the embedded models."""
     if not models:
-        return [Source(name=each.name, folder=str(each.folder)) for each in embedded_models()]
+        embedded = embedded_models()
+        if not embedded:
+            raise ConfigError("there is no embedded model yet; give a folder with --model")
+        return [Source(name=each.name, folder=str(each.folder)) for each in embedded]
     chosen: list[Source] = []
     for text in models:
         name, equals, folder = text.partition("=")
