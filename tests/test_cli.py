@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,16 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert cli.run(["doctor"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "litebert[ray]" in shown
+
+
+def test_doctor_looks_for_every_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].keys() - {"all", "bench", "dev"}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.run(["doctor", "--json"]) == 0
+    assert set(re.findall(r"litebert\[(\w+)\]", capsys.readouterr().out)) == extras
 
 
 def test_an_interrupt_that_c_code_turns_into_an_error_is_still_75() -> None:

@@ -18,8 +18,13 @@ _OPTIONAL = {
     "pyarrow": ("parquet", "read .parquet files"),
     "zstandard": ("zstd", "read .zst files"),
     "ray": ("ray", "build data on a cluster"),
+    "onnx": ("onnx", "export models"),
     "onnxruntime": ("onnx", "predict without torch"),
     "openvino": ("openvino", "predict without torch, fastest in int8"),
+    "starlette": ("serve", "serve models over HTTP"),
+    "uvicorn": ("serve", "serve models over HTTP"),
+    "tensorboard": ("tensorboard", "write TensorBoard events"),
+    "matplotlib": ("lab", "draw studies"),
 }
 _CORE = ("torch", "numpy", "safetensors", "sentencepiece", "tyro", "rich", "jaxtyping")
 
