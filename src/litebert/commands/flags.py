@@ -100,14 +100,9 @@ def call(command: Callable[..., Any], args: Sequence[str], *, prog: str) -> None
         options |= options.pop(title)
     for flag in OUTPUTS & options.keys():
         check_local(options[flag] or "")
-    positional, named = [], {}
-    for name, parameter in parameters.items():
-        value = parameter.build(options)
-        if inspect.signature(command).parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY:
-            positional.append(value)
-        else:
-            named[name] = value
-    command(*positional, **named)
+    bound = inspect.signature(command).bind_partial()
+    bound.arguments |= {name: parameter.build(options) for name, parameter in parameters.items()}
+    command(*bound.args, **bound.kwargs)
 
 
 def _parsed(parse: Callable[..., Any], args: Sequence[str]) -> Any:
