@@ -69,8 +69,8 @@ export function duration(milliseconds) {
   if (milliseconds < 10) return `${milliseconds.toFixed(1)} ms`;
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   if (milliseconds < 60_000) return `${(milliseconds / 1000).toFixed(1)} s`;
-  const minutes = Math.floor(milliseconds / 60_000);
-  return `${minutes} min ${Math.round((milliseconds % 60_000) / 1000)} s`;
+  const seconds = Math.round(milliseconds / 1000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 // Offsets of the service count characters; those of JavaScript count UTF-16 units.

@@ -77,7 +77,7 @@ export class Panel {
     const attributes = {
       id: `panel-${this.#verb}`,
       role: "tabpanel",
-      "aria-labeledby": `tab-${this.#verb}`,
+      "aria-labelledby": `tab-${this.#verb}`,
       hidden: true,
     };
     return make("section", attributes, ...children);
