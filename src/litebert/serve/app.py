@@ -417,28 +417,19 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _routes(service: Service) -> ASGIApp:
-    async def health(request: Request) -> Response:
-        return _json({"status": "alive"})
+    def get(path: str, make: Callable[[Request], Any], *, any_time: bool = False) -> Route:
+        async def answer(request: Request) -> Response:
+            if not any_time:
+                service.check_state()
+            return _json(make(request))
 
-    async def ready(request: Request) -> Response:
-        service.check_state()
-        return _json({"status": "ready"})
+        return Route(path, answer)
 
-    async def models(request: Request) -> Response:
-        service.check_state()
-        served = service.models.served.values()
-        return _json({"object": "list", "data": [model.describe() for model in served]})
+    def models() -> list[Any]:
+        return [model.describe() for model in service.models.served.values()]
 
-    async def model(request: Request) -> Response:
-        service.check_state()
-        return _json(service.models.named(request.path_params["name"]).describe())
-
-    async def info(request: Request) -> Response:
-        service.check_state()
-        return _json(_describe(service))
-
-    async def openapi(request: Request) -> Response:
-        return _json(document())
+    def model(request: Request) -> Any:
+        return service.models.named(request.path_params["name"]).describe()
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -456,12 +447,12 @@ def _routes(service: Service) -> ASGIApp:
     routes = [
         Route("/", page),
         Route("/page/{name}", page),
-        Route("/health", health),
-        Route("/ready", ready),
-        Route("/info", info),
-        Route("/openapi.json", openapi),
-        Route("/v1/models", models),
-        Route("/v1/models/{name}", model),
+        get("/health", lambda request: {"status": "alive"}, any_time=True),
+        get("/ready", lambda request: {"status": "ready"}),
+        get("/info", lambda request: _describe(service)),
+        get("/openapi.json", lambda request: document(), any_time=True),
+        get("/v1/models", lambda request: {"object": "list", "data": models()}),
+        get("/v1/models/{name}", model),
         Route("/metrics", metrics),
         *(
             Route(path, _Endpoint(service, handler), methods=["POST"])
