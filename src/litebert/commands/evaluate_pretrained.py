@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from litebert.commands.marks import (
+    AnyModel,
     BatchTokens,
     Device,
     FlagGroup,
@@ -49,7 +50,7 @@ class _VectorLoading(FlagGroup):
 
 def masked(
     *,
-    model: str,
+    model: AnyModel,
     data: str,
     text: MaskedOptions,
     loading: _FillLoading,
@@ -64,8 +65,6 @@ def masked(
     scores are those of the run.
 
     Args:
-        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
-            model.
         data: File, folder or glob of .txt, .jsonl or .parquet, plain or compressed, as for `data
             build`; or a folder of shards.
     """
@@ -80,7 +79,7 @@ def masked(
 
 def blimp(
     *,
-    model: str,
+    model: AnyModel,
     data: str,
     limit: int | None = None,
     within_word: bool = False,
@@ -95,8 +94,6 @@ def blimp(
     it alone is masked; it is not divided by the length.
 
     Args:
-        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
-            model.
         data: Folder of BLiMP's JSONL files, or one file; .tsv, .csv and .parquet with columns good,
             bad, paradigm, term and field are read as well.
         limit: Score the first N pairs of each paradigm; by default all.
@@ -122,7 +119,7 @@ def blimp(
 
 def similarity(
     *,
-    model: str,
+    model: AnyModel,
     data: str,
     text: str | None = None,
     second: str | None = None,
@@ -137,8 +134,6 @@ def similarity(
     that people gave pairs of texts. No fine-tuning is needed.
 
     Args:
-        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
-            model.
         data: A table with two texts and a score in each row, such as text_a, text_b and score.
         text: Column of the first text; columns without a flag are recognized by their names.
         second: Column of the second text.
@@ -171,7 +166,7 @@ def similarity(
 
 def retrieval(
     *,
-    model: str,
+    model: AnyModel,
     queries: str,
     corpus: str,
     qrels: str,
@@ -185,8 +180,6 @@ def retrieval(
     BM25 and TF-IDF. No fine-tuning is needed.
 
     Args:
-        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
-            model.
         queries: A table with _id and text, such as BEIR's queries.jsonl.
         corpus: A table with _id, text and maybe title, such as BEIR's corpus.jsonl.
         qrels: A table with query-id, corpus-id and score, such as BEIR's qrels/test.tsv.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from litebert.commands.marks import Json, Unverified, note
+from litebert.commands.marks import AnyModel, Json, Unverified, note
 from litebert.files import to_json
 from litebert.infer.exported import Format, Precision
 from litebert.terminal import write_line
@@ -13,7 +13,7 @@ from litebert.terminal import write_line
 
 def export(
     *,
-    model: str,
+    model: AnyModel,
     out: str,
     runtime: Annotated[Format, tyro.conf.arg(name="format")] = "onnx",
     int8: bool = False,
@@ -28,8 +28,6 @@ def export(
     --model, and answer without torch; one for a browser holds a page and a module of JavaScript.
 
     Args:
-        model: Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded
-            model.
         out: The folder to write.
         runtime: What reads it: an engine of litebert, or a browser with onnxruntime-web.
         data: File or folder to check the export by: the model's own task, with labels, for scores

@@ -31,6 +31,13 @@ class Positional:
 
 
 POSITIONAL = Positional()
+AnyModel = Annotated[
+    str,
+    Arg(
+        help="Folder of a checkpoint, a run or a Hugging Face model, or the name of an embedded "
+        "model."
+    ),
+]
 Device = Annotated[str, Arg(help="cpu, cuda, cuda:1 …, or auto.")]
 Engine = Annotated[
     EngineChoice,
