@@ -181,6 +181,14 @@ def test_info_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in shown for name in PRESETS)
 
 
+def test_info_writes_sizes_without_an_exponent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["info", "tiny", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)["bytes"]["activations_float32"]
+    batch = round(1010 * 2**20 / one)
+    assert cli.run(["info", "tiny", "--batch", str(batch)]) == 0
+    assert re.search(r"10[01]\d MiB", capsys.readouterr().out)
+
+
 def test_doctor_looks_at_the_disk_of_a_folder_that_is_not_there_yet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

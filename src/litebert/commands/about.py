@@ -156,7 +156,8 @@ def _bytes(number: int | float) -> str:
 
 def _scaled(number: int | float, units: dict[str, int | float]) -> str:
     unit = next(unit for unit, size in units.items() if number >= size or size == 1)
-    return f"{number / units[unit]:.3g}{unit}"
+    rounded = float(f"{number / units[unit]:.3g}")  # 1020, not 1.02e+03
+    return f"{rounded:g}{unit}"
 
 
 def models(*, json: Json = False) -> None:
