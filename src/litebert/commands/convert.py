@@ -6,7 +6,7 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.marks import Json, Unverified, note
 from litebert.config import Activation
-from litebert.convert.folder import Conversion, ConvertOptions, Target, convert_folder
+from litebert.convert.folder import ConvertOptions, Target, convert_folder
 from litebert.files import to_json
 from litebert.loading import find_checkpoint
 from litebert.storage.checkpoint import Storage
@@ -57,7 +57,16 @@ def convert(
     conversion = convert_folder(find_checkpoint(source), target, to=to, options=options)
     note(*conversion.notes)
     if json:
-        write_line(to_json(_report(conversion), ensure_ascii=False))
+        facts = {
+            "source": conversion.source,
+            "target": conversion.target,
+            "folder": str(conversion.folder),
+            "parameters": conversion.num_parameters,
+            "tokenizer": conversion.has_tokenizer,
+            "config": conversion.config.to_dict(),
+            "notes": list(conversion.notes),
+        }
+        write_line(to_json(facts, ensure_ascii=False))
     else:
         heads = ", ".join(head.kind for head in conversion.config.heads) or "no head"
         tokenizer = "with its tokenizer" if conversion.has_tokenizer else "without a tokenizer"
@@ -65,15 +74,3 @@ def convert(
             f"{conversion.folder}: {conversion.num_parameters:,} parameters ({heads}), "
             f"{conversion.source} to {conversion.target}, {tokenizer}"
         )
-
-
-def _report(conversion: Conversion) -> dict[str, object]:
-    return {
-        "source": conversion.source,
-        "target": conversion.target,
-        "folder": str(conversion.folder),
-        "parameters": conversion.num_parameters,
-        "tokenizer": conversion.has_tokenizer,
-        "config": conversion.config.to_dict(),
-        "notes": list(conversion.notes),
-    }
