@@ -1,14 +1,12 @@
 """litebert evaluate masked, blimp, similarity and retrieval: a model without fine-tuning in; its
 scores on masked tokens of a text, minimal pairs, scored pairs of texts or documents out."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from litebert.commands.marks import (
     AnyModel,
     BatchTokens,
     Device,
-    FlagGroup,
     Json,
     Kernels,
     Precision,
@@ -30,8 +28,7 @@ if TYPE_CHECKING:
     from litebert.infer.torch_engine import TorchEngine
 
 
-@dataclass(frozen=True, kw_only=True)
-class _FillLoading(FlagGroup):
+class _FillLoading(NamedTuple):
     batch_tokens: BatchTokens = None
     dtype: Precision = "auto"
     device: Device = "auto"
@@ -40,8 +37,7 @@ class _FillLoading(FlagGroup):
     unverified: Unverified = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class _VectorLoading(FlagGroup):
+class _VectorLoading(NamedTuple):
     batch_tokens: BatchTokens = None
     device: Device = "auto"
     threads: Threads = None
@@ -144,7 +140,7 @@ def similarity(
             for.
         samples: Bootstrap resamples for the intervals.
     """
-    predictor = _load(model, **vars(loading))
+    predictor = _load(model, **loading._asdict())
     scores = score_similarity(
         predictor,
         data,
@@ -189,7 +185,7 @@ def retrieval(
             for.
         samples: Bootstrap resamples of the queries for the intervals.
     """
-    predictor = _load(model, **vars(loading))
+    predictor = _load(model, **loading._asdict())
     scores = score_retrieval(
         predictor,
         queries=queries,
@@ -220,7 +216,7 @@ def _load(model: str, **options: Any) -> Predictor:
 
 def _filler(model: str, loading: _FillLoading) -> "TorchEngine":
     """The torch engine of a model with a masked-token head."""
-    engine = _load(model, engine="torch", **vars(loading)).torch_engine
+    engine = _load(model, engine="torch", **loading._asdict()).torch_engine
     engine.filler.head("masked")  # before the text is read
     return engine
 

@@ -1,16 +1,14 @@
 """litebert finetune, finetune embed: a pretrained model and a task's files, or related texts, in; a
 run folder with metrics, predictions and a checkpoint out."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from litebert.commands.flags import RecipeFlags
 from litebert.commands.marks import (
     POSITIONAL,
     Arg,
     Device,
-    FlagGroup,
     Kernels,
     Minutes,
     TensorBoard,
@@ -43,8 +41,7 @@ Settings = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _RunFlags(FlagGroup):
+class _RunFlags(NamedTuple):
     device: Device = "auto"
     kernels: Kernels = "on"
     threads: Threads = None
@@ -101,7 +98,7 @@ def finetune(
         settings=settings,
         table=table,
         seeds=seeds,
-        **vars(run),
+        **run._asdict(),
     )
     if not is_main_rank():
         return
@@ -190,7 +187,7 @@ def embed(
         teacher=teacher,
         texts=texts,
         table=table,
-        **vars(run),
+        **run._asdict(),
     )
     if json:
         write_line(to_json(result.details, ensure_ascii=False))

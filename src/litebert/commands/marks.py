@@ -9,17 +9,15 @@ that nobody could misread. Anything else, help and mistakes included, is left to
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from litebert.infer.verbs import DType, EngineChoice
 from litebert.tasks.decode.exits import Criterion
 from litebert.terminal import write_stderr
 
 
-@dataclass(frozen=True)
-class Arg:
+class Arg(NamedTuple):
     """Marks a parameter: its help, and what stands for its value there."""
 
     help: str | None = None
@@ -101,28 +99,24 @@ BatchTokens = Annotated[
 ]
 
 
-class FlagGroup:
-    """Base of dataclasses whose fields are flags among those of the command that takes one."""
+class Loading(NamedTuple):
+    """How a verb's model is loaded: arguments of `load`.
 
+    The fields of a named tuple are flags among those of the command that takes one.
+    """
 
-@dataclass(frozen=True, kw_only=True)
-class _Computing(FlagGroup):
     engine: Engine = "auto"
     device: Device = "auto"
     threads: Threads = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loading(_Computing):
-    """How a verb's model is loaded: arguments of `load`."""
-
     unverified: Unverified = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExitLoading(_Computing):
+class ExitLoading(NamedTuple):
     """Of a verb whose texts may leave early."""
 
+    engine: Engine = "auto"
+    device: Device = "auto"
+    threads: Threads = None
     exit: Exit = None
     threshold: Threshold = None
     unverified: Unverified = False
@@ -169,18 +163,18 @@ def read_plain(
         return None
     for name, hint in hints.items():
         if is_flag_group(hint):
-            named[name] = hint(**{field: named.pop(field) for field in fields_of(hint)})
+            named[name] = hint(**{field: named.pop(field) for field in hint._fields})
     return values, named
 
 
 def is_flag_group(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, FlagGroup)
+    return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_field_defaults")
 
 
-def fields_of(group: type[FlagGroup]) -> dict[str, tuple[Any, Any]]:
+def fields_of(group: Any) -> dict[str, tuple[Any, Any]]:
     """The type and the default of each field, in the order of help."""
     hints = get_type_hints(group, include_extras=True)
-    return {name: (hint, getattr(group, name)) for name, hint in hints.items()}
+    return {name: (hints[name], group._field_defaults[name]) for name in group._fields}
 
 
 def _read_flags(

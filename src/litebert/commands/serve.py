@@ -95,7 +95,7 @@ def serve(
         raise MissingExtraError(error.name, extra="serve", purpose="litebert serve") from error
     chosen = sources(model)
     options = LoadOptions(
-        sources=tuple(chosen), batch_tokens=batch_tokens, batching=batching, **vars(loading)
+        sources=tuple(chosen), batch_tokens=batch_tokens, batching=batching, **loading._asdict()
     )
     key = None if key_file is None else read_key(key_file)
     access = Access(host=host, key=key, insecure=insecure, allowed_hosts=allow_host)

@@ -318,7 +318,7 @@ def _load(
 ) -> "Predictor":
     """The model, by default the package's own for this verb; its notes go to stderr."""
     folder = default_model(verb).folder if model is None else model
-    options = vars(loading)
+    options = loading._asdict()
     if loading.threads is None and "OMP_NUM_THREADS" not in os.environ and num_characters <= _FEW:
         options = options | {"threads": 1}  # trying out how many cores are free takes longer
     from litebert.infer.predictor import load
