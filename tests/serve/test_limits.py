@@ -456,10 +456,22 @@ def test_without_a_model_the_command_says_so(monkeypatch: pytest.MonkeyPatch) ->
         sources(())
 
 
-def test_the_command_serves_and_exits_with_0_after_sigterm(folder: Path) -> None:
-    command = [sys.executable, "-m", "litebert.cli", "serve", "--model", f"tiny={folder}"]
+@contextlib.contextmanager
+def command(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """A process that serves, and the three lines that it prints when it is ready."""
+    words = [
+        "serve",
+        "--model",
+        f"tiny={folder}",
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+    ]
     process = subprocess.Popen(
-        [*command, "--port", "0", "--device", "cpu", "--threads", "1"],
+        [sys.executable, "-m", "litebert.cli", *words, *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -467,7 +479,14 @@ def test_the_command_serves_and_exits_with_0_after_sigterm(folder: Path) -> None
     )
     try:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(3)]
+        yield process, [process.stdout.readline() for _ in range(3)]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_command_serves_and_exits_with_0_after_sigterm(folder: Path) -> None:
+    with command(folder) as (process, lines):
         assert "tiny  fill, embed, classify, pair" in lines[0]
         assert lines[1] == "ready; try:\n"
         curl = lines[2].strip()
@@ -480,6 +499,15 @@ def test_the_command_serves_and_exits_with_0_after_sigterm(folder: Path) -> None
         _, logged = process.communicate(timeout=HANGS)
         assert process.returncode == 0
         assert "stopped, all accepted requests were answered" in logged
-    finally:
-        process.kill()
-        process.communicate()
+
+
+def test_the_printed_request_reads_a_key_file_of_any_name(folder: Path, tmp_path: Path) -> None:
+    key = tmp_path / "my key"
+    key.write_text("0123456789abcdef\n")
+    with command(folder, "--key-file", str(key)) as (_, lines):
+        header = re.search(r'-H ("[^"]*")', lines[2])
+        assert header is not None
+        shown = subprocess.run(
+            ["sh", "-c", f"printf %s {header[1]}"], capture_output=True, text=True
+        )
+        assert shown.stdout == "Authorization: Bearer 0123456789abcdef"

@@ -1,5 +1,6 @@
 """litebert serve: models in; an HTTP service, until it is stopped."""
 
+import shlex
 import sys
 from typing import Annotated, Literal
 
@@ -135,7 +136,9 @@ def serve(
             write_line(f"  {each.name:<{width}}  {', '.join(each.verbs)}  ({engine_name})")
         verbs = [verb for each in served for verb in each.verbs if verb != "embed"]
         endpoint = next((verb for verb in _EXAMPLES if verb in verbs), "embeddings")
-        header = "" if key is None else f' -H "Authorization: Bearer $(cat {key_file})"'
+        header = ""
+        if key_file is not None:
+            header = f' -H "Authorization: Bearer $(cat {shlex.quote(key_file)})"'
         write_line(
             f"ready; try:\n  curl {address}/v1/{endpoint}{header} -d '{_EXAMPLES[endpoint]}'"
         )
