@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 
 from litebert.commands.marks import Json
 from litebert.commands.tables import open_console, print_facts
-from litebert.data.build import SHARD_TOKENS, BuildOptions, BuildReport, build_shards
+from litebert.data.build import SHARD_TOKENS, BuildOptions, build_shards
 from litebert.data.chunks import MAX_ROW_BYTES, find_files, ignored_files
 from litebert.data.corpus import CorpusOptions
 from litebert.data.runners import bound_heap
@@ -94,10 +94,13 @@ def build(
         _note(f"{report.bad_rows} bad rows were skipped{copied}")
     if report.cut_lines:
         _note(f"lines longer than a chunk were cut at {report.cut_lines} places")
+    speed = report.encoded_bytes / 1e6 / report.seconds if report.seconds else 0.0
+    rate = report.unknown / report.tokens
+    facts = asdict(report) | {"unknown_rate": rate, "mb_per_second": speed}
     if json:
-        write_line(to_json(_summary(report)))
+        write_line(to_json(facts))
     else:
-        _print_summary(_summary(report))
+        _print_summary(facts)
 
 
 def show(
@@ -158,13 +161,6 @@ def show(
     for example in examples:
         console.print()
         console.print(example.render())
-
-
-def _summary(report: BuildReport) -> dict[str, Any]:
-    """The report with its speed and fraction of unknown tokens."""
-    speed = report.encoded_bytes / 1e6 / report.seconds if report.seconds else 0.0
-    rate = report.unknown / report.tokens
-    return asdict(report) | {"unknown_rate": rate, "mb_per_second": speed}
 
 
 def _note(text: str) -> None:

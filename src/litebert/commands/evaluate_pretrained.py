@@ -9,7 +9,7 @@ from litebert.commands.marks import (
     Device,
     Json,
     Kernels,
-    Precision,
+    LayerDType,
     Threads,
     Unverified,
     note,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 class _FillLoading(NamedTuple):
     batch_tokens: BatchTokens = None
-    dtype: Precision = "auto"
+    dtype: LayerDType = "auto"
     device: Device = "auto"
     kernels: Kernels = "on"
     threads: Threads = None

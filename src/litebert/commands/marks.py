@@ -72,7 +72,7 @@ Unverified = Annotated[
         "were changed on purpose."
     ),
 ]
-Precision = Annotated[
+LayerDType = Annotated[
     DType,
     Arg(
         help="Precision of the layers; auto is bfloat16 on GPUs that support it, float32 elsewhere."
