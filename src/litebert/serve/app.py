@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import math
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -401,14 +402,10 @@ def _loop_time(deadline: float) -> float:
 
 def log_error(error: BaseException, identifier: str = "") -> None:
     """The kind and the place of an error, and the request's id: its message may hold a text."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = ""
-    if trace is not None:
-        where = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    place = traceback.extract_tb(error.__traceback__)[-1]
     request = identifier and f", request {identifier}"
-    write_stderr(f"litebert serve: {type(error).__name__}{where}{request}")
+    name = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+    write_stderr(f"litebert serve: {name}{request}")
 
 
 async def _disconnected(receive: Receive) -> None:
