@@ -10,7 +10,7 @@ import pytest
 from litebert import cli
 from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
-from tests.helpers.models import texts
+from tests.helpers.models import LABELS, texts
 from tests.infer.test_exits import checkpoint_of
 
 NUMBERS = ("score", "lost", "changed", "mean_depth", "layers_saved", "seconds", "times_faster")
@@ -91,6 +91,21 @@ def test_all_criteria_side_by_side_and_their_curves(
     shown = capsys.readouterr().out
     assert "all layers" in shown
     assert "confidence 0.6" in shown
+
+
+def test_a_split_without_labels_is_predicted_and_not_scored(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "rows"
+    data.mkdir()
+    for split, row in (("train", {"text": "a", "label": LABELS[0]}), ("test", {"text": "a fox"})):
+        (data / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+    curve, out = tmp_path / "exits.json", tmp_path / "p.jsonl"
+    flags = ["--model", model, "--data", data, "--split", "test", "--out", out, "--curve", curve]
+    assert cli.run(["evaluate", "classify", *map(str, flags), "--exit", "all"]) == 0
+    assert "test has no labels, so that early exit is not scored" in capsys.readouterr().err
+    assert out.exists()
+    assert not curve.exists()
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,8 @@ def evaluate(
         assert finetuned is not None
         exits = _score_exits(predictor, finetuned, result, exit, threshold, curve, samples)
         facts["exits"] = exits.to_dict()
+    elif exit is not None:
+        note(f"{split} has no labels, so that early exit is not scored")
     if json:
         scored = (
             evaluation.to_dict()
