@@ -58,6 +58,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune.prepare import Prepared, prepare
 from litebert.train.finetune.run import Finetuning
 from litebert.train.graphs import WARM
+from litebert.train.loop import Event, StepDone
 from litebert.train.runtime import Runtime
 
 RATE, HEAD_DROPOUT = 1e-5, 0.1
@@ -341,15 +342,13 @@ def our_epoch(setting: Setting, name: str, **changes: Any) -> dict[str, Any]:
     stop = {} if setting.most_steps is None else {"epochs": None, "steps": setting.steps()}
     began, stamps = time.perf_counter(), []
     training = setting.training(**changes, **stop)
-    training.train(
-        setting.folder / f"run-{name}",
-        progress=False,
-        sinks=(
-            lambda record: (
-                stamps.append(time.perf_counter() - began) if record["kind"] == "step" else None
-            ),
-        ),
-    )
+
+    def stamp(event: Event) -> None:
+        if isinstance(event, StepDone):
+            stamps.append(time.perf_counter() - began)
+
+    training.run.subscribers.append(stamp)
+    training.train(setting.folder / f"run-{name}", progress=False)
     seconds = time.perf_counter() - began
     graphs = training.graphs
     return timed(

@@ -138,7 +138,7 @@ def test_glove_refuses_counts_that_do_not_fit(
 ) -> None:
     monkeypatch.setattr(baselines, "_GLOVE_BYTES", 1000)
     corpus = baselines.Corpus(shards, CPU)
-    assert len(corpus.tokens) == Shards.open(shards).num_tokens
+    assert len(corpus.tokens) == Shards.open(shards).index["tokens"]
     assert corpus.num_documents == 80
     with pytest.raises(ConfigError, match="do not fit; build the shards with at most 15 tokens"):
         baselines.glove(tiny_recipe(), corpus)

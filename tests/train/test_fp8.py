@@ -12,7 +12,7 @@ from litebert.kernels.fp8.linear import QuantizedLinear
 from litebert.recipes import FinetuneRecipe, PretrainRecipe, Stages
 from litebert.storage.checkpoint import Checkpoint
 from litebert.testing import tiny_recipe, tiny_shards
-from litebert.train.log import Record
+from litebert.train.log import read_records
 from litebert.train.pretrain.run import Pretraining
 from litebert.train.runtime import Runtime, check_fp8
 
@@ -30,10 +30,10 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(shards: Path, out: Path, dtype: Any, **changes: Any) -> list[float]:
-    records: list[Record] = []
     recipe = tiny_recipe(**SETTINGS, dtype=dtype, **changes)
     run = Pretraining(recipe, shards, Runtime.start(device="cpu", dtype=dtype))
-    run.train(out, sinks=(records.append,), progress=False)
+    run.train(out, progress=False)
+    records = read_records(out / "metrics.jsonl")
     return [record["masked_loss"] for record in records if record["kind"] == "step"]
 
 
