@@ -130,6 +130,17 @@ def test_layers_in_one_call_are_the_layers_one_by_one(
         assert np.array_equal(stepping.states(batch), stepping.finish(states))
 
 
+@pytest.mark.parametrize("plan", ["rotary", "split adapters"])
+def test_layers_declare_the_width_that_they_compute(tmp_path: Path, plan: str) -> None:
+    """The runtime of browsers refuses a graph that computes another shape than it says."""
+    export_folder(model_of(tmp_path, **PLANS[plan]), tmp_path / "onnx", ExportOptions())
+    graphs = [onnx.load(path).graph for path in (tmp_path / "onnx").glob("*.onnx")]
+    outputs = [out for graph in graphs for out in graph.output if out.name == "out"]
+    assert outputs
+    widths = {out.type.tensor_type.shape.dim[-1].dim_value for out in outputs}
+    assert widths == {SHAPE["hidden_size"]}
+
+
 def test_rotary_positions_are_one_operation_of_each_runtime(tmp_path: Path) -> None:
     """Written out they would take a sixth of a small model's time."""
     checkpoint = model_of(tmp_path, ("classify",), **PLANS["rotary"])

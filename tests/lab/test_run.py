@@ -90,7 +90,7 @@ def test_ray_runs_a_study(study: Path) -> None:
     for name in ("sop-seed0", "no-order-seed0"):
         scores = [json.loads((each / name / "result.json").read_text()) for each in (out, here)]
         ours, theirs = (each["scores"]["masked_loss"] for each in scores)
-        assert ours == theirs
+        assert ours == pytest.approx(theirs, rel=1e-5)  # other numbers of threads round otherwise
 
 
 def test_a_limit_of_time_is_resumed(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

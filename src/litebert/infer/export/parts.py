@@ -78,10 +78,10 @@ class PartWriter:
             inputs["bias"] = graph.input("bias", np.float32, ("batch", 1, 1, "seq"))
             inputs["needed"] = graph.input("needed", np.int64, ("batch", "chosen"))
             if self.encoder.positions == "rotary":
-                size = self.encoder.head_size
-                shape: tuple[int | str, ...] = (1, 1, "seq", size)
+                head_size = self.encoder.head_size
+                shape: tuple[int | str, ...] = (1, 1, "seq", head_size)
                 if self.for_onnx_runtime:
-                    shape = ("positions", size // 2)
+                    shape = ("positions", head_size // 2)
                 inputs |= {name: graph.input(name, np.float32, shape) for name in ("cos", "sin")}
             value = self.network.attention(graph, layer.attention, value, inputs)
         if layer.feed_forward is not None:
