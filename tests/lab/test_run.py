@@ -162,6 +162,23 @@ def test_other_settings_need_another_folder(
     assert "jobs and seeds are at least 1" in capsys.readouterr().err
 
 
+def test_other_data_need_another_folder(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tiny_shards(study / "other", vocab_size=70)
+    text, changed = study / "a.txt", study / "b.txt"
+    text.write_text("the whale is here .\n")
+    changed.write_text("the ship is here .\n")
+    out = ["--out", str(study / "fixed")]
+    assert run(study, *out, "--minutes", "0.01") == 75
+    for flags, code, message in (
+        (["--data", str(other)], 2, "holds runs on other shards than those of --data; choose"),
+        (["--text", str(text)], 75, ""),  # the first text, from now on
+        (["--text", str(changed)], 2, "holds scores on another file than that of --text"),
+    ):
+        capsys.readouterr()
+        assert run(study, *out, *flags, "--minutes", "0.01") == code
+        assert message in capsys.readouterr().err
+
+
 def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert litebert(["lab", "list", "--json", "--no-probe"]) == 0
     listed = json.loads(capsys.readouterr().out)

@@ -4,13 +4,13 @@ The same command again resumes. STUDY_FOLDER/ROW-seed0/ holds the folder `pretra
 task, log.txt and result.json.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from litebert.data.shards import Shards
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import read_json, write_json
+from litebert.files import read_json, sha256, write_json
 from litebert.lab.estimate import device_memory, stored_rate
 from litebert.lab.plan import StudyInputs, find_tasks, plan_study
 from litebert.lab.pool import Pool, PoolLimits, Say
@@ -21,6 +21,11 @@ from litebert.train.folder import environment
 
 Chosen = tuple[Study, str, Path]
 """A study, its scale and its folder."""
+_OTHERS = {
+    "data": "runs on other shards than those of --data",
+    "more_data": "runs on other shards than those of --more-data",
+    "text": "scores on another file than that of --text",
+}
 
 
 def run_studies(
@@ -42,10 +47,10 @@ def run_studies(
         raise ConfigError(f"jobs and seeds are at least 1; got {jobs} and {seeds}")
     if minutes is not None and minutes <= 0:
         raise ConfigError(f"minutes is more than 0; got {minutes:g}")
-    _check(inputs)
+    contents = _contents(inputs)
     planned, rates = [], {}
     for study, scale, out in chosen:
-        write_study_file(study, scale, out)
+        write_study_file(study, scale, out, contents)
         _tell_missing(study, scale, inputs, say)
         planned += plan_study(study, scale, out, inputs, seeds=seeds)
         rate = stored_rate(out)
@@ -57,14 +62,17 @@ def run_studies(
         return Pool(planned, launch, limits, say, rates).run()
 
 
-def _check(inputs: StudyInputs) -> None:
-    """What every run would fail at is said before the first one."""
-    for shards in (inputs.data, inputs.more_data):
-        if shards is not None:
-            Shards.open(shards)
+def _contents(inputs: StudyInputs) -> dict[str, str]:
+    """What is read, by content, since packs travel; what every run would fail at is said here,
+    before the first one."""
+    folders = {"data": inputs.data, "more_data": inputs.more_data}
+    contents = {name: Shards.open(path).fingerprint for name, path in folders.items() if path}
     for path, flag in ((inputs.tasks, "--tasks"), (inputs.text, "--text")):
         if path is not None and not path.exists():
             raise ConfigError(f"{path}, given with {flag}, is not there")
+    if inputs.text is not None and inputs.text.is_file():
+        contents["text"] = sha256(inputs.text)
+    return contents
 
 
 def _tell_missing(study: Study, scale: str, inputs: StudyInputs, say: Say) -> None:
@@ -87,9 +95,13 @@ def open_study(folder: Path) -> tuple[Study, str]:
     return read_study(settings), scale
 
 
-def write_study_file(study: Study, scale: str, out: Path) -> None:
-    """Write down the study, or refuse a folder of another one."""
+def write_study_file(
+    study: Study, scale: str, out: Path, contents: Mapping[str, str] | None = None
+) -> None:
+    """Write down the study and the fingerprints of what it reads, or refuse a folder of another
+    study or of other data."""
     study.scale(scale)
+    known: dict[str, str] = {}  # folders of earlier versions have none
     if (out / STUDY).exists():
         other, other_scale = open_study(out)
         is_same = other_scale == scale and _shared(study, scale) == _shared(other, scale)
@@ -99,10 +111,16 @@ def write_study_file(study: Study, scale: str, out: Path) -> None:
                 f"{out} holds study {other.name} at scale {other_scale} with other settings; "
                 "choose another --out"
             )
+        known = read_json(out / STUDY).get("inputs", {})
+    for name, content in (contents or {}).items():
+        if known.get(name, content) != content:
+            raise ConfigError(f"{out} holds {_OTHERS[name]}; choose another --out")
     out.mkdir(parents=True, exist_ok=True)
     if not (out / ENVIRONMENT).exists():
         write_json(out / ENVIRONMENT, environment())
-    write_json(out / STUDY, {"study": asdict(study), "scale": scale})
+    record = {"study": asdict(study), "scale": scale}
+    inputs = known | dict(contents or {})
+    write_json(out / STUDY, record | ({"inputs": inputs} if inputs else {}))
 
 
 def _shared(study: Study, scale: str) -> Scale:
