@@ -55,6 +55,30 @@ def test_unpacking_overwrites_nothing(study: Path, tmp_path: Path) -> None:
     assert result.read_text() == "newer"
 
 
+def test_a_damaged_pack_is_refused_and_nothing_is_written(study: Path, tmp_path: Path) -> None:
+    archive, out = tmp_path / "a.tar.gz", tmp_path / "out"
+    pack_studies([study], archive)
+    whole = archive.read_bytes()
+    for place in range(10, len(whole), max(len(whole) // 50, 1)):
+        archive.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(DataError, match="cannot be unpacked"):
+            unpack_studies(archive, out)
+    assert not out.exists()
+    archive.write_bytes(whole)
+    out.write_text("a file")
+    with pytest.raises(ConfigError, match=r"out cannot be written: .*; name another"):
+        unpack_studies(archive, out)
+
+
+def test_an_archive_has_a_limit(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack_studies([study], tmp_path / "a.tar.gz")
+    monkeypatch.setattr("litebert.lab.pack._MOST_BYTES", 1000)
+    with pytest.raises(DataError, match="holds more than 1,000 bytes; it is no pack"):
+        unpack_studies(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
 def test_a_folder_for_the_repository(study: Path, tmp_path: Path) -> None:
     command = ["lab", "pack", str(study), "--out", str(tmp_path / "results"), "--no-metrics"]
     assert litebert(command) == 0

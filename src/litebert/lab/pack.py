@@ -7,11 +7,12 @@ run` that continues on another machine need. Models, snapshots and vectors stay.
 import gzip
 import io
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from litebert.errors import ConfigError, DataError
-from litebert.files import check_regular, write_file
+from litebert.files import read_bytes, write_file
 from litebert.lab.results import ENVIRONMENT, PRETRAINED, RECIPE, RESULT, STUDY
 
 _STUDY_FILES = (
@@ -26,6 +27,8 @@ _STUDY_FILES = (
 )
 _TIME = 1_577_836_800
 """Of every file in an archive, so that equal results are equal archives."""
+_MOST_BYTES = 2**30
+"""Of what an archive holds."""
 
 
 def pack_studies(folders: Sequence[Path], out: Path, *, metrics: bool = True) -> list[Path]:
@@ -50,24 +53,31 @@ def pack_studies(folders: Sequence[Path], out: Path, *, metrics: bool = True) ->
 
 def unpack_studies(archive: Path, out: Path) -> list[Path]:
     """Write what an archive holds into OUT, without touching finished runs that are there."""
+    files = _read_archive(archive)
+    if any(name.is_absolute() or ".." in name.parts for name in files):
+        raise DataError(f"{archive} holds paths outside of its folder; it is no pack")
+    written = [name for name in files if not (out / name).exists()]
     try:
-        check_regular(archive)
-        with tarfile.open(archive, "r:gz") as tar:
-            members = [member for member in tar.getmembers() if member.isfile()]
-            names = [Path(member.name) for member in members]
-            if any(name.is_absolute() or ".." in name.parts for name in names):
-                raise DataError(f"{archive} holds paths outside of its folder; it is no pack")
-            written = []
-            for member, name in zip(members, names, strict=True):
-                if (out / name).exists():
-                    continue
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                content = tar.extractfile(member)
-                assert content is not None
-                write_file(out / name, content.read())
-                written.append(name)
-            return written
-    except (OSError, EOFError, tarfile.TarError) as error:
+        for name in written:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            write_file(out / name, files[name])
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written: {error.strerror}; name another") from error
+    return written
+
+
+def _read_archive(archive: Path) -> dict[Path, bytes]:
+    """Read to its end, where its checksum stands: tarfile alone stops before."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(archive))) as packed:
+            raw = packed.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise DataError(f"{archive} holds more than {_MOST_BYTES:,} bytes; it is no pack")
+        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as tar:
+            members = [each for each in tar.getmembers() if each.isfile()]
+            contents = [(Path(each.name), tar.extractfile(each)) for each in members]
+            return {name: content.read() for name, content in contents if content}
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{archive} cannot be unpacked: {reason}") from error
 
