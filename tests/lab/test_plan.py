@@ -10,7 +10,7 @@ from litebert.errors import ConfigError
 from litebert.files import write_json
 from litebert.lab.catalog import STUDIES
 from litebert.lab.estimate import study_bytes, study_flops, training_bytes
-from litebert.lab.plan import StudyInputs, plan_study
+from litebert.lab.plan import StudyInputs, find_tasks, plan_study
 from litebert.lab.pool import Job
 from litebert.lab.results import RESULT, SPEED
 from litebert.lab.study import Row, Scale, Study
@@ -33,6 +33,27 @@ def plan(name: str, out: Path, inputs: StudyInputs, seeds: int = 1) -> dict[str,
 
 def words(job: Job) -> list[str]:
     return [" ".join(command.words) for command in job.commands]
+
+
+def test_tasks_are_at_hand_where_they_can_be_learned_and_scored(
+    tmp_path: Path, inputs: StudyInputs
+) -> None:
+    assert find_tasks(["rte", "cola", "squad1", "diagnostic"], inputs.tasks) == {
+        "rte": str(inputs.tasks / "glue" / "RTE")  # type: ignore[operator]
+    }
+    squad = tiny_task(tmp_path / "squad", "squad1")
+    assert find_tasks(["squad1"], tmp_path) == {"squad1": str(squad)}
+    (squad / "train-v1.1.json").unlink()
+    assert find_tasks(["squad1"], tmp_path) == {}
+    with pytest.raises(ConfigError, match="there is no task 'colla'; did you mean 'cola'"):
+        find_tasks(["colla"], tmp_path)
+
+
+def test_settings_of_fine_tuning_may_be_numbers(tmp_path: Path, inputs: StudyInputs) -> None:
+    scale = Scale(recipe="demo", tasks=("rte",), finetune={"epochs": 3, "exits": "each"})
+    study = Study(name="mine", title="mine", rows=(Row(name="a"),), scales={"cpu": scale})
+    (job,) = plan_study(study, "cpu", tmp_path, inputs, seeds=1)
+    assert words(job)[-1].endswith("--epochs 3 --exits each")
 
 
 def test_deeper_models_start_from_shallower_ones(tmp_path: Path, inputs: StudyInputs) -> None:

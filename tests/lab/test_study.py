@@ -158,9 +158,15 @@ SAME_FOLDER = "[[rows]]\nname='lr 1e-3'\n[[rows]]\nname='lr: 1e_3'\nsettings={se
         ("[[rows]]\nname='a'\n[scales.cpu]\nseeds='x'", "seeds is a whole number; got 'x'"),
         ("[[rows]]\nname='a'\n[scales.cpu]\nminutes='x'", "minutes is a number; got 'x'"),
         (
-            "[[rows]]\nname='a'\n[scales.cpu]\nfinetune={epochs=3}",
-            "finetune is a table, each a text; got {'epochs': 3}",
+            "[[rows]]\nname='a'\n[scales.cpu]\nfinetune={epochs=[3]}",
+            r"finetune is a table, each a text or a number; got {'epochs': \[3\]}",
         ),
+        ("[[rows]]\nname='a'\n[scales.cpu]\nfinetune={exitz='each'}", "did you mean 'exits'"),
+        ("[[rows]]\nname='a'\n[scales.cpu]\ntasks=['colla']", "did you mean 'cola'"),
+        ("[[rows]]\nname='a'\n[scales.cpu]\nseeds=0", "seeds is a whole number from 1 .* got 0"),
+        ("[[rows]]\nname='a'\n[scales.cpu]\nranks=0", "ranks is a whole number from 1 .* got 0"),
+        ("[[rows]]\nname='a'\n[scales.cpu]\npairs=0", "pairs is a whole number from 1 .* got 0"),
+        ("[[rows]]\nname='a'\n[scales.cpu]\nminutes=-3", "minutes is a number from 0.001 .* -3"),
         (
             "measures='gap'\n[[rows]]\nname='a'\n[scales.cpu]",
             "measures is a list, each a text; got 'gap'",

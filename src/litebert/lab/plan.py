@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from litebert.checks import check_known
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import read_json, write_file, write_json
@@ -29,7 +30,7 @@ from litebert.lab.results import (
 )
 from litebert.lab.study import Row, Study
 from litebert.recipes import PretrainRecipe
-from litebert.tasks.benchmarks.glue import GLUE
+from litebert.tasks.registry import BENCHMARKS
 
 _CLI = "litebert.cli"
 
@@ -80,17 +81,25 @@ def plan_study(
 
 
 def find_tasks(names: Sequence[str], folder: Path | None) -> dict[str, str]:
-    """Those tasks whose files are in `folder`: GLUE's (also in glue/), squad/, race/, blimp/."""
+    """Those tasks whose train and dev are in `folder`: GLUE's (also in glue/), squad/, race/; and
+    blimp/."""
     places = {}
     for name in names:
-        inside = name if name in ("race", "blimp") else "squad"
-        if name in GLUE:
-            inside = GLUE[name].folders[0]
-        for path in (folder / "glue" / inside, folder / inside) if folder else ():
-            if path.is_dir():
-                places[name] = str(path)
-                break
+        check_known("task", name, (*BENCHMARKS, "blimp"))
+        inside = BENCHMARKS[name].folders if name in BENCHMARKS else (name,)
+        paths = [folder / part / each for part in ("glue", "") for each in inside] if folder else []
+        path = next((each for each in paths if _is_complete(name, each)), None)
+        if path is not None:
+            places[name] = str(path)
     return places
+
+
+def _is_complete(task: str, path: Path) -> bool:
+    """Whether a folder holds what a task is learned from and scored on."""
+    if task not in BENCHMARKS:
+        return path.is_dir()
+    benchmark, splits = BENCHMARKS[task], ("train", "dev")
+    return all(split in benchmark.splits and benchmark.find(path, split) for split in splits)
 
 
 def run_folder(row: Row, seed: int) -> str:
@@ -226,7 +235,7 @@ class _Planner:
             words += ["--out", str(folder / task), "--seed", str(seed)]
             words += ["--device", self.inputs.device]
             for name, value in self.scale.finetune.items():
-                words += [f"--{name.replace('_', '-')}", value]
+                words += [f"--{name.replace('_', '-')}", str(value)]
             yield Command(words, output=f"{task}.txt")
 
     def _ensemble(self, row: Row, seed: int, folder: Path) -> Job:

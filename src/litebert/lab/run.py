@@ -80,7 +80,8 @@ def _tell_missing(study: Study, scale: str, inputs: StudyInputs, say: Say) -> No
     there = find_tasks(wanted, inputs.tasks)
     missing = [task for task in wanted if task not in there]
     if missing:
-        say(f"{study.name}: no files for {', '.join(missing)}; these tasks are left out")
+        names = ", ".join(missing)
+        say(f"{study.name}: no train and dev files for {names}; these tasks are left out")
 
 
 def open_study(folder: Path) -> tuple[Study, str]:

@@ -8,13 +8,21 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from litebert.checks import check_choice, check_known, is_number, shorten
+from litebert.checks import (
+    check_choice,
+    check_known,
+    check_number,
+    check_whole,
+    is_number,
+    shorten,
+)
 from litebert.errors import ConfigError
 from litebert.files import check_regular
-from litebert.recipes import PretrainRecipe, named
+from litebert.recipes import FinetuneRecipe, PretrainRecipe, named
+from litebert.tasks.registry import BENCHMARKS
 
 ScaleName = Literal["cpu", "gpu-hour", "paper"]
 Kind = Literal["pretrain", "count", "speed"]
@@ -98,9 +106,9 @@ class Scale:
     seeds: int = 3
     """Runs of a row."""
     tasks: tuple[str, ...] = ()
-    """Benchmarks that every run is fine-tuned on, where their files are at hand."""
-    finetune: Mapping[str, str] = field(default_factory=dict)
-    """Flags of `litebert finetune`, such as exits = "each"."""
+    """Benchmarks that every run is fine-tuned on, where their train and dev are at hand."""
+    finetune: Mapping[str, str | float] = field(default_factory=dict)
+    """Settings of fine-tuning, named as flags of `litebert finetune` are: exits = "each"."""
     minutes: float | None = None
     """Train every run for this time instead: the number of tokens follows from its speed."""
     ranks: int = 1
@@ -109,6 +117,15 @@ class Scale:
     """Minimal pairs of each paradigm; all when left out."""
     note: str = ""
     """Which model this is, and what differs from the paper's."""
+
+    def __post_init__(self) -> None:
+        check_whole(self, "seeds", 1, 10**6)
+        check_whole(self, "ranks", 1, 10**6)
+        check_whole(self, "pairs", 1, 10**9, optional=True)
+        check_number(self, "minutes", 0.001, 1e9, optional=True)
+        for task in self.tasks:
+            check_known("task", task, BENCHMARKS)
+        FinetuneRecipe.check_settings(self.finetune)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,7 +332,7 @@ def _expected(hint: Any) -> str:
     """A type in words."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is UnionType:
-        return _expected(inner[0])
+        return " or ".join(_expected(each) for each in inner if each is not NoneType)
     if origin is tuple:
         return f"a list, each {_expected(inner[0])}"
     if origin is Mapping:

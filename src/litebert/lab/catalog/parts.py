@@ -30,7 +30,7 @@ def scales(
     cpu: Mapping[str, Any] | None = None,
     tasks: tuple[str, ...] = _TASKS,
     paper_tasks: tuple[str, ...] = _PAPER_TASKS,
-    finetune: Mapping[str, str] | None = None,
+    finetune: Mapping[str, str | float] | None = None,
     pairs: int | None = None,
     minutes: tuple[float | None, float | None, float | None] = (None, None, None),
     preset: str = "albert-base-v2",
