@@ -110,6 +110,7 @@ def test_equal_time_takes_its_tokens_from_a_measured_speed(
     tmp_path: Path, inputs: StudyInputs
 ) -> None:
     job = plan("equal-time", tmp_path, inputs)["nothing-shared-seed0"]
+    assert job.is_alone
     rehearsal, training = job.commands[:2]
     assert "--dry-run" in rehearsal.words
     write_json(job.folder / SPEED, {"tokens_per_second": 500})
@@ -137,7 +138,9 @@ def test_measurements_of_a_model_have_commands(tmp_path: Path, inputs: StudyInpu
 
 
 def test_speed_is_timed_once_more_with_two_ranks(tmp_path: Path, inputs: StudyInputs) -> None:
-    one, two = words(plan("speed", tmp_path, inputs)["bert-base-seed0"])
+    job = plan("speed", tmp_path, inputs)["bert-base-seed0"]
+    assert job.is_alone
+    one, two = words(job)
     assert one.startswith("litebert.cli pretrain")
     assert two.startswith("torch.distributed.run --standalone --nproc-per-node 2 -m litebert.cli")
 

@@ -114,6 +114,17 @@ def test_jobs_share_memory(tmp_path: Path, memory: float, most: int) -> None:
     assert Pretended.most == most
 
 
+def test_timed_jobs_run_alone(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, str(number), polls=5, is_alone=True) for number in range(3)]
+    assert pool(jobs, jobs=3).run() == []
+    assert Pretended.most == 1
+    beside = [job(tmp_path, f"beside {number}", polls=5) for number in range(2)]
+    timed = job(tmp_path, "timed", polls=5, is_alone=True)
+    assert pool([beside[0], timed, beside[1]], jobs=3).run() == []
+    assert Pretended.most == 2
+    assert [each.is_shared for each in (*jobs, timed, *beside)] == [False] * 4 + [True] * 2
+
+
 def test_no_job_starts_that_would_not_end_in_time(tmp_path: Path) -> None:
     short, long = job(tmp_path, "short", cost=1.0), job(tmp_path, "long", cost=50.0)
     runs = pool([long, short], jobs=1, minutes=1.0, rate=1.0)

@@ -260,6 +260,18 @@ def test_only_differences_beyond_the_spread_are_marked(tmp_path: Path) -> None:
     assert "| 51.0 ± 1.0 |" in text
 
 
+def test_seconds_beside_other_runs_do_not_compare(tmp_path: Path) -> None:
+    study = replace(TWO, measures=("masked_loss", "seconds"))
+    write_results(tmp_path, {"2 heads": [5.0], "4 heads": [4.0]})
+    path = tmp_path / "4-heads-seed0" / "result.json"
+    result = json.loads(path.read_text())
+    result["scores"]["seconds"] = 7.0
+    for is_shared in (False, True):
+        path.write_text(json.dumps(result | {"is_shared": is_shared}))
+        text = page(study, "cpu", collect(study, "cpu", tmp_path))
+        assert ("other runs were on the device at the same time" in text) == is_shared
+
+
 def test_two_seeds_claim_nothing(tmp_path: Path) -> None:
     write_results(tmp_path, {"2 heads": [5.0, 5.1], "4 heads": [4.0, 4.1]})
     assert "▼ |" not in page(TWO, "cpu", collect(TWO, "cpu", tmp_path))

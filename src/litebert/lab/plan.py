@@ -164,7 +164,8 @@ class _Planner:
                 return
             share = most_frequent_share(shards)
             result = measure(self.study, folder, row=row.name, seed=seed, frequent=share)
-            write_json(folder / RESULT, result | {"flops": cost, "wall_seconds": job.seconds})
+            result |= {"flops": cost, "wall_seconds": job.seconds, "is_shared": job.is_shared}
+            write_json(folder / RESULT, result)
 
         return Job(
             study=self.study.name,
@@ -174,6 +175,7 @@ class _Planner:
             cost=cost,
             memory=training_bytes(recipe) * self.scale.ranks,
             needs=needs,
+            is_alone=self.study.kind == "speed" or self.scale.minutes is not None,
         )
 
     def _pretraining(

@@ -51,6 +51,10 @@ class Job:
     memory: float = 0.0
     """Bytes on the device, estimated."""
     needs: list["Job"] = field(default_factory=list)
+    is_alone: bool = False
+    """Whether nothing else may run beside it, because it is timed."""
+    is_shared: bool = False
+    """Whether another job ran beside it, so that its seconds do not compare."""
     process: Process | None = None
     began: float = 0.0
     seconds: float = 0.0
@@ -127,11 +131,15 @@ class Pool:
             if ready and len(self.running) < self.limits.jobs and self._fits(job):
                 self.waiting.remove(job)
                 self.running.append(job)
+                for each in self.running if len(self.running) > 1 else ():
+                    each.is_shared = True
                 job.began = time.monotonic()
                 job.is_resumed = (job.folder / PRETRAINED).exists()
                 self._start(job)
 
     def _fits(self, job: Job) -> bool:
+        if any(job.is_alone or other.is_alone for other in self.running):
+            return False
         used = sum(other.memory for other in self.running)
         if self.running and used + job.memory > self.limits.memory:
             return False

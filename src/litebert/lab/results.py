@@ -60,6 +60,8 @@ class RowResult:
     """Of the encoder, at the vocabulary that was trained with."""
     seeds: int
     """Finished runs."""
+    is_shared: bool = False
+    """Whether other runs were on the device at the same time, so that `seconds` do not compare."""
     cells: Mapping[str, Cell] = field(default_factory=dict)
     curves: tuple[tuple[tuple[float, float], ...], ...] = ()
     """Of each run: (tokens, masked-token accuracy on held-out text)."""
@@ -173,6 +175,7 @@ def _row(
         row=row,
         parameters=parameters,
         seeds=len(runs),
+        is_shared=any(run.get("is_shared") for run in runs),
         cells=cells,
         curves=tuple(tuple((t, a) for t, a in run["curve"]) for run in runs),
         distances=tuple(run["distances"] for run in runs if "distances" in run),

@@ -49,9 +49,12 @@ def footnotes(study: Study, scale: str, rows: Sequence[RowResult]) -> list[str]:
         return [model, *headlines(rows)]
     seeds = sorted({row.seeds for row in rows})
     counted = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+    is_shared = "seconds" in columns(study, rows) and any(row.is_shared for row in rows)
+    shared = "seconds: other runs were on the device at the same time; they do not compare."
     return [
         model,
         f"Seeds: {counted}. Mean ± standard deviation.",
+        *([shared] if is_shared else []),
         f"▲ and ▼: every seed is above or below every seed of “{study.reference.name}”, "
         "three seeds each. Nothing else is claimed.",
         *interaction(study, rows),
