@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.studies.benchmarks import NOTES
+
 MARKS = ("<!-- scores: made by tools/model_table.py -->", "<!-- scores end -->")
 COLUMNS = {
     # heading: run of bench/studies/benchmarks.py, score
@@ -97,7 +99,17 @@ def table(rows: dict[str, dict[str, Any]], pretraining: dict[str, Any]) -> str:
         lines.append(line(f"{shown} (dev)", None, percent(scores_of_kind)))
     for name, (parameters, scores) in PUBLISHED.items():
         lines.append(line(name, parameters, scores))
-    return "\n".join([*lines, "", STAR]) + "\n"
+    return "\n".join([*lines, "", STAR, *footnotes(rows)]) + "\n"
+
+
+def footnotes(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """What our runs began with and how they were set, by column; the page says the other notes."""
+    columns: dict[str, list[str]] = {}
+    for name, (run, _) in COLUMNS.items():
+        for note in rows.get(run, {"note": ""})["note"].split("; "):
+            if note and note not in NOTES.values():
+                columns.setdefault(note, []).append(name)
+    return [f"{', '.join(names)}: {note}." for note, names in columns.items()]
 
 
 def percent(values: dict[str, float | None]) -> dict[str, float]:

@@ -226,9 +226,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         note = result["note"] or ("random weights" if result["run"].endswith("random") else "")
         if len(result["seeds"]) > 1:
             lowest, highest = min(result["seeds"]), max(result["seeds"])
-            note = (
-                f"median of {len(result['seeds'])} seeds, {100 * lowest:.1f} to {100 * highest:.1f}"
-            )
+            seeds = f"median of {len(result['seeds'])} seeds"
+            seeds += f", {100 * lowest:.1f} to {100 * highest:.1f}"
+            note = "; ".join(filter(None, (note, seeds)))
         cells = [
             result["run"],
             main,

@@ -1,10 +1,13 @@
 """The README's numbers are the results', and what it shows of a terminal is what the commands
 print."""
 
+import json
 import subprocess
 from pathlib import Path
 
+from bench.studies import benchmarks
 from tests.helpers.programs import ROOT, run_program
+from tools import model_table
 
 MODEL = "results/2026-11-16_model"
 
@@ -38,3 +41,14 @@ def test_the_table_of_scores_is_that_of_the_results(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text((ROOT / "README.md").read_text().replace("BERT-Mini", "BERT-Maxi"))
     assert tool("model_table", MODEL, "--readme", str(page), "--check").returncode == 1
+
+
+def test_tables_say_what_a_run_began_with() -> None:
+    start = "starts from a model fine-tuned on nli-all"
+    rows = json.loads((ROOT / MODEL / "benchmarks.json").read_text())
+    begun = [row | {"note": start} if row["run"] in ("rte", "mrpc") else row for row in rows]
+    record = benchmarks.table(begun)
+    assert record.count(f"| {start}; median of 5 seeds, ") == 2
+    pretraining = json.loads((ROOT / MODEL / "pretraining.json").read_text())
+    shown = model_table.table({row["run"]: row for row in begun}, pretraining)
+    assert shown.endswith(f"\nMRPC, RTE: {start}.\n")
