@@ -137,6 +137,14 @@ def test_seeds_are_put_side_by_side(tmp_path: Path) -> None:
     assert written.num_bytes < LIMIT
 
 
+def test_own_tasks_with_other_scores_are_not_compared(tmp_path: Path) -> None:
+    kinds = ("classify", "several labels")
+    runs = [tuned_run(tmp_path / kind, *made(kind)) for kind in kinds]
+    page = page_of(*runs, out=tmp_path / "both.html")
+    assert "accuracy" in page
+    assert "Scores on dev of each run's final checkpoint" not in page
+
+
 def test_the_best_score_is_marked_only_beyond_its_interval(tmp_path: Path) -> None:
     """Of 200 examples, six more or fewer are noise."""
     task, examples, wrong = made("choose", 200, skill=0.0)

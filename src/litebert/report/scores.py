@@ -63,7 +63,9 @@ def slices_section(dev: DevResults) -> str:
 def compared_scores(runs: Sequence[RunData]) -> str:
     """Scores of runs of one task; of three or more, their median and standard deviation."""
     scored = [(run.name, run.dev.evaluation) for run in runs if run.dev is not None]
-    if len(scored) < 2 or len({evaluation.task.name for _, evaluation in scored}) > 1:
+    # own files of one kind have the same name, and may have other scores
+    alike = {(evaluation.task.name, *sorted(evaluation.scores)) for _, evaluation in scored}
+    if len(scored) < 2 or len(alike) > 1:
         return ""
     names = list(scored[0][1].scores)
     best = {name: _best(name, [evaluation for _, evaluation in scored]) for name in names}
