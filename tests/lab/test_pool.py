@@ -94,6 +94,23 @@ def test_a_failure_is_told_and_ends_only_what_needs_it(tmp_path: Path) -> None:
     assert fine.is_done
 
 
+def test_an_error_in_a_jobs_own_files_ends_that_job_alone(tmp_path: Path) -> None:
+    def broken(job: Job) -> None:
+        raise ValueError("not enough values")
+
+    def unknown() -> list[str]:
+        raise KeyError("tokens_per_second")
+
+    first = job(tmp_path, "first", polls=1, finish=broken)
+    second, third = job(tmp_path, "second"), job(tmp_path, "third", polls=9)
+    second.commands[0].arguments = unknown
+    assert pool([first, second, third], jobs=3).run() == [
+        "study/second: KeyError: 'tokens_per_second'",
+        "study/first: ValueError: not enough values",
+    ]
+    assert third.is_done
+
+
 def test_arguments_of_a_command_are_known_when_it_starts(tmp_path: Path) -> None:
     seen: list[list[str]] = []
     one = job(tmp_path, "one")

@@ -14,7 +14,7 @@ from litebert.config import PRESETS, ModelConfig
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError
 from litebert.lab.catalog import STUDIES, find_study
-from litebert.lab.measure import measure
+from litebert.lab.measure import half_depth_scores, measure
 from litebert.lab.plot import plot
 from litebert.lab.probes import Subject, layer_distances
 from litebert.lab.results import RowResult, collect
@@ -319,6 +319,12 @@ def test_numbers_of_a_run_come_from_what_its_commands_left(tmp_path: Path) -> No
     assert result["curve"] == [[2_000_000, 0.4]]
     assert result["distances"] == {"l2": [1.0], "cosine": [0.5]}
     assert result["parameters"] == sum(count_encoder(PRESETS["tiny"]).values())
+
+
+def test_a_criterion_without_thresholds_has_no_score() -> None:
+    exits = {"rte": {"depths": [0.5, 0.6], "curves": {"patience": [], "confidence": [[1, 0.5]]}}}
+    scores = half_depth_scores(exits)
+    assert scores == {"exit_full": 0.6, "exit_fixed": 0.5, "exit_confidence": 0.5}
 
 
 def test_speeds_come_with_the_ratio_of_two_ranks(tmp_path: Path) -> None:

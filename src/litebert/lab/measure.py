@@ -107,6 +107,8 @@ def half_depth_scores(exits: Mapping[str, Mapping[str, Any]]) -> dict[str, float
         columns.setdefault("exit_full", []).append(depths[-1])
         columns.setdefault("exit_fixed", []).append(depths[max(int(half), 1) - 1])
         for criterion, points in each["curves"].items():
+            if not points:  # as patience of two layers
+                continue
             across, up = zip(*sorted(points), strict=True)
             columns.setdefault(f"exit_{criterion}", []).append(float(np.interp(half, across, up)))
     return {name: statistics.fmean(values) for name, values in columns.items()}

@@ -22,6 +22,8 @@ _GRACE_SECONDS, _GRACE_SHARE = 20.0, 0.1
 """Before the end of a time limit: what running jobs have to save."""
 _MARGIN = 1.1
 """Factor on the expected time of a job."""
+_FAILURES = (LitebertError, OSError, ValueError, KeyError, TypeError)
+"""What a job's own files and numbers can raise: it fails, the others continue."""
 
 Say = Callable[[str], None]
 
@@ -135,7 +137,11 @@ class Pool:
                     each.is_shared = True
                 job.began = time.monotonic()
                 job.is_resumed = (job.folder / PRETRAINED).exists()
-                self._start(job)
+                try:
+                    self._start(job)
+                except _FAILURES as error:
+                    self.running.remove(job)
+                    self._end(job, error=_message(error))
 
     def _fits(self, job: Job) -> bool:
         if any(job.is_alone or other.is_alone for other in self.running):
@@ -200,21 +206,22 @@ class Pool:
         assert job.process is not None
         code = job.process.poll()
         if code is None:
-            return None
+            return
         if code == _INTERRUPTED:
             raise InterruptedRunError(f"{job.name} was interrupted; the same command resumes")
         try:
             if code == 0:
                 job.commands.pop(0)
                 if job.commands:
-                    return self._start(job)
+                    self._start(job)
+                    return
                 job.seconds = 0.0 if job.is_resumed else time.monotonic() - job.began
                 job.finish(job)
-            self.running.remove(job)
-            self._end(job, error=None if code == 0 else _last_line(job.folder, code))
-        except LitebertError as error:
-            self.running.remove(job)
-            self._end(job, error=str(error))
+            error = None if code == 0 else _last_line(job.folder, code)
+        except _FAILURES as raised:
+            error = _message(raised)
+        self.running.remove(job)
+        self._end(job, error=error)
 
     def _end(self, job: Job, *, error: str | None) -> None:
         job.error, job.is_done = error, error is None
@@ -276,6 +283,10 @@ def _progress(
     left = f", about {minutes_of(seconds * (total - spent) / spent)} left" if spent else ""
     now = ", ".join(f"{job.name} {100 * parts[id(job)]:.0f} %" for job in running)
     return f"{len(done)} of {len(jobs)} runs finished; {now}{left}"
+
+
+def _message(error: Exception) -> str:
+    return str(error) if isinstance(error, LitebertError) else f"{type(error).__name__}: {error}"
 
 
 def _last_line(folder: Path, code: int) -> str:
