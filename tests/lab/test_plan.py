@@ -72,6 +72,7 @@ def test_weights_that_are_gone_are_trained_again(tmp_path: Path, inputs: StudyIn
     jobs = plan("depth", tmp_path, inputs)
     assert list(jobs)[:3] == ["1-layers-seed0", "3-layers-seed0", "6-layers-seed0"]
     again = jobs["3-layers-seed0"]
+    assert [each.split()[1] for each in words(again)] == ["pretrain"]  # it has been measured
     before = (tmp_path / "3-layers-seed0" / RESULT).read_text()
     again.finish(again)  # its result stays
     assert (tmp_path / "3-layers-seed0" / RESULT).read_text() == before
@@ -92,6 +93,19 @@ def test_an_ensemble_waits_for_its_members(tmp_path: Path, inputs: StudyInputs) 
     assert words(each)[0].startswith("litebert.cli ensemble rte --data")
     with pytest.raises(ConfigError, match="averages fine-tuned models; name the folder of the ta"):
         plan("ensemble", tmp_path / "b", StudyInputs(data=inputs.data))
+
+
+def test_an_ensemble_fine_tunes_what_another_run_starts_from(
+    tmp_path: Path, inputs: StudyInputs
+) -> None:
+    """The third checkpoint is missing and starts from the second, which is finished."""
+    for name in ("first-checkpoint-seed0", "second-checkpoint-seed0"):
+        (tmp_path / name).mkdir()
+        write_json(tmp_path / name / RESULT, {"row": name})
+    jobs = plan("ensemble", tmp_path, inputs)
+    for name in ("first", "second", "third"):
+        verbs = [each.split()[1] for each in words(jobs[f"{name}-checkpoint-seed0"])]
+        assert verbs.count("pretrain") == verbs.count("finetune") == 1
 
 
 def test_an_ensemble_of_more_seeds_is_measured_again(tmp_path: Path, inputs: StudyInputs) -> None:

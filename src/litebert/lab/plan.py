@@ -115,6 +115,8 @@ class _Planner:
         self.tasks = find_tasks(self.scale.tasks, inputs.tasks)
         self.blimp = find_tasks(("blimp",), inputs.tasks).get("blimp")
         self.jobs: dict[tuple[str, int], Job] = {}
+        self.light: set[tuple[str, int]] = set()
+        """Finished runs of which only the weights are needed again."""
 
     def add(self, row: Row, seed: int) -> None:
         """The job of a run whose result is missing, or that averages more runs by now."""
@@ -130,9 +132,13 @@ class _Planner:
 
     def _job(self, row: Row, seed: int, *, weights_only: bool = False) -> Job:
         """The job of a run, and before it those whose weights it needs."""
-        if (row.name, seed) in self.jobs:
-            return self.jobs[row.name, seed]
         folder = self.out / run_folder(row, seed)
+        if (row.name, seed) in self.jobs:
+            job = self.jobs[row.name, seed]
+            if (row.name, seed) in self.light and not weights_only:
+                self.light.remove((row.name, seed))
+                job.commands += self._after_training(row, folder, seed)
+            return job
         folder.mkdir(parents=True, exist_ok=True)
         if row.members:
             job = self._ensemble(row, seed, folder)
@@ -153,14 +159,14 @@ class _Planner:
             if not weights.exists():
                 needs.append(self._job(start, seed, weights_only=True))
             commands[-1].words += ["--init", str(weights), *_shape(recipe)]
-        if self.study.kind == "pretrain":
-            commands += self._measurements(row, folder, shards)
-            commands += self._finetuning(row, folder, seed)
+        if weights_only and (folder / RESULT).exists():
+            self.light.add((row.name, seed))
+        else:
+            commands += self._after_training(row, folder, seed)
         cost = training_flops(recipe)
-        has_result = (folder / RESULT).exists()
 
         def finish(job: Job) -> None:
-            if weights_only and has_result:
+            if (row.name, seed) in self.light:
                 return
             share = most_frequent_share(shards)
             result = measure(self.study, folder, row=row.name, seed=seed, frequent=share)
@@ -205,6 +211,12 @@ class _Planner:
 
         timed = [] if _is_measured(folder / SPEED) else [Command(rehearsal, output=SPEED)]
         return [*timed, Command(words, output="training.txt", arguments=budget)]
+
+    def _after_training(self, row: Row, folder: Path, seed: int) -> list[Command]:
+        if self.study.kind != "pretrain":
+            return []
+        shards = self.inputs.shards_of(row)
+        return [*self._measurements(row, folder, shards), *self._finetuning(row, folder, seed)]
 
     def _measurements(self, row: Row, folder: Path, shards: Path) -> Iterator[Command]:
         """What is measured on the trained model, without fine-tuning."""
