@@ -80,6 +80,23 @@ def test_weights_that_are_gone_are_trained_again(tmp_path: Path, inputs: StudyIn
     assert "3-layers-seed0" not in plan("depth", tmp_path, inputs)
 
 
+def test_what_is_asked_for_later_is_measured(tmp_path: Path, inputs: StudyInputs) -> None:
+    """Where the weights are there; else it is said."""
+    study = STUDIES["order"]
+    for name, measured in (("none", ["order"]), ("nsp", ["order"]), ("sop", ["order", "rte"])):
+        (tmp_path / f"{name}-seed0").mkdir()
+        write_json(tmp_path / f"{name}-seed0" / RESULT, {"row": name, "measured": measured})
+    (tmp_path / "none-seed0" / "pretrain" / "final").mkdir(parents=True)
+    lines: list[str] = []
+    jobs = plan_study(study, "cpu", tmp_path, inputs, seeds=1, say=lines.append)
+    assert [job.folder.name for job in jobs] == ["none-seed0"]
+    assert "finetune rte" in words(jobs[0])[-1]
+    assert lines == [
+        "order: finished runs lack rte (1 cells), and their weights are gone; delete their "
+        "result.json to train them again"
+    ]
+
+
 def test_an_ensemble_waits_for_its_members(tmp_path: Path, inputs: StudyInputs) -> None:
     jobs = plan("ensemble", tmp_path, inputs, seeds=2)
     each, every = jobs["three-checkpoints-of-a-seed-seed1"], jobs["all-seeds-of-the-third-seed0"]

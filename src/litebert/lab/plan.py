@@ -5,6 +5,7 @@ model, then `litebert finetune` for each task. A row that starts from another wa
 ensemble waits for its members; weights that are needed and gone are trained again.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,10 @@ from litebert.errors import ConfigError, LitebertError
 from litebert.files import read_json, write_file, write_json
 from litebert.lab.estimate import training_bytes, training_flops
 from litebert.lab.measure import measure, most_frequent_share
-from litebert.lab.pool import Command, Job
+from litebert.lab.pool import Command, Job, Say
 from litebert.lab.results import (
     BLIMP,
+    FROZEN,
     PRETRAINED,
     PROBES,
     RECIPE,
@@ -68,7 +70,13 @@ class StudyInputs:
 
 
 def plan_study(
-    study: Study, scale: str, out: Path, inputs: StudyInputs, *, seeds: int | None = None
+    study: Study,
+    scale: str,
+    out: Path,
+    inputs: StudyInputs,
+    *,
+    seeds: int | None = None,
+    say: Say = lambda line: None,
 ) -> list[Job]:
     """The jobs that are missing, in an order in which none waits for a later one."""
     planner = _Planner(
@@ -77,6 +85,12 @@ def plan_study(
     for row in study.rows:
         for number in range(1 if row.members and row.together == "all" else planner.seeds):
             planner.add(row, number)
+    if planner.lacking:
+        runs = sum(planner.lacking.values())
+        say(
+            f"{study.name}: finished runs lack {', '.join(planner.lacking)} ({runs} cells), and "
+            f"their weights are gone; delete their {RESULT} to train them again"
+        )
     return list(planner.jobs.values())
 
 
@@ -117,13 +131,38 @@ class _Planner:
         self.jobs: dict[tuple[str, int], Job] = {}
         self.light: set[tuple[str, int]] = set()
         """Finished runs of which only the weights are needed again."""
+        self.lacking: Counter[str] = Counter()
+        """What is asked for, was not measured, and cannot be without new weights; in how many
+        runs."""
 
     def add(self, row: Row, seed: int) -> None:
-        """The job of a run whose result is missing, or that averages more runs by now."""
-        result = self.out / run_folder(row, seed) / RESULT
-        names = {run_folder(*member) for member in self._members(row, seed)}
-        if not result.exists() or names.difference(read_json(result).get("members", ())):
+        """The job of a run whose result is missing, that averages more runs by now, or of which
+        more is to be measured."""
+        path = self.out / run_folder(row, seed) / RESULT
+        if not path.exists():
             self._job(row, seed)
+            return
+        result, members = read_json(path), self._members(row, seed)
+        names = {run_folder(*member) for member in members}
+        known = result.get("measured", self._asked(row))  # earlier versions did not write it down
+        lacking = [name for name in self._asked(row) if name not in known]
+        trained = [self.out / run_folder(*each) / PRETRAINED for each in members or [(row, seed)]]
+        has_weights = all((folder / "final").exists() for folder in trained)
+        if names.difference(result.get("members", ())) or (lacking and has_weights):
+            self._job(row, seed)
+        else:
+            self.lacking.update(lacking)
+
+    def _asked(self, row: Row) -> list[str]:
+        """What is to be measured of a row once it is trained: probes, texts, tasks."""
+        if self.study.kind != "pretrain":
+            return []
+        probes = self.study.measured
+        vectors = [f"{task}{FROZEN}" for task in self.tasks if "vectors" in probes]
+        if row.members or row.method != "encoder":
+            return [*self.tasks] if row.members else vectors
+        own = [each for each in probes if each != "vectors" and (each != "blimp" or self.blimp)]
+        return [*own, *(["text"] if self.inputs.text else []), *vectors, *self.tasks]
 
     def _members(self, row: Row, seed: int) -> list[tuple[Row, int]]:
         """The runs that an ensemble averages."""
@@ -170,8 +209,11 @@ class _Planner:
                 return
             share = most_frequent_share(shards)
             result = measure(self.study, folder, row=row.name, seed=seed, frequent=share)
-            result |= {"flops": cost, "wall_seconds": job.seconds, "is_shared": job.is_shared}
-            write_json(folder / RESULT, result)
+            facts = {"wall_seconds": job.seconds, "is_shared": job.is_shared}
+            earlier = read_json(folder / RESULT) if (folder / RESULT).exists() else {}
+            facts |= {name: earlier[name] for name in facts if name in earlier}
+            facts |= {"flops": cost, "measured": self._asked(row)}
+            write_json(folder / RESULT, result | facts)
 
         return Job(
             study=self.study.name,
@@ -279,6 +321,7 @@ class _Planner:
                 scores[task] = next(iter(record["everyone"].values()))
             result: dict[str, Any] = {"row": row.name, "seed": seed, "scores": {}, "tasks": scores}
             result |= {"curve": [], "members": [each.name for each in folders]}
+            result["measured"] = self._asked(row)
             counted = [read_json(each / RESULT).get("parameters", 0) for each in folders]
             result["parameters"] = sum(counted)
             write_json(folder / RESULT, result | {"wall_seconds": job.seconds})

@@ -52,7 +52,7 @@ def run_studies(
     for study, scale, out in chosen:
         write_study_file(study, scale, out, contents)
         _tell_missing(study, scale, inputs, say)
-        planned += plan_study(study, scale, out, inputs, seeds=seeds)
+        planned += plan_study(study, scale, out, inputs, seeds=seeds, say=say)
         rate = stored_rate(out)
         if rate is not None:
             rates[study.name] = rate
