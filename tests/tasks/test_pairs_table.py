@@ -130,6 +130,18 @@ def test_scored_pairs_need_two_texts() -> None:
         open_scored_pairs([{"text_a": "a", "text_b": "b", "score": 1}])
 
 
+def test_scored_pairs_of_a_folder_are_those_of_dev(tmp_path: Path) -> None:
+    for split, count in (("train", 9), ("dev", 4), ("test", 3)):
+        rows = [f"a {number},b {number},{number}" for number in range(count)]
+        (tmp_path / f"{split}.csv").write_text("\n".join(["text_a,text_b,score", *rows]))
+    assert len(open_scored_pairs(tmp_path)[0]) == 4
+    (tmp_path / "dev.csv").unlink()
+    with pytest.raises(DataError, match="has train, test; name the file to score"):
+        open_scored_pairs(tmp_path)
+    (tmp_path / "train.csv").unlink()
+    assert len(open_scored_pairs(tmp_path)[0]) == 3
+
+
 def test_a_teacher(tmp_path: Path) -> None:
     vectors, texts = tmp_path / "vectors.npy", tmp_path / "texts.txt"
     np.save(vectors, np.eye(3, dtype=np.float16)[:2])

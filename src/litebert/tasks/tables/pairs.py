@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from litebert.checks import list_names
+from litebert.checks import list_names, shorten
 from litebert.data.bad_rows import BadRowError, BadRows
 from litebert.data.unpack import compression_of
 from litebert.errors import DataError
@@ -49,15 +49,15 @@ def open_pairs(data: Any, dev: Any = None, options: TableOptions | None = None) 
         return EmbedData(train=train, dev=None, notes=notes)
     # the columns that the user names are train's
     plain = TableOptions(max_bad_rows=options.max_bad_rows, encoding=options.encoding)
-    pairs, more = _open_scored(sources["dev"] if dev is None else _first(dev), plain)
+    pairs, more = _open_scored(sources["dev"] if dev is None else _scored(dev), plain)
     return EmbedData(train=train, dev=pairs, notes=(*notes, *more))
 
 
 def open_scored_pairs(
     data: Any, options: TableOptions | None = None
 ) -> tuple[list[TextExample], tuple[str, ...]]:
-    """Scored pairs of a file or a table in memory; and notes."""
-    return _open_scored(_first(data), options or TableOptions())
+    """Scored pairs of a file, a folder's dev or a table in memory; and notes."""
+    return _open_scored(_scored(data), options or TableOptions())
 
 
 def open_teacher(vectors: str | os.PathLike[str], texts: str | os.PathLike[str]) -> Units:
@@ -117,9 +117,15 @@ def _tables(sources: Sequence[Source], bad: BadRows, options: TableOptions) -> I
         yield source.name, names, rows
 
 
-def _first(data: Any) -> Sequence[Source]:
-    """The only table, or that of the first split."""
-    return next(iter(_sources(data).values()))
+def _scored(data: Any) -> Sequence[Source]:
+    """The only table, or that of dev."""
+    sources = _sources(data)
+    if len(sources) > 1 and "dev" not in sources:
+        raise DataError(
+            f"scored pairs are those of dev, and {shorten(data)} has {', '.join(sources)}; name "
+            "the file to score"
+        )
+    return sources["dev"] if "dev" in sources else next(iter(sources.values()))
 
 
 def _open_scored(
