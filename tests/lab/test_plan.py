@@ -1,19 +1,21 @@
 """What a study runs, read from its commands: starts, ensembles, budgets of time, probes; and what
 is trained again because weights are gone."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.files import write_json
+from litebert.files import read_json, write_json
 from litebert.lab.catalog import STUDIES
 from litebert.lab.estimate import study_bytes, study_flops, training_bytes
 from litebert.lab.plan import StudyInputs, find_tasks, plan_study
 from litebert.lab.pool import Job
-from litebert.lab.results import RESULT, SPEED
+from litebert.lab.results import RECIPE, RESULT, SPEED
 from litebert.lab.study import Row, Scale, Study
+from litebert.recipes import PretrainRecipe
 from litebert.testing import tiny_shards, tiny_task
 
 
@@ -146,6 +148,14 @@ def test_equal_time_takes_its_tokens_from_a_measured_speed(
     assert "--dry-run" in rehearsal.words
     write_json(job.folder / SPEED, {"tokens_per_second": 500})
     assert training.arguments() == ["--tokens", str(2 * 60 * 500)]
+    recipe = PretrainRecipe.load(job.folder / RECIPE)
+    half = recipe.tokens_in(recipe.total_steps) // 2
+    step = {"kind": "step", "step": 1, "tokens": half, "seconds": 120.0}
+    (job.folder / "pretrain").mkdir()
+    (job.folder / "pretrain" / "metrics.jsonl").write_text(json.dumps(step) + "\n")
+    job.finish(job)
+    assert read_json(job.folder / RESULT)["flops"] == pytest.approx(job.cost / 2, rel=1e-3)
+    (job.folder / RESULT).unlink()
     again = plan("equal-time", tmp_path, inputs)["nothing-shared-seed0"]
     assert "--dry-run" not in again.commands[0].words  # a resumed run keeps its length
 

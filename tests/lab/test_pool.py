@@ -152,6 +152,14 @@ def test_no_job_starts_that_would_not_end_in_time(tmp_path: Path) -> None:
     assert long.process is None
 
 
+def test_a_job_of_a_set_time_is_expected_to_take_it(tmp_path: Path) -> None:
+    one = job(tmp_path, "one", cost=1.0, set_seconds=50.0)
+    runs = pool([one], minutes=1.0, rate=1.0)
+    runs.began -= 15
+    with pytest.raises(InterruptedRunError, match="the next one needs about 50 s"):
+        runs.run()
+
+
 def test_a_job_longer_than_the_limit_begins_with_a_fresh_limit(tmp_path: Path) -> None:
     long = job(tmp_path, "long", cost=500.0)
     assert pool([long], minutes=1.0, rate=1.0).run() == []

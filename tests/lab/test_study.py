@@ -203,6 +203,11 @@ def test_runs_of_another_length_keep_their_ratios() -> None:
     assert paper.recipe(paper.rows[0], "paper").tokens == 1_000_000
 
 
+def test_runs_of_a_set_time_have_no_length_to_choose() -> None:
+    with pytest.raises(ConfigError, match=r"equal-time gives each run its time \(2 min.*leave it"):
+        with_tokens(STUDIES["equal-time"], "cpu", 1_000_000)
+
+
 def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
     write_study_file(STUDIES["order"], "cpu", tmp_path)
     with pytest.raises(ConfigError, match="holds study order at scale cpu"):

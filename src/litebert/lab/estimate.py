@@ -105,11 +105,11 @@ def describe_costs(
                 "memory_bytes": study_bytes(study, scale),
             }
             own, rate = study.scale(scale), stored_rate(runs / f"{study.name}-{scale}")
-            if flops and rate is not None:
-                cost |= {"seconds": flops * rate, "timed_by": "runs"}
-            elif own.minutes is not None:
+            if own.minutes is not None:  # FLOPs follow from it, and are not known before
                 seconds = 60 * own.minutes * own.seeds * len(study.rows)
                 cost |= {"seconds": seconds, "timed_by": "set"}
+            elif flops and rate is not None:
+                cost |= {"seconds": flops * rate, "timed_by": "runs"}
             elif flops and probe:
                 # the paper's models would take minutes to probe on a CPU
                 usual = "cpu" if scale == "cpu" else "gpu-hour"

@@ -212,7 +212,10 @@ class _Planner:
             facts = {"wall_seconds": job.seconds, "is_shared": job.is_shared}
             earlier = read_json(folder / RESULT) if (folder / RESULT).exists() else {}
             facts |= {name: earlier[name] for name in facts if name in earlier}
-            facts |= {"flops": cost, "measured": self._asked(row)}
+            flops = cost
+            if self.scale.minutes is not None and "tokens" in result["scores"]:
+                flops *= 1e6 * result["scores"]["tokens"] / recipe.tokens_in(recipe.total_steps)
+            facts |= {"flops": flops, "measured": self._asked(row)}
             write_json(folder / RESULT, result | facts)
 
         return Job(
@@ -221,6 +224,7 @@ class _Planner:
             commands=commands,
             finish=finish,
             cost=cost,
+            set_seconds=None if self.scale.minutes is None else 60 * self.scale.minutes,
             memory=training_bytes(recipe) * self.scale.ranks,
             needs=needs,
             is_alone=self.study.kind == "speed" or self.scale.minutes is not None,

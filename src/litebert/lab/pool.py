@@ -50,6 +50,8 @@ class Job:
     """Called after the last command."""
     cost: float = 1.0
     """FLOPs of its pretraining: what its time is estimated by."""
+    set_seconds: float | None = None
+    """Of its pretraining, where the study gives it its time."""
     memory: float = 0.0
     """Bytes on the device, estimated."""
     needs: list["Job"] = field(default_factory=list)
@@ -159,6 +161,8 @@ class Pool:
 
     def _expected(self, job: Job) -> float | None:
         """Seconds that a job will take; None where no run was measured."""
+        if job.set_seconds is not None:
+            return job.set_seconds * (1 - _fraction_done(job.folder))
         rates = self.known or self._rates_now()
         if not rates:
             return None
@@ -226,7 +230,7 @@ class Pool:
     def _end(self, job: Job, *, error: str | None) -> None:
         job.error, job.is_done = error, error is None
         self.done.append(job)
-        if error is None and job.seconds and job.cost > 1:
+        if error is None and job.seconds and job.cost > 1 and job.set_seconds is None:
             self.known[job.study] = job.seconds / job.cost
         verdict = f"failed: {error}" if error else "finished"
         self.say(f"{len(self.done)} of {len(self.jobs)}: {job.name} {verdict}")

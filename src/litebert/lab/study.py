@@ -245,6 +245,11 @@ def with_tokens(study: Study, scale: str, tokens: int) -> Study:
     """The study with runs of another length: a row that has a length of its own keeps its ratio to
     the others. The note of the scale says so."""
     own = study.scale(scale)
+    if own.minutes is not None:
+        raise ConfigError(
+            f"study {study.name} gives each run its time ({own.minutes:g} minutes), so --tokens "
+            "has no meaning; leave it out"
+        )
     recipe = named(own.recipe).changed(PretrainRecipe.read_settings(dict(own.settings)))
     usual = recipe.tokens_in(recipe.total_steps) if recipe.tokens is None else recipe.tokens
 
