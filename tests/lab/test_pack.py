@@ -87,6 +87,13 @@ def test_a_folder_for_the_repository(study: Path, tmp_path: Path) -> None:
     assert litebert(["lab", "table", str(tmp_path / "results")]) == 0
 
 
+def test_folders_of_one_name_are_not_packed_together(study: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "heads-cpu"
+    write_results(other, {"2 heads": [6.0]})
+    with pytest.raises(ConfigError, match=r"heads-cpu and .*heads-cpu have the same name.*rename"):
+        pack_studies([study, other], tmp_path / "a.tar.gz")
+
+
 def test_what_is_no_study_and_no_pack_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no folder of a study"):
         pack_studies([tmp_path], tmp_path / "a.tar.gz")

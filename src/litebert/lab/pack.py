@@ -35,7 +35,13 @@ def pack_studies(folders: Sequence[Path], out: Path, *, metrics: bool = True) ->
     """Write the results of studies into the folder OUT, or into the archive OUT.tar.gz; the
     packed files by their names in it. With several studies each has a folder of its own."""
     files: dict[Path, Path] = {}
+    by_name = {folder.resolve().name: folder for folder in folders}
     for folder in folders:
+        if by_name[folder.resolve().name] != folder:
+            raise ConfigError(
+                f"{folder} and {by_name[folder.resolve().name]} have the same name, and would be "
+                "one folder of the pack; rename one"
+            )
         if not (folder / STUDY).is_file():
             raise ConfigError(
                 f"{folder} is no folder of a study (it has no {STUDY}); litebert lab run makes one"
