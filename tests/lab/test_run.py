@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,30 @@ def test_ray_runs_a_study(study: Path) -> None:
         scores = [json.loads((each / name / "result.json").read_text()) for each in (out, here)]
         ours, theirs = (each["scores"]["masked_loss"] for each in scores)
         assert ours == pytest.approx(theirs, rel=1e-5)  # other numbers of threads round otherwise
+
+
+def test_paths_for_a_cluster_are_absolute(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workers have working directories of their own."""
+    seen: list[str] = []
+
+    class Ended:
+        def __init__(self, words: list[str], output: Path, log: Path) -> None:
+            assert output.is_absolute()
+            log.write_text("ended")
+            seen.extend(words)
+
+        def poll(self) -> int:
+            return 1
+
+    monkeypatch.setattr("litebert.lab.run.open_runner", lambda *_, **__: nullcontext(Ended))
+    monkeypatch.chdir(study)
+    paths = ["--data", "tiny/shards", "--text", "study.toml", "--out", "far"]
+    assert run(Path(), *paths, "--runner", "ray") == 1
+    assert [word for word in seen if word.startswith("/")] == [
+        str(study / path)
+        for path in ("far/sop-seed0/recipe.json", "tiny/shards", "far/sop-seed0/pretrain")
+    ]
+    assert not [word for word in seen if "/" in word and not word.startswith("/")]
 
 
 def test_a_limit_of_time_is_resumed(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

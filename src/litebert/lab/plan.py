@@ -7,7 +7,7 @@ ensemble waits for its members; weights that are needed and gone are trained aga
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,11 @@ class StudyInputs:
     """A file that every model is scored on as well."""
     device: str = "auto"
     workers: int = 1
+
+    def resolved(self) -> "StudyInputs":
+        """The same, with absolute paths."""
+        paths = {name: path for name, path in vars(self).items() if isinstance(path, Path)}
+        return replace(self, **{name: path.resolve() for name, path in paths.items()})  # type: ignore[arg-type]
 
     def shards_of(self, row: Row) -> Path:
         if row.data == "":

@@ -47,6 +47,9 @@ def run_studies(
         raise ConfigError(f"jobs and seeds are at least 1; got {jobs} and {seeds}")
     if minutes is not None and minutes <= 0:
         raise ConfigError(f"minutes is more than 0; got {minutes:g}")
+    if runner == "ray":  # workers of a cluster have working directories of their own
+        chosen = [(study, scale, out.resolve()) for study, scale, out in chosen]
+        inputs = inputs.resolved()
     contents = _contents(inputs)
     planned, rates = [], {}
     for study, scale, out in chosen:
