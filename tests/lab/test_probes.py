@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from litebert.config import HeadConfig, ModelConfig
+from litebert.data.plan import is_heldout
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError
 from litebert.files import write_json
@@ -115,6 +116,7 @@ def test_baselines_learn_the_worlds_of_the_grammar(
     assert vectors.score_frozen("sst2", task, embed) > 0.8  # labels follow from the world
     record = json.loads((tmp_path / "run" / "method.json").read_text())
     assert record["method"] == method
+    assert (record.get("next_token_accuracy", 0) > 0.1) == (method == "causal")
     before = (tmp_path / "run" / "final").stat().st_mtime_ns
     baselines.main(words)  # trained already
     assert (tmp_path / "run" / "final").stat().st_mtime_ns == before
@@ -125,8 +127,10 @@ def test_an_encoder_is_scored_by_its_frozen_states(
 ) -> None:
     tasks = [f"{name}={tiny_task(tmp_path / name, name)}" for name in ("rte", "stsb")]
     vectors.main(["--model", str(run), "--tasks", *tasks, "--device", "cpu"])
-    scores = json.loads(capsys.readouterr().out)
-    assert set(scores) == {"rte", "stsb"}
+    record = json.loads(capsys.readouterr().out)
+    assert set(record["scores"]) == set(record["majority"]) == {"rte", "stsb"}
+    assert record["majority"]["rte"] >= 0.5
+    assert record["majority"]["stsb"] == 0
     embed = vectors.open_vectors(run, CPU)
     data = tiny_task(tmp_path / "squad", "squad1")
     with pytest.raises(ConfigError, match="squad1 is not scored by frozen vectors"):
@@ -142,6 +146,19 @@ def test_glove_refuses_counts_that_do_not_fit(
     assert corpus.num_documents == 80
     with pytest.raises(ConfigError, match="do not fit; build the shards with at most 15 tokens"):
         baselines.glove(tiny_recipe(), corpus)
+
+
+def test_baselines_read_what_the_encoder_reads(shards: Path) -> None:
+    whole, cut = baselines.Corpus(shards, CPU), baselines.Corpus(shards, CPU, 0.2)
+    aside = is_heldout(np.arange(80), 0.2)
+    assert set(cut.documents.tolist()) == set(np.flatnonzero(~aside).tolist())
+    assert len(cut.tokens) + len(cut.heldout) == len(whole.tokens)
+    recipe = tiny_recipe(steps=1)
+    read = recipe.tokens_in(1)
+    assert read < len(whole.tokens)
+    few = baselines.glove(recipe, whole)["token"]
+    whole.tokens, whole.documents = whole.tokens[:read], whole.documents[:read]
+    assert torch.equal(few, baselines.glove(recipe, whole)["token"])
 
 
 def test_scores_at_half_depth_lie_on_the_curves() -> None:

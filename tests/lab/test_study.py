@@ -310,7 +310,9 @@ def test_numbers_of_a_run_come_from_what_its_commands_left(tmp_path: Path) -> No
     terms = {"subject_verb_agreement": {"accuracy": 0.7}, "island_effects": {"accuracy": 0.5}}
     write("blimp.json", {"overall": {"accuracy": 0.6}, "terms": terms})
     write("text.json", {"scores": {"loss": 3.7, "accuracy": 0.35}})
-    write("vectors.json", {"rte": 0.5, "sst2": 0.7})
+    majority = {"rte": 0.5, "sst2": 0.5}
+    write("vectors.json", {"scores": {"rte": 0.5, "sst2": 0.7}, "majority": majority})
+    write("pretrain/method.json", {"method": "causal", "next_token_accuracy": 0.2})
     curves = {"patience": [{"threshold": 1, "mean_depth": 1.0, "score": 0.5}]}
     depths = [{"accuracy": 0.5}, {"accuracy": 0.6}]
     write("rte/result.json", {"score": 0.6, "depth_scores": depths, "exit_curves": curves})
@@ -321,6 +323,7 @@ def test_numbers_of_a_run_come_from_what_its_commands_left(tmp_path: Path) -> No
     expected |= {"text_accuracy": 0.35, "exit_full": 0.6, "exit_fixed": 0.5, "exit_patience": 0.5}
     assert result["scores"] == expected | {"frozen": 0.6, "tokens": 2.0, "seconds": 1.5}
     assert result["tasks"] == {"rte": 0.6, "rte (frozen)": 0.5, "sst2 (frozen)": 0.7}
+    assert (result["majority"], result["next_token_accuracy"]) == (0.5, 0.2)
     assert result["curve"] == [[2_000_000, 0.4]]
     assert result["distances"] == {"l2": [1.0], "cosine": [0.5]}
     assert result["parameters"] == sum(count_encoder(PRESETS["tiny"]).values())
@@ -386,6 +389,28 @@ def test_exits_and_counts_are_drawn(tmp_path: Path) -> None:
     assert all(each.stat().st_size > 5_000 for each in plot(counted, rows, tmp_path))
     with pytest.raises(ConfigError, match="no finished run with exits to draw"):
         plot(study, rows[:0], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "learned"),
+    [
+        ({"next_token_accuracy": 0.3}, True),
+        ({"next_token_accuracy": 0.1}, False),
+        ({"majority": 0.6}, True),
+        ({"majority": 0.7}, False),
+    ],
+)
+def test_a_baseline_that_learned_nothing_says_so(
+    changes: dict[str, float], learned: bool, tmp_path: Path
+) -> None:
+    study = replace(TWO, measures=("frozen",))
+    write_results(tmp_path, {"2 heads": [5.0]})
+    path = tmp_path / "2-heads-seed0" / "result.json"
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"scores": {"frozen": 0.7}} | changes)
+    )
+    (row,) = collect(study, "cpu", tmp_path)
+    assert row.cells["frozen"].learned == learned
 
 
 def test_an_ensemble_of_what_learned_nothing_says_so(tmp_path: Path) -> None:

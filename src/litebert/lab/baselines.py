@@ -1,6 +1,6 @@
-"""What was there before masked encoders, trained on the same tokens: word2vec, doc2vec, GloVe-like
-vectors, and a causal language model of the encoder's shape. A recipe and shards in; a folder of
-vectors or weights out.
+"""What was there before masked encoders, trained on as many tokens of the same text: word2vec,
+doc2vec, GloVe-like vectors, and a causal language model of the encoder's shape. A recipe and shards
+in; a folder of vectors or weights out.
 
 Written here, small, in torch; over the tokens of the vocabulary instead of words. word2vec is
 skip-gram with negative sampling (Mikolov et al. 2013), doc2vec its distributed bag of words (Le &
@@ -22,10 +22,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from litebert.data.plan import is_heldout
 from litebert.data.shards import Shards
 from litebert.errors import ConfigError
 from litebert.files import read_json, write_json
-from litebert.lab.causal import train_causal
+from litebert.lab.causal import next_token_accuracy, train_causal
 from litebert.lab.probes import choose_device
 from litebert.lab.results import METHOD
 from litebert.recipes import PretrainRecipe
@@ -45,9 +46,9 @@ _Tokens = Int[Tensor, " tokens"]
 
 
 class Corpus:
-    """The tokens of all shards, and the document of each."""
+    """The tokens of all shards to learn from, the document of each, and the tokens held out."""
 
-    def __init__(self, data: Path, device: torch.device) -> None:
+    def __init__(self, data: Path, device: torch.device, heldout_fraction: float = 0.0) -> None:
         shards = Shards.open(data)
         self.tokenizer = shards.tokenizer()
         self.size, self.device = self.tokenizer.vocab_size, device
@@ -59,10 +60,11 @@ class Corpus:
             tokens.append(np.asarray(shard.tokens).astype(np.int32))
             documents.append(np.repeat(np.arange(first, first + len(lengths)), lengths))
             first += len(lengths)
-        self.tokens: _Tokens = torch.from_numpy(np.concatenate(tokens)).to(device)
-        self.documents: _Tokens = torch.from_numpy(np.concatenate(documents).astype(np.int32)).to(
-            device
-        )
+        every, owners = np.concatenate(tokens), np.concatenate(documents).astype(np.int32)
+        is_kept_aside = is_heldout(np.arange(first), heldout_fraction)[owners]
+        self.tokens: _Tokens = torch.from_numpy(every[~is_kept_aside]).to(device)
+        self.documents: _Tokens = torch.from_numpy(owners[~is_kept_aside]).to(device)
+        self.heldout: _Tokens = torch.from_numpy(every[is_kept_aside]).to(device)
         self.num_documents = first
         counts = torch.bincount(self.tokens, minlength=self.size).float()
         self.noise = counts**0.75 / (counts**0.75).sum()
@@ -105,7 +107,8 @@ def _doc2vec(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, _Table]:
 
 
 def glove(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, _Table]:
-    """Vectors whose products are the logarithms of how often tokens stand near each other."""
+    """Vectors whose products are the logarithms of how often tokens stand near each other, counted
+    once over as many tokens as the recipe reads."""
     size, width = corpus.size, recipe.encoder.hidden_size
     if 4 * size**2 > _GLOVE_BYTES:
         raise ConfigError(
@@ -113,9 +116,11 @@ def glove(recipe: PretrainRecipe, corpus: Corpus) -> dict[str, _Table]:
             f"{int((_GLOVE_BYTES / 4) ** 0.5):,} tokens"
         )
     counts = torch.zeros(size * size, device=corpus.device)
+    read = recipe.tokens_in(recipe.total_steps)
+    tokens, documents = corpus.tokens[:read], corpus.documents[:read]
     for offset in range(1, _WINDOW + 1):
-        left, right = corpus.tokens[:-offset].long(), corpus.tokens[offset:].long()
-        same = (corpus.documents[:-offset] == corpus.documents[offset:]).float() / offset
+        left, right = tokens[:-offset].long(), tokens[offset:].long()
+        same = (documents[:-offset] == documents[offset:]).float() / offset
         counts.index_add_(0, left * size + right, same)
         counts.index_add_(0, right * size + left, same)
     counts = counts.view(size, size)
@@ -208,10 +213,15 @@ def _train_baseline(
     method: str, recipe: PretrainRecipe, data: Path, out: Path, device: torch.device
 ) -> None:
     """Train a method and save it as OUT/final, its tokenizer beside it."""
-    corpus, final = Corpus(data, device), out / "final"
+    corpus, final = Corpus(data, device, recipe.heldout_fraction), out / "final"
     record: dict[str, Any] = {"method": method, "tokens": recipe.tokens_in(recipe.total_steps)}
     if method == "causal":
-        train_causal(recipe, corpus.tokens, corpus.tokenizer, final, device)
+        checkpoint = train_causal(recipe, corpus.tokens, corpus.tokenizer, device)
+        length = recipe.sequence_length.values[-1]
+        accuracy = next_token_accuracy(checkpoint.model, corpus.heldout, length)
+        record["next_token_accuracy"] = accuracy
+        checkpoint.model.cpu()
+        checkpoint.save(final)
     else:
         tables = _METHODS[method](recipe, corpus)
         record["parameters"] = sum(table.numel() for table in tables.values())

@@ -1,9 +1,8 @@
 """A causal language model of the encoder's shape: the same modules, where a token attends to those
-before it alone and predicts the next one. Tokens in; a checkpoint out.
+before it alone and predicts the next one. Tokens in; a checkpoint and its accuracy out.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +20,8 @@ from litebert.storage.checkpoint import Checkpoint
 from litebert.text.tokenizer import Tokenizer
 
 _MICROBATCH_TOKENS = 8_192
+_HELDOUT_TOKENS = 500_000
+"""Scored on, at most."""
 
 
 def causal_layer(
@@ -61,9 +62,8 @@ def train_causal(
     recipe: PretrainRecipe,
     tokens: Int[Tensor, " tokens"],
     tokenizer: Tokenizer,
-    out: Path,
     device: torch.device,
-) -> None:
+) -> Checkpoint:
     """Train over as many tokens as the recipe reads, with its optimizer and schedule, on rows that
     begin anywhere in the text."""
     torch.manual_seed(recipe.seed)
@@ -91,4 +91,19 @@ def train_causal(
         torch.nn.utils.clip_grad_norm_([each for _, each in named], 1.0)
         set_learning_rate(optimizer, learning_rate_at(recipe.optimizer, step, steps))
         optimizer.step()
-    Checkpoint(model=model.cpu(), tokenizer=tokenizer).save(out)
+    return Checkpoint(model=model.eval(), tokenizer=tokenizer)
+
+
+@torch.inference_mode()
+def next_token_accuracy(model: Model, tokens: Int[Tensor, " tokens"], length: int) -> float | None:
+    """Share of the tokens of held-out rows that the tokens before them predict; None where there
+    is no row."""
+    count = min(len(tokens), _HELDOUT_TOKENS) // length
+    right = 0
+    for part in torch.split(
+        tokens[: count * length].view(count, length).long(), max(_MICROBATCH_TOKENS // length, 1)
+    ):
+        states = model.encoder(token_ids=part)[:, :-1]
+        guesses = model.masked_logits(states).argmax(-1)
+        right += int((guesses == part[:, 1:].flatten()).sum())
+    return right / (count * (length - 1)) if count else None

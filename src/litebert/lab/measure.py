@@ -87,9 +87,14 @@ def measure(study: Study, folder: Path, *, row: str, seed: int, frequent: float)
     if exits:
         result["exits"] = exits
         scores |= half_depth_scores(exits)
-    frozen = _optional(folder / VECTORS)
+    vectors = _optional(folder / VECTORS)
+    frozen = vectors.get("scores", {})
     if frozen:
         scores["frozen"] = statistics.fmean(frozen.values())
+        result["majority"] = statistics.fmean(vectors["majority"].values())
+    baseline = _optional(folder / PRETRAINED / METHOD)
+    if baseline.get("next_token_accuracy") is not None:
+        result["next_token_accuracy"] = baseline["next_token_accuracy"]
     parameters = _parameters(folder)
     if parameters is not None:
         result["parameters"] = parameters

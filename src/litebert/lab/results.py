@@ -1,7 +1,8 @@
 """What the runs of a study came to: run folders in; numbers by row, with their spread, out.
 
-A row counts only if something was learned: held-out accuracy at least three times that of always
-predicting the most frequent token, and for an order 5 points over chance.
+A row counts only if something was learned: held-out accuracy (of masked tokens, or of next ones for
+a causal model) at least three times that of always predicting the most frequent token; for vectors,
+a mean over tasks above that of the majority; and for an order 5 points over chance.
 """
 
 import math
@@ -195,8 +196,10 @@ def _encoder(study: Study, scale: str, row: Row, runs: Sequence[dict[str, Any]])
 
 
 def _has_learned(run: Mapping[str, Any]) -> bool:
-    accuracy = run["scores"].get("masked_accuracy")
-    return accuracy is None or bool(accuracy >= _LEARNED_TIMES * run["most_frequent_share"])
+    accuracy = run["scores"].get("masked_accuracy", run.get("next_token_accuracy"))
+    if accuracy is not None:
+        return bool(accuracy >= _LEARNED_TIMES * run["most_frequent_share"])
+    return "majority" not in run or bool(run["scores"]["frozen"] > run["majority"])
 
 
 def _is_over_chance(name: str, values: Iterable[float]) -> bool:

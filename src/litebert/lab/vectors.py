@@ -1,5 +1,5 @@
 """Tasks by a linear model of frozen vectors: a trained encoder or baseline and task files in; a
-score on dev for each task, as JSON, out.
+score on dev for each task, and that of the majority, as JSON, out.
 
 A text's vector is the mean of its tokens' vectors, or last states; of two texts the vectors, their
 distance and their product. So encoders and the vectors of before stand on one footing.
@@ -27,6 +27,7 @@ from litebert.tasks.encode.encode import encode_texts
 from litebert.tasks.examples import TextExample, only
 from litebert.tasks.predictions import LabelPrediction, NumberPrediction, Prediction
 from litebert.tasks.registry import open_task
+from litebert.tasks.scores.baselines import majority
 from litebert.tasks.scores.linear import LinearProbe, logistic, ridge
 from litebert.tasks.scores.score import score
 from litebert.tasks.task import Task
@@ -105,6 +106,14 @@ def score_frozen(task: str, data: Path | str, embed: Embed) -> float:
     return next(iter(score(opened.task, dev, predictions).values()))
 
 
+def score_majority(task: str, data: Path | str) -> float:
+    """The same score of what is most frequent in train."""
+    opened = open_task(task, data, splits=("train", "dev"))
+    train, dev = opened.splits["train"], opened.splits["dev"]
+    scores = score(opened.task, dev, majority(opened.task, train, dev))
+    return next(iter(scores.values()))
+
+
 def _features(examples: Sequence[TextExample], embed: Embed) -> Float[Tensor, "rows features"]:
     first = embed([example.first for example in examples])
     if examples[0].second is None:
@@ -136,7 +145,9 @@ def main(args: Sequence[str] | None = None) -> None:
     options = parser.parse_args(args)
     embed = open_vectors(options.model, choose_device(options.device))
     pairs = [task.partition("=") for task in options.tasks]
-    write_line(to_json({task: score_frozen(task, place, embed) for task, _, place in pairs}))
+    frozen = {task: score_frozen(task, place, embed) for task, _, place in pairs}
+    guessed = {task: score_majority(task, place) for task, _, place in pairs}
+    write_line(to_json({"scores": frozen, "majority": guessed}))
 
 
 if __name__ == "__main__":
