@@ -2,6 +2,7 @@
 with their spread."""
 
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -465,6 +466,15 @@ def test_a_study_is_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "4.100 ± 0.100 ▼" in page
     assert "data:image/svg+xml;base64," in page
     assert "http://" not in page.split("base64,")[0]
+
+
+def test_a_page_needs_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    write_results(tmp_path, {"2 heads": [5.0]})
+    assert litebert(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "5.000" in page
+    assert "drawing a study needs the package &#x27;matplotlib&#x27;" in page
 
 
 def test_counted_parameters_equal_the_presets(tmp_path: Path) -> None:

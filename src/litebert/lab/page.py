@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from litebert import __version__
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, MissingExtraError
 from litebert.files import check_own, write_file
 from litebert.lab.plot import plot
 from litebert.lab.results import RESULT, RowResult, collect
@@ -62,7 +62,7 @@ def _picture(study: Study, rows: Sequence[RowResult]) -> str:
     try:
         with TemporaryDirectory() as folder:
             svg = plot(study, rows, Path(folder))[0].read_bytes()
-    except ConfigError as error:  # the table stands without
+    except (ConfigError, MissingExtraError) as error:  # the table stands without
         return f"<section><h2>Picture</h2><p>{escape(error)}.</p></section>"
     data = base64.b64encode(svg).decode()
     return (
