@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from litebert.cli import run as litebert
 from litebert.config import PRESETS, ModelConfig
@@ -455,6 +457,32 @@ def test_points_and_curves_are_drawn(tmp_path: Path) -> None:
     rows = collect(TWO, "cpu", tmp_path)
     for path in plot(TWO, rows, tmp_path):
         assert path.stat().st_size > 5_000
+
+
+@pytest.mark.parametrize("chart", ["points", "curves", "distances", "exits"])
+def test_no_picture_shows_a_row_that_learned_nothing(
+    chart: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def keep(figure: Figure, *args: object, **options: object) -> None:
+        seen.extend(str(text.get_text()) for text in figure.findobj(Text))
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    study = replace(TWO, chart=chart, measures=("masked_loss", "seconds"))
+    write_results(tmp_path, {"2 heads": [5.0], "4 heads": [7.0]})
+    curve = {"patience": [[1.0, 0.5], [2.0, 0.6]]}
+    exits = {"rte": {"depths": [0.5, 0.6], "curves": curve}}
+    for row, accuracy in (("2-heads", 0.3), ("4-heads", 0.1)):
+        path = tmp_path / f"{row}-seed0" / "result.json"
+        result = json.loads(path.read_text()) | {"exits": exits}
+        result |= {"distances": {"l2": [1.0, 2.0], "cosine": [0.5, 0.6]}}
+        result["scores"] |= {"masked_accuracy": accuracy, "seconds": 9.0}
+        path.write_text(json.dumps(result))
+    plot(study, collect(study, "cpu", tmp_path), tmp_path)
+    assert "not learned, left out: 4 heads" in seen
+    assert "4 heads" not in seen
+    assert "2 heads" in seen
 
 
 def test_a_study_is_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

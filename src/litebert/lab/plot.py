@@ -36,14 +36,20 @@ def plot(study: Study, rows: Sequence[RowResult], folder: Path) -> list[Path]:
     from matplotlib import pyplot
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    learned = [row for row in rows if row.learned]
+    if rows and not learned:
+        raise ConfigError(f"no row of study {study.name} has learned; there is nothing to draw")
     with pyplot.rc_context(_STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
         is_list = study.kind == "count" or study.chart == "points"
-        height = max(1.6 + 0.42 * len(rows), 3.4) if is_list else 5.5
+        height = max(1.6 + 0.42 * len(learned), 3.4) if is_list else 5.5
         figure = pyplot.figure(figsize=(11, height), layout=layout)
         draw = _draw_counts if study.kind == "count" else _DRAW[study.chart]
         try:
-            draw(figure, study, rows)
+            draw(figure, study, learned)
+            if left_out := [row.row.name for row in rows if not row.learned]:
+                note = f"not learned, left out: {', '.join(left_out)}"
+                figure.supxlabel(note, x=0.01, ha="left", fontsize=12, color=_GRAY)
             figure.suptitle(study.title, x=0.01, ha="left", fontweight="bold")
             paths = [folder / "plot.svg", folder / "plot.png"]
             for path in paths:

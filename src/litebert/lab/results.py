@@ -61,6 +61,8 @@ class RowResult:
     """Of the encoder, at the vocabulary that was trained with."""
     seeds: int
     """Finished runs."""
+    learned: bool = True
+    """Whether its models learned something; if not, no picture shows them."""
     is_shared: bool = False
     """Whether other runs were on the device at the same time, so that `seconds` do not compare."""
     cells: Mapping[str, Cell] = field(default_factory=dict)
@@ -176,6 +178,7 @@ def _row(
         row=row,
         parameters=parameters,
         seeds=len(runs),
+        learned=learned,
         is_shared=any(run.get("is_shared") for run in runs),
         cells=cells,
         curves=tuple(tuple((t, a) for t, a in run["curve"]) for run in runs),
