@@ -8,7 +8,7 @@ on one GPU, with a record of commands, exit codes and seconds out.
     probes      short pretraining runs that compare recipes (--tokens each)
     leg         one leg of pretraining (--leg N --tokens T [--last] [--init DIR])
     tune        nli, nli-all, answer, tag, sentiment and similarity from --model (--only to choose)
-    score       what no fine-tuning run scores itself: BLiMP, calibration, lengths
+    score       models as they are stored (--model holds them): BLiMP, tasks, similarity, retrieval
     embed       models into a copy of the package's folder (--into), as they are shipped
 
 --tasks is the folder that tools/model_data.py writes. Every command resumes: a step that was
@@ -81,6 +81,12 @@ PROBES: dict[str, Words] = {
     "cosine": ["--schedule", "cosine"],
     "batch-growth": ["--batch-size", "0:128,0.5:256"],
 }
+RETRIEVAL = {
+    "--queries": "queries.jsonl",
+    "--corpus": "corpus.jsonl",
+    "--qrels": "qrels/test.tsv",
+}
+"""Files of a set in BEIR's layout, plain or .xz."""
 VOCABULARIES: dict[str, Words] = {
     "uncased-30k": ["--vocab-size", "30000"],
     "cased-30k": ["--vocab-size", "30000", "--no-lowercase"],
@@ -212,7 +218,17 @@ def score(args: argparse.Namespace) -> list[Command]:
             name=name, words=litebert("evaluate", *words, "--json"), out=scores / f"{name}.json"
         )
 
-    commands = [one("blimp", "blimp", "--model", args.model / "base", "--data", args.blimp, *few)]
+    similarity = ("--model", args.model / "similarity")
+    commands = [
+        one("blimp", "blimp", "--model", args.model / "base", "--data", args.blimp, *few),
+        one("similarity", "similarity", *similarity, "--data", args.tasks / "similarity/dev.csv"),
+    ]
+    for folder in args.retrieval or [args.tasks / "retrieval/squad"]:
+        files = []
+        for flag, file in RETRIEVAL.items():
+            packed = folder / f"{file}.xz"
+            files += [flag, packed if packed.exists() else folder / file]
+        commands.append(one(f"retrieval-{folder.name}", "retrieval", *similarity, *files))
     for name, task in (("sentiment", "classify"), ("pair", "pair"), ("answer", "answer"),
                        ("tag", "tag")):  # fmt: skip
         data = {"pair": "nli"}.get(name, name)
@@ -232,7 +248,7 @@ def embed(args: argparse.Namespace) -> list[Command]:
             words = [*program, str(args.base), "--name", name, *into, *facts]
             words += ["--alias", f"litebert-{name}"] + (["--first"] if name == "base" else [])
         else:
-            run = {"pair": "nli"}.get(name, name)
+            run = args.runs.get(name, {"pair": "nli"}.get(name, name))
             words = [*program, str(args.out / run), "--name", name, *into, *facts]
             words += ["--based-on", "base"]
             words += ["--default-for", "embed"] if name == "similarity" else []
@@ -305,10 +321,20 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tokenizer", type=Path, default=Path("tokenizers/base"))
     parser.add_argument("--shards", default="shards", help="name of the folder in OUT")
     parser.add_argument("--blimp", type=Path, default=Path("blimp"))
+    parser.add_argument(
+        "--retrieval", type=Path, nargs="+", help="folders in BEIR's layout; squad of TASKS"
+    )
     parser.add_argument("--model", type=Path, default=Path("base"), help="what tuning starts from")
     parser.add_argument("--base", type=Path, help="the pretrained run that becomes base or small")
     parser.add_argument("--into", type=Path, help="copy of src/litebert/models")
     parser.add_argument("--facts", type=Path, default=Path("facts"), help="folder of NAME.json")
+    parser.add_argument(
+        "--run",
+        nargs="+",
+        default=[],
+        metavar="NAME=RUN",
+        help="embed a run of OUT of another name, such as similarity=similarity-taught",
+    )
     parser.add_argument("--teacher", type=Path, help="vectors.npy, of tools/teacher_vectors.py")
     parser.add_argument("--preset", default="litebert-base")
     parser.add_argument("--leg", type=int, default=1)
@@ -330,6 +356,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dry-run", action="store_true")
     args = parser.parse_args(words)
     args.began = time.monotonic()
+    args.runs = dict(each.split("=", 1) for each in args.run)
     return args
 
 

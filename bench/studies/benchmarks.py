@@ -13,7 +13,8 @@ paper; the small ones of GLUE from several seeds, of which the table has the med
 without dropout and from random weights. --settings are flags by run, as bench/studies/choose.py
 picks them on a part of train. --start lets a run begin with other weights, as RTE, MRPC and STS-B
 may with those of an NLI model; the row says so. After --minutes all runs save and stop, and the
-same command resumes them. --table trains nothing, it tabulates what is there.
+same command resumes them. --table trains nothing, it tabulates what is there as
+OUT/benchmarks.json and OUT/benchmarks.md.
 """
 
 import argparse
@@ -282,8 +283,8 @@ def main() -> int:
                 print(message, flush=True)
         return 0
     rows = [row(name, places[name], args.out) for name in args.tasks if seeds_of(args.out / name)]
-    (args.out / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (args.out / "table.md").write_text(table(rows))
+    (args.out / "benchmarks.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (args.out / "benchmarks.md").write_text(table(rows))
     print(table(rows))
     return 0
 

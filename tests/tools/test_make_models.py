@@ -79,6 +79,19 @@ def test_vectors_come_before_the_pairs_and_nothing_is_chosen_by_sts_b() -> None:
     assert all("--dev" not in each.words for each in similarity.values())
 
 
+def test_similarity_is_scored_as_stored_and_may_be_the_taught_run(tmp_path: Path) -> None:
+    (tmp_path / "cisi").mkdir()
+    (tmp_path / "cisi" / "corpus.jsonl.xz").write_bytes(b"")
+    scored = {each.name: each for each in commands("score", "--retrieval", str(tmp_path / "cisi"))}
+    assert "tasks/similarity/dev.csv" in scored["similarity"].words
+    retrieval = scored["retrieval-cisi"]
+    assert retrieval.out == Path("out/scores/retrieval-cisi.json")
+    assert str(tmp_path / "cisi" / "corpus.jsonl.xz") in retrieval.words
+    assert str(tmp_path / "cisi" / "qrels" / "test.tsv") in retrieval.words
+    (embedded,) = commands("embed", "--only", "similarity", "--run", "similarity=similarity-taught")
+    assert embedded.words[3] == "out/similarity-taught"
+
+
 def test_commands_wait_for_others_and_failures_stop_what_waits(tmp_path: Path) -> None:
     def python(name: str, code: str, *after: str, out: Path | None = None) -> Command:
         return Command(name=name, words=["python", "-c", code], after=after, out=out)
