@@ -158,6 +158,10 @@ def test_a_teacher_that_does_not_fit(tmp_path: Path) -> None:
     texts.write_text("one\ntwo\n")
     with pytest.raises(DataError, match="no such file; expected a teacher's vectors"):
         open_teacher(vectors, texts)
+    for content in (b"", b"PK\x03\x04 cut off"):
+        vectors.write_bytes(content)
+        with pytest.raises(DataError, match=r"vectors\.npy cannot be read as \.npy"):
+            open_teacher(vectors, texts)
     np.save(vectors, np.ones((3, 2), np.float32))
     with pytest.raises(DataError, match=r"has 2 texts, .* 3 vectors; row n belongs to line n"):
         open_teacher(vectors, texts)

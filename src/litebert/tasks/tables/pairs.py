@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -64,10 +65,11 @@ def open_teacher(vectors: str | os.PathLike[str], texts: str | os.PathLike[str])
     """Texts, one a line, and the .npy file with a teacher's vector for each."""
     try:
         check_regular(os.fspath(vectors))
-        array = np.load(vectors, allow_pickle=False)
+        with open(vectors, "rb") as file:  # numpy leaves its own open where a zip is damaged
+            array = np.load(file, allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{vectors}: no such file; expected a teacher's vectors as .npy") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DataError(f"{vectors} cannot be read as .npy: {error}") from error
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
         raise DataError(
