@@ -204,6 +204,25 @@ def test_other_data_need_another_folder(study: Path, capsys: pytest.CaptureFixtu
         assert message in capsys.readouterr().err
 
 
+def test_a_place_that_cannot_be_written_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    counted = ["lab", "run", "parameters", "--scale", "paper", "--out"]
+    assert litebert([*counted, str(tmp_path / "study")]) == 0
+    for name in ("table.md", "plot.svg"):
+        (tmp_path / "study" / name).mkdir()
+    for command in (
+        [*counted, str(tmp_path / "file")],
+        ["lab", "pack", str(tmp_path / "study"), "--out", str(tmp_path / "file")],
+        ["lab", "pack", str(tmp_path / "study"), "--out", str(tmp_path / "file" / "a.tar.gz")],
+        ["lab", "table", str(tmp_path / "study")],
+        ["lab", "plot", str(tmp_path / "study")],
+    ):
+        assert litebert(command) == 2
+        assert "cannot be written: " in capsys.readouterr().err
+
+
 def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert litebert(["lab", "list", "--json", "--no-probe"]) == 0
     listed = json.loads(capsys.readouterr().out)

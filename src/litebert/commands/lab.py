@@ -17,7 +17,7 @@ from litebert.lab.pack import pack_studies, unpack_studies
 from litebert.lab.plan import StudyInputs
 from litebert.lab.plot import plot as draw
 from litebert.lab.pool import minutes_of
-from litebert.lab.results import collect
+from litebert.lab.results import collect, writing
 from litebert.lab.run import Chosen, open_study, run_studies, write_study_file
 from litebert.lab.runners import RunnerName
 from litebert.lab.study import ScaleName, Study, load_study, with_tokens
@@ -225,7 +225,8 @@ def table(folder: _Folder, /, *, format: Literal["markdown", "csv", "latex"] = "
     text = (
         page(study, scale, rows) if format == "markdown" else write_table(study, rows, form=format)
     )
-    write_file(Path(folder) / _FILES[format], text)
+    with writing(Path(folder) / _FILES[format]):
+        write_file(Path(folder) / _FILES[format], text)
     write_line(text)
 
 
@@ -236,7 +237,10 @@ def plot(folder: _Folder, /) -> None:
         folder: A study's folder, as litebert lab run left it.
     """
     study, scale = open_study(Path(folder))
-    for path in draw(study, collect(study, scale, Path(folder)), Path(folder)):
+    rows = collect(study, scale, Path(folder))
+    with writing(Path(folder) / "plot.svg"):
+        paths = draw(study, rows, Path(folder))
+    for path in paths:
         write_line(str(path))
 
 

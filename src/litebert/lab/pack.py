@@ -13,7 +13,7 @@ from pathlib import Path
 
 from litebert.errors import ConfigError, DataError
 from litebert.files import read_bytes, write_file
-from litebert.lab.results import ENVIRONMENT, PRETRAINED, RECIPE, RESULT, STUDY
+from litebert.lab.results import ENVIRONMENT, PRETRAINED, RECIPE, RESULT, STUDY, writing
 
 _STUDY_FILES = (
     STUDY,
@@ -49,11 +49,9 @@ def pack_studies(folders: Sequence[Path], out: Path, *, metrics: bool = True) ->
         inside = Path(folder.resolve().name) if len(folders) > 1 or _is_archive(out) else Path()
         files |= {inside / name: path for name, path in _results(folder, metrics)}
     if _is_archive(out):
-        write_file(out, _archive(files))
+        _write(out.parent, {Path(out.name): _archive(files)})
     else:
-        for name, path in files.items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            write_file(out / name, path.read_bytes())
+        _write(out, {name: path.read_bytes() for name, path in files.items()})
     return list(files)
 
 
@@ -63,13 +61,15 @@ def unpack_studies(archive: Path, out: Path) -> list[Path]:
     if any(name.is_absolute() or ".." in name.parts for name in files):
         raise DataError(f"{archive} holds paths outside of its folder; it is no pack")
     written = [name for name in files if not (out / name).exists()]
-    try:
-        for name in written:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            write_file(out / name, files[name])
-    except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error.strerror}; name another") from error
+    _write(out, {name: files[name] for name in written})
     return written
+
+
+def _write(out: Path, files: dict[Path, bytes]) -> None:
+    for name, content in files.items():
+        with writing(out / name):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            write_file(out / name, content)
 
 
 def _read_archive(archive: Path) -> dict[Path, bytes]:

@@ -214,7 +214,7 @@ class _Planner:
                 return
             share = most_frequent_share(shards)
             result = measure(self.study, folder, row=row.name, seed=seed, frequent=share)
-            facts = {"wall_seconds": job.seconds, "is_shared": job.is_shared}
+            facts: dict[str, Any] = {"wall_seconds": job.seconds, "is_shared": job.is_shared}
             earlier = read_json(folder / RESULT) if (folder / RESULT).exists() else {}
             facts |= {name: earlier[name] for name in facts if name in earlier}
             flops = cost

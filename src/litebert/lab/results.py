@@ -5,9 +5,10 @@ a causal model) at least three times that of always predicting the most frequent
 a mean over tasks above that of the majority; and for an order 5 points over chance.
 """
 
+import contextlib
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,15 @@ class RowResult:
     """Of each run: by application how far states move, as `l2` and `cosine`."""
     exits: tuple[Mapping[str, Any], ...] = ()
     """Of each run: by task the scores of all depths, and by criterion mean depths and scores."""
+
+
+@contextlib.contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """ConfigError where the block cannot write into a file or a folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}; name another") from error
 
 
 def collect(study: Study, scale: str, folder: Path) -> list[RowResult]:

@@ -14,7 +14,7 @@ from litebert.files import read_json, sha256, write_json
 from litebert.lab.estimate import device_memory, stored_rate
 from litebert.lab.plan import StudyInputs, find_tasks, plan_study
 from litebert.lab.pool import Pool, PoolLimits, Say
-from litebert.lab.results import ENVIRONMENT, STUDY
+from litebert.lab.results import ENVIRONMENT, STUDY, writing
 from litebert.lab.runners import RunnerName, open_runner
 from litebert.lab.study import Row, Scale, Study, read_study
 from litebert.train.folder import environment
@@ -119,12 +119,13 @@ def write_study_file(
     for name, content in (contents or {}).items():
         if known.get(name, content) != content:
             raise ConfigError(f"{out} holds {_OTHERS[name]}; choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / ENVIRONMENT).exists():
-        write_json(out / ENVIRONMENT, environment())
     record = {"study": asdict(study), "scale": scale}
     inputs = known | dict(contents or {})
-    write_json(out / STUDY, record | ({"inputs": inputs} if inputs else {}))
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        if not (out / ENVIRONMENT).exists():
+            write_json(out / ENVIRONMENT, environment())
+        write_json(out / STUDY, record | ({"inputs": inputs} if inputs else {}))
 
 
 def _shared(study: Study, scale: str) -> Scale:
