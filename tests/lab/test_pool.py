@@ -94,6 +94,12 @@ def test_a_failure_is_told_and_ends_only_what_needs_it(tmp_path: Path) -> None:
     assert fine.is_done
 
 
+def test_a_signal_is_told_as_the_reason(tmp_path: Path) -> None:
+    assert pool([job(tmp_path, "one", code=-9)]).run() == [
+        "study/one: it was ended by signal 9, as where memory is short"
+    ]
+
+
 def test_an_error_in_a_jobs_own_files_ends_that_job_alone(tmp_path: Path) -> None:
     def broken(job: Job) -> None:
         raise ValueError("not enough values")
@@ -179,17 +185,43 @@ def test_an_interrupted_command_interrupts_the_study(tmp_path: Path) -> None:
         pool([job(tmp_path, "one", code=75)]).run()
 
 
-def test_time_left_is_told_from_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def write_progress(folder: Path, percent: int) -> None:
+    (folder / RECIPE).write_text(tiny_recipe(steps=100).to_json())
+    (folder / "pretrain").mkdir(exist_ok=True)
+    record = {"kind": "step", "step": percent}
+    (folder / "pretrain" / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+
+
+def test_progress_is_told_from_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("litebert.lab.pool._REPORT_SECONDS", 0.0)
     one = job(tmp_path, "one", polls=5, cost=1e9)
-    (one.folder / RECIPE).write_text(tiny_recipe(steps=10).to_json())
-    (one.folder / "pretrain").mkdir()
-    record = {"kind": "step", "step": 5}
-    (one.folder / "pretrain" / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    write_progress(one.folder, 50)
     runs = pool([one])
     runs.run()
-    assert any("study/one 50 %, about 0 s left" in line for line in runs.lines)  # type: ignore[attr-defined]
-    assert not (one.folder / LOG).exists()
+    assert any(line.endswith("study/one 50 %") for line in runs.lines)  # type: ignore[attr-defined]
+    assert not (one.folder / LOG).exists()  # of this call nothing is measured yet
+
+
+def test_time_left_is_that_of_this_calls_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half was done before; 10 seconds for the next quarter leave 10 for the last."""
+    monkeypatch.setattr("litebert.lab.pool._REPORT_SECONDS", 0.0)
+    one = job(tmp_path, "one", cost=1e9)
+    one.commands.append(Command(["fake", "9", "0"], output="rte.txt"))
+    write_progress(one.folder, 50)
+    steps = iter((75, 100))
+
+    def launch(words: Sequence[str], output: Path, log: Path) -> Pretended:
+        write_progress(one.folder, next(steps))
+        return Pretended(words, log)
+
+    runs = pool([one])
+    runs.launch, runs.began = launch, runs.began - 10
+    runs.run()
+    lines = "\n".join(runs.lines)  # type: ignore[attr-defined]
+    assert "study/one 75 %, about 10 s left" in lines
+    assert "study/one rte" in lines
 
 
 @pytest.mark.parametrize(

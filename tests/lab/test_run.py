@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from litebert.cli import run as litebert
+from litebert.config import EncoderConfig
 from litebert.lab.estimate import probe_speed
 from litebert.recipes import named
 from litebert.testing import tiny_shards
@@ -233,7 +234,13 @@ def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_time_is_estimated_from_runs_or_a_probe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.lab.estimate.probe_speed", lambda *args, **flags: 1e12)
+    probed: list[int] = []
+
+    def speed(encoder: EncoderConfig, **flags: object) -> float:
+        probed.append(encoder.hidden_size)
+        return 1e12
+
+    monkeypatch.setattr("litebert.lab.estimate.probe_speed", speed)
     run_folder = tmp_path / "sharing-cpu" / "e-h-all-shared-seed0"
     run_folder.mkdir(parents=True)
     timed = {"flops": 1e12, "wall_seconds": 20.0}
@@ -241,6 +248,7 @@ def test_time_is_estimated_from_runs_or_a_probe(
     flags = ["--runs", str(tmp_path), "--scale", "cpu"]
     assert litebert(["lab", "list", "--json", *flags]) == 0
     listed = json.loads(capsys.readouterr().out)
+    assert probed == [128]  # the other scales are not shown
     costs = {name: each["scales"]["cpu"] for name, each in listed.items()}
     assert costs["sharing"]["seconds"] == pytest.approx(20 * costs["sharing"]["flops"] / 1e12)
     assert costs["sharing"]["timed_by"] == "runs"

@@ -51,7 +51,8 @@ def list_studies(
         probe: Measure the speed of training steps for some seconds; without, FLOPs are shown.
         runs: Folder with finished studies, as STUDY-SCALE.
     """
-    costs = describe_costs(STUDIES.values(), Path(runs), device=device, probe=probe)
+    shown = [each for each in get_args(ScaleName) if scale in (None, each)]
+    costs = describe_costs(STUDIES.values(), Path(runs), device=device, probe=probe, scales=shown)
     facts = {
         name: {
             "title": study.title,
@@ -61,7 +62,7 @@ def list_studies(
             "scales": {
                 each: {"runs": _runs(study, each)} | costs[name, each]
                 for each in study.scales
-                if scale in (None, each)
+                if each in shown
             },
         }
         for name, study in STUDIES.items()
@@ -69,7 +70,6 @@ def list_studies(
     if json:
         write_line(to_json(facts))
         return
-    shown = [each for each in get_args(ScaleName) if scale in (None, each)]
     table = Table("study", "asks", *shown, box=None, padding=(0, 2, 0, 0))
     for name, study in STUDIES.items():
         source = f"\n{study.source}" if study.source.startswith(("Table", "Figure")) else ""

@@ -91,14 +91,14 @@ def stored_rate(folder: Path) -> float | None:
 
 
 def describe_costs(
-    studies: Iterable[Study], runs: Path, *, device: str, probe: bool
+    studies: Iterable[Study], runs: Path, *, device: str, probe: bool, scales: Iterable[str]
 ) -> dict[tuple[str, str], dict[str, float | str]]:
     """By study and scale: FLOPs of pretraining, bytes of the largest run, and seconds where a speed
     is known, with where it is known from: runs (of this study, finished) or probe."""
     costs: dict[tuple[str, str], dict[str, float | str]] = {}
     speeds: dict[str, float] = {}
     for study in studies:
-        for scale in study.scales:
+        for scale in study.scales.keys() & set(scales):
             flops = study_flops(study, scale)
             cost: dict[str, float | str] = {
                 "flops": flops,

@@ -61,6 +61,8 @@ class Job:
     """Whether another job ran beside it, so that its seconds do not compare."""
     process: Process | None = None
     began: float = 0.0
+    fraction_before: float = 0.0
+    """Of its pretraining, done by an earlier call."""
     seconds: float = 0.0
     """From its start to its end; 0 where it resumed an earlier one, whose time is unknown."""
     is_resumed: bool = False
@@ -138,6 +140,7 @@ class Pool:
                 for each in self.running if len(self.running) > 1 else ():
                     each.is_shared = True
                 job.began = time.monotonic()
+                job.fraction_before = _fraction_done(job.folder)
                 job.is_resumed = (job.folder / PRETRAINED).exists()
                 try:
                     self._start(job)
@@ -173,7 +176,7 @@ class Pool:
         """Seconds per FLOP of jobs under way."""
         rates = {}
         for job in self.running:
-            fraction = _fraction_done(job.folder)
+            fraction = _fraction_done(job.folder) - job.fraction_before
             if fraction > 0.02:
                 rates[job.study] = (time.monotonic() - job.began) / (fraction * job.cost)
         return rates
@@ -284,9 +287,15 @@ def _progress(
     parts = {id(job): _fraction_done(job.folder) for job in running}
     total = sum(job.cost for job in jobs)
     spent = sum(job.cost for job in done) + sum(job.cost * parts[id(job)] for job in running)
-    left = f", about {minutes_of(seconds * (total - spent) / spent)} left" if spent else ""
-    now = ", ".join(f"{job.name} {100 * parts[id(job)]:.0f} %" for job in running)
+    gained = spent - sum(job.cost * job.fraction_before for job in (*done, *running))
+    left = f", about {minutes_of(seconds * (total - spent) / gained)} left" if gained > 0 else ""
+    now = ", ".join(f"{job.name} {_doing(job, parts[id(job)])}" for job in running)
     return f"{len(done)} of {len(jobs)} runs finished; {now}{left}"
+
+
+def _doing(job: Job, fraction: float) -> str:
+    """How much of its pretraining is done; then what is measured, or the task."""
+    return f"{100 * fraction:.0f} %" if fraction < 1 else Path(job.commands[0].output).stem
 
 
 def _message(error: Exception) -> str:
@@ -294,5 +303,7 @@ def _message(error: Exception) -> str:
 
 
 def _last_line(folder: Path, code: int) -> str:
+    if code < 0:  # the last line is of its progress
+        return f"it was ended by signal {-code}" + (", as where memory is short" * (code == -9))
     lines = (folder / LOG).read_text(errors="replace").strip().splitlines()
     return lines[-1][:300] if lines else f"exit code {code}"
