@@ -24,7 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -105,8 +105,8 @@ def arrange(data: Path, out: Path) -> dict[str, Path]:
     return places
 
 
-def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) -> str:
-    """One run, or one seed of it, its messages in OUT/NAME.log."""
+def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) -> int:
+    """One run, or one seed of it, its messages in OUT/NAME.log; its exit code."""
     task, _, flags = RUNS[name]
     flags = merged(flags, args.chosen.get(name, ()))
     label, out = (
@@ -136,7 +136,14 @@ def train(name: str, seed: int | None, place: Path, args: argparse.Namespace) ->
     began = time.monotonic()
     with (args.out / f"{label}.log").open("w") as log:
         status = subprocess.run(command, stdout=log, stderr=log, env=os.environ).returncode
-    return f"{label}: exit {status}, {time.monotonic() - began:.0f} s"
+    print(f"{label}: exit {status}, {time.monotonic() - began:.0f} s", flush=True)
+    return status
+
+
+def worst(codes: Iterable[int]) -> int:
+    """1 where a run failed, else 75 where one was stopped, else 0."""
+    known = set(codes)
+    return 1 if known - {0, 75} else max(known, default=0)
 
 
 def merged(flags: Sequence[str], chosen: Sequence[str]) -> tuple[str, ...]:
@@ -279,9 +286,7 @@ def main() -> int:
         before = json.loads((args.out / BEGUN).read_text()) if (args.out / BEGUN).exists() else {}
         write_json(args.out / BEGUN, before | begun)
         with ThreadPoolExecutor(args.jobs) as pool:
-            for message in pool.map(lambda run: train(run[0], run[1], places[run[0]], args), runs):
-                print(message, flush=True)
-        return 0
+            return worst(pool.map(lambda run: train(run[0], run[1], places[run[0]], args), runs))
     rows = [row(name, places[name], args.out) for name in args.tasks if seeds_of(args.out / name)]
     (args.out / "benchmarks.json").write_text(json.dumps(rows, indent=1) + "\n")
     (args.out / "benchmarks.md").write_text(table(rows))

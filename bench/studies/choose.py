@@ -6,7 +6,8 @@
 DATA holds glue/. A tenth of each task's train, chosen by a hash of the line, becomes dev; what is
 tried is in GRID, each setting with one seed. OUT/chosen.json holds the best flags by task, for
 `bench.studies.benchmarks --settings`, and OUT/table.json what every setting scored. A task whose
-part of train has fewer than 300 examples keeps its defaults: the noise would choose.
+part of train has fewer than 300 examples keeps its defaults: the noise would choose. So does one
+of which a run failed or was stopped by --minutes, until the same command has finished all.
 """
 
 import argparse
@@ -16,12 +17,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from bench.common.results import begin
+from bench.studies.benchmarks import worst
+from litebert.errors import DivergedError
 from litebert.files import write_json
 
 FOLDERS = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "stsb": "STS-B", "rte": "RTE"}
@@ -29,7 +32,7 @@ GRID: dict[str, tuple[str, ...]] = {
     "--learning-rate": ("3e-5", "6e-5", "1.2e-4"),
     "--encoder-dropout": ("0", "0.1"),
 }
-"""Learning rate times dropout; lengths and batch sizes are those of the benchmark's runs."""
+"""Learning rate times dropout; of lengths and batch sizes see LENGTH."""
 LENGTH = {
     "sst2": ("--epochs", "3", "--batch-size", "64"),
     "cola": ("--epochs", "5", "--batch-size", "32"),
@@ -37,7 +40,9 @@ LENGTH = {
     "mrpc": ("--epochs", "6", "--batch-size", "32"),
     "rte": ("--epochs", "8", "--batch-size", "32"),
 }
+"""Those of the benchmark's runs, except mrpc and rte, whose runs follow Table 14 by their size."""
 PART, FEWEST = 10, 300
+_DIVERGED = DivergedError.exit_code
 
 
 def cut(source: Path, target: Path, *, has_header: bool) -> int:
@@ -79,6 +84,18 @@ def run(task: str, flags: tuple[str, ...], args: argparse.Namespace) -> dict[str
     return {"task": task, "flags": list(flags), "exit_code": status, "score": score}
 
 
+def choose(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The best setting of each task of which every setting has a score, or has diverged."""
+    unfinished = {
+        row["task"] for row in rows if row["score"] is None and row["exit_code"] != _DIVERGED
+    }
+    best: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["task"] not in unfinished and row["score"] is not None:
+            best[row["task"]] = max(best.get(row["task"], row), row, key=lambda row: row["score"])
+    return best
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True)
@@ -103,16 +120,12 @@ def main() -> int:
             print(f"{task}: {count} examples are too few to choose by; it keeps its defaults")
     with ThreadPoolExecutor(args.jobs) as pool:
         rows = list(pool.map(lambda each: run(*each, args), runs))
-    done = [row for row in rows if row["score"] is not None]
-    best = {
-        task: max((row for row in done if row["task"] == task), key=lambda row: row["score"])
-        for task in {row["task"] for row in done}
-    }
+    best = choose(rows)
     write_json(args.out / "table.json", rows)
     write_json(args.out / "chosen.json", {task: row["flags"] for task, row in best.items()})
     for task, row in best.items():
         print(f"{task}: {' '.join(row['flags'])} ({row['score']:.4f})")
-    return 75 if any(row["exit_code"] == 75 for row in rows) else 0
+    return worst(row["exit_code"] for row in rows)
 
 
 if __name__ == "__main__":

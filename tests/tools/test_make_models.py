@@ -4,11 +4,12 @@ fails."""
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.studies.benchmarks import merged
-from bench.studies.choose import GRID, cut, settings
+from bench.studies.benchmarks import merged, worst
+from bench.studies.choose import GRID, choose, cut, settings
 from tools import make_models
 from tools.make_models import STEPS, Command, parse, run_all
 
@@ -138,6 +139,16 @@ def test_chosen_flags_replace_those_of_the_same_name() -> None:
         "0",
     )
     assert merged(flags, ()) == flags
+
+
+def test_settings_are_chosen_where_all_have_a_score() -> None:
+    tried = [("cola", 0.4, 0), ("cola", 0.3, 0), ("cola", None, 4), ("rte", 0.9, 0)]
+    rows: list[dict[str, Any]] = [
+        {"task": task, "score": score, "exit_code": code, "flags": [str(number)]}
+        for number, (task, score, code) in enumerate([*tried, ("rte", None, 75)])
+    ]
+    assert {task: row["flags"] for task, row in choose(rows).items()} == {"cola": ["0"]}
+    assert [worst(codes) for codes in ([0, 0], [75, 0], [75, -9], [0, 2], [])] == [0, 75, 1, 1, 0]
 
 
 def test_a_part_of_train_is_kept_aside(tmp_path: Path) -> None:
