@@ -17,6 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from litebert.files import open_atomic
+from litebert.tasks.tables.rows import read_rows
+
+
+def read_texts(path: Path) -> list[str]:
+    """One a line, as `--texts` reads them: str.splitlines would also cut at U+2028 and others."""
+    return [str(row["text"]) for _, row in read_rows(path)]
 
 
 def directions(vectors: np.ndarray, size: int) -> np.ndarray:
@@ -43,7 +49,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--limit", type=int, help="texts that are read, for a trial")
     args = parser.parse_args()
-    texts = args.texts.read_text(encoding="utf-8").splitlines()[: args.limit]
+    texts = read_texts(args.texts)[: args.limit]
     model = SentenceTransformer(str(args.model))
     began = time.monotonic()
     vectors = normalized(model.encode(texts, batch_size=args.batch, convert_to_numpy=True))

@@ -47,7 +47,7 @@ _DIVERGED = DivergedError.exit_code
 
 def cut(source: Path, target: Path, *, has_header: bool) -> int:
     """Write train and dev of train's own lines; how many dev has."""
-    lines = source.read_text(encoding="utf-8-sig").splitlines()
+    lines = source.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     header, rows = (lines[:1], lines[1:]) if has_header else ([], lines)
     sides: dict[str, list[str]] = {"train": [], "dev": []}
     for row in rows:

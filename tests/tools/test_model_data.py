@@ -11,11 +11,11 @@ import pytest
 
 from litebert.errors import ConfigError
 from litebert.tasks.registry import open_task
-from litebert.tasks.tables.pairs import open_pairs
+from litebert.tasks.tables.pairs import open_pairs, open_teacher
 from tools import model_facts, tuned_facts
 from tools.mix_corpora import documents, mix_one, parse_share
 from tools.model_data import SOURCES, WRITERS, Writer, unquoted
-from tools.teacher_vectors import directions, normalized
+from tools.teacher_vectors import directions, normalized, read_texts
 
 
 def pack(path: Path, text: str) -> None:
@@ -140,6 +140,13 @@ def test_fewer_directions_keep_cosines_where_vectors_have_no_more() -> None:
     small = normalized(vectors @ directions(vectors, 4).T)
     assert small.shape == (50, 4)
     np.testing.assert_allclose(small @ small.T, vectors @ vectors.T, atol=1e-6)
+
+
+def test_a_teacher_reads_lines_as_the_run_does(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("one\u2028still one\ntwo\x0cstill two\nthree\x85\n", encoding="utf-8")
+    np.save(tmp_path / "vectors.npy", np.ones((len(read_texts(texts)), 2), np.float32))
+    assert len(open_teacher(tmp_path / "vectors.npy", texts).texts) == 3
 
 
 def test_facts_of_a_card_come_from_the_records(tmp_path: Path) -> None:
