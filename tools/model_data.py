@@ -336,7 +336,8 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--limit", type=int, help="rows of each table, for a trial")
     args = parser.parse_args()
-    record: dict[str, Any] = {}
+    sources = args.out / "sources.json"
+    record: dict[str, Any] = json.loads(sources.read_text()) if sources.exists() else {}
     for part in args.part:
         writer = Writer(args.out, args.limit)
         WRITERS[part](args.data, writer)
@@ -345,7 +346,7 @@ def main() -> None:
             asdict(known[name]) | {"rows": count} for name, count in sorted(writer.counts.items())
         ]
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "sources.json").write_text(json.dumps(record, indent=1) + "\n")
+    sources.write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps({part: {s["name"]: s["rows"] for s in rows} for part, rows in record.items()}))
 
 

@@ -12,7 +12,7 @@ import pytest
 from litebert.errors import ConfigError
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.pairs import open_pairs, open_teacher
-from tools import model_facts, tuned_facts
+from tools import model_data, model_facts, tuned_facts
 from tools.mix_corpora import documents, mix_one, parse_share
 from tools.model_data import SOURCES, WRITERS, Writer, unquoted
 from tools.teacher_vectors import directions, normalized, read_texts
@@ -90,6 +90,18 @@ def test_what_ships_has_a_license_and_only_sentiment_an_exception(
     assert not [row for row in rows(out / "nli/train.csv") if "storm" in row["premise"]]
     assert [row for row in rows(out / "nli-all/train.csv") if "storm" in row["premise"]]
     assert writers["nli"].counts == {"SNLI": 2, "counterfactually revised SNLI": 1}
+
+
+def test_one_part_keeps_the_sources_of_the_others(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("tag", "nli"):
+        words = ["model_data", str(data), str(tmp_path), "--part", part]
+        monkeypatch.setattr("sys.argv", words)
+        model_data.main()
+    record = json.loads((tmp_path / "sources.json").read_text())
+    assert [row["name"] for row in record["tag"]] == ["UD English EWT"]
+    assert "SNLI" in [row["name"] for row in record["nli"]]
 
 
 def test_no_text_of_sts_b_is_trained_on(tasks: tuple[Path, dict[str, Writer]]) -> None:
