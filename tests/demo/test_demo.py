@@ -283,6 +283,25 @@ def test_a_missing_corpus_says_what_to_install(
         read_speeches(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("years", "text", "message"),
+    [
+        (range(1900, 1960), "Thank you.", "no paragraph for train, dev, test; the demo needs"),
+        (range(1900, 1960), "", "no paragraph for train, dev, test; the demo needs"),
+        ([1900] * 60, "It is good. " * 20, "one era, 1900–1900; the demo needs"),
+    ],
+)
+def test_texts_without_eras_or_paragraphs_are_refused_first(
+    years: list[int], text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "text").mkdir()
+    for number, year in enumerate(years):
+        (tmp_path / "text" / f"{year}-{number}.txt").write_text(text)
+    with pytest.raises(DataError, match=message):
+        run_demo(tmp_path / "demo", quiet(), corpus=tmp_path / "text", settings=tiny())
+    assert not (tmp_path / "demo").exists()
+
+
 def test_a_filled_mask_shows_its_neighbors() -> None:
     example = {
         "pieces": ["[CLS]", "▁the", "▁people", "▁of", "[MASK]", "▁united", "▁states", "[SEP]"],

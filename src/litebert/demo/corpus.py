@@ -145,7 +145,11 @@ _DEV_EVERY = 10
 
 def make_task(speeches: Sequence[Speech]) -> TaskData:
     """Cut speeches into paragraphs, and divide them. A label is the first and last year of an era,
-    a slice the year itself."""
+    a slice the year itself.
+
+    Raises:
+        DataError: There is one era alone, or a split without a paragraph.
+    """
     starts = _era_starts(speeches)
     years = np.array(sorted({speech.year for speech in speeches}))
     spans = [years[_era_of(years, starts) == era] for era in range(len(starts))]
@@ -160,6 +164,13 @@ def make_task(speeches: Sequence[Speech]) -> TaskData:
     for speech in speeches:
         if speech.heldout:
             splits["test"] += _paragraphs(speech, starts, labels)
+    empty = [split for split, examples in splits.items() if not examples]
+    if empty or len(labels) < 2:
+        why = f"no paragraph for {', '.join(empty)}" if empty else f"one era, {labels[0]}"
+        raise DataError(
+            f"the texts have {why}; the demo needs paragraphs of at least {_MIN_CHARACTERS} "
+            "characters, between empty lines, in texts of several years"
+        )
     task = Task(name=TASK, kind="classify", scores=("accuracy",), labels=labels, head="classify")
     return TaskData(task=task, splits=splits)
 
@@ -170,6 +181,7 @@ def _era_starts(speeches: Sequence[Speech]) -> Int[np.ndarray, " eras"]:
     ordered = sorted(speeches, key=lambda speech: speech.year)
     read = np.cumsum([len(speech.text) for speech in ordered])
     firsts = np.searchsorted(read, read[-1] * np.arange(_NUM_ERAS) / _NUM_ERAS, side="right")
+    firsts = np.minimum(firsts, len(ordered) - 1)  # where no text has a character
     return np.unique([ordered[number].year for number in firsts])
 
 

@@ -125,9 +125,8 @@ class Walk:
         self.shards(tokenizer)
         self.examples(tokenizer)
         pretrained = self.pretraining(tokenizer)
-        data = make_task(speeches)
-        self.finetuning(pretrained, data)
-        self.predictions(data)
+        self.finetuning(pretrained, self.data)
+        self.predictions(self.data)
         self.report()
         return self.facts | {
             "seconds": self.show.seconds,
@@ -137,6 +136,7 @@ class Walk:
     def text(self, corpus: Path | str | None) -> list[Speech]:
         with self.show.station("Text", "what there is to learn from"):
             speeches = number_speeches(read_speeches(corpus), self.recipe.heldout_fraction)
+            self.data = make_task(speeches)
             identity = {
                 "litebert": __version__,
                 "corpus": fingerprint(speeches),
