@@ -74,6 +74,13 @@ def test_what_probes_chose_is_handed_to_the_legs() -> None:
     assert tag.words[-2:] == ["--patience", "0"]
 
 
+def test_sentiment_learns_to_exit_early() -> None:
+    (sentiment,) = commands("tune", "--only", "sentiment")
+    assert "--exits one --calibrate" in str(sentiment)
+    (tiny,) = commands("tune", "--only", "sentiment", "--scale", "tiny")
+    assert "--exits one" in str(tiny)
+
+
 def test_vectors_come_before_the_pairs_and_nothing_is_chosen_by_sts_b() -> None:
     similarity = {each.name: each for each in commands("tune") if "similarity" in each.name}
     assert similarity["similarity-taught"].after == ("similarity-vectors",)
