@@ -1,10 +1,12 @@
-"""The scores of the embedded model beside published ones, for results and for the README.
+"""The scores of the embedded pretrained models beside published ones, for results and for the
+README.
 
-    python -m tools.model_table RESULTS [--readme README.md] [--check]
+    python -m tools.model_table RESULTS [NAME=RESULTS …] [--readme README.md] [--check]
 
 RESULTS holds benchmarks.json (bench/studies/benchmarks.py --table) and pretraining.json
-(tools/model_record.py). Writes RESULTS/table.md, and the same table between the two marks in the
-README; --check changes nothing and fails where the README says something else.
+(tools/model_record.py) of `base`, or of NAME. Every embedded model that fills masks has a row.
+Writes table.md into the first RESULTS, and the same table between the two marks in the README;
+--check changes nothing and fails where the README says something else.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.studies.benchmarks import NOTES
+from litebert.models.index import embedded_models
 
 MARKS = ("<!-- scores: made by tools/model_table.py -->", "<!-- scores end -->")
 COLUMNS = {
@@ -67,42 +70,35 @@ STAR = "\\* ELECTRA: accuracy, and Spearman for STS-B; MiniLM: as its authors sc
 """Under the table."""
 
 
-def table(rows: dict[str, dict[str, Any]], pretraining: dict[str, Any]) -> str:
-    """Markdown: ours, what it has to beat on the same examples, and the published ones."""
+Rows = dict[str, dict[str, Any]]
+"""Of benchmarks.json, by run."""
+
+
+def table(models: Mapping[str, tuple[Rows, dict[str, Any]]]) -> str:
+    """Markdown: ours by name (scores, pretraining.json), what they have to beat on the same
+    examples, and the published ones."""
     lines = [
         "| | parameters | "
         + " | ".join(f"{name} ({score})" for name, (_, score) in COLUMNS.items())
         + " |",
         "|---" * (len(COLUMNS) + 2) + "|",
     ]
-    minutes = f"{pretraining['gpu_minutes']:.0f} minutes on one {pretraining['device']}"
-    minutes += f", {pretraining['flops']:.1e} FLOPs"
-    # what was cut from dev is scored on a part of it, and stands beside nothing
-    rows = {run: row for run, row in rows.items() if not row["note"].startswith("cut from dev")}
-    ours = {
-        name: (rows.get(run) or {}).get("found", {}).get(score)
-        for name, (run, score) in COLUMNS.items()
-    }
-    lines.append(
-        line(
-            f"**litebert `base`** ({minutes}, dev)",
-            pretraining["parameters"],
-            percent(ours),
-            bold=True,
-        )
-    )
+    notes = []
+    for name, (rows, pretraining) in models.items():
+        minutes = f"{pretraining['gpu_minutes']:.0f} minutes on one {pretraining['device']}"
+        minutes += f", {pretraining['flops']:.1e} FLOPs"
+        title = f"**litebert `{name}`** ({minutes}, dev)"
+        lines.append(line(title, pretraining["parameters"], percent(rows, "found"), bold=True))
+        notes += [f"`{name}`, {note}" for note in footnotes(rows)]
+    first, _ = next(iter(models.values()))  # all are scored on the same examples
     for kind, shown in (("majority", "majority baseline"), ("bag_of_words", "bag of words")):
-        scores_of_kind = {
-            name: (rows.get(run) or {}).get(kind, {}).get(score)
-            for name, (run, score) in COLUMNS.items()
-        }
-        lines.append(line(f"{shown} (dev)", None, percent(scores_of_kind)))
+        lines.append(line(f"{shown} (dev)", None, percent(first, kind)))
     for name, (parameters, scores) in PUBLISHED.items():
         lines.append(line(name, parameters, scores))
-    return "\n".join([*lines, "", STAR, *footnotes(rows)]) + "\n"
+    return "\n".join([*lines, "", STAR, *notes]) + "\n"
 
 
-def footnotes(rows: dict[str, dict[str, Any]]) -> list[str]:
+def footnotes(rows: Rows) -> list[str]:
     """What our runs began with and how they were set, by column; the page says the other notes."""
     columns: dict[str, list[str]] = {}
     for name, (run, _) in COLUMNS.items():
@@ -112,7 +108,18 @@ def footnotes(rows: dict[str, dict[str, Any]]) -> list[str]:
     return [f"{', '.join(names)}: {note}." for note, names in columns.items()]
 
 
-def percent(values: dict[str, float | None]) -> dict[str, float]:
+def read(results: Path) -> tuple[Rows, dict[str, Any]]:
+    """Scores by run, and pretraining.json. What was cut from dev is scored on a part of it, stands
+    beside nothing, and is left out."""
+    rows = json.loads((results / "benchmarks.json").read_text())
+    comparable = {row["run"]: row for row in rows if not row["note"].startswith("cut from dev")}
+    return comparable, json.loads((results / "pretraining.json").read_text())
+
+
+def percent(rows: Rows, kind: str) -> dict[str, float]:
+    """Times 100, by column: found, majority or bag_of_words."""
+    scores = {name: (rows.get(run) or {}).get(kind, {}) for name, (run, _) in COLUMNS.items()}
+    values = {name: each.get(COLUMNS[name][1]) for name, each in scores.items()}
     return {name: 100 * value for name, value in values.items() if value is not None}
 
 
@@ -141,7 +148,7 @@ def between_marks(page: str, text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", type=Path)
+    parser.add_argument("results", nargs="+", metavar="[NAME=]RESULTS")
     parser.add_argument("--readme", type=Path)
     parser.add_argument(
         "--check",
@@ -149,13 +156,17 @@ def main() -> int:
         help="change nothing; fail where the README says something else",
     )
     args = parser.parse_args()
-    rows = {row["run"]: row for row in json.loads((args.results / "benchmarks.json").read_text())}
-    text = table(rows, json.loads((args.results / "pretraining.json").read_text()))
+    named = (each.rpartition("=") for each in args.results)
+    folders = {name or "base": Path(folder) for name, _, folder in named}
+    missing = [m.name for m in embedded_models() if "fill" in m.verbs and m.name not in folders]
+    if missing:
+        parser.error(f"embedded, and without results: {', '.join(missing)}; add NAME=RESULTS")
+    text = table({name: read(folder) for name, folder in folders.items()})
     page = args.readme.read_text(encoding="utf-8") if args.readme else None
     wanted = None if page is None else between_marks(page, text)
     if args.check:
         return int(wanted != page)
-    (args.results / "table.md").write_text(text, encoding="utf-8")
+    (next(iter(folders.values())) / "table.md").write_text(text, encoding="utf-8")
     if args.readme and wanted is not None:
         args.readme.write_text(wanted, encoding="utf-8")
     print(text)

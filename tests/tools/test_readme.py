@@ -1,7 +1,6 @@
 """The README's numbers are the results', and what it shows of a terminal is what the commands
 print."""
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -45,10 +44,19 @@ def test_the_table_of_scores_is_that_of_the_results(tmp_path: Path) -> None:
 
 def test_tables_say_what_a_run_began_with() -> None:
     start = "starts from a model fine-tuned on nli-all"
-    rows = json.loads((ROOT / MODEL / "benchmarks.json").read_text())
-    begun = [row | {"note": start} if row["run"] in ("rte", "mrpc") else row for row in rows]
-    record = benchmarks.table(begun)
+    rows, pretraining = model_table.read(ROOT / MODEL)
+    begun = rows | {run: rows[run] | {"note": start} for run in ("rte", "mrpc")}
+    record = benchmarks.table(list(begun.values()))
     assert record.count(f"| {start}; median of 5 seeds, ") == 2
-    pretraining = json.loads((ROOT / MODEL / "pretraining.json").read_text())
-    shown = model_table.table({row["run"]: row for row in begun}, pretraining)
-    assert shown.endswith(f"\nMRPC, RTE: {start}.\n")
+    shown = model_table.table({"base": (begun, pretraining)})
+    assert shown.endswith(f"\n`base`, MRPC, RTE: {start}.\n")
+
+
+def test_every_pretrained_model_has_a_row() -> None:
+    one = model_table.read(ROOT / MODEL)
+    shown = model_table.table({"base": one, "small": one}).splitlines()
+    assert [line.split("`")[1] for line in shown if "litebert `" in line] == ["base", "small"]
+    assert sum("majority baseline" in line for line in shown) == 1
+    done = tool("model_table", f"small={MODEL}", "--check")
+    assert done.returncode == 2
+    assert "embedded, and without results: base; add NAME=RESULTS" in done.stderr
