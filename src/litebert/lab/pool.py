@@ -260,6 +260,8 @@ class Pool:
 
 def _fraction_done(folder: Path) -> float:
     """How much of its pretraining a run has done."""
+    if (folder / PRETRAINED / "final").exists():
+        return 1.0
     try:
         lines = (folder / PRETRAINED / "metrics.jsonl").read_text().splitlines()
         step = next(r["step"] for r in map(json.loads, reversed(lines)) if r["kind"] == "step")
