@@ -5,11 +5,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 
 from litebert import cli
+from litebert.infer.exit_scores import score_exits
 from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
+from litebert.tasks.decode.exits import ExitRule
+from litebert.tasks.examples import TextExample
 from tests.helpers.models import LABELS, texts
 from tests.infer.test_exits import checkpoint_of
 
@@ -91,6 +95,36 @@ def test_all_criteria_side_by_side_and_their_curves(
     shown = capsys.readouterr().out
     assert "all layers" in shown
     assert "confidence 0.6" in shown
+
+
+def test_no_graph_is_loaded_while_a_rule_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export_folder(checkpoint_of(tmp_path, "classify", "each"), tmp_path / "out")
+    predictor = load(tmp_path / "out")
+    assert predictor.card is not None
+    card, session = predictor.card, onnxruntime.InferenceSession
+    loaded, after = 0, []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        nonlocal loaded
+        loaded += 1
+        return session(*arguments, **named)
+
+    def predict(examples: Any) -> Any:
+        predictions = predictor.engine.predict(card, examples)
+        after.append(loaded)
+        return predictions
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", counted)
+    rows = [
+        TextExample(key=str(n), first=text, label=LABELS[n % 2]) for n, text in enumerate(texts(8))
+    ]
+    rules = [ExitRule(criterion="patience", threshold=threshold) for threshold in (9.0, 1.0)]
+    score_exits(predictor, card.task, rows, rules, predict=predict, samples=10)
+    # two runs that are not timed, all layers twice, two rules
+    assert len(after) == 6
+    assert after[0] < after[1] == after[-1] == loaded
 
 
 def test_a_split_without_labels_is_predicted_and_not_scored(
