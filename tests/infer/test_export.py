@@ -29,6 +29,7 @@ from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.packing import HostBatch
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.registry import BENCHMARKS
 from litebert.tasks.task import Task, TaskCard
 from tests.helpers.models import LABELS, texts, tokenizer
 
@@ -456,8 +457,9 @@ def test_the_score_before_and_after_is_reported_and_a_loss_refused(
         {"text": text, "label": each.label}
         for text, each in zip(texts(40), load(model).classify(texts(40)), strict=True)
     ]
-    data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["export", "--model", str(model), "--data", str(data), "--int8", "--format"]
     for engine in (*ENGINES, "web"):
         assert cli.run([*command, engine, "--json", "--out", str(tmp_path / engine)]) == 0
@@ -471,7 +473,51 @@ def test_the_score_before_and_after_is_reported_and_a_loss_refused(
     assert message in capsys.readouterr().err
     assert not (tmp_path / "bad").exists()
     assert cli.run([*bad, "--force"]) == 0
-    assert "accuracy: 90.0 before, 80.0 after" in capsys.readouterr().out
+    assert "accuracy: 90.0 before, 80.0 after, over 40 examples of dev" in capsys.readouterr().out
+
+
+def test_dev_is_what_the_model_was_fine_tuned_with(tmp_path: Path) -> None:
+    checkpoint = model_of(tmp_path, ("classify",))
+    task = Task(name="classify", kind="classify", scores=("accuracy",), labels=LABELS,
+                head="classify")  # fmt: skip
+    card = TaskCard(
+        task=task, max_length=64, columns={"text": ("body",)}, cut={"dev_fraction": 0.5}
+    )
+    checkpoint = replace(checkpoint, task=card.to_dict())
+    rows = [f"title {n},{text},{LABELS[n % 3]}\n" for n, text in enumerate(texts(40))]
+    table = tmp_path / "data.csv"
+    table.write_text("".join(["text,body,label\n", *rows]))
+    cut = check.read_data(checkpoint, str(table))
+    assert len(cut.examples) == 20
+    assert not any(text.startswith("title") for text in cut.texts)
+    assert "text is 'body'" in " ".join(cut.notes)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    table.rename(folder / "train.csv")
+    (folder / "dev.csv").write_text("".join(["text,body,label\n", *rows[:9]]))
+    (folder / "test.csv").write_text("body\nwithout a label\n")
+    report = export_folder(checkpoint, tmp_path / "out", ExportOptions(data=str(folder)))
+    assert (report.examples, report.before) == (9, report.after)
+
+
+def test_a_benchmarks_numbers_are_the_names_that_the_model_has(tmp_path: Path) -> None:
+    labels = ("negative", "positive")
+    base = model_of(tmp_path, ("masked",))
+    head = HeadConfig(kind="classify", labels=labels)
+    model = Model(ModelConfig(encoder=base.model.config.encoder, heads=(head,))).eval()
+    task = replace(BENCHMARKS["sst2"].task, labels=labels)
+    card = TaskCard(task=task, max_length=64).to_dict()
+    checkpoint = Checkpoint(model=model, tokenizer=base.tokenizer, task=card)
+    folder = checkpoint.save(tmp_path / "model")
+    found = [each.label for each in load(folder).classify(texts(4))]  # type: ignore[union-attr]
+    data = tmp_path / "SST-2"
+    data.mkdir()
+    rows = [f"{text}\t{labels.index(label)}\n" for text, label in zip(texts(4), found, strict=True)]
+    (data / "dev.tsv").write_text("".join(["sentence\tlabel\n", *rows]))
+    for whole in (False, True):
+        options = ExportOptions(data=str(data), whole=whole)
+        report = export_folder(checkpoint, tmp_path / f"out-{whole}", options)
+        assert (report.score, report.before, report.after) == ("accuracy", 1.0, 1.0)
 
 
 def test_a_folder_that_cannot_be_written_is_told(

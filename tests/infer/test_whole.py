@@ -157,8 +157,9 @@ def test_a_whole_graph_that_loses_score_is_refused(
         {"text": text, "label": each.label}
         for text, each in zip(texts(40), load(model).classify(texts(40)), strict=True)
     ]
-    data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["export", "--model", str(model), "--whole", "--int8", "--data", str(data), "--out"]
     assert cli.run([*command, str(tmp_path / "out"), "--force", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

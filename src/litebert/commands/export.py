@@ -30,9 +30,10 @@ def export(
     Args:
         out: The folder to write.
         runtime: What reads it: an engine of litebert, or a browser with onnxruntime-web.
-        data: File or folder to check the export by: the model's own task, with labels, for scores
-            before and after, or any texts where the model has no task. int8 for OpenVINO also
-            measures the ranges of its inputs there. Without it built-in texts are compared.
+        data: File or folder to check the export by. The dev split of the model's own task, read as
+            litebert evaluate reads it, gives the score before and after; a model without a task is
+            compared by any texts. int8 for OpenVINO also measures the ranges of its inputs there.
+            Without it built-in texts are compared.
         force: Write the folder even if its score falls by more than half a point.
         whole: Write one ordinary graph for other programs instead, as onnx/model.onnx in the
             Hub's layout; with --int8 also one for each kind of processor.
@@ -60,7 +61,8 @@ def export(
     )
     if report.before is not None and report.after is not None:
         write_line(
-            f"{report.score}: {100 * report.before:.1f} before, {100 * report.after:.1f} after"
+            f"{report.score}: {100 * report.before:.1f} before, {100 * report.after:.1f} after, "
+            f"over {report.examples:,} examples of dev"
         )
     elif data is None:
         write_line("no score was compared: --data FILE gives texts with labels")

@@ -11,16 +11,16 @@ import torch
 from litebert.errors import ConfigError
 from litebert.loading import load_checkpoint
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.examples import AnswerExample, TaskExample, TextExample, only
+from litebert.tasks.examples import AnswerExample, TaskExample, only
 from litebert.tasks.heads.heads import predict as predict_examples
-from litebert.tasks.predictions import LabelPrediction, Prediction, SpanPrediction, check_numbers
-from litebert.tasks.registry import BENCHMARKS, open_task
+from litebert.tasks.predictions import Prediction, SpanPrediction, check_numbers
+from litebert.tasks.registry import label_names, open_task_as, predict_as
 from litebert.tasks.scores.answers import at_threshold, best_threshold
 from litebert.tasks.scores.baselines import bag_of_words, majority
 from litebert.tasks.scores.evaluation import Evaluation, evaluate
 from litebert.tasks.scores.score import score
 from litebert.tasks.tables.columns import TableOptions
-from litebert.tasks.task import LABELED, Task, TaskCard, TaskData, shown
+from litebert.tasks.task import Task, TaskCard, TaskData, shown
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.run import to_stderr
 from litebert.train.runtime import Runtime
@@ -162,40 +162,26 @@ class FinetunedModel:
         device: torch.device | str = "cpu",
         batch_tokens: int | None = None,
     ) -> list[Prediction]:
-        if self.label_of:  # the truth is in the files' terms, which the card does not know
-            examples = [replace(each, label=None) for each in only(examples, TextExample)]
-        if self.engine is not None:
-            predictions = list(self.engine(self.card, examples))
-        else:
+        def predict(rows: Sequence[TaskExample]) -> Sequence[Prediction]:
+            if self.engine is not None:
+                return self.engine(self.card, rows)
             assert self.checkpoint is not None
-            predictions = predict_examples(
+            return predict_examples(
                 self.checkpoint.model.to(device),
                 self.card,
-                examples,
+                rows,
                 self.tokenizer,
                 device=device,
                 batch_tokens=batch_tokens,
             )
+
+        predictions = predict_as(self.label_of, predict, examples)
         check_numbers(predictions)
-        if not self.label_of:
-            return predictions
-        return [
-            LabelPrediction(
-                label=self.label_of[each.label],
-                probabilities={self.label_of[name]: p for name, p in each.probabilities.items()},
-                depth=each.depth,
-            )
-            for each in only(predictions, LabelPrediction)
-        ]
+        return predictions
 
     def for_task(self, task: Task) -> Self:
-        """This model with the labels that the benchmark's files have, where its own are the names
-        that are known for them: SST-2 has 0 and 1, a model may say negative and positive."""
-        benchmark = BENCHMARKS.get(task.name)
-        names = benchmark.label_names if benchmark else ()
-        if not names or set(self.card.task.labels) != set(names):
-            return self
-        return replace(self, label_of=dict(zip(names, task.labels, strict=True)))
+        """This model with the labels that the benchmark's files have."""
+        return replace(self, label_of=label_names(self.card, task))
 
     def check_task(self, task: Task) -> None:
         """Refuse a task that this model has no answers for; one of the same kind and labels will
@@ -212,7 +198,8 @@ class FinetunedModel:
                 f"the model in {self.folder} has a {mine.head} head, {task.name} needs a "
                 f"{task.head} head; fine-tune one for {task.name}"
             )
-        labels = {self.for_task(task).label_of.get(label, label) for label in mine.labels}
+        label_of = label_names(self.card, task)
+        labels = {label_of.get(label, label) for label in mine.labels}
         if labels != set(task.labels):
             raise ConfigError(
                 f"the labels of {task.name} are {shown(task.labels)}, those of the model in "
@@ -228,23 +215,14 @@ def open_task_for(
     options: TableOptions | None,
     splits: Sequence[str],
 ) -> TaskData:
-    """A task's splits for a model that was fine-tuned for it; your own data have the model's
-    labels."""
-    mine, options = model.card.task, options or TableOptions()
-    if task not in BENCHMARKS and mine.kind in LABELED and options.labels is None:
-        options = replace(options, labels=mine.labels)
-    # dev is what it was when the model was fine-tuned
-    options = replace(options, stratify=options.stratify and model.card.stratified)
-    if task in (mine.name, mine.kind):
-        options = options.cut_as(model.card.cut)
-    columns = model.card.columns if mine.kind == task else {}
-    opened = open_task(task, data, options=options, splits=splits, head=mine.head, columns=columns)
+    """A task's splits for a model that was fine-tuned for it."""
+    opened = open_task_as(model.card, task, data, splits, options)
     model.check_task(opened.task)
     notes = opened.notes
-    if label_of := model.for_task(opened.task).label_of:
+    if label_of := label_names(model.card, opened.task):
         meant = ", ".join(f"{label} is {name}" for name, label in label_of.items())
         notes += (f"labels of {opened.task.name}: {meant}",)
-    if mine.name != opened.task.name:
+    if (mine := model.card.task).name != opened.task.name:
         notes += (f"{model.folder} was fine-tuned on {mine.name}, not on {opened.task.name}",)
     return replace(opened, notes=notes)
 

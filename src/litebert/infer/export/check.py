@@ -22,10 +22,10 @@ from litebert.tasks.decode.decode import Batches, Outputs, Query, decode
 from litebert.tasks.encode.encode import encode, encode_texts
 from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample
 from litebert.tasks.predictions import Prediction
-from litebert.tasks.registry import BENCHMARKS, TableOptions, open_task
+from litebert.tasks.registry import BENCHMARKS, label_names, open_task_as, predict_as
 from litebert.tasks.scores.score import score
 from litebert.tasks.tables.rows import read_rows
-from litebert.tasks.task import LABELED, Task, TaskCard, is_embed_card
+from litebert.tasks.task import Task, TaskCard, is_embed_card
 from litebert.text.tokenizer import Tokenizer
 
 BUILT_IN = (
@@ -56,7 +56,8 @@ class CheckData:
     texts: Sequence[str]
     task: Task | None = None
     examples: Sequence[TaskExample] = ()
-    """With labels, to be scored."""
+    """Of dev, to be scored."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,10 @@ class ExportReport:
     """Name of the score that is compared; None without labeled data."""
     before: float | None = None
     after: float | None = None
+    examples: int = 0
+    """Of dev, that were scored."""
+    notes: tuple[str, ...] = ()
+    """How the data were read."""
 
 
 def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
@@ -90,16 +95,14 @@ def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
             raise DataError(f"{data} holds no text to compare by")
         return CheckData(texts=texts[:_MOST_TEXTS])
     card = TaskCard.from_dict(checkpoint.task)
-    if card.task.name in BENCHMARKS and Path(data).is_dir():
-        opened = open_task(card.task.name, data, splits=["dev"])
-    else:
-        labels = card.task.labels if card.task.kind in LABELED else None
-        opened = open_task(
-            card.task.kind, data, options=TableOptions(labels=labels), head=card.task.head
-        )
-    examples = list(chain.from_iterable(opened.splits.values()))
+    is_benchmark = card.task.name in BENCHMARKS and Path(data).is_dir()
+    name = card.task.name if is_benchmark else card.task.kind
+    opened = open_task_as(card, name, data, ("dev",))
+    examples = opened.splits["dev"]
     texts = [text for example in examples[:_MOST_TEXTS] for text in _texts_of(example)]
-    return CheckData(texts=texts[:_MOST_TEXTS], task=opened.task, examples=examples)
+    return CheckData(
+        texts=texts[:_MOST_TEXTS], task=opened.task, examples=examples, notes=opened.notes
+    )
 
 
 def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckData) -> ExportReport:
@@ -126,7 +129,7 @@ def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckDat
         return report
     card = TaskCard.from_dict(checkpoint.task)
     before, after = (_score(each, card, data) for each in engines)
-    return replace(report, score=data.task.scores[0], before=before, after=after)
+    return _scored(report, data, before, after)
 
 
 def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> ExportReport:
@@ -159,7 +162,7 @@ def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> Expo
     card = TaskCard.from_dict(checkpoint.task)
     before = _score(ours, card, data)
     after = min(_score(graph, card, data) for graph in graphs)
-    return replace(report, score=data.task.scores[0], before=before, after=after)
+    return _scored(report, data, before, after)
 
 
 class WholeGraph:
@@ -234,9 +237,22 @@ def _cosine(graph: WholeGraph, row: np.ndarray, exact: dict[str, np.ndarray]) ->
     return float(theirs @ ours / max(lengths, 1e-30))
 
 
+def _scored(report: ExportReport, data: CheckData, before: float, after: float) -> ExportReport:
+    assert data.task is not None
+    return replace(
+        report,
+        score=data.task.scores[0],
+        before=before,
+        after=after,
+        examples=len(data.examples),
+        notes=data.notes,
+    )
+
+
 def _score(engine: Engine | WholeGraph, card: TaskCard, data: CheckData) -> float:
     assert data.task is not None
-    predictions = engine.predict(card, data.examples)
+    label_of = label_names(card, data.task)
+    predictions = predict_as(label_of, lambda rows: engine.predict(card, rows), data.examples)
     return score(data.task, data.examples, predictions)[data.task.scores[0]]
 
 

@@ -68,7 +68,7 @@ def export_model(
         raise ConfigError(f"{out} exists; choose another --out or remove it")
     checkpoint, notes = load_checkpoint(model, unverified=unverified)
     report = export_folder(checkpoint, out, options)
-    return report, notes + left_out(checkpoint.model.config, whole=options.whole)
+    return report, notes + left_out(checkpoint.model.config, whole=options.whole) + report.notes
 
 
 def left_out(config: ModelConfig, *, whole: bool = False) -> tuple[str, ...]:
