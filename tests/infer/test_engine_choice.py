@@ -2,6 +2,7 @@
 answers without torch."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,16 @@ def test_a_damaged_export_is_made_again_and_another_checkpoint_gets_its_own(
     other = save_model(tmp_path / "other" / "model", "classify", seed=1)
     assert load(other, engine="onnx").fingerprint != again.fingerprint
     assert len(list(cache.iterdir())) == 2
+
+
+def test_a_checkpoint_that_changed_is_not_answered_for(tmp_path: Path, cache: Path) -> None:
+    model = save_model(tmp_path / "model", "classify")
+    load(model, engine="onnx")
+    other = save_model(tmp_path / "other" / "model", "classify", seed=1)
+    shutil.copy(other / "model.safetensors", model)  # and not manifest.json
+    with pytest.raises(CheckpointError, match=r"model.safetensors .* the file is damaged"):
+        load(model, engine="onnx")
+    assert len(list(cache.iterdir())) == 1
 
 
 def test_the_cache_is_bounded_and_the_last_used_stay(

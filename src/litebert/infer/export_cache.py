@@ -1,8 +1,9 @@
 """Exports of checkpoints, made on first use: a checkpoint's folder in, an exported folder out.
 
 They lie in $XDG_CACHE_HOME/litebert/exports (by default ~/.cache), under a name that depends on
-every byte of the checkpoint. Each is verified before it is used, and written again if it is
-damaged. The least recently used go first. torch is imported only to export.
+every byte of the checkpoint. Before an export is used both are verified, but for the checkpoint of
+an embedded model; a damaged export is written again. The least recently used go first. torch is
+imported only to export.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from litebert import __version__
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import MANIFEST, has_manifest, remove_folder, sha256, verify_folder
 from litebert.infer.exported import VERSION, Runtime
+from litebert.models.index import ROOT
 
 MOST_FOLDERS = 16
 MOST_BYTES = 4 * 2**30
@@ -45,6 +47,8 @@ def cached_export(
     key = hashlib.sha256(f"{VERSION} {__version__} {runtime} {source}".encode()).hexdigest()
     target = _cache_folder() / f"{folder.resolve().name}-{runtime}-{key[:16]}"
     if _is_whole(target):
+        if not unverified and has_manifest(folder) and folder.parent != ROOT:
+            verify_folder(folder)
         return target, ()
     notes = _export(folder, target, runtime, source, unverified=unverified)
     size = sum(path.stat().st_size for path in target.iterdir())
