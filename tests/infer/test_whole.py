@@ -96,6 +96,15 @@ def test_int8_graphs_have_the_hub_s_names_and_no_weight_twice(tmp_path: Path) ->
     assert (tmp_path / "out" / "tokenizer.json").exists()
 
 
+@pytest.mark.parametrize("head", ["regress", "choose"])
+def test_a_single_number_is_compared_over_all_texts(tmp_path: Path, head: HeadKind) -> None:
+    checkpoint = model_of(tmp_path, (head,))
+    options = ExportOptions(whole=True, precision="int8")
+    report = export_folder(checkpoint, tmp_path / "out", options)
+    assert 0.9 < report.cosine < 1 - 1e-6
+    assert report.least_cosine <= report.cosine
+
+
 def test_what_one_graph_cannot_do_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

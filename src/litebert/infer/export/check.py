@@ -45,6 +45,8 @@ BUILT_IN = (
 
 _BATCH_TOKENS = 2048
 """Padded tokens in a batch of a whole graph."""
+_FEW_NUMBERS = 16
+"""Fewer than these have a cosine that says little: one number's is 1 whatever its error."""
 _MOST_TEXTS = 512
 """Texts of a file that ranges are measured on and vectors compared by."""
 
@@ -142,20 +144,15 @@ def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> Expo
     graphs = [
         WholeGraph(files[name], ours.tokenizer) for name in EXACT[processor()] if name in files
     ]
-    cosines = np.array(
-        [
-            [_cosine(graph, row, expected) for graph in graphs]
-            for row in rows
-            for expected in [_exact(checkpoint, row)]
-        ]
-    )
+    exact = [_exact(checkpoint, row) for row in rows]
+    cosines = [_cosines(graph, rows, exact) for graph in graphs]
     weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
     report = ExportReport(
         num_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         ratio=max(path.stat().st_size for path in files.values()) / weights,
         texts=len(rows),
-        cosine=float(cosines.mean(0).min()),
-        least_cosine=float(cosines.min()),
+        cosine=min(float(each.mean()) for each in cosines),
+        least_cosine=min(float(each.min()) for each in cosines),
     )
     if data.task is None or checkpoint.task is None:
         return report
@@ -229,12 +226,27 @@ def _exact(checkpoint: Checkpoint, row: np.ndarray) -> dict[str, np.ndarray]:
     return results
 
 
-def _cosine(graph: WholeGraph, row: np.ndarray, exact: dict[str, np.ndarray]) -> float:
-    outputs = graph.run(HostBatch(arrays={"token_ids": row[None]}, longest=len(row)))
-    theirs = np.concatenate([each.ravel() for each in outputs.values()]).astype(float)
-    ours = np.concatenate([exact[name].ravel() for name in outputs]).astype(float)
-    lengths = np.linalg.norm(theirs) * np.linalg.norm(ours)
-    return float(theirs @ ours / max(lengths, 1e-30))
+def _cosines(
+    graph: WholeGraph, rows: Sequence[np.ndarray], exact: Sequence[dict[str, np.ndarray]]
+) -> np.ndarray:
+    """Of each text; of all texts together where each gives but a few numbers."""
+    pairs: list[tuple[np.ndarray, ...]] = []
+    for row, expected in zip(rows, exact, strict=True):
+        outputs = graph.run(HostBatch(arrays={"token_ids": row[None]}, longest=len(row)))
+        pairs.append(
+            tuple(
+                np.concatenate([results[name].ravel() for name in outputs]).astype(np.float64)
+                for results in (outputs, expected)
+            )
+        )
+    if max(len(theirs) for theirs, _ in pairs) < _FEW_NUMBERS:
+        pairs = [tuple(np.concatenate(each) for each in zip(*pairs, strict=True))]
+    return np.array(
+        [
+            theirs @ ours / max(np.linalg.norm(theirs) * np.linalg.norm(ours), 1e-30)
+            for theirs, ours in pairs
+        ]
+    )
 
 
 def _scored(report: ExportReport, data: CheckData, before: float, after: float) -> ExportReport:
