@@ -96,3 +96,10 @@ def test_pairs_need_a_head_that_reads_them(tmp_path: Path) -> None:
     predictor = opened(tmp_path, model_of(tmp_path, ("masked",)), "torch")
     with pytest.raises(ConfigError, match="no head that reads pairs; send single texts"):
         read_layers(predictor, [TextExample(key="", first="a", second="b")])
+
+
+def test_reversible_layers_are_not_read_one_by_one(tmp_path: Path) -> None:
+    checkpoint = model_of(tmp_path, ("masked",), reversible=True, norm="pre")
+    predictor = opened(tmp_path, checkpoint, "torch")
+    with pytest.raises(ConfigError, match="reversible layers carry two streams of states"):
+        read_layers(predictor, ROWS[:1])

@@ -15,6 +15,7 @@ import numpy as np
 from litebert.config import HeadKind
 from litebert.errors import ConfigError
 from litebert.infer.batches import padded_rows
+from litebert.infer.depthwise import can_step
 from litebert.infer.engine import Engine
 from litebert.infer.exits import make_rule
 from litebert.infer.formats import DIGITS, to_dict
@@ -90,6 +91,11 @@ def layer_card(predictor: "Predictor") -> TaskCard | None:
 def read_layers(predictor: "Predictor", examples: Sequence[TextExample]) -> list[LayerReading]:
     """One reading for each example, in order. Every layer is computed, whatever the rule."""
     engine, card = predictor.engine, layer_card(predictor)
+    if not can_step(engine.config.encoder):
+        raise ConfigError(
+            "reversible layers carry two streams of states, whose distances are not measured; take "
+            "a model without them"
+        )
     if card is None:
         return _distances_of_texts(engine, examples)
     inputs = encode(card, examples, engine.tokenizer)
