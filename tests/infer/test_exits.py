@@ -39,7 +39,8 @@ def checkpoint_of(folder: Path, head: HeadKind, exits: Any, **encoder: Any) -> C
     base = model_of(folder, (head,), **encoder)
     heads = tuple(replace(each, exits=exits) for each in base.model.config.heads)
     model = Model(ModelConfig(encoder=base.model.config.encoder, heads=heads)).eval()
-    card = card_of(head, exits=CALIBRATED if head == "classify" else {})
+    calibrated = {"exits": CALIBRATED} if head == "classify" else {"exit_tolerance": 0.1}
+    card = card_of(head, **calibrated)
     return Checkpoint(model=model, tokenizer=base.tokenizer, task=card.to_dict())
 
 
@@ -151,6 +152,29 @@ def test_regress_tells_after_how_many_layers_a_text_left(
     assert 1 <= answer["depth"] <= 4
     predictor = load(folder, exit="patience", threshold=1.0)
     assert answer["value"] == pytest.approx(predictor.regress("the old fox ."), abs=1e-5)
+
+
+def test_numbers_leave_within_the_tolerance_of_the_model(tmp_path: Path) -> None:
+    checkpoint = checkpoint_of(tmp_path, "regress", "one")
+    never = checkpoint_of(tmp_path / "never", "regress", "one")
+    predictor = load(checkpoint.save(tmp_path / "model"), exit="patience", threshold=1.0)
+    depths = {
+        each.depth
+        for each in predictor.predict(  # type: ignore[union-attr]
+            [TextExample(key="", first=text) for text in texts(24)]
+        )
+    }
+    assert min(depths) < 4  # type: ignore[type-var]
+    bare = replace(never, task=card_of("regress").to_dict()).save(tmp_path / "bare")
+    with pytest.raises(
+        ConfigError, match=r"no tolerance within which numbers .* fine-tune it again"
+    ):
+        load(bare, exit="patience", threshold=1.0)
+    stored = {"patience": {"threshold": 2.0, "tolerance": 0.1}}  # as earlier versions have it
+    old = replace(never, task=card_of("regress", exits=stored).to_dict()).save(tmp_path / "old")
+    rule = load(old, exit="patience").engine.exit_rule
+    assert rule is not None
+    assert (rule.threshold, rule.tolerance) == (2.0, 0.1)
 
 
 def test_a_model_without_exits_says_how_to_get_them(tmp_path: Path) -> None:

@@ -73,6 +73,19 @@ def test_thresholds_are_calibrated_on_texts_kept_aside(tmp_path: Path) -> None:
     assert sum(here.depth for here, _ in both) < 800  # type: ignore[union-attr,misc]
 
 
+def test_numbers_have_a_tolerance_where_too_few_texts_give_a_threshold(tmp_path: Path) -> None:
+    wish, prepared = recipe("regress", exits="one"), ready("regress", exits="one")
+    assert prepared.aside is not None
+    Finetuning(wish, prepared, source(), CPU, say=lambda message: None).train(
+        tmp_path / "run", progress=False
+    )
+    early = load(tmp_path / "run", device="cpu", exit="patience", threshold=1.0)
+    assert early.card is not None
+    assert early.engine.exit_rule is not None
+    assert not early.card.exits
+    assert early.engine.exit_rule.tolerance == early.card.exit_tolerance > 0
+
+
 def test_ten_thousand_texts_calibrate_exits_where_there_are_that_many() -> None:
     for count, aside in ((1_000, 100), (40_000, 4_000), (50_000, 10_000), (67_000, 10_000)):
         assert round(count * share_aside(count, has_exits=True)) == aside

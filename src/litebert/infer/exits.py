@@ -44,12 +44,18 @@ def make_rule(
     rule = ExitRule(
         criterion=criterion,
         threshold=stored["threshold"] if threshold is None else threshold,
-        tolerance=stored.get("tolerance", 0.0),
+        # cards of earlier versions have it beside a threshold alone
+        tolerance=stored.get("tolerance", 0.0 if card is None else card.exit_tolerance),
         label_threshold=0.5 if card is None else card.label_threshold,
     )
     for head in config.heads:
         if head.exits != "none":
             rule.check_head(head.kind)
+            if head.kind == "regress" and not rule.tolerance:
+                raise ConfigError(
+                    "the model's task.json has no tolerance within which numbers count as the "
+                    "same, so that no text would leave early; fine-tune it again with --exits"
+                )
     return rule
 
 

@@ -111,6 +111,8 @@ class TaskCard:
     exits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By criterion of early exit its threshold, and what it was calibrated by
     (tasks/decode/exits.py)."""
+    exit_tolerance: float = 0.0
+    """Distance within which a number counts as unchanged, for early exit of regress."""
 
     def __post_init__(self) -> None:
         check_type(self, "task", Task, "a task")
@@ -121,6 +123,7 @@ class TaskCard:
         check_number(self, "null_threshold", -1e6, 1e6, optional=True)
         check_number(self, "label_threshold", 0, 1)
         check_number(self, "temperature", 0.01, 100)
+        check_number(self, "exit_tolerance", 0, 1e30)
         check_type(self, "stratified", bool, "true or false")
         for role, names in self.columns.items():
             if not isinstance(role, str) or not all(isinstance(name, str) for name in names):
@@ -160,7 +163,7 @@ class TaskCard:
             del data["label_threshold"]
         if self.temperature == 1:
             del data["temperature"]
-        for name in ("columns", "stratified", "cut", "exits"):
+        for name in ("columns", "stratified", "cut", "exits", "exit_tolerance"):
             if not data[name]:
                 del data[name]
         return data

@@ -194,6 +194,7 @@ def _task(card: TaskCard) -> dict[str, Any]:
         "label_threshold": card.label_threshold,
         "temperature": card.temperature,
         "exits": {name: dict(numbers) for name, numbers in card.exits.items()},
+        "exit_tolerance": card.exit_tolerance,
     }
 
 

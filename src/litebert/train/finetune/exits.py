@@ -1,14 +1,13 @@
 """Early exit at the end of a run: logits of all depths in; calibrated thresholds, and what they are
 worth on dev, out."""
 
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from litebert.tasks.decode.exits import (
-    Calibrated,
-    Criterion,
     ExitRule,
     at_depths,
     calibrate,
@@ -24,9 +23,16 @@ from litebert.train.finetune.prepare import EncodedSplit
 _DepthLogits = Float[np.ndarray, "depths units outputs"]
 
 
-def calibrate_exits(card: TaskCard, logits: _DepthLogits) -> dict[Criterion, Calibrated]:
-    """By criterion the loosest threshold that keeps the answers on texts kept aside."""
-    return calibrate(card.task.head, logits, label_threshold=card.label_threshold)
+def calibrate_exits(card: TaskCard, logits: _DepthLogits) -> TaskCard:
+    """The card with the loosest threshold of each criterion that keeps the answers on texts kept
+    aside, and the tolerance of numbers, which a threshold of one's own needs too."""
+    head = card.task.head
+    chosen = calibrate(head, logits, label_threshold=card.label_threshold)
+    return replace(
+        card,
+        exits={name: asdict(each) for name, each in chosen.items()},
+        exit_tolerance=tolerance_of(head, logits[-1]),
+    )
 
 
 def describe_exits(card: TaskCard, dev: EncodedSplit, logits: _DepthLogits) -> dict[str, Any]:

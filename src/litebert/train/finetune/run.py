@@ -6,7 +6,7 @@ lower learning rate, as often as the recipe allows.
 """
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -204,9 +204,9 @@ class Finetuning:
             about |= {"temperature": card.temperature, "calibration_error": calibration.error}
         if self.recipe.exits != "none":
             compute = partial(depth_logits, model, device=device, batch_tokens=batch_tokens)
-            thresholds = {} if aside is None else calibrate_exits(card, compute(aside.inputs))
-            card = replace(card, exits={name: asdict(each) for name, each in thresholds.items()})
-            replace(final, task=card.to_dict()).save(folder.final, replace=True)
+            if aside is not None:
+                card = calibrate_exits(card, compute(aside.inputs))
+                replace(final, task=card.to_dict()).save(folder.final, replace=True)
             about |= describe_exits(card, dev, compute(dev.inputs))
         best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}
         rest = {"null_threshold": card.null_threshold, "dev_examples": len(dev.examples)}

@@ -23,7 +23,7 @@ export function makeRule(task, criterion, threshold = null) {
   return {
     criterion,
     threshold: threshold ?? stored.threshold,
-    tolerance: stored.tolerance ?? 0,
+    tolerance: stored.tolerance ?? task.exit_tolerance,
     labelThreshold: task.label_threshold,
     head: task.head,
   };
