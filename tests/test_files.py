@@ -35,7 +35,7 @@ def fill(folder: Path, text: str = "hello") -> None:
 
 def test_written_folder_verifies_and_leaves_nothing_else(tmp_path: Path) -> None:
     target = write_folder(tmp_path / "new" / "x", fill)
-    assert verify_folder(target) == ("a.txt", "deep/b.bin", "empty")
+    assert tuple(verify_folder(target)) == ("a.txt", "deep/b.bin", "empty")
     assert [path.name for path in target.parent.iterdir()] == ["x"]
 
 

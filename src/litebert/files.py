@@ -199,9 +199,9 @@ def write_folder(
     return target
 
 
-def verify_folder(path: Path | str) -> tuple[str, ...]:
-    """Names of the files that `path` was published with, after checking every byte of them; what
-    came later is neither checked nor returned."""
+def verify_folder(path: Path | str) -> dict[str, str]:
+    """The files that `path` was published with, by name their sha256, after checking every byte of
+    them; what came later is neither checked nor returned."""
     path = Path(path)
     if not path.is_dir():
         raise CheckpointError(
@@ -226,7 +226,7 @@ def verify_folder(path: Path | str) -> tuple[str, ...]:
             raise CheckpointError(
                 f"{file} {reason}, {MANIFEST} lists it; the folder is damaged"
             ) from error
-    return tuple(files)
+    return {name: digest for name, (_, digest) in files.items()}
 
 
 def has_manifest(path: Path | str) -> bool:

@@ -332,6 +332,19 @@ def test_a_graph_of_another_model_is_refused(copied: Path, tmp_path: Path) -> No
         load(copied, unverified=True)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_graph_that_was_replaced_after_the_load_is_refused(tmp_path: Path, engine: str) -> None:
+    for name in ("one", "other"):
+        checkpoint = model_of(tmp_path, ("classify",), init_std=0.1 if name == "one" else 0.2)
+        export_folder(checkpoint, tmp_path / name, ExportOptions(runtime=engine))
+    predictor = load(tmp_path / "one")
+    predictor.embed("the whale")
+    for path in (tmp_path / "other").glob("pooled.*"):
+        shutil.copy(path, tmp_path / "one")
+    with pytest.raises(CheckpointError, match="has changed since the export was loaded"):
+        predictor.classify("the whale")
+
+
 def test_a_graph_that_reads_other_files_is_refused(copied: Path) -> None:
     graph = onnx.load(str(copied / "layer-0.onnx"))
     onnx.save_model(

@@ -2,13 +2,13 @@
 processor. A folder in, checked, out. No torch.
 
 Nothing in it is trusted: sizes are bounded by the config, a graph may not read other files, and
-all bytes are compared with manifest.json.
+all bytes are compared with manifest.json, those of a graph again when it is first run.
 """
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,7 +17,7 @@ import numpy as np
 from litebert.checks import check_choice, check_type
 from litebert.config import EXPORT_FORMAT, EncoderConfig, ModelConfig
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import MANIFEST, check_regular, read_json, verify_folder
+from litebert.files import MANIFEST, check_regular, read_json, sha256, verify_folder
 from litebert.infer.cpu import weight_limit
 from litebert.infer.onnx_bytes import reads_other_files
 from litebert.infer.plan import adapter_shapes, graph_names
@@ -73,12 +73,21 @@ class Exported:
     """Inputs of graphs, mapped from their files."""
     tokenizer: Tokenizer | None
     task: Mapping[str, Any] | None
+    sums: Mapping[str, str] = field(default_factory=dict)
+    """By name of a file its sha256 when it was verified; empty if unverified."""
 
     def graph(self, name: str) -> Path:
-        """The file of a graph, not larger than the model's weights could make it."""
+        """The file of a graph, as it was verified, and not larger than the model's weights could
+        make it."""
         path = self.folder / f"{name}{SUFFIXES[self.header.runtime][0]}"
         for suffix in SUFFIXES[self.header.runtime]:
-            self._check_size(path.with_suffix(suffix))
+            file = path.with_suffix(suffix)
+            self._check_size(file)
+            if self.sums and sha256(file) != self.sums.get(file.name):
+                raise CheckpointError(
+                    f"{file} has changed since the export was loaded; load it again, and put "
+                    "another export into a folder of its own"
+                )
         return path
 
     def read_graph(self, name: str) -> bytes:
@@ -137,13 +146,14 @@ def read_export(folder: Path | str, *, unverified: bool = False) -> Exported:
     """A folder that this processor can run; CheckpointError says what is wrong with it."""
     folder = Path(folder)
     header, config = _read_header(folder)
+    sums: dict[str, str] = {}
     if not unverified:
         if not (folder / MANIFEST).exists():
             raise CheckpointError(
                 f"{folder} has no {MANIFEST}, so its files cannot be verified; export the model "
                 "again, or load it with unverified=True (--unverified)"
             )
-        verify_folder(folder)
+        sums = verify_folder(folder)
     if header.precision == "int8" and header.weight_limit > weight_limit():
         raise CheckpointError(
             f"{folder} is int8 for processors with VNNI, and this one has none: its sums would "
@@ -156,6 +166,7 @@ def read_export(folder: Path | str, *, unverified: bool = False) -> Exported:
         tensors=_read_tensors(folder, config.encoder, header),
         tokenizer=Tokenizer.load(folder) if (folder / MODEL_FILE).exists() else None,
         task=read_json(folder / TASK) if (folder / TASK).exists() else None,
+        sums=sums,
     )
 
 
