@@ -20,11 +20,12 @@ from litebert.convert.folder import convert_folder
 from litebert.convert.huggingface import read_huggingface
 from litebert.convert.huggingface_writer import PLAIN_RECIPE, to_huggingface, why_custom
 from litebert.errors import ConversionError
+from litebert.files import verify_folder
 from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.recipes import NAMED
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.task import Task, TaskCard
+from litebert.tasks.task import EmbedCard, Task, TaskCard
 from litebert.testing import tiny_tokenizer
 from litebert.text.tokenizer import Tokenizer
 from tests.helpers.huggingface import (
@@ -412,6 +413,30 @@ def test_tokenizer_and_embeddings_agree(with_tokenizer):
     best = fill("the [MASK] likes the dog.")
     for guess, expected in zip(best, predictor.fill("the [MASK] likes the dog.")[0], strict=False):
         assert guess["score"] == pytest.approx(expected.probability, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("norm", "pooling", "normalize"),
+    [("pre", "cls", True), ("post", "cls", False), ("pre", "mean", False), ("post", "mean", True)],
+)
+def test_a_model_tuned_for_embeddings_embeds_alike(
+    norm, pooling, normalize, with_tokenizer, tmp_path
+):
+    from sentence_transformers import SentenceTransformer
+
+    tokenizer = Checkpoint.load(with_tokenizer / "ours").tokenizer
+    encoder = replace(TINY, vocab_size=tokenizer.vocab_size, norm=norm, max_positions=16)
+    ours = Model(ModelConfig(encoder=encoder))
+    randomize(ours)
+    card = EmbedCard(pooling=pooling, normalize=normalize).to_dict()
+    Checkpoint(model=ours, tokenizer=tokenizer, task=card).save(tmp_path / "ours")
+    convert_folder(tmp_path / "ours", tmp_path / "theirs")
+    assert "1_Pooling/config.json" in verify_folder(tmp_path / "theirs")
+    theirs = SentenceTransformer(str(tmp_path / "theirs"), trust_remote_code=True, device="cpu")
+    assert theirs.max_seq_length == 16
+    expected = litebert.load(tmp_path / "ours").embed(TEXTS)
+    assert abs(theirs.encode(TEXTS) - expected).max() < 1e-5
+    assert litebert.load(tmp_path / "theirs").embed_card == EmbedCard.from_dict(card)
 
 
 def test_folder_converts_back_and_loads(with_tokenizer, tmp_path):

@@ -23,7 +23,7 @@ from litebert.infer.predictor import load
 from litebert.infer.verbs import answer_example, choice_example, tag_example, text_example
 from litebert.model.model import Model
 from litebert.storage.checkpoint import Checkpoint
-from litebert.tasks.task import Task, TaskCard
+from litebert.tasks.task import EmbedCard, Task, TaskCard
 from tests.helpers.models import LABELS, texts
 from tests.infer.test_export import PLANS, assert_close, model_of
 
@@ -237,13 +237,22 @@ class Optimum(torch.nn.Module):
         )
 
 
-@pytest.mark.parametrize("plan", ["shared", "rotary"])
+@pytest.mark.parametrize(
+    ("plan", "card"),
+    [
+        ("shared", None),
+        ("rotary", None),
+        ("shared", EmbedCard(pooling="cls")),
+        ("rotary", EmbedCard()),
+    ],
+)
 def test_sentence_transformers_reads_the_layout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str, card: EmbedCard | None
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
     checkpoint = model_of(tmp_path, ("masked",), **PLANS[plan])
+    checkpoint = replace(checkpoint, task=card and card.to_dict())
     options = ExportOptions(whole=True, precision="int8")
     export_folder(checkpoint, tmp_path / "out", options)
     optimum, runtime = ModuleType("optimum"), ModuleType("optimum.onnxruntime")

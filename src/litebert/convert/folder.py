@@ -13,7 +13,7 @@ from typing import Literal
 from litebert.config import Activation, HeadKind, ModelConfig
 from litebert.convert.bundle import find_prefix
 from litebert.convert.huggingface import read_huggingface
-from litebert.convert.huggingface_writer import to_huggingface
+from litebert.convert.huggingface_writer import to_huggingface, write_sentence_modules
 from litebert.convert.tensorflow import read_google
 from litebert.convert.weights import Imported
 from litebert.errors import CheckpointError, ConfigError, ConversionError
@@ -246,6 +246,7 @@ def _to_huggingface(
     def write(folder: Path) -> None:
         model.write(folder)
         write_task(folder, imported.task)
+        write_sentence_modules(folder, imported.config.encoder, imported.task)
         if tokenizer:
             tokenizer.save(folder)
             path = folder / CONFIG_FILE  # longer texts can then be truncated there

@@ -25,6 +25,7 @@ from litebert.convert.settings import (
     settings_head,
     write_settings,
 )
+from litebert.files import to_json
 from litebert.storage.checkpoint import write_model
 
 _WITHOUT_POOLER = ("ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
@@ -77,6 +78,36 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor]) -> Huggin
     prefix = "encoder." if settings["architectures"] != ["LitebertModel"] else ""
     renamed = _renamed(weights, custom_names(config), prefix)
     return HuggingFaceModel(settings=settings, weights=renamed, notes=(note,))
+
+
+def write_sentence_modules(
+    folder: Path, encoder: EncoderConfig, task: Mapping[str, Any] | None
+) -> None:
+    """What sentence-transformers reads beside a model that was tuned for embeddings: its pooling,
+    its normalization and its longest input. For any other model it takes the mean."""
+    if task is None or task.get("task") != {"name": "embed"}:
+        return
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    modules += [("2_Normalize", "Normalize")] if task.get("normalize", True) else []
+    is_cls = task.get("pooling") == "cls"
+    contents: dict[str, Any] = {
+        "modules.json": [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (path, kind) in enumerate(modules)
+        ],
+        "sentence_bert_config.json": {
+            "max_seq_length": encoder.max_positions,
+            "do_lower_case": False,
+        },
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": encoder.hidden_size,
+            "pooling_mode_cls_token": is_cls,
+            "pooling_mode_mean_tokens": not is_cls,
+        },
+    }
+    (folder / "1_Pooling").mkdir()
+    for name, content in contents.items():
+        (folder / name).write_text(to_json(content, indent=2) + "\n")
 
 
 def describe_class(config: ModelConfig) -> str:

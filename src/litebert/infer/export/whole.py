@@ -1,6 +1,7 @@
 """litebert export --whole: one ordinary graph for any runtime, in the Hub's layout.
 
     config.json, tokenizer.json …     as transformers reads them; a modeling file where it needs one
+    modules.json, 1_Pooling …         for sentence-transformers, of a model tuned for embeddings
     onnx/model.onnx                   float32
     onnx/model_qint8_avx512_vnni.onnx, model_quint8_avx2.onnx, model_qint8_arm64.onnx
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from litebert.config import POOLED_HEADS, ModelConfig
 from litebert.convert.custom_code import MODEL_TYPE, MODELING_FILE
-from litebert.convert.huggingface_writer import to_huggingface
+from litebert.convert.huggingface_writer import to_huggingface, write_sentence_modules
 from litebert.errors import ConfigError
 from litebert.files import to_json
 from litebert.infer.cpu import Processor
@@ -61,6 +62,7 @@ def write_whole(checkpoint: Checkpoint, folder: Path, *, int8: bool) -> None:
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     if described.settings["model_type"] == MODEL_TYPE:
         shutil.copyfile(MODELING_FILE, folder / MODELING_FILE.name)
+    write_sentence_modules(folder, config.encoder, checkpoint.task)
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder)
 
