@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from litebert import cli, doctor
+from litebert.config import HeadConfig, ModelConfig, generator_of
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer import engines, export_cache, predictor
 from litebert.infer.cpu import Processor
@@ -19,6 +20,8 @@ from litebert.infer.engines import choose_engine
 from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
 from litebert.loading import load_checkpoint
+from litebert.model.model import Model
+from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.task import Task, TaskCard
 from tests.helpers.models import LABELS, save_model, texts
 
@@ -117,6 +120,26 @@ def test_a_checkpoint_that_changed_is_not_answered_for(tmp_path: Path, cache: Pa
     with pytest.raises(CheckpointError, match=r"model.safetensors .* the file is damaged"):
         load(model, engine="onnx")
     assert len(list(cache.iterdir())) == 1
+
+
+def test_a_generator_is_left_out_and_every_load_says_so(tmp_path: Path, cache: Path) -> None:
+    base, _ = load_checkpoint(save_model(tmp_path / "base", "masked"))
+    encoder = base.model.config.encoder
+    config = ModelConfig(
+        encoder=encoder,
+        heads=(HeadConfig(kind="detect"),),
+        generator=generator_of(encoder, size=None, layers=1, tie="embeddings"),
+    )
+    checkpoint = Checkpoint(model=Model(config).eval(), tokenizer=base.tokenizer)
+    folder = checkpoint.save(tmp_path / "model")
+    for _ in range(2):
+        model = load(folder, engine="onnx")
+        assert (
+            sum("the generator, which fills masks, is not exp" in note for note in model.notes) == 1
+        )
+        with pytest.raises(ConfigError, match=r"cannot fill; it can embed; .* --engine torch"):
+            model.fill("the [MASK] sails")
+    assert load(folder, engine="torch").fill("the [MASK] sails")
 
 
 def test_the_cache_is_bounded_and_the_last_used_stay(

@@ -50,6 +50,8 @@ class Engine(ABC):
     """Inputs worth collecting before a call; None for the default of streaming."""
     tokenizer_threads: int = 1
     is_gpu: bool = False
+    lacks_generator: bool = False
+    """Whether masks are filled by a generator that this engine does not have."""
     exit_rule: ExitRule | None = None
     """When rows leave early; None for never."""
     threads: Threads | None = None

@@ -107,7 +107,7 @@ def _export(
     folder: Path, target: Path, runtime: Runtime, source: str, *, unverified: bool
 ) -> tuple[str, ...]:
     from litebert.files import write_folder
-    from litebert.infer.export.folder import ExportOptions, left_out, write_export
+    from litebert.infer.export.folder import ExportOptions, write_export
     from litebert.loading import load_checkpoint
 
     checkpoint, notes = load_checkpoint(folder, unverified=unverified)
@@ -120,7 +120,7 @@ def _export(
         )
     except OSError as error:
         raise _unusable(target, error) from error
-    return notes + left_out(checkpoint.model.config)
+    return notes
 
 
 def _unusable(target: Path, error: OSError) -> ConfigError:

@@ -8,7 +8,7 @@ all bytes are compared with manifest.json, those of a graph again when it is fir
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -32,6 +32,9 @@ Format = Literal["onnx", "openvino", "web"]
 """What is written: for a runtime's engine, or for a browser (export/web.py)."""
 Precision = Literal["float32", "int8"]
 SUFFIXES: dict[str, tuple[str, ...]] = {"onnx": (".onnx",), "openvino": (".xml", ".bin")}
+GENERATOR_NOTE = (
+    "the generator, which fills masks, is not exported; fill with the checkpoint and --engine torch"
+)
 _OVERHEAD_BYTES = 16 * 2**20
 """Of a graph beside its weights, at most."""
 
@@ -46,20 +49,21 @@ class ExportHeader:
     """Largest int8 weight: 64 where products of bytes may saturate, else 127."""
     source: str = ""
     """sha256 of the checkpoint that was exported."""
+    lacks_generator: bool = False
+    """Whether the checkpoint has a generator, which fills masks; it is never exported."""
 
     def __post_init__(self) -> None:
         check_choice(self, "runtime", get_args(Runtime))
         check_choice(self, "precision", get_args(Precision))
         check_choice(self, "weight_limit", (64, 127))
         check_type(self, "source", str, "a string")
+        check_type(self, "lacks_generator", bool, "true or false")
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "runtime": self.runtime,
-            "precision": self.precision,
-            "weight_limit": self.weight_limit,
-            "source": self.source,
-        }
+        data = asdict(self)
+        if not self.lacks_generator:  # earlier versions do not know it
+            del data["lacks_generator"]
+        return data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from litebert.infer.formats import DIGITS, LineWriter, guesses_to_dict, to_dict
 from litebert.infer.output import ResumableFile
 from litebert.infer.predictor import Predictor
 from litebert.infer.streaming import windows
-from litebert.infer.verbs import Verb, check_verb, encode_masked, num_characters
+from litebert.infer.verbs import Verb, encode_masked, num_characters
 from litebert.tasks.examples import Kind, TaskExample, TextExample
 from litebert.tasks.tables.columns import Columns, TableOptions, find_columns
 from litebert.tasks.tables.example import row_to_example
@@ -294,7 +294,7 @@ def _make_folder(folder: Path) -> None:
 def _find_verb(predictor: Predictor, verb: Verb | None) -> Verb:
     """The verb named by the user, or the only one that the model was fine-tuned for."""
     if verb is not None:
-        check_verb(verb, predictor.verbs, predictor.card)
+        predictor.check_verb(verb)
         return verb
     task_verbs = list(predictor.cards) or list(predictor.verbs)
     if len(task_verbs) == 1:

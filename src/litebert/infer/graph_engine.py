@@ -80,6 +80,7 @@ class GraphEngine(Engine):
         self.batch_tokens = _BATCH_TOKENS if batch_tokens is None else batch_tokens
         self.tokenizer = check_engine(self.config, exported.tokenizer, self.batch_tokens)
         self.exported = exported
+        self.lacks_generator = exported.header.lacks_generator
         self._graphs = graphs
         encoder = self.config.encoder
         self._plan = [

@@ -136,6 +136,10 @@ class Predictor:
         """What this model can do."""
         return supported_verbs(self.engine.config, self.cards)
 
+    def check_verb(self, verb: Verb) -> None:
+        """ConfigError for what this model cannot do; the message says what it can."""
+        check_verb(verb, self.verbs, self.card, lacks_generator=self.engine.lacks_generator)
+
     @cached_property
     def fingerprint(self) -> str:
         """A sha256 of everything that predictions depend on: weights, config, vocabulary, task."""
@@ -349,7 +353,7 @@ class Predictor:
             raise ConfigError(
                 f"this model has no head for a task; it can {' and '.join(self.verbs)}"
             )
-        check_verb(verb, self.verbs, self.card)
+        self.check_verb(verb)
         card = self.cards[verb]
         return map_windows(
             examples,
@@ -362,7 +366,7 @@ class Predictor:
         self, verb: Verb, texts: Any, predict: Callable[[list[str]], Sequence[Any]]
     ) -> Any:
         """A verb of texts alone: fill and embed."""
-        check_verb(verb, self.verbs, self.card)
+        self.check_verb(verb)
         form, rows = to_rows({"texts": (texts, is_text)})
         checked = (check_text(verb, text) for (text,) in rows)
         results = map_windows(checked, len, predict, max_items=self.engine.window_items)
@@ -419,7 +423,7 @@ def load(
         choose_engine,
         open_export,
     )
-    from litebert.infer.exported import is_export
+    from litebert.infer.exported import GENERATOR_NOTE, is_export
     from litebert.loading import find_checkpoint
     from litebert.models.index import default_model
 
@@ -442,6 +446,8 @@ def load(
             threads=threads,
             unverified=unverified or exported != path,  # a cached one was verified just now
         )
+        if opened.lacks_generator:
+            notes += (GENERATOR_NOTE,)
         predictor = Predictor(opened, task=opened.exported.task, notes=notes)
         predictor.leave_early(exit, threshold)
         return predictor

@@ -74,16 +74,21 @@ def supported_verbs(config: ModelConfig, cards: dict[Verb, TaskCard]) -> tuple[V
     return tuple(verb for verb in get_args(Verb) if verb in supported)
 
 
-def check_verb(verb: str, supported: tuple[Verb, ...], card: TaskCard | None) -> None:
+def check_verb(
+    verb: str, supported: tuple[Verb, ...], card: TaskCard | None, *, lacks_generator: bool = False
+) -> None:
     """ConfigError for what the model cannot do; the message says what it can."""
     if verb in supported:
         return
     origin = "" if card is None else f" (it was fine-tuned for {card.task.name})"
-    cure = (
-        "pretraining adds the head that fills"
-        if verb == "fill"
-        else f"fine-tune one: litebert finetune {verb} --model …"
-    )
+    cure = f"fine-tune one: litebert finetune {verb} --model …"
+    if verb == "fill":
+        cure = (
+            "its generator, which fills masks, is not exported: take the checkpoint with --engine "
+            "torch"
+            if lacks_generator
+            else "pretraining adds the head that fills"
+        )
     raise ConfigError(f"this model cannot {verb}{origin}; it can {' and '.join(supported)}; {cure}")
 
 

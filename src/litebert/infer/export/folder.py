@@ -22,6 +22,7 @@ from litebert.infer.export.parts import write_parts, write_tensors
 from litebert.infer.export.whole import write_whole
 from litebert.infer.exported import (
     CONFIG,
+    GENERATOR_NOTE,
     SUFFIXES,
     TASK,
     ExportHeader,
@@ -75,7 +76,7 @@ def left_out(config: ModelConfig, *, whole: bool = False) -> tuple[str, ...]:
     """Notes about what of a model is not exported."""
     notes: tuple[str, ...] = ()
     if config.generator is not None:
-        notes += ("the generator, which fills masks, is not exported",)
+        notes += (GENERATOR_NOTE,)
     if whole and any(head.exits != "none" for head in config.heads):
         notes += ("the exits are not exported: one ordinary graph always computes all layers",)
     return notes
@@ -136,6 +137,7 @@ def write_export(
         precision=options.precision,
         weight_limit=quantization.limit,
         source=source,
+        lacks_generator=checkpoint.model.config.generator is not None,
     )
     (folder / CONFIG).write_text(header_text(header, config), encoding="utf-8")
     _write_graphs(folder, config, weights, quantization, options.runtime)
