@@ -74,7 +74,7 @@ def measure(predictor: Predictor, options: argparse.Namespace) -> dict[str, Any]
     )
     opened = open_task_for(model, options.task, options.data, None, ("dev",))
     model, examples = model.for_task(opened.task), opened.splits["dev"]
-    rules = chosen_rules(predictor, "all", None) if predictor.card.exits else []
+    rules = chosen_rules(predictor, "all", None)
     for each in options.rules:
         criterion, _, threshold = each.partition("=")
         rules.append(

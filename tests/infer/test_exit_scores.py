@@ -2,6 +2,7 @@
 engine; the curve for the report; and what it refuses."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from litebert import cli
 from litebert.infer.exit_scores import score_exits
 from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
-from litebert.tasks.decode.exits import ExitRule
+from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.decode.exits import CRITERIA, ExitRule
 from litebert.tasks.examples import TextExample
 from tests.helpers.models import LABELS, texts
-from tests.infer.test_exits import checkpoint_of
+from tests.infer.test_exits import card_of, checkpoint_of
 
 NUMBERS = ("score", "lost", "changed", "mean_depth", "layers_saved", "seconds", "times_faster")
 
@@ -97,6 +99,20 @@ def test_all_criteria_side_by_side_and_their_curves(
     assert "confidence 0.6" in shown
 
 
+def test_a_model_without_thresholds_has_a_curve(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = Checkpoint.load(model)
+    bare = replace(checkpoint, task=card_of("classify").to_dict()).save(tmp_path / "bare")
+    flags = ["--model", bare, "--data", data, "--device", "cpu", "--exit", "all"]
+    result = evaluate(capsys, *flags, "--curve", tmp_path / "exits.json")
+    assert result["exits"]["rows"] == []
+    assert set(json.loads((tmp_path / "exits.json").read_text())["curves"]) == set(CRITERIA)
+    command = ["evaluate", "classify", *map(str, flags), "--samples", "10"]
+    assert cli.run(command) == 0
+    assert "no calibrated threshold to score; name one with --exit" in capsys.readouterr().err
+
+
 def test_no_graph_is_loaded_while_a_rule_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +162,7 @@ def test_a_split_without_labels_is_predicted_and_not_scored(
     ("flags", "message"),
     [
         (["--exit", "all", "--threshold", "0.5"], "--exit all names them all; got 0.5"),
-        (["--exit", "patience"], "no threshold is stored for 'patience'"),
+        (["--exit", "patience"], "(there are: confidence); give one, such as --threshold 4"),
         (["--threshold", "0.5"], "--threshold and --curve are of early exit; add --exit all"),
         (["--curve", "x.json"], "--threshold and --curve are of early exit; add --exit all"),
     ],

@@ -275,6 +275,11 @@ def _score_exits(
     from litebert.infer.exit_scores import chosen_rules, curve_rules, curves, score_exits
 
     rules = chosen_rules(predictor, exit, threshold)
+    if not rules:
+        note(
+            "the model has no calibrated threshold to score; name one with --exit CRITERION "
+            "--threshold N, or draw all with --exit all --curve FILE"
+        )
     model, task, examples = finetuned.for_task(result.task), result.task, result.examples
     scores = score_exits(predictor, task, examples, rules, predict=model.predict, samples=samples)
     if curve is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from litebert.errors import ConfigError
-from litebert.infer.exits import make_rule
+from litebert.infer.exits import check_exits, make_rule
 from litebert.infer.predictor import Predictor
 from litebert.tasks.decode.exits import CRITERIA, ExitRule, grids
 from litebert.tasks.examples import TaskExample
@@ -85,9 +85,8 @@ def chosen_rules(predictor: Predictor, criterion: str, threshold: float | None) 
         raise ConfigError(
             f"a threshold is of one criterion, and --exit all names them all; got {threshold}"
         )
+    check_exits(config)
     names = [name for name in CRITERIA if card is not None and name in card.exits]
-    if not names:
-        make_rule(config, card, CRITERIA[0], None)  # says what is missing
     return [make_rule(config, card, name, None) for name in names]
 
 

@@ -23,23 +23,29 @@ from litebert.tasks.predictions import Prediction
 from litebert.tasks.task import TaskCard
 
 
-def make_rule(
-    config: ModelConfig, card: TaskCard | None, criterion: str, threshold: float | None
-) -> ExitRule:
-    """The rule of a model; its threshold is the calibrated one unless one is given."""
+def check_exits(config: ModelConfig) -> None:
+    """Refuse a model that no text can leave early."""
     if not any(head.exits != "none" for head in config.heads):
         raise ConfigError(
             "this model has no exits, so every text takes all its layers; fine-tune one with "
             "--exits each"
         )
+
+
+def make_rule(
+    config: ModelConfig, card: TaskCard | None, criterion: str, threshold: float | None
+) -> ExitRule:
+    """The rule of a model; its threshold is the calibrated one unless one is given."""
+    check_exits(config)
     if criterion not in CRITERIA:
         raise ConfigError(f"exit is one of {', '.join(CRITERIA)}; got {criterion!r}")
     stored = {} if card is None else card.exits.get(criterion, {})
     if threshold is None and "threshold" not in stored:
         there = "" if card is None else ", ".join(card.exits)
+        example = "4" if criterion == "patience" else "0.95"
         raise ConfigError(
             f"no threshold is stored for {criterion!r} (there are: {there or 'none'}); give one, "
-            "such as --threshold 0.95"
+            f"such as --threshold {example}"
         )
     rule = ExitRule(
         criterion=criterion,
