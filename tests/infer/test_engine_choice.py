@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from litebert import cli, doctor
+from litebert import cli, doctor, loading
 from litebert.config import HeadConfig, ModelConfig, generator_of
 from litebert.errors import CheckpointError, ConfigError
 from litebert.infer import engines, export_cache, predictor
@@ -158,9 +158,22 @@ def test_a_cache_that_cannot_be_written_is_explained(
     model = save_model(tmp_path / "model", "classify")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    read, loads = loading.load_checkpoint, []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        loads.append(arguments)
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(loading, "load_checkpoint", counted)
     with pytest.raises(ConfigError, match="set XDG_CACHE_HOME, or take --engine torch"):
         load(model, engine="onnx")
-    assert load("sentiment").engine.name == "torch"  # auto needs no cache
+    assert not loads
+    monkeypatch.setattr(engines, "has_gpu", lambda: False)
+    answering = load("sentiment")  # auto needs no cache
+    assert answering.engine.name == "torch"
+    assert "computed by torch, which starts more slowly: " in answering.notes[0]
+    assert "cannot be written (" in answering.notes[0]
+    assert len(loads) == 1
 
 
 def test_auto_needs_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from litebert import __version__
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import MANIFEST, has_manifest, remove_folder, sha256, verify_folder
+from litebert.files import (
+    MANIFEST,
+    has_manifest,
+    remove_folder,
+    sha256,
+    verify_folder,
+    write_folder,
+)
 from litebert.infer.exported import VERSION, Runtime
 from litebert.models.index import ROOT
 
@@ -106,21 +113,22 @@ def _trim(root: Path, *, keep: Path) -> None:
 def _export(
     folder: Path, target: Path, runtime: Runtime, source: str, *, unverified: bool
 ) -> tuple[str, ...]:
-    from litebert.files import write_folder
-    from litebert.infer.export.folder import ExportOptions, write_export
-    from litebert.loading import load_checkpoint
+    notes: list[str] = []
 
-    checkpoint, notes = load_checkpoint(folder, unverified=unverified)
-    options = ExportOptions(runtime=runtime)
+    def write(temporary: Path) -> None:
+        # torch is imported once there is a folder to write into
+        from litebert.infer.export.folder import ExportOptions, write_export
+        from litebert.loading import load_checkpoint
+
+        checkpoint, loading = load_checkpoint(folder, unverified=unverified)
+        notes.extend(loading)
+        write_export(checkpoint, temporary, ExportOptions(runtime=runtime), source=source)
+
     try:
-        write_folder(
-            target,
-            lambda temporary: write_export(checkpoint, temporary, options, source=source),
-            replace=True,  # another process may have been faster
-        )
+        write_folder(target, write, replace=True)  # another process may have been faster
     except OSError as error:
         raise _unusable(target, error) from error
-    return notes
+    return tuple(notes)
 
 
 def _unusable(target: Path, error: OSError) -> ConfigError:

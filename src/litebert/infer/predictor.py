@@ -454,7 +454,8 @@ def load(
     from litebert.infer.torch_engine import TorchEngine
     from litebert.loading import load_checkpoint
 
-    checkpoint, notes = load_checkpoint(path, unverified=unverified)
+    checkpoint, loading_notes = load_checkpoint(path, unverified=unverified)
+    notes += loading_notes
     computing = TorchEngine(
         checkpoint,
         device=device,
@@ -484,7 +485,7 @@ def _cached(
 
     try:
         return cached_export(path, name, unverified=unverified)
-    except ConfigError:
+    except ConfigError as error:
         if engine != "auto":
             raise
-        return None, ()  # torch needs no cache that can be written
+        return None, (f"computed by torch, which starts more slowly: {error}",)
