@@ -174,6 +174,14 @@ def test_a_whole_graph_that_loses_score_is_refused(
     report = json.loads(capsys.readouterr().out)
     assert (report["score"], report["before"]) == ("accuracy", 1.0)
     assert 0.8 < report["after"] <= 1.0
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "out" / "onnx").iterdir()}
+    assert report["graphs"] == sizes
+    assert cli.run([*command, str(tmp_path / "shown"), "--force"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
+    for line, (name, size) in zip(shown, sorted(sizes.items()), strict=False):
+        ratio = f"{size / weights:.2f} of the float32 weights"
+        assert line == f"{tmp_path}/shown/onnx/{name}: {size / 1e6:.1f} MB, {ratio}"
     # a processor is asked for what it computes exactly
     scored: list[str] = []
 

@@ -50,11 +50,17 @@ def export(
     if json:
         write_line(to_json({"model": model, "out": out} | asdict(report), ensure_ascii=False))
         return
-    shown = f"{out}/onnx/model.onnx" if whole else out
-    write_line(
-        f"{shown}: {report.num_bytes / 1e6:.1f} MB, {runtime}, {precision}; graphs and tensors are "
-        f"{report.ratio:.2f} of the float32 weights"
-    )
+    if whole:
+        for name, size in report.graphs.items():
+            ratio = report.ratio * size / report.graphs["model.onnx"]
+            write_line(
+                f"{out}/onnx/{name}: {size / 1e6:.1f} MB, {ratio:.2f} of the float32 weights"
+            )
+    else:
+        write_line(
+            f"{out}: {report.num_bytes / 1e6:.1f} MB, {runtime}, {precision}; graphs and tensors "
+            f"are {report.ratio:.2f} of the float32 weights"
+        )
     write_line(
         f"cosine to float32: {report.cosine:.5f} on average, {report.least_cosine:.5f} at least, "
         f"over {report.texts} {'built-in texts' if data is None else 'texts of ' + data}"

@@ -1,8 +1,8 @@
 """What an export costs: an exported folder and the checkpoint it came from in; its size, how near
 its vectors are to float32's, and scores before and after, out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from litebert.config import POOLED_HEADS, Pooling
 from litebert.errors import DataError, MissingExtraError
 from litebert.infer.cpu import processor
 from litebert.infer.engine import Engine
-from litebert.infer.export.whole import EXACT
+from litebert.infer.export.whole import EXACT, FOLDER
 from litebert.infer.torch_engine import TorchEngine
 from litebert.packing import HostBatch, budget_batches
 from litebert.storage.checkpoint import Checkpoint
@@ -69,7 +69,7 @@ class ExportReport:
     num_bytes: int
     """Of the folder."""
     ratio: float
-    """Of its graphs and tensors, to the weights in float32."""
+    """Of its graphs and tensors, to the weights in float32; with --whole of model.onnx."""
     texts: int
     cosine: float
     """Between the two vectors of a text, on average: of [CLS] where heads pool, else the mean."""
@@ -78,6 +78,8 @@ class ExportReport:
     """Name of the score that is compared; None without labeled data."""
     before: float | None = None
     after: float | None = None
+    graphs: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of each of the ordinary graphs (--whole)."""
     examples: int = 0
     """Of dev, that were scored."""
     notes: tuple[str, ...] = ()
@@ -140,7 +142,8 @@ def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> Expo
     ours = TorchEngine(checkpoint)
     limit = checkpoint.model.config.encoder.max_positions
     rows = encode_texts(ours.tokenizer, data.texts, max_length=limit)
-    files = {path.name: path for path in (folder / "onnx").iterdir()}
+    files = {path.name: path for path in sorted((folder / FOLDER).iterdir())}
+    sizes = {name: path.stat().st_size for name, path in files.items()}
     graphs = [
         WholeGraph(files[name], ours.tokenizer) for name in EXACT[processor()] if name in files
     ]
@@ -149,10 +152,11 @@ def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> Expo
     weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
     report = ExportReport(
         num_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
-        ratio=max(path.stat().st_size for path in files.values()) / weights,
+        ratio=sizes["model.onnx"] / weights,
         texts=len(rows),
         cosine=min(float(each.mean()) for each in cosines),
         least_cosine=min(float(each.min()) for each in cosines),
+        graphs=sizes,
     )
     if data.task is None or checkpoint.task is None:
         return report
