@@ -25,12 +25,13 @@ from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.export.graph import Graph
 from litebert.infer.onnx_bytes import reads_other_files
 from litebert.infer.predictor import Predictor, load
+from litebert.infer.vector_scores import score_similarity
 from litebert.loading import load_checkpoint
 from litebert.model.model import Model
 from litebert.packing import HostBatch
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.registry import BENCHMARKS
-from litebert.tasks.task import Task, TaskCard
+from litebert.tasks.task import EmbedCard, Task, TaskCard
 from tests.helpers.models import LABELS, texts, tokenizer
 
 SHAPE = {
@@ -486,7 +487,7 @@ def test_the_score_before_and_after_is_reported_and_a_loss_refused(
     assert message in capsys.readouterr().err
     assert not (tmp_path / "bad").exists()
     assert cli.run([*bad, "--force"]) == 0
-    assert "accuracy: 90.0 before, 80.0 after, over 40 examples of dev" in capsys.readouterr().out
+    assert "accuracy: 90.0 before, 80.0 after, over 40 examples" in capsys.readouterr().out
 
 
 def test_dev_is_what_the_model_was_fine_tuned_with(tmp_path: Path) -> None:
@@ -564,6 +565,30 @@ def test_a_model_without_a_task_is_checked_by_texts(
     assert "no such file" in capsys.readouterr().err
     assert cli.run([*command, str(data)]) == 0
     assert f"over 5 texts of {data}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_model_tuned_for_embeddings_is_scored_by_pairs(tmp_path: Path, whole: bool) -> None:
+    card = EmbedCard(pooling="cls").to_dict()
+    checkpoint = replace(model_of(tmp_path, ("masked",)), task=card)
+    table = tmp_path / "sts.csv"
+    rows = [
+        f"{n},news,{first},{second},{n % 5}.0\n"
+        for n, (first, second) in enumerate(zip(texts(30), texts(30, seed=1), strict=True))
+    ]
+    table.write_text("".join(["id,genre,sentence1,sentence2,score\n", *rows]))
+    options = ExportOptions(data=str(table), whole=whole)
+    report = export_folder(checkpoint, tmp_path / "out", options)
+    assert (report.score, report.examples, report.texts) == ("spearman", 30, 60)
+    expected = score_similarity(load(checkpoint.save(tmp_path / "model")), str(table))
+    assert report.before == pytest.approx(expected.scores["spearman"])
+    assert report.after == pytest.approx(report.before, abs=1e-3)
+    # the texts alone of a table without scores, whatever else it holds
+    table.write_text(
+        "".join(["id,genre,text\n", *(f"{n},news,{t}\n" for n, t in enumerate(texts(6)))])
+    )
+    read = check.read_data(checkpoint, str(table))
+    assert (list(read.texts), read.task) == (texts(6), None)
 
 
 def test_ranges_clip_outliers_where_that_errs_less() -> None:

@@ -31,9 +31,9 @@ def export(
         out: The folder to write.
         runtime: What reads it: an engine of litebert, or a browser with onnxruntime-web.
         data: File or folder to check the export by. The dev split of the model's own task, read as
-            litebert evaluate reads it, gives the score before and after; a model without a task is
-            compared by any texts. int8 for OpenVINO also measures the ranges of its inputs there.
-            Without it built-in texts are compared.
+            litebert evaluate reads it, gives the score before and after, and so do scored pairs for
+            a model tuned for embeddings; other models are compared by any texts. int8 for OpenVINO
+            also measures the ranges of its inputs there. Without it built-in texts are compared.
         force: Write the folder even if its score falls by more than half a point.
         whole: Write one ordinary graph for other programs instead, as onnx/model.onnx in the
             Hub's layout; with --int8 also one for each kind of processor.
@@ -68,7 +68,7 @@ def export(
     if report.before is not None and report.after is not None:
         write_line(
             f"{report.score}: {100 * report.before:.1f} before, {100 * report.after:.1f} after, "
-            f"over {report.examples:,} examples of dev"
+            f"over {report.examples:,} examples"
         )
     elif data is None:
         write_line("no score was compared: --data FILE gives texts with labels")

@@ -1,9 +1,10 @@
 """What an export costs: an exported folder and the checkpoint it came from in; its size, how near
 its vectors are to float32's, and scores before and after, out."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,26 @@ from litebert.infer.engine import Engine
 from litebert.infer.export.whole import EXACT, FOLDER
 from litebert.infer.torch_engine import TorchEngine
 from litebert.packing import HostBatch, budget_batches
+from litebert.shapes import Float
 from litebert.storage.checkpoint import Checkpoint
 from litebert.tasks.decode.decode import Batches, Outputs, Query, decode
 from litebert.tasks.encode.encode import encode, encode_texts
-from litebert.tasks.examples import AnswerExample, ChoiceExample, TagExample, TaskExample
+from litebert.tasks.examples import (
+    AnswerExample,
+    ChoiceExample,
+    TagExample,
+    TaskExample,
+    TextExample,
+    only,
+)
 from litebert.tasks.predictions import Prediction
 from litebert.tasks.registry import BENCHMARKS, label_names, open_task_as, predict_as
 from litebert.tasks.scores.score import score
+from litebert.tasks.scores.vectors import SIMILARITY, score_similarity
+from litebert.tasks.tables.columns import find_columns
+from litebert.tasks.tables.pairs import open_scored_pairs
 from litebert.tasks.tables.rows import read_rows
-from litebert.tasks.task import Task, TaskCard, is_embed_card
+from litebert.tasks.task import EmbedCard, Task, TaskCard, is_embed_card
 from litebert.text.tokenizer import Tokenizer
 
 BUILT_IN = (
@@ -58,7 +70,7 @@ class CheckData:
     texts: Sequence[str]
     task: Task | None = None
     examples: Sequence[TaskExample] = ()
-    """Of dev, to be scored."""
+    """Of dev, or pairs of texts, to be scored."""
     notes: tuple[str, ...] = ()
 
 
@@ -81,7 +93,7 @@ class ExportReport:
     graphs: Mapping[str, int] = field(default_factory=dict)
     """Bytes of each of the ordinary graphs (--whole)."""
     examples: int = 0
-    """Of dev, that were scored."""
+    """That were scored."""
     notes: tuple[str, ...] = ()
     """How the data were read."""
 
@@ -93,11 +105,12 @@ def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
     if checkpoint.task is None or is_embed_card(checkpoint.task):
         if not Path(data).is_file():
             raise DataError(f"{data}: no such file; expected a file with texts")
-        rows = (row.values() for _, row in read_rows(Path(data)))
-        texts = [each for each in chain.from_iterable(rows) if isinstance(each, str) and each]
-        if not texts:
-            raise DataError(f"{data} holds no text to compare by")
-        return CheckData(texts=texts[:_MOST_TEXTS])
+        texts = _read_texts(data)
+        if checkpoint.task is not None:
+            with contextlib.suppress(DataError):  # texts without scores
+                pairs, notes = open_scored_pairs(data)
+                return CheckData(texts=texts, task=SIMILARITY, examples=pairs, notes=notes)
+        return CheckData(texts=texts)
     card = TaskCard.from_dict(checkpoint.task)
     is_benchmark = card.task.name in BENCHMARKS and Path(data).is_dir()
     name = card.task.name if is_benchmark else card.task.kind
@@ -109,6 +122,20 @@ def read_data(checkpoint: Checkpoint, data: str | None) -> CheckData:
     )
 
 
+def _read_texts(data: str) -> list[str]:
+    """The texts of a file: of a table the columns that hold some, by their names, else all."""
+    rows = [row for _, row in islice(read_rows(data), _MOST_TEXTS)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with contextlib.suppress(DataError):
+        columns, _ = find_columns("regress", names)
+        names = [name for name in (columns.text, columns.second) if name is not None]
+    cells = (row.get(name) for row in rows for name in names)
+    texts = [each for each in cells if isinstance(each, str) and each.strip()]
+    if not texts:
+        raise DataError(f"{data} holds no text to compare by")
+    return texts[:_MOST_TEXTS]
+
+
 def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckData) -> ExportReport:
     """The report; `engine` runs the folder's graphs."""
     config = checkpoint.model.config
@@ -116,6 +143,8 @@ def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckDat
     graphs = [path for path in files if path.suffix in (".onnx", ".xml", ".bin", ".npy")]
     weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
     pooling: Pooling = "cls" if any(head.kind in POOLED_HEADS for head in config.heads) else "mean"
+    if is_embed_card(checkpoint.task):
+        pooling = EmbedCard.from_dict(checkpoint.task or {}).pooling
     engines = TorchEngine(checkpoint), engine
     exact, theirs = (
         each.embed(data.texts, pooling=pooling, normalize=True).astype(np.float64)
@@ -131,8 +160,7 @@ def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckDat
     )
     if data.task is None or checkpoint.task is None:
         return report
-    card = TaskCard.from_dict(checkpoint.task)
-    before, after = (_score(each, card, data) for each in engines)
+    before, after = (_score(each, checkpoint.task, data) for each in engines)
     return _scored(report, data, before, after)
 
 
@@ -145,7 +173,9 @@ def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> Expo
     files = {path.name: path for path in sorted((folder / FOLDER).iterdir())}
     sizes = {name: path.stat().st_size for name, path in files.items()}
     graphs = [
-        WholeGraph(files[name], ours.tokenizer) for name in EXACT[processor()] if name in files
+        WholeGraph(files[name], ours.tokenizer, max_length=limit)
+        for name in EXACT[processor()]
+        if name in files
     ]
     exact = [_exact(checkpoint, row) for row in rows]
     cosines = [_cosines(graph, rows, exact) for graph in graphs]
@@ -160,16 +190,16 @@ def compare_whole(checkpoint: Checkpoint, folder: Path, data: CheckData) -> Expo
     )
     if data.task is None or checkpoint.task is None:
         return report
-    card = TaskCard.from_dict(checkpoint.task)
-    before = _score(ours, card, data)
-    after = min(_score(graph, card, data) for graph in graphs)
+    before = _score(ours, checkpoint.task, data)
+    after = min(_score(graph, checkpoint.task, data) for graph in graphs)
     return _scored(report, data, before, after)
 
 
 class WholeGraph:
     """One ordinary graph, which plain onnxruntime runs."""
 
-    def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
+    def __init__(self, path: Path, tokenizer: Tokenizer, *, max_length: int = 512) -> None:
+        """`max_length`: tokens of a text that is embedded."""
         try:
             import onnxruntime
         except ImportError as error:
@@ -177,7 +207,7 @@ class WholeGraph:
             raise MissingExtraError("onnxruntime", extra="onnx", purpose=purpose) from error
 
         self.name = path.name
-        self._tokenizer = tokenizer
+        self._tokenizer, self._max_length = tokenizer, max_length
         self._session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         self._outputs = [output.name for output in self._session.get_outputs()]
 
@@ -201,6 +231,19 @@ class WholeGraph:
                 yield units, batch, Outputs(logits=self._logits(batch))
 
         return decode(Query(card=card, inputs=inputs, examples=examples, batches=batches()))
+
+    def embed(
+        self, texts: Sequence[str], *, pooling: Pooling, normalize: bool = False
+    ) -> Float[np.ndarray, "texts hidden"]:
+        assert not normalize
+        rows = encode_texts(self._tokenizer, texts, max_length=self._max_length)
+        states = (self._states(row) for row in rows)
+        return np.stack([each[0] if pooling == "cls" else each.mean(0) for each in states])
+
+    def _states(self, row: np.ndarray) -> np.ndarray:
+        batch = HostBatch(arrays={"token_ids": row[None]}, longest=len(row))
+        states: np.ndarray = self.run(batch)["last_hidden_state"][0]
+        return states
 
     def _logits(self, batch: HostBatch) -> np.ndarray:
         """As the batch's head gives them."""
@@ -265,8 +308,14 @@ def _scored(report: ExportReport, data: CheckData, before: float, after: float) 
     )
 
 
-def _score(engine: Engine | WholeGraph, card: TaskCard, data: CheckData) -> float:
+def _score(engine: Engine | WholeGraph, task: Mapping[str, Any], data: CheckData) -> float:
     assert data.task is not None
+    if is_embed_card(task):
+        pairs, pooling = only(data.examples, TextExample), EmbedCard.from_dict(task).pooling
+        texts = [*(pair.first for pair in pairs), *(pair.second or "" for pair in pairs)]
+        vectors = engine.embed(texts, pooling=pooling, normalize=False)
+        return score_similarity(pairs, vectors, samples=0).scores[data.task.scores[0]]
+    card = TaskCard.from_dict(task)
     label_of = label_names(card, data.task)
     predictions = predict_as(label_of, lambda rows: engine.predict(card, rows), data.examples)
     return score(data.task, data.examples, predictions)[data.task.scores[0]]
