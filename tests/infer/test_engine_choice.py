@@ -223,6 +223,7 @@ def test_auto_needs_what_exports(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"device": "cuda"}, "device cuda is for the engine torch"),
         ({"dtype": "bfloat16"}, "dtype bfloat16 is for the engine torch"),
         ({"compile": True}, "compile is for the engine torch"),
+        ({"kernels": "off"}, "kernels off is for the engine torch"),
     ],
 )
 def test_what_torch_alone_has_is_refused(

@@ -29,6 +29,7 @@ from litebert.tasks.tables.memory import PEEK
 from litebert.tasks.tables.rows import read_rows
 from litebert.tasks.task import Task, TaskCard
 from tests.helpers.models import LABELS, save_model, texts
+from tests.infer.test_exits import checkpoint_of
 
 TEXTS = [text.replace("first", 'the "first",') for text in texts(60)]
 CLASSIFY = PredictOptions(verb="classify")
@@ -349,6 +350,16 @@ def test_the_columns_of_the_training_are_remembered(tmp_path: Path) -> None:
     )
     vectors = predict_file(model, source, tmp_path / "vectors.jsonl", PredictOptions(verb="embed"))
     assert vectors.notes == ("in.jsonl: columns as in training: text is 'body'",)
+
+
+def test_early_exit_is_for_the_verbs_of_a_task(tmp_path: Path, source: Path) -> None:
+    folder = checkpoint_of(tmp_path, "classify", "one").save(tmp_path / "model")
+    predictor = load(folder, device="cpu", exit="confidence")
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(ConfigError, match="embed takes all layers, and --exit is for the verbs of"):
+        predict_file(predictor, source, out, PredictOptions(verb="embed"))
+    predict_file(predictor, source, out, CLASSIFY)
+    assert all("depth" in row for row in read_jsonl(out))
 
 
 def test_another_input_is_refused(tmp_path: Path, labeller: Predictor, source: Path) -> None:

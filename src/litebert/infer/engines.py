@@ -82,12 +82,13 @@ def check_engine_name(engine: str) -> None:
     check_known("engine", engine, get_args(EngineChoice))
 
 
-def check_torch_alone(*, device: str, dtype: str, compile: bool) -> None:
+def check_torch_alone(*, device: str, dtype: str, compile: bool, kernels: str) -> None:
     """Refuse what only torch has where another engine computes, rather than ignore it."""
     for flag, is_default in (
         (f"device {device}", device in ("auto", "cpu")),
         (f"dtype {dtype}", dtype in ("auto", "float32")),
         ("compile", not compile),
+        (f"kernels {kernels}", kernels == "on"),
     ):
         if not is_default:
             raise ConfigError(

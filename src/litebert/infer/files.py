@@ -89,6 +89,10 @@ def predict_file(
     `on_note` what a user should know."""
     options = options or PredictOptions()
     verb = _find_verb(predictor, options.verb)
+    if predictor.engine.exit_rule is not None and verb not in predictor.cards:
+        raise ConfigError(
+            f"{verb} takes all layers, and --exit is for the verbs of a task; leave one of them out"
+        )
     if os.path.realpath(source) == os.path.realpath(out):  # resolve() raises on a loop of links
         raise ConfigError(f"--out is the input, {source}; choose another file for the predictions")
     check_local(out)

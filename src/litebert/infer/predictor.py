@@ -436,7 +436,7 @@ def load(
     name, _ = choose_engine(engine, device=device, dtype=dtype, compile=compile, kernels=kernels)
     has_graphs = is_export(path)
     if has_graphs or name != "torch":
-        check_torch_alone(device=device, dtype=dtype, compile=compile)
+        check_torch_alone(device=device, dtype=dtype, compile=compile, kernels=kernels)
     exported, notes = (path, ()) if has_graphs else _cached(path, engine, name, unverified)
     if exported is not None:
         opened = open_export(
