@@ -145,6 +145,43 @@ console.log(JSON.stringify(depths));
 """
 
 
+REFUSED = """
+import { makeRule } from "./browser/exits.js";
+import { load } from "./browser/litebert.js";
+const task = { head: "classify", exits: {}, exit_tolerance: 0, label_threshold: 0.5 };
+const messages = [];
+for (const [head, criterion, threshold] of data.rules) {
+  try {
+    makeRule({ ...task, head }, criterion, threshold);
+    messages.push("");
+  } catch (error) {
+    messages.push(error.message);
+  }
+}
+await load(".", { threshold: 0.5 }).catch((error) => messages.push(error.message));
+console.log(JSON.stringify(messages));
+"""
+
+
+def test_thresholds_are_checked_as_ours(tmp_path: Path) -> None:
+    rules = [
+        ("classify", "patience", 0),
+        ("classify", "confidence", 95),
+        ("classify", "cumulative", "0.5"),
+        ("regress", "patience", 1),
+        ("classify", "patience", 1),
+    ]
+    messages = run_node(tmp_path / "node", REFUSED, {"rules": rules})
+    assert messages == [
+        "the threshold of patience is depths, at least 1; got 0",
+        "the threshold of confidence is from 0 to 1; got 95",
+        "the threshold of cumulative is from 0 to 1; got 0.5",
+        "the model has no tolerance within which numbers count as the same",
+        "",
+        "a threshold is of an exit, and none is given; got 0.5",
+    ]
+
+
 def test_rows_leave_at_our_depth(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     heads: Any = (("classify", 3), ("multilabel", 3), ("regress", 1), ("classify", 1))

@@ -20,13 +20,22 @@ export function makeRule(task, criterion, threshold = null) {
     const names = Object.keys(task.exits).join(", ") || "none";
     throw new Error(`no threshold is stored for ${criterion} (there are: ${names}); give one`);
   }
-  return {
+  const rule = {
     criterion,
     threshold: threshold ?? stored.threshold,
     tolerance: stored.tolerance ?? task.exit_tolerance,
     labelThreshold: task.label_threshold,
     head: task.head,
   };
+  const [low, high] = criterion === "patience" ? [1, 1e6] : [0, 1];
+  if (!Number.isFinite(rule.threshold) || rule.threshold < low || rule.threshold > high) {
+    const expected = criterion === "patience" ? "depths, at least 1" : "from 0 to 1";
+    throw new Error(`the threshold of ${criterion} is ${expected}; got ${rule.threshold}`);
+  }
+  if (task.head === "regress" && !rule.tolerance) {
+    throw new Error("the model has no tolerance within which numbers count as the same");
+  }
+  return rule;
 }
 
 // A function of the logits after each depth in turn: whether the row leaves now.

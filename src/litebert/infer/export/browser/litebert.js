@@ -25,6 +25,9 @@ const VERSION = 1;
 // `providers`, its execution providers.
 export async function load(folder = ".", options = {}) {
   const { exit = null, threshold = null, onProgress, providers = ["wasm"] } = options;
+  if (exit === null && threshold !== null) {
+    throw new Error(`a threshold is of an exit, and none is given; got ${threshold}`);
+  }
   const base = globalThis.document?.baseURI ?? import.meta.url;
   const url = new URL(String(folder).replace(/\/?$/u, "/"), base);
   const files = await Folder.open(url, onProgress);
