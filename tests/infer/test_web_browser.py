@@ -309,6 +309,15 @@ def test_the_page_lets_rows_leave_early(site: Site, tmp_path: Path) -> None:
         shown = f"answered after {depth} of 4 layers"
         browser.wait(f"document.getElementById('result').innerText.includes({json.dumps(shown)})")
     assert browser.complaints == []
+    # where another choice cannot be loaded, the page goes on with what it has
+    (site.folder / "early").rename(site.folder / "gone")
+    browser.run("document.getElementById('exit').value = ''")
+    browser.run("document.getElementById('exit').dispatchEvent(new Event('change'))")
+    browser.wait("!document.getElementById('notice').hidden")
+    browser.wait("document.getElementById('exit').value === 'confidence'")
+    browser.run("document.getElementById('result').replaceChildren()")
+    browser.run("document.getElementById('form').requestSubmit()")
+    browser.wait(f"document.getElementById('result').innerText.includes({json.dumps(shown)})")
 
 
 def test_the_page_says_what_is_missing(site: Site, tmp_path: Path) -> None:

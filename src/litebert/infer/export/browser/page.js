@@ -30,16 +30,22 @@ const VERBS = {
 const MAX_BARS = 10;
 const $ = (id) => document.getElementById(id);
 let model;
+let exitInUse = "";
 let verb;
 
-async function start(exit = null) {
+async function start(exit = "") {
   $("progress").hidden = false;
-  await model?.release();
-  model = await load(".", {
-    exit,
-    onProgress: (loaded, total) => ($("progress").value = loaded / total),
-  });
-  $("progress").hidden = true;
+  try {
+    const next = await load(".", {
+      exit: exit || null,
+      onProgress: (loaded, total) => ($("progress").value = loaded / total),
+    });
+    await model?.release(); // where the load fails, the page goes on with what it has
+    [model, exitInUse] = [next, exit];
+  } finally {
+    $("progress").hidden = true;
+    $("exit").value = exitInUse;
+  }
   $("facts").textContent = `${model.depth} layers, ${model.precision}, in this page`;
 }
 
@@ -163,7 +169,7 @@ $("tabs").addEventListener("keydown", (event) => {
   next.focus();
   if (step !== 0) next.click();
 });
-$("exit").addEventListener("change", () => doing(() => start($("exit").value || null)));
+$("exit").addEventListener("change", () => doing(() => start($("exit").value)));
 
 doing(async () => {
   await start();
