@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from litebert.infer.export.folder import ExportOptions, export_folder
+from litebert.infer.openvino_graphs import _Compiled
+from litebert.infer.predictor import load
+from tests.helpers.models import texts
 from tests.infer.test_export import model_of
 
 EMBED = """
@@ -51,3 +54,26 @@ def test_memory_of_a_large_batch_is_returned(
     at_most, afterwards = map(int, re.findall(r"-?\d+", done.stdout))
     assert at_most > 20
     assert afterwards < at_most / 2, done.stdout
+
+
+def test_a_release_while_a_batch_begins_forgets_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread's, between the choice of a graph and its run."""
+    export_folder(model_of(tmp_path, ()), tmp_path / "out", ExportOptions(runtime="openvino"))
+    model = load(tmp_path / "out", threads=1)
+    run, release, held = _Compiled.run, _Compiled.release, set[int]()
+
+    def interrupted(self: Any, inputs: Any) -> Any:
+        model.engine.release()
+        held.add(id(self))
+        return run(self, inputs)
+
+    def counted(self: Any) -> bool:
+        held.discard(id(self))
+        return release(self)
+
+    monkeypatch.setattr(_Compiled, "run", interrupted)
+    monkeypatch.setattr(_Compiled, "release", counted)
+    model.embed(texts(64))
+    assert not held

@@ -56,12 +56,14 @@ class OpenvinoGraphs(Graphs):
         with self._lock:
             if graph not in self._models:
                 self._models[graph] = self._load(graph)
-        if graph == _WIDE or _num_rows(inputs) > KEPT_TOKENS:
-            self._grown.add(graph)
         try:
             return self._models[graph].run(inputs)
         except Exception as error:
             raise CheckpointError(failed(self._exported, graph, error)) from error
+        finally:
+            # after the run: another thread's release would not find its memory before
+            if graph == _WIDE or _num_rows(inputs) > KEPT_TOKENS:
+                self._grown.add(graph)
 
     def release(self) -> None:
         busy = set()
