@@ -105,7 +105,8 @@ def predict(
             is an error.
         encoding: Encoding of a text file, such as cp1252 or utf-16; auto is UTF-8 or what the
             file's first bytes say, else a guess that is printed.
-        compile: Compile the layers first: half a minute on a GPU, worth it for many thousand rows.
+        compile: Compile the layers first: a quarter of a minute on a GPU, where it was no faster
+            than litebert's kernels; try it on yours.
         overwrite: Start over, whatever the output file holds.
     """
     folder = default_model(verb).folder if model is None else model

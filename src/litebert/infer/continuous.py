@@ -3,7 +3,8 @@ result out, when its rows have been through the layers. No torch.
 
 Every verb becomes rows of tokens (Depthwise computes them) and an end: a head that reads [CLS] of
 many rows at once, guesses for masks, a pooled vector, or a head that reads all states of an input.
-The results are those of the Predictor, in whatever company an input is computed.
+The results are those of the Predictor, in whatever company an input is computed, to rounding; int8
+of ONNX Runtime scales by batch.
 """
 
 from collections import defaultdict

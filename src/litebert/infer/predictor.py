@@ -410,12 +410,12 @@ def load(
     a cache (infer/export_cache.py), and `notes` say so. `device` is
     cpu, cuda, cuda:1 … or auto. `batch_tokens` is the largest batch in tokens; None
     chooses by device. `dtype` is float32, bfloat16 or auto: bfloat16 on a GPU that supports it.
-    `compile` takes half a minute and pays from several thousand texts on. `kernels` may be off, or
-    switch families off: "attention=off,norm=off". `threads` compute on a CPU while a verb runs: by
-    default OMP_NUM_THREADS, else as many as cores are free now. `exit` lets texts leave a model
-    that was fine-tuned with exits early: by patience, confidence or cumulative probability, from
-    `threshold` on; None for the calibrated one. Predictions then have a depth. `unverified` loads
-    a model whose manifest.json is missing or does not match its files.
+    `compile` takes a quarter of a minute first, and was no faster than litebert's kernels.
+    `kernels` may be off, or switch families off: "attention=off,norm=off". `threads` compute on a
+    CPU while a verb runs: by default OMP_NUM_THREADS, else as many as cores are free now. `exit`
+    lets texts leave a model that was fine-tuned with exits early: by patience, confidence or
+    cumulative probability, from `threshold` on; None for the calibrated one. Predictions then have
+    a depth. `unverified` loads a model whose manifest.json is missing or does not match its files.
     """
     from litebert.infer.engines import (
         check_engine_name,
