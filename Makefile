@@ -58,6 +58,7 @@ bench: setup
 	$(BIN)/python -m bench.cpu.finetune --data $(TASKS)/glue --tokenizer $(TOKENIZER)
 	$(BIN)/python -m bench.cpu.predict
 	$(BIN)/python -m bench.cpu.engines
+	$(BIN)/python -m bench.cpu.start
 	$(BIN)/python -m bench.cpu.depthwise
 	$(BIN)/python -m bench.cpu.serve_load
 

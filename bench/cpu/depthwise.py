@@ -7,8 +7,9 @@ texts. Prints one JSON object.
 256 texts of 8 to 128 tokens wait; the engine computes them layer by layer, as many at once as have
 so many tokens, or all in one call, which sorts them by length. No HTTP. With all layers, and with
 exits after about half of them (random weights, see bench.cpu.serve_load). All contenders take
-turns. `times one call` is throughput beside the one call; `ms in the layers` is how long a text
-takes from its first layer to its result while the engine is never idle.
+turns. `times one call` is the one call's processor time by each one's, which with one thread is
+throughput; `ms in the layers` is how long a text takes from its first layer to its result while the
+engine is never idle.
 """
 
 import argparse

@@ -150,6 +150,8 @@ def measure(
                     "huggingface buckets": lambda texts=texts: padded(peer, sorted(texts, key=len)),
                 }
                 calls |= {name: mixed(engine, texts) for name, engine in engines.items()}
+                for call in calls.values():
+                    call()
                 result = summary(calls, max(1, rounds // 2), tuple(calls)[:2])
                 record(f"{title}, {rows} rows of 8 to 128", result)
 

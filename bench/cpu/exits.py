@@ -86,7 +86,7 @@ def measure(predictor: Predictor, options: argparse.Namespace) -> dict[str, Any]
         few = list(examples[: options.examples])
         contenders = {"all layers": contender(predictor, None, few, size)}
         contenders |= {
-            f"{rule.criterion} {rule.threshold:g}": contender(predictor, rule, few, size)
+            f"{rule.criterion} {rule.threshold:.12g}": contender(predictor, rule, few, size)
             for rule in rules
         }
         times = in_turns(contenders, options.rounds)

@@ -1,15 +1,15 @@
 """Texts a second and STS-B of litebert's models in int8 beside a sentence-transformers model's int8
 graph, such as all-MiniLM-L6-v2's. Prints one JSON object.
 
-    python -m bench.cpu.vectors --peer all-MiniLM-L6-v2 --data STS-B/dev.csv --models similarity
-    python -m bench.cpu.vectors --peer FOLDER --data dev.csv --models similarity --pairs runs/stsb
+    python -m bench.cpu.vectors --peer FOLDER --data STS-B/dev.csv --models runs/similarity
+    python -m bench.cpu.vectors --peer FOLDER --data dev.csv --models base --pairs runs/stsb
 
-PEER is a folder in the Hub's layout; of its onnx/ the graph for this processor is taken, run by
+FOLDER is a peer in the Hub's layout; of its onnx/ the graph for this processor is taken, run by
 plain onnxruntime: longest texts first, --batch-size at a time, mean over the mask. --models embed;
 --pairs are models fine-tuned with exits to score a pair (`litebert finetune stsb --exits each`),
-with all layers and with the calibrated patience. Everybody reads the same texts, from strings to
-vectors or scores, in turns; a time is the least of the rounds. Scores are correlations with the
-pairs' own, over all pairs.
+with all layers and by patience, calibrated or --threshold. Everybody reads the same texts, from
+strings to vectors or scores, in turns; a time is the least of the rounds. Scores are correlations
+with the pairs' own, over all pairs.
 """
 
 import argparse
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="scored pairs")
     parser.add_argument("--models", nargs="*", default=[], help="that embed")
     parser.add_argument("--pairs", nargs="*", default=[], help="fine-tuned with exits")
+    parser.add_argument("--threshold", type=float, help="of patience, where none is calibrated")
     parser.add_argument("--engine", choices=("onnx", "openvino"), default="onnx")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch-size", type=int, default=32, help="of the peer")
@@ -74,7 +75,8 @@ def main() -> None:
                 calls[name] = lambda model=model: by_vectors(model.embed, examples)
                 continue
             for rule in (None, "patience"):
-                model = load(out, threads=options.threads, exit=rule)
+                threshold = None if rule is None else options.threshold
+                model = load(out, threads=options.threads, exit=rule, threshold=threshold)
                 title = f"{name}, {'all layers' if rule is None else rule}"
                 calls[title] = lambda model=model: by_pairs(model, examples)
         for call in calls.values():

@@ -10,7 +10,7 @@ from litebert.infer.export.folder import ExportOptions, export_folder
 from litebert.infer.predictor import load
 from tests.helpers.models import texts
 from tests.helpers.programs import run_program
-from tests.infer.test_exits import card_of, checkpoint_of
+from tests.infer.test_exits import checkpoint_of
 from tests.infer.test_export import model_of
 
 
@@ -50,16 +50,13 @@ def test_vectors_are_measured_beside_a_graph_in_the_hub_s_layout(tmp_path: Path)
     model = checkpoint.save(tmp_path / "model")
     whole = ExportOptions(whole=True, precision="int8")
     export_folder(checkpoint, tmp_path / "peer", whole)
-    rule = {"patience": {"threshold": 2.0, "tolerance": 0.1}}
-    scorer = checkpoint_of(tmp_path, "regress", "each")
-    card = card_of("regress", exits=rule).to_dict()
-    pairs = replace(scorer, task=card).save(tmp_path / "pairs")
+    pairs = checkpoint_of(tmp_path, "regress", "each").save(tmp_path / "pairs")
     data = tmp_path / "dev.csv"
     rows = zip(texts(20), texts(20, seed=1), strict=True)
     lines = [f'"{first}","{second}",{number % 5}' for number, (first, second) in enumerate(rows)]
     data.write_text("\n".join(["text_a,text_b,score", *lines]) + "\n")
     flags = ["--peer", tmp_path / "peer", "--data", data, "--models", model, "--pairs", pairs]
-    done = run_program("bench.cpu.vectors", *flags, "--rounds", "1")
+    done = run_program("bench.cpu.vectors", *flags, "--threshold", "2", "--rounds", "1")
     assert done.returncode == 0, done.stderr
     (peer, ours, full, early) = json.loads(done.stdout)["models"].values()
     assert ours["spearman"] == pytest.approx(peer["spearman"], abs=0.1)
