@@ -110,8 +110,10 @@ def finetune(
     split. `options` say which columns to read; by default they are recognized by their names.
 
     Without a `recipe` it is the paper's for the task (Table 14), scaled to model and data;
-    `settings` replace some of its fields: `epochs=3, learning_rate=1e-4`. Several `seeds` give a
-    run each, in folders of their own. InterruptedRunError after a signal or after `minutes`: the
+    `settings` replace some of its fields: `epochs=3, learning_rate=1e-4`. With `exits="each"` the
+    thresholds of early exit are calibrated on rows kept aside, or on the file `exit_texts=`, whose
+    rows need no labels. Several `seeds` give a run each, in folders of their own.
+    InterruptedRunError after a signal or after `minutes`: the
     same call resumes.
 
     The task embed tunes embeddings on pairs, triplets, NLI rows, scored pairs or texts alone, as
@@ -145,6 +147,8 @@ def finetune(
     else:
         if isinstance(recipe, EmbedRecipe):
             raise ConfigError(f"the recipe is for embed, the task is {task}; take a FinetuneRecipe")
+        texts = settings.pop("exit_texts", None)
+        common["exit_texts"] = None if texts is None else os.fspath(texts)
         FinetuneRecipe.check_settings(settings)
         result = run_finetuning(
             task, start, data, folder, recipe=recipe, settings=settings, seeds=seeds, **common

@@ -368,13 +368,36 @@ def test_a_folder_of_another_run_is_refused(
     assert finetune("rte", model, rte, tmp_path / "run", "--steps", "3") == 2
     assert "holds another run, so it cannot be resumed" in capsys.readouterr().err
     before = json.loads((tmp_path / "run" / "recipe.json").read_text())
-    assert before["inputs"].keys() == {"tokenizer", "model", "train", "dev", "labels", "cut"}
+    assert before["inputs"].keys() == {
+        *("tokenizer", "model", "train", "dev", "labels", "cut", "exit texts")
+    }
     (tmp_path / "recipe.json").write_text("[1]")
     assert (
         finetune("rte", model, rte, tmp_path / "other", "--recipe", str(tmp_path / "recipe.json"))
         == 2
     )
     assert "holds no recipe" in capsys.readouterr().err
+
+
+def test_exits_are_calibrated_on_rows_without_labels(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, more = tmp_path / "data", tmp_path / "more.csv"
+    data.mkdir()
+    labeled = [f"the ship {n},the sea {n},{'ab'[n % 2]}\n" for n in range(60)]
+    for split, rows in (("train", labeled[:40]), ("dev", labeled[40:])):
+        (data / f"{split}.csv").write_text("".join(["note,story,label\n", *rows]))
+    more.write_text("".join(["note,story\n", *(f"{n},the whale sails {n}\n" for n in range(700))]))
+    flags, texts = ["--steps", "4", "--text", "story"], ["--exit-texts", str(more)]
+    exits = ["--exits", "each"]
+    assert finetune("classify", model, data, tmp_path / "run", *flags, *exits, *texts) == 0
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["train_examples"], result["exits"]["confidence"]["rows"]) == (40, 700)
+    assert finetune("classify", model, data, tmp_path / "few", *flags, *exits) == 0
+    assert json.loads((tmp_path / "few" / "result.json").read_text())["train_examples"] == 36
+    assert "(598 are needed, --exit-texts gives more)" in capsys.readouterr().err
+    assert finetune("classify", model, data, tmp_path / "no", *flags, *texts) == 2
+    assert "the run has no exits; add --exits each" in capsys.readouterr().err
 
 
 def test_columns_and_cut_are_remembered(

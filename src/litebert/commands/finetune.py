@@ -59,6 +59,7 @@ def finetune(
     out: str,
     recipe: str | None = None,
     seeds: int = 1,
+    exit_texts: str | None = None,
     run: _RunFlags,
     json: bool = False,
     settings: Settings,
@@ -83,6 +84,9 @@ def finetune(
             paper's.
         seeds: Number of runs with different seeds, each in a folder of its own; prints their median
             and spread and keeps the best checkpoint.
+        exit_texts: Table with rows of the task to calibrate the thresholds of early exit on, with
+            --exits; labels are not needed, 10,000 rows are plenty. By default a part of train is
+            kept aside for it.
         json: Print one JSON object at the end.
     """
     chosen = None if recipe is None else FinetuneRecipe.load(recipe, note=note)
@@ -98,6 +102,7 @@ def finetune(
         settings=settings,
         table=table,
         seeds=seeds,
+        exit_texts=exit_texts,
         **run._asdict(),
     )
     if not is_main_rank():
@@ -225,7 +230,8 @@ def _print_scores(result: dict[str, Any], out: Path) -> None:
     if "depth_scores" in result and not result["exits"]:
         write_stderr(
             "no threshold of early exit is stored: too few texts were kept aside to show that at "
-            "most 0.5 % of the answers change (598 are needed), or the depths differ too often"
+            "most 0.5 % of the answers change (598 are needed, --exit-texts gives more), or the "
+            "depths differ too often"
         )
     failed = result.get("failed", int(not result.get("left_chance", True)))
     if failed:

@@ -70,6 +70,8 @@ class Prepared:
     aside: EncodedSplit | None = None
     """Of train, and not trained on: what thresholds of early exit and the temperature are chosen
     on; none without exits and calibration."""
+    exit_texts: Inputs | None = None
+    """Texts of the user's that thresholds of early exit are chosen on instead, without labels."""
     class_weights: np.ndarray | None = None
     """Weight of each label in the loss; of several labels, of its positives; None for none."""
 
@@ -112,8 +114,15 @@ def _texts(example: TaskExample) -> Sequence[str]:
             return [" ".join(example.words)]
 
 
-def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Prepared:
-    """Encode train and dev; DataError where there is nothing to learn from or to score on."""
+def prepare(
+    recipe: FinetuneRecipe,
+    data: TaskData,
+    tokenizer: Tokenizer,
+    *,
+    exit_texts: Sequence[TaskExample] | None = None,
+) -> Prepared:
+    """Encode train and dev, and texts to calibrate early exit on, if there are any; DataError where
+    there is nothing to learn from or to score on."""
     if recipe.task != data.task.name:
         raise ConfigError(
             f"the recipe is for {recipe.task}, the data are {data.task.name}; take the recipe of "
@@ -149,8 +158,14 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
             f"--calibrate is for tasks with one label for each example; {card.task.name} has none"
         )
     has_exits, aside = recipe.exits != "none" and card.task.head in EXIT_HEADS, None
-    if has_exits or recipe.calibrate:
-        share = share_aside(len(train), has_exits=has_exits)
+    if exit_texts is not None and not has_exits:
+        raise ConfigError(
+            "--exit-texts are for the thresholds of early exit, and the run has no exits; add "
+            "--exits each, or leave them out"
+        )
+    needs_texts = has_exits and exit_texts is None
+    if needs_texts or recipe.calibrate:
+        share = share_aside(len(train), has_exits=needs_texts)
         train, apart = cut(train, share, lambda example: tuple(_texts(example)), seed=0)
         aside = _encode(card, "train", apart, tokenizer) if apart else None
     if recipe.calibrate and (aside is None or not train):
@@ -165,6 +180,7 @@ def prepare(recipe: FinetuneRecipe, data: TaskData, tokenizer: Tokenizer) -> Pre
         dev=_encode(card, "dev", _examples(data, "dev"), tokenizer),
         threshold_split=threshold_split,
         aside=aside,
+        exit_texts=None if exit_texts is None else encode(card, exit_texts, tokenizer),
         class_weights=label_weights(recipe.class_weights, card.task, encoded.inputs),
     )
 

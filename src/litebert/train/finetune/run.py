@@ -67,6 +67,7 @@ class Finetuning:
             "dev": prepared.dev.inputs.fingerprint,
             "labels": ", ".join(prepared.card.task.labels) or None,
             "cut": "stratified" if prepared.card.stratified else None,
+            "exit texts": prepared.exit_texts.fingerprint if prepared.exit_texts else None,
         }
         self.config = head_config(source, prepared.card, recipe)
         prepared.card.check_fits(self.config)
@@ -204,8 +205,11 @@ class Finetuning:
             about |= {"temperature": card.temperature, "calibration_error": calibration.error}
         if self.recipe.exits != "none":
             compute = partial(depth_logits, model, device=device, batch_tokens=batch_tokens)
-            if aside is not None:
-                card = calibrate_exits(card, compute(aside.inputs))
+            texts = self.prepared.exit_texts
+            if texts is None and aside is not None:
+                texts = aside.inputs
+            if texts is not None:
+                card = calibrate_exits(card, compute(texts))
                 replace(final, task=card.to_dict()).save(folder.final, replace=True)
             about |= describe_exits(card, dev, compute(dev.inputs))
         best = {"task": card.task.name, "score": scores[card.task.scores[0]], "scores": scores}

@@ -15,8 +15,10 @@ from litebert.loading import load_checkpoint
 from litebert.recipes import FinetuneRecipe, paper_recipe
 from litebert.recipes.finetune import FROM_MNLI
 from litebert.storage.checkpoint import Checkpoint
+from litebert.tasks.examples import TaskExample, TextExample
 from litebert.tasks.registry import open_task
 from litebert.tasks.tables.columns import TableOptions
+from litebert.tasks.task import TaskData
 from litebert.train.finetune.prepare import Prepared, prepare, tokenizer_of, unknown_tokens
 from litebert.train.finetune.run import Finetuning, result_of
 from litebert.train.folder import RunFolder, read_record, stored_threads
@@ -33,6 +35,7 @@ def run_finetuning(
     recipe: FinetuneRecipe | None = None,
     settings: Mapping[str, Any] | None = None,
     table: TableOptions | None = None,
+    exit_texts: str | None = None,
     seeds: int = 1,
     tensorboard: bool = False,
     unverified: bool = False,
@@ -40,7 +43,8 @@ def run_finetuning(
     **place: Unpack[Place],
 ) -> RunResult:
     """`litebert.finetune` of every task but embed: by the `recipe`, or the paper's for the task,
-    changed by `settings`. `unverified` does not compare the model's files with its manifest."""
+    changed by `settings`. `exit_texts` is a file of rows to calibrate early exit on. `unverified`
+    does not compare the model's files with its manifest."""
     if seeds < 1:
         raise ConfigError(f"seeds is a number of runs from 1; got {seeds}")
     if table is not None and table.bad_rows == "quarantine" and table.quarantine is None:
@@ -66,7 +70,9 @@ def run_finetuning(
     recipe = recipe.changed(changes)
     stored = stored_threads(out)
     with Runtime.joined(dtype=recipe.dtype, stored_threads=stored, **place) as runtime:
-        prepared = prepare(recipe, examples, tokenizer_of(source, model))
+        texts = None if exit_texts is None else _read_exit_texts(exit_texts, examples, table)
+        tokenizer = tokenizer_of(source, model)
+        prepared = prepare(recipe, examples, tokenizer, exit_texts=texts)
         if seeds == 1:
             if (Path(out) / "seed-0").exists():  # one run would replace the best one's checkpoint
                 raise ConfigError(
@@ -86,6 +92,15 @@ def run_finetuning(
                 progress=progress,
             )
         return replace(result, notes=notes)
+
+
+def _read_exit_texts(file: str, examples: TaskData, table: TableOptions) -> Sequence[TaskExample]:
+    """The rows of a file like the task's, without their labels."""
+    kind = examples.task.kind
+    table = replace(table, test_fraction=0.0, labels=None)
+    opened = open_task(kind, file, options=table, splits=("test",), columns=examples.columns)
+    rows = opened.splits["test"]
+    return [replace(each, label=None) for each in rows if isinstance(each, TextExample)]
 
 
 def train_seeds(
