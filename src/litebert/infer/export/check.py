@@ -143,8 +143,8 @@ def compare(checkpoint: Checkpoint, folder: Path, engine: Engine, data: CheckDat
     graphs = [path for path in files if path.suffix in (".onnx", ".xml", ".bin", ".npy")]
     weights = 4 * sum(each.numel() for each in checkpoint.model.parameters())
     pooling: Pooling = "cls" if any(head.kind in POOLED_HEADS for head in config.heads) else "mean"
-    if is_embed_card(checkpoint.task):
-        pooling = EmbedCard.from_dict(checkpoint.task or {}).pooling
+    if checkpoint.task is not None and is_embed_card(checkpoint.task):
+        pooling = EmbedCard.from_dict(checkpoint.task).pooling
     engines = TorchEngine(checkpoint), engine
     exact, theirs = (
         each.embed(data.texts, pooling=pooling, normalize=True).astype(np.float64)
