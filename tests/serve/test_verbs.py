@@ -17,6 +17,9 @@ from litebert.infer.predictor import Predictor, load
 from litebert.infer.verbs import text_example
 from litebert.loading import load_checkpoint
 from litebert.serve.models import Models, ServedModel
+from litebert.serve.verbs import read_work
+from litebert.tasks.encode.encode import encode
+from litebert.tasks.examples import Kind
 from litebert.tasks.task import EmbedCard
 from tests.helpers.models import save_model, texts
 from tests.helpers.serving import HANGS, Running, serving
@@ -120,6 +123,38 @@ def test_a_text_that_is_too_long_is_refused_unless_it_may_be_cut(
         ("tag", {"texts": [long]}),
     ):  # these read windows
         assert running.ask(f"/v1/{verb}", body).status == 200
+
+
+def test_questions_are_cut_only_when_asked(running: Running) -> None:
+    """Half of a row is theirs at most, the other half is the context's."""
+    long = " ".join([FIRST] * 8)
+    answer = {"question": long, "context": FIRST}
+    choose = {"context": FIRST, "question": long, "options": ["the baker", "a thief"]}
+    for verb, item, what in (
+        ("answer", answer, "tokens, the model reads 30; shorten it"),
+        ("choose", choose, "tokens with its longest option, the model reads 30; shorten it"),
+    ):
+        refused = running.ask(f"/v1/{verb}", {"items": [item]})
+        assert (refused.status, what in refused.message) == (422, True), refused.body
+        assert refused.json["error"]["code"] == "context_length_exceeded"
+        assert refused.json["error"]["param"] == "items[0].question"
+        assert running.ask(f"/v1/{verb}", {"items": [item], "truncate": True}).status == 200
+
+
+@pytest.mark.parametrize("verb", ["answer", "tag", "choose"])
+def test_all_rows_of_an_item_are_counted(verb: Kind, predictor: Predictor) -> None:
+    long = " ".join([FIRST] * 50)
+    answers = [{"question": "who sings", "context": text} for text in (FIRST, long)]
+    body: dict[str, Any] = {
+        "answer": {"items": answers},
+        "tag": {"texts": [FIRST, long]},
+        "choose": {"items": [ITEM, ITEM | {"options": ["the baker", "he"] * 20}]},
+    }[verb]
+    work = read_work(verb, body, ServedModel("tiny", predictor))
+    inputs = [encode(predictor.cards[verb], [item], predictor.tokenizer) for item in work.items]
+    read = [int(each.row_lengths.sum()) for each in inputs]
+    assert all(one <= size <= one * 1.2 for one, size in zip(read, work.sizes, strict=True))
+    assert verb == "choose" or read == work.sizes
 
 
 def test_layers_are_those_of_the_predictor(running: Running, predictor: Predictor) -> None:

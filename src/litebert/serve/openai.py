@@ -78,7 +78,7 @@ def named_work(
     sizes = [size + special for size in text_sizes(model.predictor.tokenizer, checked)]
     truncate = read_flag(body, "truncate")
     limit = model.max_length("embed")
-    sizes = check_sizes(sizes, names, "embed", limit, truncate=truncate)
+    sizes = check_sizes(sizes, names, limit, truncate=truncate)
     return Work(Key(model.name, "embed"), checked, sizes)
 
 

@@ -11,7 +11,7 @@ _ERRORS = {
     "403": "A request from a page of another origin.",
     "404": "No such model.",
     "408": "The body did not arrive in time.",
-    "413": "The body or its list is too large.",
+    "413": "The body, its list or one of its items is too large.",
     "422": "A text that the model cannot read.",
     "429": "Too much waits; Retry-After says when to try again.",
     "500": "The service failed.",
@@ -117,7 +117,7 @@ _VERBS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] =
         ),
     ),
     "answer": (
-        "Find answers to questions in contexts of any length.",
+        "Find answers to questions in contexts, long ones in overlapping windows.",
         {"items": _inputs(_QUESTION)},
         ("items",),
         _object(
@@ -215,7 +215,8 @@ def document() -> dict[str, Any]:
     paths["/v1/models/{model}"]["get"]["parameters"] = [named]
     model = _STRING | {"description": "By default the first that can do it."}
     truncate = _TRUNCATE["truncate"] | {
-        "description": "Cut what is longer than the model reads instead of refusing it."
+        "description": "Cut what is longer than the model reads instead of refusing it. Of what is "
+        "read in windows, only the question is cut."
     }
     for verb, (summary, fields, required, result) in _VERBS.items():
         common = {"model": model, **fields, "truncate": truncate}

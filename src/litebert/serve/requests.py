@@ -13,6 +13,9 @@ MAX_TOP = 100
 """Guesses for a mask."""
 MAX_GUESSES = MAX_ITEMS * MAX_TOP
 """In one request."""
+MAX_ITEM_TOKENS = 32_768
+"""That one item makes the model read, in all rows of its options or windows: about what an
+albert-base computes on two cores within a deadline."""
 MAX_TOKENIZED = 200_000
 """Tokens of one request to /tokenize."""
 

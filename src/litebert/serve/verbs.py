@@ -4,6 +4,8 @@ out. /v1/fill, classify, pair, regress, choose, answer, tag and layers."""
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from litebert.errors import LitebertError
 from litebert.infer.verbs import (
     MASK,
@@ -18,6 +20,7 @@ from litebert.packing import num_special
 from litebert.serve.models import Key, ServedModel, Task
 from litebert.serve.requests import (
     MAX_GUESSES,
+    MAX_ITEM_TOKENS,
     MAX_TOP,
     RequestError,
     check_fields,
@@ -27,11 +30,10 @@ from litebert.serve.requests import (
     read_object_field,
     read_text,
 )
-from litebert.tasks.encode.encode import fill_in
+from litebert.tasks.encode.encode import fill_in, max_choice
+from litebert.tasks.encode.windows import max_question, window_tokens
 from litebert.text.tokenizer import Tokenizer
 
-_WINDOWED_TOKENS = 32_768
-"""Tokens of one context to answer from, or of one list of words to tag."""
 _CHUNK = 64
 """Texts tokenized at a time: other threads run in between."""
 
@@ -42,7 +44,7 @@ class Work(NamedTuple):
     key: Key
     items: list[Any]
     sizes: list[int]
-    """Tokens that the model reads of each item."""
+    """Tokens that the model reads of each item, in all its rows."""
 
 
 VERBS: tuple[Verb, ...] = ("fill", "classify", "pair", "regress", "choose", "answer", "tag")
@@ -93,12 +95,9 @@ def read_work(
                 encode_masked(tokenizer, text, max_length=limit)
             except LitebertError as error:
                 raise RequestError(422, str(error), param=f"{name}[{number}]") from error
-    sizes = _sizes(verb, items, tokenizer)
     names = [f"{name}[{number}]" for number in range(len(items))]
-    checked = check_sizes(sizes, names, verb, limit, truncate=truncate)
-    if verb == "choose":
-        checked = [size * len(item.options) for size, item in zip(checked, items, strict=True)]
-    return Work(Key(model.name, verb, top), items, checked)
+    sizes = _sizes(verb, items, names, model, truncate=truncate)
+    return Work(Key(model.name, verb, top), items, sizes)
 
 
 def _check_guesses(texts: Sequence[str], top: int, name: str) -> None:
@@ -123,32 +122,68 @@ def text_sizes(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
 
 
 def check_sizes(
-    sizes: Sequence[int], names: Sequence[str], verb: Task, limit: int, *, truncate: bool
+    sizes: Sequence[int],
+    names: Sequence[str],
+    limit: int,
+    *,
+    truncate: bool,
+    what: str = "tokens",
 ) -> list[int]:
-    """The tokens that are read of each item; RequestError for one that would lose some."""
-    windowed = verb in ("answer", "tag")
-    if windowed or not truncate:
-        remedy = "send it in parts" if windowed else 'shorten it, or send "truncate": true'
-        most = _WINDOWED_TOKENS if windowed else limit
-        for name, size in zip(names, sizes, strict=True):
-            if size > most:
-                raise RequestError(
-                    422,
-                    f"{name} has {size} tokens, the model reads {most}; {remedy}",
-                    param=name,
-                    code="context_length_exceeded",
-                )
-    return list(sizes) if windowed else [min(size, limit) for size in sizes]
+    """The tokens that are read of each text; RequestError for one that would lose some."""
+    for name, size in zip(names, sizes, strict=True):
+        if size > limit and not truncate:
+            raise RequestError(
+                422,
+                f"{name} has {size} {what}, the model reads {limit}; shorten it, or send "
+                '"truncate": true',
+                param=name,
+                code="context_length_exceeded",
+            )
+    return [min(size, limit) for size in sizes]
 
 
-def _sizes(verb: Task, items: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
-    """Tokens of each item, special ones included."""
+def _sizes(
+    verb: Task, items: Sequence[Any], names: Sequence[str], model: ServedModel, *, truncate: bool
+) -> list[int]:
+    """Tokens that are read of each item, in all its rows; RequestError for one that would lose
+    some."""
     texts = [_TEXTS[verb](item) for item in items]
-    flat = iter(text_sizes(tokenizer, [text for each in texts for text in each]))
+    flat = iter(text_sizes(model.predictor.tokenizer, [text for each in texts for text in each]))
     counts = [[next(flat) for _ in each] for each in texts]
+    questions = [f"{name}.question" for name in names]
+    if verb in ("answer", "tag"):  # a row for each window over the last text
+        card = model.predictor.cards[verb]
+        asked = [sum(each[:-1]) for each in counts]
+        asked = check_sizes(asked, questions, max_question(card), truncate=truncate)
+        beside = np.array(asked) + num_special(verb == "answer")
+        sizes = window_tokens(card, np.array([each[-1] for each in counts]), beside).tolist()
+        return _bounded(sizes, names, "send it in parts")
+    limit = model.max_length(verb)
     if verb == "choose":  # a row for each option: the context, and the question with the option
-        return [max(each[0] + size for size in each[1:]) + num_special(True) for each in counts]
-    return [sum(each) + num_special(len(each) > 1) for each in counts]
+        most = max_choice(model.predictor.cards[verb])
+        choices = [max(each[1:]) for each in counts]
+        what = "tokens with its longest option"
+        check_sizes(choices, questions, most, truncate=truncate, what=what)
+        special = num_special(True)
+        sizes = [each[0] + choice + special for each, choice in zip(counts, choices, strict=True)]
+        sizes = check_sizes(sizes, names, limit, truncate=truncate)
+        rows = [size * len(item.options) for size, item in zip(sizes, items, strict=True)]
+        return _bounded(rows, names, "send fewer options")
+    sizes = [sum(each) + num_special(len(each) > 1) for each in counts]
+    return check_sizes(sizes, names, limit, truncate=truncate)
+
+
+def _bounded(sizes: list[int], names: Sequence[str], remedy: str) -> list[int]:
+    """The sizes; RequestError for an item that would keep the model from all others."""
+    for name, size in zip(names, sizes, strict=True):
+        if size > MAX_ITEM_TOKENS:
+            raise RequestError(
+                413,
+                f"{name} makes the model read {size:,} tokens, one item at most "
+                f"{MAX_ITEM_TOKENS:,}; {remedy}",
+                param=name,
+            )
+    return sizes
 
 
 _TEXTS: dict[Task, Callable[[Any], list[str]]] = {

@@ -67,6 +67,11 @@ def fill_in(question: str, option: str) -> str:
     return _BLANK.sub(lambda _: option, question) if "_" in question else f"{question} {option}"
 
 
+def max_choice(card: TaskCard) -> int:
+    """Tokens of question and option that are read, beside a context."""
+    return min(_MAX_CHOICE, (card.max_length - num_special(True)) // 2)
+
+
 def _encode_texts(card: TaskCard, examples: Sequence[TextExample], tokenizer: Tokenizer) -> Inputs:
     """One row for each example, shortened token by token: of two texts the longer, at its end."""
     texts = [example.first for example in examples]
@@ -135,7 +140,7 @@ def _encode_choices(
     pool, slices = pool_texts([*contexts, *choices], tokenizer)
     first, second = np.repeat(slices[: len(contexts)], sizes, 0), slices[len(contexts) :].copy()
     room = card.max_length - num_special(True)
-    second[:, 0] = np.maximum(second[:, 0], second[:, 1] - min(_MAX_CHOICE, room // 2))
+    second[:, 0] = np.maximum(second[:, 0], second[:, 1] - max_choice(card))
     first[:, 1] = np.minimum(first[:, 1], first[:, 0] + room - (second[:, 1] - second[:, 0]))
     return Inputs(
         head=card.task.head,

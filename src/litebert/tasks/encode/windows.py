@@ -54,6 +54,18 @@ def windows(lengths: _Numbers, rooms: _Numbers, stride: int) -> _Windows:
     return _Windows(texts=texts, starts=starts, stops=stops, cores=cores)
 
 
+def window_tokens(card: TaskCard, lengths: _Numbers, beside: _Numbers) -> _Numbers:
+    """Tokens of all rows that show each text, with `beside[i]` other tokens in each row."""
+    shown = windows(lengths, card.max_length - beside, card.stride)
+    sizes = shown.stops - shown.starts + beside[shown.texts]
+    return np.bincount(shown.texts, sizes, len(lengths)).astype(np.int64)
+
+
+def max_question(card: TaskCard) -> int:
+    """Tokens of a question that are read, beside a context."""
+    return min(card.max_question, (card.max_length - num_special(True)) // 2)
+
+
 def encode_answers(
     card: TaskCard, examples: Sequence[AnswerExample], tokenizer: Tokenizer
 ) -> Inputs:
@@ -68,9 +80,9 @@ def encode_answers(
         [np.zeros(0, np.int32), *(np.array(text.ids, np.int32) for text in tokens)]
     )
     question_ids, questions = pool_texts([example.question for example in examples], tokenizer)
-    room = card.max_length - num_special(True)
-    sizes = np.minimum(questions[:, 1] - questions[:, 0], min(card.max_question, room // 2))
-    window = windows(lengths[numbers], room - sizes, card.stride)
+    sizes = np.minimum(questions[:, 1] - questions[:, 0], max_question(card))
+    room = card.max_length - num_special(True) - sizes
+    window = windows(lengths[numbers], room, card.stride)
     context = slices[numbers[window.texts], 0]
     first = questions[window.texts] + len(ids)
     first[:, 1] = first[:, 0] + sizes[window.texts]
